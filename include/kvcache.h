@@ -1,0 +1,702 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVCACHE_H
+#define KVCACHE_H
+
+/** @file kvcache.h
+ *  @brief libkvcache: the KV cache of an LLM inference engine as a C library. This header is the manual.
+ *
+ *  THE JOB. The keys and values of past tokens fill the memory of an inference engine. A manager (kvc_manager) splits that
+ *  memory into fixed blocks, decides which block holds which tokens, shares equal prefixes between requests, evicts what was
+ *  used least recently, and says each step where new tokens are to be written. It owns no tensor memory: a block id is an index
+ *  into memory that the engine owns.
+ *
+ *      kvc_manager_config config = {.struct_size = sizeof config, .num_blocks = 4096};
+ *      kvc_manager *m;
+ *      uint64_t r, cached;
+ *      if (kvc_manager_create(&config, &m) != KVC_OK) puts(kvc_last_error());
+ *      kvc_manager_allocate_request(m, prompt, n, NULL, 0, NULL, &r, &cached);   // cached of n tokens need no compute
+ *      kvc_manager_export_tables(m, &r, 1, 0, -1, table, width);                 // the block table for the attention kernel
+ *      ... run the model on tokens [cached, n) ...
+ *      kvc_manager_commit_tokens(m, r, n);                                       // their KV is written: reusable from now on
+ *      kvc_manager_append_tokens(m, r, &next, 1);                                // one decode step, and so on
+ *      kvc_manager_free_request(m, r);                                           // stays cached until evicted
+ *
+ *  THREE PROMISES. (1) A hit is never wrong: a hash only finds a candidate; namespace, parent and every token are compared.
+ *  (2) A failed call changes nothing, except counters of refusals and the thread's error text. (3) The same calls give the same
+ *  state: no result depends on time, pointers, hash seeds or thread timing.
+ *
+ *  WORDS.
+ *  - Block: room for block_size tokens of all layers of one group. A block id (int32_t) names a place for life, not a content.
+ *  - Group: a set of layers with one attention kind and one block table per request. Pool: a range of block ids of one byte
+ *    size; groups whose blocks have equal bytes share a pool.
+ *  - Request: a token sequence. known tokens: told to the library. capacity: tokens that have a slot in a block. committed: the
+ *    engine says their KV is written. committed <= min(known, capacity); known and capacity are independent.
+ *  - Slot: block id * block_size + offset in the block: where the KV of one token goes.
+ *  - Published: a full committed block that other requests can find. A published block is never written again.
+ *  - Namespace: requests of different namespaces never share.
+ *  - A block is in the first of these states that applies: FENCED (released, but a step in flight may still write it), FILLING,
+ *    LIVE (held by a request or raw holder, at least one token committed), RESERVED (held, nothing committed), PINNED (held by pins
+ *    only), CACHED (held by nobody, findable), FREE. The states sum to the pool.
+ *
+ *  CONVENTIONS.
+ *  - Fallible calls return kvc_status; 0 is KVC_OK. Results come only through out-parameters, which are untouched on failure;
+ *    KVC_ERROR_BUFFER_TOO_SMALL writes the needed count and nothing else. kvc_last_error() has the text.
+ *  - Structs that may grow begin with `size_t struct_size`, set by the caller to sizeof. Zero means the default for every field, so
+ *    `{.struct_size = sizeof x}` is complete. As input, a size below that of version 0.1 or above 4096 is
+ *    KVC_ERROR_INVALID_ARGUMENT, and a non-zero field that this library does not know is KVC_ERROR_UNSUPPORTED. As output, the fields
+ *    that the library knows are written and the rest of the caller's struct is zeroed. In an array of such structs the struct_size of
+ *    the first element is the element size, and all elements must agree.
+ *  - The library keeps no pointer of the caller after a call, except config callbacks, and never returns memory to be freed.
+ *  - A pointer may be NULL where its count is 0. Other NULLs are KVC_ERROR_INVALID_ARGUMENT unless a default is documented.
+ *  - Ids of requests, pins and namespaces are never 0 (namespace 0 is the default one) and carry a generation: a stale, doubled or
+ *    foreign id is KVC_ERROR_NOT_FOUND.
+ *
+ *  THREADING. Any thread may call any manager function at any time; a manager locks inside. One request (and one kvc_step) is
+ *  driven by one thread at a time. kvc_manager_destroy excludes all other calls on that manager. Different managers are independent.
+ *  After fork() the child may only exec or exit. No function is async-signal-safe. Nothing prints, exits or throws.
+ *
+ *  Supported: Linux on x86-64 and aarch64 (64-bit, little-endian). */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if !defined(SWIG) && !(defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__)) && defined(__LP64__))
+#error "libkvcache supports 64-bit Linux on x86-64 and aarch64 only"
+#endif
+
+/** Version of this header; kvc_version() is that of the library. */
+#define KVC_VERSION_MAJOR 0
+#define KVC_VERSION_MINOR 1
+#define KVC_VERSION_PATCH 0
+
+#ifdef SWIG
+#define KVC_API
+#else
+#define KVC_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------- constants */
+
+/** Result of a fallible call: one of KVC_OK and KVC_ERROR_*. Values are never reused; treat an unknown one as an error. */
+typedef int32_t kvc_status;
+enum {
+  KVC_OK = 0,                       /**< Done. */
+  KVC_ERROR_INVALID_ARGUMENT = 1,   /**< A value that no state of the manager would make right. */
+  KVC_ERROR_OUT_OF_MEMORY = 2,      /**< The allocator returned NULL. */
+  KVC_ERROR_NO_SPACE = 3,           /**< Not enough free or evictable blocks. */
+  KVC_ERROR_NOT_FOUND = 4,          /**< No such request, pin or namespace: never existed, stale, or of another manager. */
+  KVC_ERROR_BUSY = 5,               /**< Still in use, or not in the right state for this call. */
+  KVC_ERROR_LIMIT = 6,              /**< A configured limit (requests, tokens of a request, counters). */
+  KVC_ERROR_BUFFER_TOO_SMALL = 7,   /**< An output array is too short; the needed count was written. */
+  KVC_ERROR_UNSUPPORTED = 8,        /**< Valid, but this build or state cannot do it. See kvc_supports. */
+  KVC_ERROR_NOT_HELD = 9,           /**< Releasing a block that has no raw hold. */
+  KVC_ERROR_CORRUPT = 10,           /**< kvc_manager_check found a broken invariant: a defect of the library or of memory. */
+  KVC_ERROR_INTERNAL = 11,          /**< A defect of the library. */
+  KVC_ERROR_AGAIN = 12,             /**< No space now, but enough once the steps in flight are retired. */
+  KVC_ERROR_SKIPPED = 13            /**< Step items only: not tried because an earlier admission of the step had no space. */
+};
+
+/** Element types of a kvc_view. */
+enum { KVC_INT8 = 1, KVC_UINT8 = 2, KVC_INT32 = 3, KVC_INT64 = 4, KVC_UINT64 = 5 };
+
+/** kvc_group_config.kind. */
+enum {
+  KVC_GROUP_FULL = 0,          /**< Full attention: every earlier token is needed. */
+  KVC_GROUP_SLIDING_WINDOW = 1 /**< The query at position p reads positions p - window_tokens + 1 .. p, and the first num_sink_tokens. */
+};
+
+/** kvc_manager_config.policy. */
+enum { KVC_POLICY_LRU = 0 /**< Least recently released first; of one request its deepest blocks first. */ };
+
+/** kvc_manager_config.flags. */
+enum {
+  KVC_MANAGER_NULL_BLOCK = 1,       /**< Block id 0 is reserved for the engine (padding), outside all counts. */
+  KVC_MANAGER_PUBLISH_ENQUEUED = 2, /**< Reserved: KVC_ERROR_UNSUPPORTED. */
+  KVC_MANAGER_PARTIAL_REUSE = 4,    /**< Reserved: KVC_ERROR_UNSUPPORTED. */
+  KVC_MANAGER_NO_PREFIX_CACHE = 8   /**< Never publish: nothing is found again, blocks return to FREE at once. */
+};
+
+/** kvc_request_config.flags. */
+enum {
+  KVC_REQUEST_NO_READ = 1,        /**< Use no cached block: compute everything. */
+  KVC_REQUEST_NO_WRITE = 2,       /**< Publish nothing. */
+  KVC_REQUEST_FULL_MUST_FIT = 4,  /**< Admit only if all known tokens would fit, even if `slots` asks for fewer now. */
+  KVC_REQUEST_RESUMED = 8         /**< Admitted before under another id: counted in kvc_stats.readmissions, not in admissions. */
+};
+
+/** kvc_step.flags. */
+enum {
+  KVC_STEP_WHOLE_ROWS = 1,         /**< Rewrite every row of this step (its memory moved or was lost). */
+  KVC_STEP_ADMIT_PAST_REFUSAL = 2  /**< Go on admitting after an admission that had no space. */
+};
+
+/** kvc_event.kind. */
+enum {
+  KVC_EVENT_STORED = 1,  /**< A prefix position became findable in a group. */
+  KVC_EVENT_REMOVED = 2, /**< Its last findable copy in that group went away. */
+  KVC_EVENT_CLEARED = 3  /**< Everything in namespace_id (0 = all namespaces) went away; no REMOVED follow for it. */
+};
+
+/** kvc_block_info.state. */
+enum {
+  KVC_BLOCK_FREE = 0, KVC_BLOCK_CACHED = 1, KVC_BLOCK_PINNED = 2, KVC_BLOCK_RESERVED = 3, KVC_BLOCK_LIVE = 4, KVC_BLOCK_FILLING = 5,
+  KVC_BLOCK_FENCED = 6
+};
+
+/** Questions for kvc_supports. */
+enum {
+  KVC_FEATURE_LRU = 1, KVC_FEATURE_SLIDING_WINDOW = 2, KVC_FEATURE_SEVERAL_POOLS = 3, KVC_FEATURE_EVENTS = 4, KVC_FEATURE_PARTIAL_REUSE = 5,
+  KVC_FEATURE_PUBLISH_ENQUEUED = 6, KVC_FEATURE_MERGE_DUPLICATES = 7, KVC_FEATURE_QUOTAS = 8, KVC_FEATURE_PRIORITY = 9, KVC_FEATURE_TIERS = 10
+};
+
+/** Arrays of a step made by kvc_step_create, for kvc_step_view. Shapes in brackets use the fields of kvc_step_limits. */
+enum {
+  KVC_STEP_FREES = 0,            /**< uint64 [max_frees] */
+  KVC_STEP_PREEMPTS = 1,         /**< uint64 [max_frees] */
+  KVC_STEP_TRUNCATES = 2,        /**< uint64 [max_frees] */
+  KVC_STEP_TRUNCATE_LENGTHS = 3, /**< uint64 [max_frees] */
+  KVC_STEP_REQUESTS = 4,         /**< uint64 [max_requests] */
+  KVC_STEP_COMMITTED = 5,        /**< uint64 [max_requests] */
+  KVC_STEP_COMMIT_OFFSETS = 6,   /**< uint64 [max_requests + 1] */
+  KVC_STEP_COMMIT_TOKENS = 7,    /**< int32 [max_tokens] */
+  KVC_STEP_EXTEND_OFFSETS = 8,   /**< uint64 [max_requests + 1] */
+  KVC_STEP_EXTEND_TOKENS = 9,    /**< int32 [max_tokens] */
+  KVC_STEP_ADMIT_REQUESTS = 10,  /**< uint64 [max_admissions] */
+  KVC_STEP_ADMIT_OFFSETS = 11,   /**< uint64 [max_admissions + 1] */
+  KVC_STEP_ADMIT_TOKENS = 12,    /**< int32 [max_prompt_tokens] */
+  KVC_STEP_ROWS = 13,            /**< int32 [max_requests + max_admissions] */
+  KVC_STEP_STATUS = 14,          /**< int32 [3 * max_frees + max_requests + max_admissions] */
+  KVC_STEP_ADMITTED = 15,        /**< uint64 [max_admissions] */
+  KVC_STEP_CACHED = 16,          /**< uint64 [max_admissions] */
+  KVC_STEP_NUM_BLOCKS = 17,      /**< uint64 [num_groups, max_requests + max_admissions] */
+  KVC_STEP_BLOCK_TABLES = 18,    /**< int32 [num_groups, max_rows, row_stride] */
+  KVC_STEP_SLOTS = 19,           /**< int64 [num_groups, max_tokens] */
+  KVC_STEP_COPIES = 20,          /**< int32 [copy_capacity, 2] */
+  KVC_STEP_CHANGES = 21          /**< int32 [change_capacity, 4] */
+};
+
+/* ---------------------------------------------------------------- types */
+
+/** The block manager. Opaque; made by kvc_manager_create. */
+typedef struct kvc_manager kvc_manager;
+
+/** Where a manager takes its memory. Called while the manager's lock is held: must not call the library, throw or block.
+ *  `allocate` returns `size` bytes aligned to `alignment` (a power of two) or NULL; `release` gets the same size and alignment back. */
+typedef struct kvc_allocator {
+  size_t struct_size; /**< sizeof(kvc_allocator) */
+  void *user_data;    /**< Passed to both functions. */
+  void *(*allocate)(void *user_data, size_t size, size_t alignment);
+  void (*release)(void *user_data, void *memory, size_t size, size_t alignment);
+} kvc_allocator;
+
+/** A pool of blocks of one byte size. Block ids are numbered through all pools: pool p starts where pool p - 1 ends. */
+typedef struct kvc_pool_config {
+  size_t struct_size;  /**< sizeof(kvc_pool_config) */
+  uint64_t num_blocks; /**< Blocks of this pool, at least 1. */
+} kvc_pool_config;
+
+/** A group of layers with one block table per request. */
+typedef struct kvc_group_config {
+  size_t struct_size;        /**< sizeof(kvc_group_config) */
+  uint32_t kind;             /**< KVC_GROUP_FULL or KVC_GROUP_SLIDING_WINDOW; other kinds: KVC_ERROR_UNSUPPORTED. */
+  uint32_t num_sink_tokens;  /**< Sliding window: first tokens that stay readable for ever; their blocks are never returned. */
+  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. */
+  uint64_t retention_tokens; /**< Sliding window: also keep the windows in front of every multiple of this many tokens reusable, beside those
+                                  at the prompt's and the request's end. A multiple of block_size; 0 = only the two ends. */
+  uint32_t pool;             /**< Index of the pool that this group takes its blocks from. */
+  uint32_t reserved;         /**< 0 */
+} kvc_group_config;
+
+/** Shape and limits of a manager. Everything but num_blocks (or pools) has a default. */
+typedef struct kvc_manager_config {
+  size_t struct_size;          /**< sizeof(kvc_manager_config) */
+  uint64_t num_blocks;         /**< Blocks of the only pool, 1 .. 2^31 - 2, the null block included; 0 when `pools` is given. */
+  uint64_t max_nodes;          /**< Prefix positions remembered. 0 = blocks + blocks/32 + 64 with full-attention groups only, else
+                                    2 * blocks. When all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
+  uint64_t max_requests;       /**< Requests alive at once, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
+  uint64_t max_request_tokens; /**< Tokens of one request; 0 = 2^24, at most 2^30. */
+  uint64_t event_capacity;     /**< Events kept for kvc_manager_poll_events; 0 = no events (and no digests computed). At most 2^24. */
+  uint64_t seed;               /**< Secret of the table hash; 0 = random. Never changes a result. */
+  uint64_t watermark_blocks;   /**< An admission must leave this many blocks of each pool available, unless no request is admitted yet. */
+  uint32_t block_size;         /**< Tokens per block, 1 .. 1024; 0 = 16. */
+  uint32_t vocab_size;         /**< Token ids must be below this; 0 = only non-negative. */
+  uint32_t policy;             /**< KVC_POLICY_LRU; others: KVC_ERROR_UNSUPPORTED. */
+  uint32_t flags;              /**< KVC_MANAGER_* */
+  const kvc_group_config *groups; /**< [num_groups] or NULL = one full-attention group. */
+  size_t num_groups;              /**< 0 .. 32 */
+  const kvc_pool_config *pools;   /**< [num_pools] or NULL = one pool of num_blocks. Each must be used by a group. */
+  size_t num_pools;               /**< 0 .. 32 */
+  const kvc_allocator *allocator; /**< NULL = the library's own (aligned heap memory). */
+  /** Receives warnings as finished text, after the lock is released; NULL = none. Must not call this manager. level: 1 warning, 2 info. */
+  void (*log)(void *user_data, int32_t level, const char *text);
+  void *log_user_data; /**< Passed to log. */
+} kvc_manager_config;
+
+/** What a manager was made with, defaults filled in. */
+typedef struct kvc_properties {
+  size_t struct_size; /**< sizeof(kvc_properties) */
+  uint64_t num_blocks, max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks; /**< As in kvc_manager_config; num_blocks: all
+                                                                                                           pools, null block included. */
+  uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools;
+} kvc_properties;
+
+/** Identity of a namespace: everything that makes KV of equal tokens different. Each part is opaque bytes: NULL = absent; non-NULL with
+ *  size 0 = present and empty, which is different. */
+typedef struct kvc_namespace_config {
+  size_t struct_size;                           /**< sizeof(kvc_namespace_config) */
+  const void *model, *adapter, *tenant;         /**< Model fingerprint (with the weights' version, KV dtype, layout); adapter with version; tenant salt. */
+  size_t model_size, adapter_size, tenant_size; /**< Bytes, each at most 65536. */
+} kvc_namespace_config;
+
+/** Options of a request. NULL where a pointer to it is taken means all defaults. */
+typedef struct kvc_request_config {
+  size_t struct_size;         /**< sizeof(kvc_request_config) */
+  uint64_t namespace_id;      /**< From kvc_manager_open_namespace; 0 = the default one. */
+  uint64_t user_data;         /**< Returned by kvc_manager_request_info; not interpreted. */
+  uint64_t max_cached_tokens; /**< Upper bound of the hit; 0 = known tokens - 1, which is the bound in any case. */
+  uint64_t external_tokens;   /**< Tokens after the hit that a transfer will fill: they get blocks at admission beside `slots`, and are published
+                                   when committed like computed ones. */
+  uint64_t slots;             /**< Tokens after the hit (and after external_tokens) that get blocks at admission; 0 = all known. Chunked prefill. */
+  uint64_t lookahead;         /**< Slots kept reserved past the known tokens (speculative decoding). */
+  uint32_t flags;             /**< KVC_REQUEST_* */
+  uint32_t drop_tail_blocks;  /**< Give back this many blocks from the end of the hit, once (draft heads that need hidden states). */
+  int64_t priority;           /**< Reserved: non-zero is KVC_ERROR_UNSUPPORTED. */
+} kvc_request_config;
+
+/** Identity of a span of tokens whose ids alone do not identify it (an image's placeholders). Two blocks are equal only if the spans over
+ *  them have equal digests, lengths and offsets. A hit never ends inside a span. Frozen. */
+typedef struct kvc_extra_key {
+  uint64_t first_token; /**< Position of the span's first token in the request. */
+  uint64_t num_tokens;  /**< Length of the span, at least 1. */
+  uint8_t digest[32];   /**< Content digest, computed by a party that the engine trusts. */
+} kvc_extra_key;
+
+/** State of a request. */
+typedef struct kvc_request_info {
+  size_t struct_size;          /**< sizeof(kvc_request_info) */
+  uint64_t namespace_id;       /**< As configured. */
+  uint64_t user_data;          /**< As configured. */
+  uint64_t num_tokens;         /**< Known tokens. */
+  uint64_t num_committed;      /**< Tokens whose KV is written. */
+  uint64_t num_cached;         /**< Tokens of the hit at its (last) admission. */
+  uint64_t capacity;           /**< Tokens that have slots; 0 while waiting. */
+  uint64_t num_blocks;         /**< Blocks held, all groups. */
+  uint64_t lost_reuse_tokens;  /**< Tokens that some group could have reused but another could not, at its (last) admission. */
+  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. */
+  uint32_t admitted;           /**< 1 = holds blocks, 0 = waiting. */
+  uint32_t flags;              /**< KVC_REQUEST_* as configured. */
+} kvc_request_info;
+
+/** Answer of kvc_manager_probe. */
+typedef struct kvc_probe_info {
+  size_t struct_size;        /**< sizeof(kvc_probe_info) */
+  uint64_t num_cached;       /**< Tokens that would hit. */
+  uint64_t blocks_needed;    /**< Blocks that admitting all tokens would take out of the available ones of the tightest pool, hits on idle
+                                  blocks included. */
+  uint64_t blocks_available; /**< Free and evictable blocks of that pool. It fits if needed + watermark <= available. */
+  uint64_t lost_reuse_tokens;/**< As in kvc_request_info. */
+} kvc_probe_info;
+
+/** State of one block. */
+typedef struct kvc_block_info {
+  size_t struct_size;    /**< sizeof(kvc_block_info) */
+  uint64_t token_offset; /**< If published: position of its first token. */
+  uint32_t state;        /**< KVC_BLOCK_* */
+  uint32_t pool;         /**< Index of its pool. */
+  uint32_t requests;     /**< References of requests. */
+  uint32_t raw_holds;    /**< Holds of kvc_manager_acquire_blocks and kvc_manager_acquire_prefix. */
+  uint32_t pins;         /**< Holds of kvc_manager_pin_prefix. */
+  uint32_t published;    /**< 1 = attached to a prefix position. */
+  uint32_t num_copies;   /**< Published blocks with the same identity and group, this one included; 0 if not published. */
+  int32_t group;         /**< Group of its current content, -1 if never used. */
+} kvc_block_info;
+
+/** Counts of one pool; the states sum to num_blocks. */
+typedef struct kvc_pool_info {
+  size_t struct_size;   /**< sizeof(kvc_pool_info) */
+  uint64_t first_block; /**< Lowest block id, a reserved null block included. */
+  uint64_t num_blocks;  /**< Usable blocks. */
+  uint64_t free, cached, live, reserved, filling, fenced, pinned; /**< Blocks by state. */
+} kvc_pool_info;
+
+/** Copy the contents of block `source` to block `destination`, before the step's kernels write. Frozen. */
+typedef struct kvc_block_copy {
+  int32_t source, destination;
+} kvc_block_copy;
+
+/** block_tables[group][row][column] became `block`. Frozen. */
+typedef struct kvc_table_change {
+  int32_t group, row, column, block;
+} kvc_table_change;
+
+/** What became findable or went away, for routers and other caches. Read in order of `sequence`; a jump means that events were lost.
+ *  digest = SHA-256(parent_digest, extra_digest, num_tokens as uint32 little-endian, the tokens as int32 little-endian): a chain over the
+ *  prefix; the first parent_digest identifies the namespace. */
+typedef struct kvc_event {
+  uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
+  uint64_t time_ns;          /**< Wall clock, nanoseconds since 1970. */
+  uint64_t epoch;            /**< Epoch of the namespace: grows with each reset. */
+  uint64_t namespace_id;     /**< 0 = default (CLEARED: all). */
+  uint64_t node;             /**< Prefix position, never reused; 0 for CLEARED. */
+  uint64_t parent_node;      /**< Position before it; 0 = the namespace's root. */
+  uint64_t token_offset;     /**< Position of the first token. */
+  uint32_t kind;             /**< KVC_EVENT_* */
+  uint32_t group;            /**< Group in which it was stored or removed. */
+  uint32_t num_tokens;       /**< Tokens of the position: block_size; 0 for CLEARED. */
+  int32_t block;             /**< Block stored; for REMOVED the one that held it; -1 for CLEARED. */
+  uint8_t digest[32];        /**< Chained identity of the position. */
+  uint8_t parent_digest[32]; /**< That of its parent. */
+  uint8_t extra_digest[32];  /**< SHA-256 over the extra keys in this block: per key int64 offset from the block's first token, uint64 length, digest;
+                                  all zero if none. */
+} kvc_event;
+
+/** An array inside a step, for bindings. Frozen; strides in bytes. */
+typedef struct kvc_view {
+  void *data;         /**< First element. */
+  int32_t dtype;      /**< KVC_INT32, ... */
+  int32_t ndim;       /**< Used entries of shape and strides. */
+  int64_t shape[4];   /**< Elements per dimension. */
+  int64_t strides[4]; /**< Bytes per dimension. */
+} kvc_view;
+
+/** Counters since creation (monotonic) and gauges (now). */
+typedef struct kvc_stats {
+  size_t struct_size; /**< sizeof(kvc_stats) */
+  uint64_t epoch;     /**< Resets so far. */
+  uint64_t blocks_total, blocks_free, blocks_cached, blocks_live, blocks_reserved, blocks_filling, blocks_fenced, blocks_pinned; /**< Gauges, all pools; the
+                                                                                                                                      states sum to blocks_total. */
+  uint64_t live_requests;      /**< Gauge: admitted requests. */
+  uint64_t waiting_requests;   /**< Gauge: created or preempted ones. */
+  uint64_t admissions;         /**< First admissions. The next four are counted on these alone. */
+  uint64_t prompt_tokens;      /**< Known tokens at first admission. */
+  uint64_t cached_tokens;      /**< Of those, tokens of the hit. */
+  uint64_t block_queries;      /**< floor((tokens - 1) / block_size) summed. */
+  uint64_t block_hits;         /**< Of those, blocks hit. */
+  uint64_t lost_reuse_tokens;  /**< Summed over first admissions. */
+  uint64_t readmissions;       /**< Admissions after preemption, or flagged KVC_REQUEST_RESUMED. */
+  uint64_t refusals;           /**< Admissions and extensions answered NO_SPACE or AGAIN. */
+  uint64_t preemptions;        /**< kvc_manager_preempt_request and step preempts. */
+  uint64_t evictions;          /**< Cached blocks whose content was dropped to make room, or by kvc_manager_evict_blocks. */
+  uint64_t copies;             /**< Copy-on-write pairs. */
+  uint64_t duplicates;         /**< Blocks committed whose content was already published by another block. */
+  uint64_t published_blocks;   /**< Blocks attached to a prefix position. */
+  uint64_t unpublished_blocks; /**< Blocks not published because all nodes were in use. */
+  uint64_t rejected_candidates;/**< Table entries with an equal hash that the comparison rejected. */
+  uint64_t nodes_used;         /**< Gauge: prefix positions in use. */
+  uint64_t metadata_bytes;     /**< Gauge: memory that the manager took from its allocator. */
+} kvc_stats;
+
+/** Sizes of a step's arrays for kvc_step_create. A 0 gives an array of none. */
+typedef struct kvc_step_limits {
+  size_t struct_size;         /**< sizeof(kvc_step_limits) */
+  uint64_t max_frees;         /**< Each of frees, preempts, truncates. */
+  uint64_t max_requests;      /**< Running requests. */
+  uint64_t max_admissions;    /**< New and re-admitted requests. */
+  uint64_t max_tokens;        /**< Extended tokens per step (and, apart, tokens brought by commits). */
+  uint64_t max_prompt_tokens; /**< Tokens of all new requests of a step. */
+  uint64_t max_rows;          /**< Rows of the block tables. */
+  uint64_t row_stride;        /**< Entries per row: blocks of the longest request. */
+} kvc_step_limits;
+
+/** Input and output of kvc_manager_step. A C program may fill one itself, with its own arrays, or use one from kvc_step_create, whose arrays
+ *  are reached by kvc_step_view. All offsets arrays start at 0 and never decrease.
+ *
+ *  Phases, in this order, each in array order: retire, commit (of `requests`), frees, preempts, truncates, extend (of `requests`), admit. */
+typedef struct kvc_step {
+  size_t struct_size;     /**< sizeof(kvc_step) */
+  uint32_t flags;         /**< KVC_STEP_* */
+  int32_t fill_id;        /**< Written where a table has no block: -1, or an id that is safe to read. */
+  uint64_t retired_step;  /**< Newest step_id whose kernels have finished; 0 = none or nothing new. */
+  uint64_t step_id;       /**< Out: number of this step: 1, 2, ... */
+  size_t num_frees;       /**< Requests to free. */
+  size_t num_preempts;    /**< Requests to send back to waiting. */
+  size_t num_truncates;   /**< Requests to cut. */
+  size_t num_requests;    /**< Running requests to commit and extend. */
+  size_t num_admissions;  /**< Requests to admit. */
+  size_t num_rows;        /**< Rows of block_tables. */
+  size_t row_stride;      /**< Entries from one row to the next. */
+  size_t slot_capacity;   /**< Entries of slots per group; at least extend_offsets[num_requests] if slots is given. */
+  size_t copy_capacity;   /**< Entries of copies. Enough: num_groups * num_requests. */
+  size_t change_capacity; /**< Entries of changes. */
+  const uint64_t *frees;            /**< [num_frees] */
+  const uint64_t *preempts;         /**< [num_preempts] */
+  const uint64_t *truncates;        /**< [num_truncates] */
+  const uint64_t *truncate_lengths; /**< [num_truncates] absolute number of tokens to keep. */
+  const uint64_t *requests;         /**< [num_requests] no request twice. */
+  const uint64_t *committed;        /**< [num_requests] absolute committed count, or NULL = no commits. */
+  const uint64_t *commit_offsets;   /**< [num_requests + 1] into commit_tokens, or NULL = commits bring no ids. */
+  const int32_t *commit_tokens;     /**< Ids that became known since (asynchronous scheduling), appended before the commit. */
+  const uint64_t *extend_offsets;   /**< [num_requests + 1] tokens to extend by, or NULL = no extensions. */
+  const int32_t *extend_tokens;     /**< Their ids; NULL = slots only: capacity grows by the count, the ids come later. With ids the known tokens
+                                         grow, and capacity up to known + lookahead. */
+  const uint64_t *admit_requests;   /**< [num_admissions] waiting request to admit, or 0 = create one from admit_tokens; NULL = all 0. */
+  const uint64_t *admit_offsets;    /**< [num_admissions + 1] into admit_tokens; NULL if all are waiting ones. */
+  const int32_t *admit_tokens;      /**< Prompts of the new requests, concatenated. */
+  const kvc_request_config *admit_configs; /**< [num_admissions], or NULL = defaults; ignored for waiting ones. */
+  const uint64_t *admit_key_offsets;       /**< [num_admissions + 1] into admit_keys, or NULL = none. */
+  const kvc_extra_key *admit_keys;         /**< Extra keys of the new requests, concatenated. */
+  const int32_t *rows;      /**< [num_requests + num_admissions] row of each in block_tables, -1 = write none; NULL = i for item i. */
+  kvc_status *status;       /**< Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. A request's commit
+                                 and extension are two: if the commit fails nothing is done; if the extension fails the commit stands. */
+  uint64_t *admitted;       /**< Out [num_admissions] request id, 0 if refused (a new request that is refused does not exist). */
+  uint64_t *cached;         /**< Out [num_admissions] tokens of the hit. */
+  uint64_t *num_blocks;     /**< Out [num_groups][num_requests + num_admissions] valid entries of the row; may be NULL. */
+  int32_t *block_tables;    /**< In, out [num_groups][num_rows][row_stride], kept by the caller between steps: only entries changed since the row's
+                                 last step are written. A row that is new to a request is written whole, fill_id to its end. May be NULL. */
+  int64_t *slots;           /**< Out [num_groups][slot_capacity]: slot of extended token t at extend_offsets[i] + t; -1 for failed items. May be NULL. */
+  kvc_block_copy *copies;   /**< Out: copies to execute before the step's kernels. Required if an extension may need one. */
+  kvc_table_change *changes;/**< Out: entries below num_blocks written to block_tables in this step; may be NULL. */
+  size_t num_slots;         /**< Out: extend_offsets[num_requests]. */
+  size_t num_copies;        /**< Out. */
+  size_t num_changes;       /**< Out. */
+  size_t num_refused;       /**< Out: admissions answered NO_SPACE, AGAIN or SKIPPED. */
+  uint64_t shortage_blocks; /**< Out: blocks that were missing for the first refused admission. */
+} kvc_step;
+
+/* ---------------------------------------------------------------- library */
+
+/** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
+KVC_API uint32_t kvc_version(void);
+
+/** One line: version, compiler, instruction sets used. Static text. Since 0.1. */
+KVC_API const char *kvc_build_info(void);
+
+/** Name of a status, such as "KVC_ERROR_NO_SPACE"; "unknown status" for others. Static text. Since 0.1. */
+KVC_API const char *kvc_status_name(kvc_status status);
+
+/** Text of the last failed call of this thread: what was wrong, the value, the limit, the fix. Empty before the first failure; not
+ *  cleared by success. Valid until the thread's next failing call. Since 0.1. */
+KVC_API const char *kvc_last_error(void);
+
+/** Asks whether this build can do something. @param[in] feature KVC_FEATURE_*.
+ *  @return KVC_OK or KVC_ERROR_UNSUPPORTED (unknown features too). Since 0.1. */
+KVC_API kvc_status kvc_supports(uint32_t feature);
+
+/* ---------------------------------------------------------------- manager */
+
+/** Makes a manager. All memory for blocks and nodes is taken and touched here.
+ *  @param[in]  config  Shape and limits; nothing of it is kept but the callbacks.
+ *  @param[out] manager The manager; destroy it with kvc_manager_destroy.
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version), OUT_OF_MEMORY.
+ *  Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_create(const kvc_manager_config *config, kvc_manager **manager);
+
+/** Frees a manager with all its requests. NULL is ignored. No other call on it may be running. Since 0.1. */
+KVC_API void kvc_manager_destroy(kvc_manager *m);
+
+/** What the manager was made with. @param[out] properties struct_size set by the caller. @return KVC_OK, INVALID_ARGUMENT. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_properties(kvc_manager *m, kvc_properties *properties);
+
+/** Opens the namespace with this identity; opening the same identity again gives the same id and must be closed as often. An identity
+ *  with all parts absent is the default namespace, id 0, which needs no closing.
+ *  @param[in]  config       Identity; bytes are copied.
+ *  @param[out] namespace_id Id for requests, probes and pins.
+ *  @return KVC_OK, INVALID_ARGUMENT, LIMIT (65,535 namespaces), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_open_namespace(kvc_manager *m, const kvc_namespace_config *config, uint64_t *namespace_id);
+
+/** Undoes one open. The last close drops what the namespace has cached and makes its id stale.
+ *  @return KVC_OK; NOT_FOUND; BUSY if it is the last close and requests or pins of the namespace exist; INVALID_ARGUMENT for id 0. Since 0.1. */
+KVC_API kvc_status kvc_manager_close_namespace(kvc_manager *m, uint64_t namespace_id);
+
+/** Forgets everything cached in a namespace, in constant time (weights changed). Requests in flight keep their blocks and finish, but
+ *  publish nothing more; nothing old is ever hit. @param[in] namespace_id A namespace, or 0 = all.
+ *  @return KVC_OK, NOT_FOUND. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_reset(kvc_manager *m, uint64_t namespace_id);
+
+/** Checks every invariant of the manager's state; O(blocks + nodes), for tests. @return KVC_OK; CORRUPT with the first broken one in
+ *  kvc_last_error(); OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_check(kvc_manager *m);
+
+/** A hash of the state: blocks, list order, cached prefixes by content, requests, namespaces, epochs. Equal call sequences give equal
+ *  digests in any build, process and seed. Not part of it: statistics, events, error texts. O(blocks + nodes), for tests.
+ *  @return KVC_OK. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_digest(kvc_manager *m, uint64_t *digest);
+
+/** Counters and gauges as of the last finished call; a consistent snapshot that never waits for the manager's lock.
+ *  @param[in,out] stats struct_size set by the caller. @return KVC_OK, INVALID_ARGUMENT. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_stats(kvc_manager *m, kvc_stats *stats);
+
+/** Counts of one pool. @return KVC_OK, INVALID_ARGUMENT (no such pool). Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_pool_info(kvc_manager *m, uint32_t pool, kvc_pool_info *info);
+
+/** State of one block. @return KVC_OK, INVALID_ARGUMENT (no such block, the null block). Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_block_info(kvc_manager *m, int32_t block, kvc_block_info *info);
+
+/* ---------------------------------------------------------------- requests */
+
+/** Creates a waiting request: its tokens are copied and hashed, no block is taken.
+ *  @param[in]  tokens   [num_tokens] prompt, possibly empty.
+ *  @param[in]  keys     [num_keys] extra keys in order of first_token, not overlapping, inside the tokens; NULL = none.
+ *  @param[in]  config   Options; NULL = defaults.
+ *  @param[out] request  Its id.
+ *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, keys out of order), NOT_FOUND (namespace), LIMIT (max_requests,
+ *  max_request_tokens), UNSUPPORTED, OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_create_request(kvc_manager *m, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys,
+                                              const kvc_request_config *config, uint64_t *request);
+
+/** Admits a waiting request: finds its longest cached prefix in every group and takes blocks for the rest, all or nothing.
+ *  @param[out] num_cached Tokens of the hit: a multiple of block_size, at most num_tokens - 1. They count as committed. May be NULL.
+ *  @return KVC_OK; NO_SPACE (the text says needed and available), AGAIN, NOT_FOUND, BUSY (already admitted), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_admit_request(kvc_manager *m, uint64_t request, uint64_t *num_cached);
+
+/** kvc_manager_create_request and kvc_manager_admit_request in one: if either fails there is no request. Since 0.1. */
+KVC_API kvc_status kvc_manager_allocate_request(kvc_manager *m, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys,
+                                                const kvc_request_config *config, uint64_t *request, uint64_t *num_cached);
+
+/** Gives slots to the request up to `capacity` tokens in all, without token ids (next chunk of a prefill, asynchronous scheduling).
+ *  A capacity at or below the present one changes nothing. May make copies: kvc_manager_take_copies.
+ *  @return KVC_OK; NO_SPACE, AGAIN, NOT_FOUND, BUSY (waiting), LIMIT (max_request_tokens), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager *m, uint64_t request, uint64_t capacity);
+
+/** Appends known tokens; an admitted request gets slots for all known tokens and its lookahead. May make copies: kvc_manager_take_copies.
+ *  @return as kvc_manager_reserve_tokens, and INVALID_ARGUMENT for a token out of range. Since 0.1. */
+KVC_API kvc_status kvc_manager_append_tokens(kvc_manager *m, uint64_t request, const int32_t *tokens, size_t num_tokens);
+
+/** The KV of the first num_committed tokens (absolute) is written. Full blocks become findable; blocks that slid out of a window are
+ *  returned. @return KVC_OK; INVALID_ARGUMENT (less than committed before, or more than min(known, capacity)), NOT_FOUND, BUSY (waiting),
+ *  OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager *m, uint64_t request, uint64_t num_committed);
+
+/** Keeps the first num_tokens tokens (absolute) and gives the rest back. What only this request published past them is dropped; a
+ *  published block that is cut is unpublished if nobody else needs it, else copied before the next write.
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that length is gone, with the nearest
+ *  length in the text (kvc_request_info.min_truncate_tokens). 0 is always possible. OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_truncate_request(kvc_manager *m, uint64_t request, uint64_t num_tokens);
+
+/** Makes a request with the committed tokens of another, sharing all their blocks (beam search, parallel sampling). Whoever first writes
+ *  into a shared partial block gets a private copy. @param[out] child Its id: num_tokens = committed = capacity = the parent's committed.
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting), LIMIT, OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_fork_request(kvc_manager *m, uint64_t request, uint64_t *child);
+
+/** Takes all blocks from an admitted request and makes it wait; tokens are kept, and what it published can be hit when it is admitted again.
+ *  @return KVC_OK; NOT_FOUND, BUSY (already waiting), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_preempt_request(kvc_manager *m, uint64_t request);
+
+/** Ends a request, waiting or admitted. Its published blocks stay cached, deepest evicted first; blocks that a step in flight may still
+ *  write become available when that step is retired. Never fails for lack of memory. @return KVC_OK; NOT_FOUND. Since 0.1. */
+KVC_API kvc_status kvc_manager_free_request(kvc_manager *m, uint64_t request);
+
+/** State of a request. @param[in,out] info struct_size set by the caller. @return KVC_OK, NOT_FOUND, INVALID_ARGUMENT. Since 0.1. */
+KVC_API kvc_status kvc_manager_request_info(kvc_manager *m, uint64_t request, kvc_request_info *info);
+
+/** Lists all requests, in order of their slot in the manager. @param[out] requests [capacity] @param[out] count Number of requests.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed; capacity 0 asks). Since 0.1. */
+KVC_API kvc_status kvc_manager_list_requests(kvc_manager *m, uint64_t *requests, size_t capacity, size_t *count);
+
+/* ---------------------------------------------------------------- tables */
+
+/** Writes whole block tables of one group.
+ *  @param[in]  requests   [num_requests] admitted requests.
+ *  @param[in]  fill_id    Written where there is no block: entries returned by a window, and from the table's end to the row's end.
+ *  @param[out] tables     [num_requests][row_stride]
+ *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT; BUFFER_TOO_SMALL if a table is longer than row_stride. Nothing is written on failure. Since 0.1. */
+KVC_API kvc_status kvc_manager_export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
+                                             int32_t *tables, size_t row_stride);
+
+/** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 where the window has passed.
+ *  @param[out] slots        [num_tokens] integers of element_size bytes.
+ *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
+ *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT (tokens past the capacity). Since 0.1. */
+KVC_API kvc_status kvc_manager_export_slots(kvc_manager *m, uint64_t request, uint32_t group, uint64_t first_token, uint64_t num_tokens, void *slots,
+                                            size_t element_size);
+
+/** Takes the copies that single calls have asked for since the last take, in order. The engine must execute (or enqueue, in stream
+ *  order) them before it writes to any block. Sources are held until taken. @param[out] copies [capacity] @param[out] count
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed, none taken). Since 0.1. */
+KVC_API kvc_status kvc_manager_take_copies(kvc_manager *m, kvc_block_copy *copies, size_t capacity, size_t *count);
+
+/* ---------------------------------------------------------------- prefixes */
+
+/** Would these tokens fit, and how much of them is cached? Changes nothing, the LRU order included, and holds the lock for short slices only;
+ *  the answer is a snapshot. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_probe(kvc_manager *m, uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys,
+                                     size_t num_keys, kvc_probe_info *info);
+
+/** Keeps the cached part of a prefix from eviction (all n tokens may match, not only n - 1).
+ *  @param[out] pin        Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
+ *  @return KVC_OK; NOT_FOUND if not even one block is cached (no pin is made), or no such namespace; LIMIT; OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_pin_prefix(kvc_manager *m, uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys,
+                                          size_t num_keys, uint64_t *pin, uint64_t *num_pinned);
+
+/** Ends a pin; the blocks become the most recently used. @return KVC_OK, NOT_FOUND. Since 0.1. */
+KVC_API kvc_status kvc_manager_unpin_prefix(kvc_manager *m, uint64_t pin);
+
+/** Drops every cached block on the path of these tokens that nobody holds, in all groups. Positions below the path stay, unreachable until
+ *  the path is computed again. @param[out] num_dropped Blocks dropped. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace). Since 0.1. */
+KVC_API kvc_status kvc_manager_drop_prefix(kvc_manager *m, uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys,
+                                           size_t num_keys, uint64_t *num_dropped);
+
+/** Evicts up to max_blocks cached blocks in policy order, pool by pool. @param[out] num_evicted May be fewer; 0 is no error. Since 0.1. */
+KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager *m, size_t max_blocks, size_t *num_evicted);
+
+/* ---------------------------------------------------------------- raw blocks, for engines that keep their own tables */
+
+/** Takes blocks of a group's pool, all or nothing. Each gets one raw hold. @param[out] blocks [num_blocks]
+ *  @return KVC_OK; NO_SPACE, AGAIN, INVALID_ARGUMENT. Since 0.1. */
+KVC_API kvc_status kvc_manager_acquire_blocks(kvc_manager *m, uint32_t group, int32_t *blocks, size_t num_blocks);
+
+/** Takes a raw hold on the cached blocks of a prefix in one group (all n tokens may match).
+ *  @param[out] blocks [capacity], position by position; -1 where a sliding window does not need the block. @param[out] count Positions matched.
+ *  @return KVC_OK (count may be 0); BUFFER_TOO_SMALL (count is what is needed, nothing held); INVALID_ARGUMENT, NOT_FOUND. Since 0.1. */
+KVC_API kvc_status kvc_manager_acquire_prefix(kvc_manager *m, uint64_t namespace_id, uint32_t group, const int32_t *tokens, size_t num_tokens,
+                                              const kvc_extra_key *keys, size_t num_keys, int32_t *blocks, size_t capacity, size_t *count);
+
+/** Publishes raw-held blocks as the KV of tokens [0, num_blocks * block_size), which must be written. Publishing a block again under the same
+ *  identity changes nothing. Positions whose entry is -1 are passed over.
+ *  @return KVC_OK; INVALID_ARGUMENT (too few tokens, a block of another pool), NOT_HELD (a block without raw hold), BUSY (published under
+ *  another identity, or also held by requests), LIMIT (all nodes in use), NOT_FOUND, OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_publish_blocks(kvc_manager *m, uint64_t namespace_id, uint32_t group, const int32_t *tokens, size_t num_tokens,
+                                              const kvc_extra_key *keys, size_t num_keys, const int32_t *blocks, size_t num_blocks);
+
+/** Gives back one raw hold per entry, last entry first, so that the front of a prefix is evicted last; -1 entries are passed over. All or nothing.
+ *  @return KVC_OK; NOT_HELD (more releases than holds), INVALID_ARGUMENT (no such block). Since 0.1. */
+KVC_API kvc_status kvc_manager_release_blocks(kvc_manager *m, const int32_t *blocks, size_t num_blocks);
+
+/* ---------------------------------------------------------------- events */
+
+/** Reads events without removing them; any number of readers, each with a cursor of its own.
+ *  @param[in,out] cursor         Sequence to read from (start with 0); afterwards the one to go on with. A first event with a greater sequence
+ *                                than asked means that the ring has lost some: read the state anew.
+ *  @param[out]    events         [capacity] elements of event_size bytes. @param[in] event_size sizeof(kvc_event).
+ *  @param[out]    count          Events written.
+ *  @param[out]    tokens         [token_capacity] tokens of the events in order, num_tokens each, or NULL = not wanted. Reading stops at the event
+ *                                whose tokens do not fit.
+ *  @return KVC_OK; INVALID_ARGUMENT (event_size, cursor in the future); UNSUPPORTED if event_capacity is 0. Thread-safe. Since 0.1. */
+KVC_API kvc_status kvc_manager_poll_events(kvc_manager *m, uint64_t *cursor, kvc_event *events, size_t event_size, size_t capacity, size_t *count,
+                                           int32_t *tokens, size_t token_capacity);
+
+/* ---------------------------------------------------------------- the step */
+
+/** Makes a step with all its arrays in one allocation, so that nothing is allocated while serving. Pointers and capacities are set, counts are 0,
+ *  block_tables hold fill_id -1. Fill arrays through kvc_step_view, set counts, flags and fill_id in the struct. It belongs to no thread, and
+ *  may outlive no manager. Used by one thread at a time.
+ *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_step_create(kvc_manager *m, const kvc_step_limits *limits, kvc_step **step);
+
+/** Frees a step made by kvc_step_create. NULL is ignored. Since 0.1. */
+KVC_API void kvc_step_destroy(kvc_step *step);
+
+/** Describes one array of a step made by kvc_step_create. @param[in] array KVC_STEP_*. @param[out] view Data, type, shape, strides.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such array, or not made by kvc_step_create). Since 0.1. */
+KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *view);
+
+/** One engine step in one call: see kvc_step. Fails as a whole only in validation, before any change; else every item has its status.
+ *  Each item is all or nothing. What items release is available to later phases of the same step, unless steps are in flight: a release is
+ *  FENCED until the newest step issued before it is retired. Sources of copies are held until this step is retired. No block is source and
+ *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
+ *  fenced.
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, retired_step in the future); BUFFER_TOO_SMALL
+ *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
+KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
+
+/** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
+KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVCACHE_H */
