@@ -26,6 +26,7 @@ class Rules {
 
   // ---- questions
   const Block& block(int id) const { return blocks_[id]; }
+  size_t num_blocks() const { return blocks_.size(); }
   bool usable(int id) const { return id >= (config_.null_block ? 1 : 0) && id < int(blocks_.size()); }
   uint32_t state(int id) const {
     const Block& b = blocks_[id];
@@ -152,7 +153,7 @@ class Rules {
     const bool fresh = !pool.free.empty();
     const int id = fresh ? pool.free.back() : pool.lru.front();
     fresh ? pool.free.pop_back() : void(pool.lru.erase(pool.lru.begin()));
-    stats.takes += 1, stats.evictions += blocks_[id].published;
+    stats.takes += 1, stats.evictions += blocks_[id].published, stats.evicting_takes += blocks_[id].published;
     detach(id);
     blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end()};
     return id;

@@ -97,7 +97,7 @@ struct Event {
 struct Stats {
   uint64_t epoch = 0, admissions = 0, prompt_tokens = 0, cached_tokens = 0, block_queries = 0, block_hits = 0,
            lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
-           hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0;
+           hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0;
 };
 struct StepRequest {
   uint64_t id = 0;
