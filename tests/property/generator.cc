@@ -51,7 +51,7 @@ Setup random_setup(Random& random) {
   c.null_block = random.chance(20);
   c.no_cache = random.chance(4);
   if (random.chance(20)) c.watermark = random.between(1, 3);
-  c.max_requests = random.between(6, 14);
+  c.max_requests = random.between(4, 9);
   c.max_tokens = B * random.between(8, 16) + random.below(B);
   c.vocab = random.chance(50) ? 32 : 0;
   setup.event_capacity = random.chance(75) ? 8192 : 0;
@@ -143,6 +143,7 @@ uint64_t Generator::request(const World& world, int admitted) {
   if (admitted == -1 && !waiting_.empty() && random_.chance(30))
     return waiting_[random_.below(waiting_.size())];
   if (wanted.empty() || random_.chance(4)) return requests_[random_.below(requests_.size())];
+  if (random_.chance(30)) return wanted.back();  // the youngest, a forked one perhaps
   return wanted[random_.below(wanted.size())];
 }
 
@@ -276,8 +277,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {40, 60, 110, 40, 90, 130, 40, 25, 40, 90, 20, 25, 24,
-                                       18, 16, 22,  22, 24, 45,  18, 18, 15, 25, 22, 200};
+  static const int kWeights[kKinds] = {40, 70, 130, 40, 95, 130, 45, 70, 32, 50, 20, 24, 28,
+                                       75, 32, 22,  27, 55, 45,  17, 14, 11, 16, 30, 170};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -286,6 +287,18 @@ Op Generator::next(const World& world) {
   int at = static_cast<int>(random_.below(static_cast<uint64_t>(sum)));
   while (at >= kWeights[pick]) at -= kWeights[pick++];
   op.kind = static_cast<Kind>(pick);
+  uint64_t target =
+      0;  // what naturally comes next, often enough for commits, copies on write and their fetching
+  if (last_kind_ == Kind::kFork && random_.chance(75))
+    op.kind = Kind::kAppend, target = random_.chance(50) ? last_tag_ - 1 : last_target_;
+  if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
+  if ((last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAdmit) && random_.chance(40)) {
+    op.kind = Kind::kCommit, target = last_kind_ == Kind::kAllocate ? last_tag_ - 1 : last_target_;
+  }
+  const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
+  if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
+    op.kind = Kind::kFree;
+  if (!world.model().pending.empty() && random_.chance(25)) op.kind = Kind::kTakeCopies;
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -304,12 +317,12 @@ Op Generator::next(const World& world) {
       break;
     }
     case Kind::kAppend:
-      op.target = request(world, -1);
+      op.target = target ? target : request(world, -1);
       op.text.tokens = tokens(random_.between(1, random_.chance(40) ? 1 : 2 * B_));
       if (random_.chance(3)) op.text.tokens.back() = -1;
       break;
     case Kind::kCommit:
-      op.target = request(world, 1);
+      op.target = target ? target : request(world, 1);
       op.number = commit_length(world, op.target, 0);
       break;
     case Kind::kTruncate:
@@ -317,7 +330,11 @@ Op Generator::next(const World& world) {
       op.number = cut_length(world, op.target);
       break;
     case Kind::kFork:
-      op.target = request(world, 1);
+      for (int tries = 0; tries < 4; ++tries) {  // better one that ends inside a block
+        op.target = request(world, 1);
+        auto it = world.model().requests.find(world.model_id(op.target));
+        if (it != world.model().requests.end() && it->second.committed % B_) break;
+      }
       requests_.push_back(op.tag);
       break;
     case Kind::kPreempt:
@@ -376,6 +393,7 @@ Op Generator::next(const World& world) {
     case Kind::kCount:
       break;
   }
+  last_kind_ = op.kind, last_target_ = op.target;
   if (spaces_.size() > 8)
     std::erase_if(spaces_, [&](uint64_t tag) {
       return tag + 100 < last_tag_ && !world.model().epochs.count(world.model_id(tag));

@@ -37,6 +37,8 @@ class Generator {
   const Setup setup_;
   const uint64_t B_;
   uint64_t alphabet_, last_tag_ = 0, fence_lag_;
+  Kind last_kind_ = Kind::kProbe;
+  uint64_t last_target_ = 0;
   std::vector<model::Text> texts_;
   std::vector<uint64_t> requests_, pins_, spaces_;  // tags made so far, the dead ones included for a while
   std::vector<uint64_t> admitted_, waiting_;        // alive now

@@ -153,7 +153,7 @@ std::string World::check_digests(bool ok, bool changed) {
 Verdict World::apply(const Op& given, bool check) {
   Verdict verdict;
   const Op op = given.kind == Kind::kStep ? without_unknown(given) : given;
-  if (sides_[0].manager == nullptr) {
+  if (!sides_.empty() && sides_[0].manager == nullptr) {
     verdict.error = std::string("kvc_manager_create: ") + kvc_last_error();
     return verdict;
   }
