@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+   A program outside the tree: main <version>. It fails unless the header, the library it runs with and the package that
+   it was found by agree. */
+#include <kvcache.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char **argv) {
+  char header[64];
+  snprintf(header, sizeof header, "%d.%d.%d", KVC_VERSION_MAJOR, KVC_VERSION_MINOR, KVC_VERSION_PATCH);
+  if (argc != 2 || strcmp(argv[1], header) != 0) {
+    fprintf(stderr, "the header is %s, the package %s\n", header, argc == 2 ? argv[1] : "not given");
+    return 1;
+  }
+  if (kvc_version() == 0 || kvc_status_name(KVC_OK) == NULL || strlen(kvc_status_name(KVC_OK)) == 0) {
+    fprintf(stderr, "the library does not answer\n");
+    return 1;
+  }
+#ifdef KVC_VERSION
+  if (kvc_version() != KVC_VERSION) {
+    fprintf(stderr, "the header is %s, the library has the number %lu\n", header, (unsigned long)kvc_version());
+    return 1;
+  }
+#endif
+  return 0;
+}
