@@ -12,15 +12,16 @@ int main(int argc, char **argv) {
     fprintf(stderr, "the header is %s, the package %s\n", header, argc == 2 ? argv[1] : "not given");
     return 1;
   }
-  if (kvc_version() == 0 || kvc_status_name(KVC_OK) == NULL || strlen(kvc_status_name(KVC_OK)) == 0) {
-    fprintf(stderr, "the library does not answer\n");
-    return 1;
-  }
-#ifdef KVC_VERSION
-  if (kvc_version() != KVC_VERSION) {
+  if (kvc_version() != KVC_VERSION_MAJOR * 10000 + KVC_VERSION_MINOR * 100 + KVC_VERSION_PATCH) {
     fprintf(stderr, "the header is %s, the library has the number %lu\n", header, (unsigned long)kvc_version());
     return 1;
   }
-#endif
+  const kvc_manager_config config = {.struct_size = sizeof config, .num_blocks = 8};
+  kvc_manager *manager = NULL;
+  if (kvc_manager_create(&config, &manager) != KVC_OK) {
+    fprintf(stderr, "no manager: %s\n", kvc_last_error());
+    return 1;
+  }
+  kvc_manager_destroy(manager);
   return 0;
 }
