@@ -90,7 +90,8 @@ def check_one(root, rows, homes, row, file, target):
         if row.system or name in row.headers or (row.cxx_library and re.fullmatch(r"[a-z_]+", name)):
             return None
         return f"is not among the headers that {row.path} may include"
-    if quoted and path != "src/" + name and path != "gpu/" + name:
+    beside = row.level is None and row.holds(path) and "/" not in name  # a program may name its own files plainly
+    if quoted and path not in [f"{tree}/{name}" for tree in TREES] and not beside:
         return "must be written from the root of src/ (or, in gpu/, of gpu/), with its folder"
     if row.holds(path):
         return None

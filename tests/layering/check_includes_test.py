@@ -82,6 +82,13 @@ class CheckIncludes(unittest.TestCase):
     def test_macro_include_is_named(self):
         self.expect("src/left/left.cc", "#include OTHER\n", "src/left/left.cc:1:", "not a plain file name")
 
+    def test_cli_may_name_its_own_files_plainly(self):
+        code, output = self.check({"src/cli/args.h": "", "src/cli/args.cc": '#include "args.h"\n#include "kvcache.h"\n'})
+        self.assertEqual(code, 0, output)
+
+    def test_cli_does_not_reach_out_by_a_relative_path(self):
+        self.expect("src/cli/run.cc", '#include "../base/status.h"\n', "src/cli/run.cc:1:", "from the root of src/")
+
     def test_cli_sees_only_public_headers(self):
         self.expect("src/cli/run.cc", '#include "base/status.h"\n', "src/cli/run.cc:1:", "to src/base")
 
