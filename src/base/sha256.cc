@@ -12,7 +12,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
-#elif defined(__aarch64__) && defined(__ARM_NEON)
+#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_SHA2))
+#define KVC_SHA256_ARM 1  // Clang shows the intrinsics only when the whole file may use them
 #include <arm_neon.h>
 #include <sys/auxv.h>
 #endif
@@ -123,7 +124,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void blocks_instructions(uint32_t* s
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state + 4), _mm_unpackhi_epi64(abef_up, cdgh_up));
 }
 
-#elif defined(__aarch64__) && defined(__ARM_NEON)
+#elif defined(KVC_SHA256_ARM)
 #define KVC_SHA256_INSTRUCTIONS 1
 
 bool have_instructions() {
@@ -131,10 +132,8 @@ bool have_instructions() {
   return (getauxval(AT_HWCAP) & kHwcapSha2) != 0;
 }
 
-#if defined(__clang__)
-__attribute__((target("sha2")))
-#else
-__attribute__((target("+sha2")))
+#if !defined(__clang__)
+__attribute__((target("+crypto")))
 #endif
 void blocks_instructions(uint32_t* state, const uint8_t* blocks, size_t num_blocks) noexcept {
   uint32x4_t abcd = vld1q_u32(state), efgh = vld1q_u32(state + 4);
