@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
-#include <string>
 
 #include "cli/library.h"
 #include "cli/oracle.h"
@@ -303,44 +302,22 @@ std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tok
   return table_;
 }
 
-/// Collects the results and holds the library's own counts against them.
 void Replay::finish() {
   const kvc_stats library = stats();
-  const auto agree = [](const char* what, uint64_t engine, uint64_t counted) {
-    if (engine == counted) return;
-    throw LibraryError("kvc_manager_stats: " + std::string(what) + " is " + std::to_string(counted) +
-                       ", but the engine counted " + std::to_string(engine));
-  };
-  agree("admissions", result_.requests - result_.rejected, library.admissions);
-  agree("readmissions", result_.preemptions, library.readmissions);
-  agree("prompt_tokens", result_.prompt_tokens, library.prompt_tokens);
-  agree("cached_tokens", result_.cached_tokens, library.cached_tokens);
-  agree("block_queries", result_.block_queries, library.block_queries);
-  agree("block_hits", result_.block_hits, library.block_hits);
-  agree("refusals", result_.failed_allocations, library.refusals);
-  agree("blocks_free + blocks_cached", usable_blocks_, library.blocks_free + library.blocks_cached);
-  if (options_.verify) check(kvc_manager_check(manager_.get()), "kvc_manager_check");
-
   result_.evictions = library.evictions;
+  result_.prompt_seconds = prompt_watch_.seconds();
+  result_.decode_seconds = decode_watch_.seconds();
+  result_.release_seconds = release_watch_.seconds();
   if (oracle_) {
     result_.wrong_hits = oracle_->wrong_hits();
     result_.wrong_writes = oracle_->wrong_writes();
   }
-  result_.prompt_seconds = prompt_watch_.seconds();
-  result_.decode_seconds = decode_watch_.seconds();
-  result_.release_seconds = release_watch_.seconds();
-}
-
-double per(double numerator, uint64_t denominator) {
-  return denominator == 0 ? 0 : numerator / static_cast<double>(denominator);
+  if (!result_.right()) return;  // The worse news first.
+  check_against(library, result_, usable_blocks_);
+  if (options_.verify) check(kvc_manager_check(manager_.get()), "kvc_manager_check");
 }
 
 }  // namespace
-
-double ReplayResult::hit_rate() const { return per(static_cast<double>(cached_tokens), prompt_tokens); }
-double ReplayResult::ns_per_prompt_block() const { return per(prompt_seconds * 1e9, prompt_blocks); }
-double ReplayResult::ns_per_decode_step() const { return per(decode_seconds * 1e9, output_tokens); }
-double ReplayResult::ns_per_step_call() const { return per(decode_seconds * 1e9, step_calls); }
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) { return Replay(trace, options).run(); }
 
