@@ -74,13 +74,12 @@ class BadInput(unittest.TestCase):
 
     def test_wrong_usage(self):
         for arguments in ([], ["replay"], ["nonsense"], ["replay", "x", "--nonsense"], ["replay", "x", "--generate"],
-                          ["replay", "x", "--seed", "1"], ["replay", "--generate", "--policy", "random"],
-                          ["replay", "--generate", "--block-size", "0"], ["replay", "--generate", "--block-size", "1025"],
-                          ["replay", "--generate", "--num-blocks", "0"], ["replay", "--generate", "--num-blocks", "2147483647"],
-                          ["replay", "--generate", "--concurrency", "0"], ["replay", "--generate", "--requests", "0"],
-                          ["replay", "--generate", "--requests", "-3"], ["replay", "--generate", "--requests", "1000001"],
-                          ["generate", "--requests", "1000001"], ["generate", "-o", "/nonexistent/folder/trace"]):
+                          ["replay", "x", "--seed", "1"], ["generate", "--requests", "1000001"], ["generate", "-o", "/nonexistent/folder/trace"]):
             self.assert_refused(command.run(*arguments))
+        for option, value in (("--policy", "random"), ("--block-size", 0), ("--block-size", 1025), ("--num-blocks", 0),
+                              ("--num-blocks", 2**31 - 1), ("--concurrency", 0), ("--requests", 0), ("--requests", -3),
+                              ("--requests", 1000001)):
+            self.assert_refused(command.run("replay", "--generate", option, value))
 
     def test_help_is_no_error(self):
         code, out, err = command.run("replay", "--help")
