@@ -309,10 +309,12 @@ Outcome World::ask_library(const Op& op, int side) {
   uint64_t id = kUntouched, number = kUntouched;
   Outcome out;
   switch (op.kind) {
-    case Kind::kCreate:
-      out = collect(kvc_manager_create_request(m, tokens, n, keys.data(), keys.size(), &config, &id), {id},
-                    {false});
+    case Kind::kCreate: {
+      const kvc_status status =
+          kvc_manager_create_request(m, tokens, n, keys.data(), keys.size(), &config, &id);
+      out = collect(status, {id}, {false});
       break;
+    }
     case Kind::kAllocate: {
       const kvc_status status =
           kvc_manager_allocate_request(m, tokens, n, keys.data(), keys.size(), &config, &id, &number);
