@@ -149,7 +149,7 @@ class Model : public Rules {
     if (!r->admitted) return KVC_ERROR_BUSY;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     Request c = *r;
-    c.capacity = c.prompt = c.committed;
+    c.capacity = c.prompt = c.cached = c.committed;
     c.text.tokens.resize(c.committed);
     std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
     for (auto& row : c.table) {
@@ -330,11 +330,11 @@ class Model : public Rules {
   }
   kvc_status retire(uint64_t step) {
     if (step > issued) return KVC_ERROR_INVALID_ARGUMENT;
-    if (step > retired) retired = step, changed();
+    retired = std::max(retired, step);
     for (Pool& pool : pools)
       while (!pool.fenced.empty() && pool.fenced.front().second <= retired) {
         const int b = pool.fenced.front().first;
-        pool.fenced.erase(pool.fenced.begin()), settle(b);
+        pool.fenced.erase(pool.fenced.begin()), settle(b), changed();
       }
     return KVC_OK;
   }
@@ -366,7 +366,7 @@ class Model : public Rules {
       out.status.push_back(status), out.admitted.push_back(status ? 0 : id),
           out.cached.push_back(status ? 0 : cached);
     }
-    out.step_id = ++issued, changed();
+    out.step_id = ++issued;
     for (const Copy& copy : out.copies) drop(copy.source, &Block::requests);
     return KVC_OK;
   }

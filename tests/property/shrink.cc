@@ -7,6 +7,19 @@
 
 #include "property/world.h"
 
+namespace {
+
+// What an error is about: the letters of its first line, so that shrinking does not wander off to another
+// one.
+std::string subject(const std::string& error) {
+  std::string out;
+  for (char c : error.substr(0, error.find('\n')))
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) out += c;
+  return out;
+}
+
+}  // namespace
+
 Failure replay(const Setup& setup, const std::vector<Op>& ops, uint64_t hash_mask) {
   World world(setup, 2, hash_mask);
   Failure out;
@@ -27,10 +40,10 @@ Failure shrink(const Setup& setup, const Failure& failure, uint64_t hash_mask, d
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
   };
   Failure best = replay(setup, failure.ops, hash_mask);
-  if (best.error.empty()) return failure;
+  if (subject(best.error) != subject(failure.error)) return failure;
   const auto better = [&](const std::vector<Op>& ops) {
     const Failure tried = replay(setup, ops, hash_mask);
-    if (tried.error.empty()) return false;
+    if (tried.error.empty() || subject(tried.error) != subject(failure.error)) return false;
     best = tried;
     return true;
   };

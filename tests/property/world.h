@@ -78,7 +78,7 @@ class World {
   std::string compare_side(int side);
   std::string compare_requests(Side& side, int index);
   std::string compare_events(Side& side, int index);
-  std::string check_digests(bool ok, bool changed);
+  std::string check_digests(bool ok, bool changed, bool steps);
   uint64_t digest(int side) const;
 
   Setup setup_;

@@ -32,7 +32,8 @@ model::StepIn World::to_model(const StepOp& step) const {
   for (uint64_t& tag : in.preempts) tag = model_id(tag);
   for (auto& [tag, n] : in.truncates) tag = model_id(tag);
   for (model::StepRequest& r : in.requests)
-    r.id = model_id(r.id), r.commit = step.commits, r.with_ids = step.with_ids;
+    r.id = model_id(r.id), r.commit = step.commits, r.with_ids = step.with_ids,
+    r.count = step.extends ? r.count : 0;
   for (model::StepAdmission& a : in.admissions)
     a.id = a.id ? model_id(a.id) : 0, a.options.ns = model_id(a.options.ns);
   return in;
