@@ -17,10 +17,10 @@ class Model : public Rules {
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
-    if (!valid(text.tokens)) return KVC_ERROR_INVALID_ARGUMENT;
+    if (text.tokens.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (!epochs.count(o.ns)) return KVC_ERROR_NOT_FOUND;
-    if (requests.size() >= config_.max_requests || text.tokens.size() > config_.max_tokens)
-      return KVC_ERROR_LIMIT;
+    if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
+    if (!valid(text.tokens)) return KVC_ERROR_INVALID_ARGUMENT;
     Request& r = requests[*id = ++last_id_];
     r.options = o, r.text = text, r.prompt = text.tokens.size();
     return changed();
@@ -149,7 +149,8 @@ class Model : public Rules {
     if (!r->admitted) return KVC_ERROR_BUSY;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     Request c = *r;
-    c.capacity = c.prompt = c.cached = c.committed;
+    c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
+    c.options.slots = c.options.external = 0;
     c.text.tokens.resize(c.committed);
     std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
     for (auto& row : c.table) {
@@ -241,7 +242,8 @@ class Model : public Rules {
       while (*evicted < most && !pool.lru.empty()) {
         const int b = pool.lru.front();
         pool.lru.erase(pool.lru.begin()), pool.free.push_back(b), changed();
-        if (blocks_[b].published) detach(b), ++*evicted, ++stats.evictions;
+        if (findable(b)) ++*evicted, ++stats.evictions;
+        detach(b);
       }
     return KVC_OK;
   }
@@ -268,27 +270,31 @@ class Model : public Rules {
     if (text.tokens.size() < ids.size() * B) return KVC_ERROR_INVALID_ARGUMENT;
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     std::map<int, Key> wanted;
+    for (int id : ids) {
+      if (id != -1 && !usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
+      if (id != -1 && !blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+    }
     for (size_t j = 0; j < ids.size(); ++j) {
       if (ids[j] == -1) continue;
-      if (!usable(ids[j]) || blocks_[ids[j]].pool != config_.groups[group].pool)
-        return KVC_ERROR_INVALID_ARGUMENT;
       const Block& b = blocks_[ids[j]];
-      if (!b.raw) return KVC_ERROR_NOT_HELD;
       const Key k = key(ns, text, j + 1);
-      if (wanted.count(ids[j]) || (b.published ? b.at->first != k || b.group != int(group) : b.requests > 0))
-        return KVC_ERROR_BUSY;
+      if (b.pool != config_.groups[group].pool || wanted.count(ids[j])) return KVC_ERROR_INVALID_ARGUMENT;
+      if (b.published ? b.at->first != k || b.group != int(group) : b.requests > 0) return KVC_ERROR_BUSY;
       wanted[ids[j]] = k;
     }
+    if (config_.no_cache) return KVC_OK;
     for (int id : ids)
       if (id >= 0 && !blocks_[id].published)
-        attach(id, group, wanted[id]), blocks_[id].written = true, blocks_[id].group = int(group), changed();
+        stats.duplicates += attach(id, group, wanted[id]), blocks_[id].written = true,
+                                                           blocks_[id].group = int(group), changed();
     return KVC_OK;
   }
   kvc_status release_raw(const std::vector<int>& ids) {
-    for (int id : ids)
-      if (id != -1 && !usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
-    for (int id : ids)
-      if (id >= 0 && std::count(ids.begin(), ids.end(), id) > blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+    for (int id : ids) {
+      if (id == -1) continue;
+      if (!usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
+      if (std::count(ids.begin(), ids.end(), id) > blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+    }
     for (size_t i = ids.size(); i-- > 0;)
       if (ids[i] >= 0) drop(ids[i], &Block::raw), changed();
     return KVC_OK;
@@ -310,7 +316,7 @@ class Model : public Rules {
         if (r.options.ns == ns) return KVC_ERROR_BUSY;
       for (auto& [id, p] : pins)
         if (p.ns == ns) return KVC_ERROR_BUSY;
-      forget(ns), spaces_.erase(ns), epochs.erase(ns);
+      spaces_.erase(ns), epochs.erase(ns), forget(ns);
     } else {
       --spaces_[ns].second;
     }
@@ -342,18 +348,24 @@ class Model : public Rules {
     if (kvc_status status = retire(in.retired)) return status;
     std::vector<kvc_status> commits;
     for (const StepRequest& s : in.requests)
-      commits.push_back(s.commit     ? commit(s.id, s.committed, s.learned)
-                        : find(s.id) ? KVC_OK
-                                     : KVC_ERROR_NOT_FOUND);
+      commits.push_back(s.commit                ? commit(s.id, s.committed, s.learned)
+                        : !find(s.id)           ? KVC_ERROR_NOT_FOUND
+                        : !find(s.id)->admitted ? KVC_ERROR_BUSY
+                                                : KVC_OK);
     for (uint64_t id : in.frees) out.status.push_back(free(id));
     for (uint64_t id : in.preempts) out.status.push_back(preempt(id));
     for (auto [id, n] : in.truncates) out.status.push_back(truncate(id, n));
     for (size_t i = 0; i < in.requests.size(); ++i) {
       const StepRequest& s = in.requests[i];
       kvc_status status = commits[i];
-      if (status == KVC_OK && s.count)
-        status = s.with_ids ? append(s.id, s.tokens, out.copies)
-                            : reserve(s.id, find(s.id) ? find(s.id)->capacity + s.count : 0, out.copies);
+      const Request* r = find(s.id);
+      if (status == KVC_OK && s.count) {
+        if (!r || !r->admitted)
+          status = r ? KVC_ERROR_BUSY : KVC_ERROR_NOT_FOUND;
+        else
+          status = s.with_ids ? append(s.id, s.tokens, out.copies)
+                              : reserve(s.id, r->capacity + s.count, out.copies);
+      }
       out.status.push_back(status);
     }
     for (const StepAdmission& a : in.admissions) {

@@ -28,12 +28,16 @@ class Rules {
   const Block& block(int id) const { return blocks_[id]; }
   size_t num_blocks() const { return blocks_.size(); }
   bool usable(int id) const { return id >= (config_.null_block ? 1 : 0) && id < int(blocks_.size()); }
+  bool findable(int id) const {  // published, and not in a stale epoch or a closed namespace
+    const Block& b = blocks_[id];
+    return b.published && current(b.at->first);
+  }
   uint32_t state(int id) const {
     const Block& b = blocks_[id];
     for (auto& [fenced, step] : pools[b.pool].fenced)
       if (fenced == id) return KVC_BLOCK_FENCED;
     if (b.requests || b.raw) return b.written ? KVC_BLOCK_LIVE : KVC_BLOCK_RESERVED;
-    return b.pins ? KVC_BLOCK_PINNED : b.published ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
+    return b.pins ? KVC_BLOCK_PINNED : findable(id) ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
   }
   Request* find(uint64_t id) { return requests.count(id) ? &requests[id] : nullptr; }
   bool in_flight() const { return issued > retired; }
@@ -76,7 +80,7 @@ class Rules {
            (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B));
   }
   Key key(uint64_t ns, const Text& text, uint64_t blocks) const {
-    Key k{ns, std::vector<Letter>(blocks * B)};
+    Key k{ns, epochs.at(ns), std::vector<Letter>(blocks * B)};
     for (uint64_t i = 0; i < blocks * B; ++i) k.prefix[i].token = text.tokens[i];
     for (const Span& s : text.spans)
       for (uint64_t i = s.first; i < std::min(s.first + s.count, blocks * B); ++i)
@@ -84,7 +88,8 @@ class Rules {
     return k;
   }
   bool starts_with(Positions::const_iterator at, const Key& k) const {
-    return at != positions.end() && at->first.ns == k.ns && at->first.prefix.size() >= k.prefix.size() &&
+    return at != positions.end() && at->first.ns == k.ns && at->first.epoch == k.epoch &&
+           at->first.prefix.size() >= k.prefix.size() &&
            std::equal(k.prefix.begin(), k.prefix.end(), at->first.prefix.begin());
   }
   bool is_known(const Key& k) const { return starts_with(positions.lower_bound(k), k); }
@@ -153,7 +158,7 @@ class Rules {
     const bool fresh = !pool.free.empty();
     const int id = fresh ? pool.free.back() : pool.lru.front();
     fresh ? pool.free.pop_back() : void(pool.lru.erase(pool.lru.begin()));
-    stats.takes += 1, stats.evictions += blocks_[id].published, stats.evicting_takes += blocks_[id].published;
+    stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
     detach(id);
     blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end()};
     return id;
@@ -179,7 +184,7 @@ class Rules {
   }
   void settle(int id) {
     Pool& pool = pools[blocks_[id].pool];
-    if (!blocks_[id].published) return pool.free.push_back(id);
+    if (!findable(id)) return detach(id), pool.free.push_back(id);
     int keep = id;
     for (int other : std::set<int>(blocks_[id].at->second[blocks_[id].group]))
       if (remove(pool.lru, other))
@@ -197,17 +202,18 @@ class Rules {
     Block& b = blocks_[id];
     if (!b.published) return;
     b.published = false, b.at->second[b.group].erase(id);
-    if (b.at->second[b.group].empty()) note(KVC_EVENT_REMOVED, id, b.group, b.at);
+    if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
     if (std::all_of(b.at->second.begin(), b.at->second.end(), [](auto& copies) { return copies.empty(); }))
       positions.erase(b.at);
   }
   void note(uint32_t kind, int id, size_t g, Positions::iterator at) {
     events.push_back({kind, at->first.ns, int(g), id, at->first.prefix.size() - B, at->first});
   }
-  void forget(uint64_t ns) {  // everything published there; idle blocks stay in LRU and count as FREE
-    for (Block& b : blocks_)
-      if (b.published && (ns == 0 || b.at->first.ns == ns)) b.published = false;
-    std::erase_if(positions, [&](auto& entry) { return ns == 0 || entry.first.ns == ns; });
+  bool current(const Key& k) const { return epochs.count(k.ns) && epochs.at(k.ns) == k.epoch; }
+  void forget(uint64_t ns) {  // after its epoch is over: raw-held blocks are unpublished, others stay where
+                              // they are, stale
+    for (size_t id = 0; id < blocks_.size(); ++id)
+      if (blocks_[id].raw && !findable(int(id))) detach(int(id));
     events.push_back({KVC_EVENT_CLEARED, ns, 0, -1, 0, {}});
   }
   bool shared(const Request& r,

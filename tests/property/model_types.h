@@ -45,7 +45,7 @@ struct Text {
   std::vector<Span> spans;
 };
 struct Key {
-  uint64_t ns = 0;
+  uint64_t ns = 0, epoch = 0;
   std::vector<Letter> prefix;
   auto operator<=>(const Key&) const = default;
 };

@@ -61,7 +61,6 @@ class World {
   };
   struct StepPlan {  // what the outputs of a step must be, beside Outcome
     std::vector<int32_t> rows;
-    std::vector<uint64_t> known_before, capacity_before;
   };
 
   bool resolvable(const Op& op) const;
@@ -78,16 +77,17 @@ class World {
   std::string compare_side(int side);
   std::string compare_requests(Side& side, int index);
   std::string compare_events(Side& side, int index);
-  std::string check_digests(bool ok, bool changed, bool steps);
+  std::string check_digests(bool ok, bool changed, bool reads);
   uint64_t digest(int side) const;
 
   Setup setup_;
   model::Model model_;
   std::vector<Side> sides_;
   std::unordered_map<uint64_t, Handle> handles_;
-  std::map<uint64_t, uint64_t> tag_of_;  // model id -> tag of requests
-  std::map<uint64_t, int32_t> row_of_;   // tag -> row
-  std::vector<uint64_t> digests_;        // after the last checked operation; empty: not known
+  std::map<uint64_t, uint64_t> tag_of_;       // model id -> tag of requests
+  std::map<uint64_t, uint64_t> identity_of_;  // model id of a namespace -> its identity
+  std::map<uint64_t, int32_t> row_of_;        // tag -> row
+  std::vector<uint64_t> digests_;             // after the last checked operation; empty: not known
   size_t rows_, stride_;
 };
 

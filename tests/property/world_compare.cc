@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // World: the comparison of everything that the library tells about its state with the model's.
-#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
@@ -48,8 +47,9 @@ std::string World::compare_side(int index) {
       diff.check(name + "requests", info.requests, uint64_t(want.requests));
       diff.check(name + "raw_holds", info.raw_holds, uint64_t(want.raw));
       diff.check(name + "pins", info.pins, uint64_t(want.pins));
-      diff.check(name + "published", info.published, want.published);
-      if (want.published) {
+      const bool findable = model_.findable(int(id));
+      diff.check(name + "published", info.published, findable);
+      if (findable) {
         const size_t offset = want.at->first.prefix.size() - setup_.config.block_size;
         diff.check(name + "token_offset", info.token_offset, offset);
         diff.check(name + "num_copies", info.num_copies, want.at->second[size_t(want.group)].size());
@@ -92,7 +92,7 @@ std::string World::compare_side(int index) {
   diff.check("block_hits", stats.block_hits, want.block_hits);
   diff.check("lost_reuse_tokens", stats.lost_reuse_tokens, want.lost_reuse_tokens);
   diff.check("readmissions", stats.readmissions, want.readmissions);
-  if (!getenv("TOLERATE")) diff.check("refusals", stats.refusals, want.refusals);
+  diff.check("refusals", stats.refusals, want.refusals);
   diff.check("preemptions", stats.preemptions, want.preemptions);
   diff.check("evictions", stats.evictions, want.evictions);
   diff.check("copies", stats.copies, want.copies);
@@ -202,10 +202,13 @@ std::string World::compare_events(Side& side, int index) {
       if (!cleared) {
         Digest digest;
         std::memcpy(digest.data(), e.digest, 32);
-        const bool same = side.digest_of.try_emplace(want.position, digest).first->second == digest &&
-                          side.position_of.try_emplace(digest, want.position).first->second == want.position;
+        model::Key position = want.position;  // a namespace opened again has its old digests
+        position.epoch = 0;
+        position.ns = identity_of_.count(want.ns) ? identity_of_.at(want.ns) : 0;
+        const bool same = side.digest_of.try_emplace(position, digest).first->second == digest &&
+                          side.position_of.try_emplace(digest, position).first->second == position;
         diff.check(name + "digest stands for one position", same, true);
-        model::Key parent = want.position;
+        model::Key parent = position;
         parent.prefix.resize(want.offset);
         auto known = side.digest_of.find(parent);
         if (known != side.digest_of.end())

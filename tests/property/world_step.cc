@@ -57,10 +57,6 @@ World::StepPlan World::plan_step(const Op& op) {
   for (const model::StepRequest& r : op.step.in.requests) {
     const bool has = row_of_.count(r.id);
     plan.rows.push_back(has && !op.step.move_rows ? row_of_[r.id] : lowest(r.id));
-    const model::Request* request = model_.find(model_id(r.id));
-    plan.known_before.push_back(
-        request ? request->text.tokens.size() + (op.step.commits ? r.learned.size() : 0) : 0);
-    plan.capacity_before.push_back(request ? request->capacity : 0);
   }
   for (size_t i = 0; i < op.step.in.admissions.size(); ++i) {
     const uint64_t tag = op.step.in.admissions[i].id ? op.step.in.admissions[i].id : op.step.makes[i];
@@ -221,10 +217,9 @@ std::string World::check_rows(const Op& op, Side& side, const StepPlan& plan, co
         }
       }
       const uint64_t count = running && op.step.extends ? op.step.in.requests[i].count : 0;
-      const uint64_t first =
-          running ? (op.step.with_ids ? plan.known_before[i] : plan.capacity_before[i]) : 0;
+      const uint64_t first = (op.step.with_ids ? r->text.tokens.size() : r->capacity) - count;
       for (uint64_t t = 0; t < count; ++t) {
-        const uint64_t token = first + t, B = setup_.config.block_size;
+        const uint64_t token = status[i] == KVC_OK ? first + t : 0, B = setup_.config.block_size;
         const int block = status[i] == KVC_OK ? cells[token / B].block : -1;
         const int64_t want = block < 0 ? -1 : int64_t(block) * int64_t(B) + int64_t(token % B);
         if (step.slots[g * step.slot_capacity + step.extend_offsets[i] + t] != want) {
