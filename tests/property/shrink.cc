@@ -9,11 +9,11 @@
 
 namespace {
 
-// What an error is about: the letters of its first line, so that shrinking does not wander off to another
-// one.
+// What an error is about: the letters of its first two lines, so that shrinking does not wander off to
+// another one.
 std::string subject(const std::string& error) {
   std::string out;
-  for (char c : error.substr(0, error.find('\n')))
+  for (char c : error.substr(0, error.find('\n', error.find('\n') + 1)))
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) out += c;
   return out;
 }
