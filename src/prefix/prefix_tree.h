@@ -129,7 +129,6 @@ class PrefixTree {
     prefetch_bucket(node.key);
     if (is_node(node.hash_next)) prefetch_node(node.hash_next);
     if (is_node(node.hash_prev)) prefetch_node(node.hash_prev);
-    __builtin_prefetch(&rows_[static_cast<size_t>(raw(id)) * block_size_], 1);
   }
 
   uint64_t rejected_candidates() const { return rejected_; }
