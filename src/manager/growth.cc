@@ -173,6 +173,7 @@ kvc_status Manager::publish(Request& request, size_t full) {
   if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
 
   constexpr size_t kBucketAhead = 12, kNodeAhead = 6;
+  const PrefixTree::Bulk bulk(tree_, full - begin);
   const size_t hashed = request.num_hashes < full ? request.num_hashes : full;
   const uint32_t block_size = shape_.block_size, space = request.space, num_groups = shape_.num_groups;
   const uint64_t* const hashes = request.hashes.data;

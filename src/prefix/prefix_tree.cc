@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/prefix_tree.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace kvc {
 namespace {
 
@@ -19,7 +23,26 @@ bool equal(const int32_t* a, const int32_t* b) {
   return difference == 0;
 }
 
+// Writes 16 tokens past the caches: most rows are not read again before they are overwritten, and whole lines need not be fetched.
+void stream_row(int32_t* row, const int32_t* tokens) {
+#if defined(__SSE2__)
+  for (int i = 0; i < 16; i += 4) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(row + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(tokens + i)));
+  }
+#else
+  std::memcpy(row, tokens, 16 * sizeof(int32_t));
+#endif
+}
+
 }  // namespace
+
+PrefixTree::Bulk::~Bulk() {
+  if (!tree_.stream_) return;
+  tree_.stream_ = false;
+#if defined(__SSE2__)
+  _mm_sfence();  // before the lock is released: streamed rows are ordered by nothing else
+#endif
+}
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
                         uint64_t hash_mask) {
@@ -112,11 +135,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
 
   int32_t* row = &rows_[static_cast<size_t>(raw(id)) * block_size_];
   if (block_size_ == 16) {  // the usual size: no call
-    typedef long long V __attribute__((vector_size(16), aligned(4), may_alias));
-    for (int v = 0; v < 4; ++v) {
-      typedef long long A __attribute__((vector_size(16), may_alias));
-      __builtin_ia32_movntdq(reinterpret_cast<A*>(row) + v, reinterpret_cast<const V*>(tokens)[v]);
-    }
+    stream_ ? stream_row(row, tokens) : static_cast<void>(std::memcpy(row, tokens, 16 * sizeof(int32_t)));
   } else {
     std::memcpy(row, tokens, block_size_ * sizeof(int32_t));
   }

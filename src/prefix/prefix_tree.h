@@ -84,6 +84,17 @@ class PrefixTree {
     if (!has_room()) return kNoNode;
     return make(parent, key, tokens, extras.take(position), space, epoch);
   }
+  // While it lives, rows are written in the way that suits many at once.
+  class Bulk {
+   public:
+    Bulk(PrefixTree& tree, size_t count) : tree_(tree) { tree.stream_ = count >= 8; }
+    ~Bulk();
+    Bulk(const Bulk&) = delete;
+    Bulk& operator=(const Bulk&) = delete;
+
+   private:
+    PrefixTree& tree_;
+  };
   size_t free_nodes() const { return nodes_.size() - counters_.nodes_used; }
 
   // Publishes a held block at a position.
@@ -176,6 +187,7 @@ class PrefixTree {
   NodeId free_ = kNoNode;
   NodeId orphans_ = kNoNode;
   uint64_t next_serial_ = 1;
+  bool stream_ = false;
   mutable uint64_t rejected_ = 0;
 };
 
