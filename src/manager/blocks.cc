@@ -27,7 +27,7 @@ void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
 // Coming victims are fetched in three stages, each when the one before has arrived: the block, its node, what the node's death
 // touches. The stages go on from call to call.
 void Manager::look_ahead(uint32_t pool, BlockId victim) {
-  constexpr size_t kNode = 6, kDeath = 11;
+  constexpr size_t kNode = 12, kDeath = 22;
   pool_.prefetch(pool_.look_ahead(pool, pool_.skip(pool_[victim])));
   if (const NodeId node = pool_[pool_.looked_at(pool, kNode)].node; is_node(node)) tree_.prefetch_node(node);
   if (const NodeId node = pool_[pool_.looked_at(pool, kDeath)].node; is_node(node)) tree_.prefetch_death(node);

@@ -38,7 +38,7 @@ struct PoolCounts {
 };
 
 class BlockPool {
-  static constexpr uint32_t kSkip = 16;
+  static constexpr uint32_t kSkip = 32;
   struct Pool {
     PoolCounts counts;
     BlockId free_top;

@@ -61,7 +61,6 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
   for (size_t i = max_nodes; i-- > 0;) {
     nodes_[i].hash_next = free_;
-    nodes_[i].hash_prev = kDead;
     free_ = NodeId{static_cast<int32_t>(i)};
   }
   return true;
@@ -130,6 +129,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   const NodeId id = free_;
   Node& node = at(id);
   free_ = node.hash_next;
+  prefetch_node(NodeId{static_cast<int32_t>(node.key)});  // free_node left word of a later one
   ++counters_.nodes_used;
   ++spaces_[space].num_nodes;
 
@@ -142,7 +142,6 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   int32_t& bucket = buckets_[bucket_of(key)];
   const NodeId hash_next = node_at(bucket);
   bucket = raw(id);
-  if (is_node(hash_next)) at(hash_next).hash_prev = id;
 
   const bool nested = is_node(parent);
   NodeId& youngest = nested ? at(parent).first_child : spaces_[space].first_child;
@@ -154,7 +153,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
               .extra = extra,
               .parent = parent,
               .hash_next = hash_next,
-              .hash_prev = kNoNode,
+              .listed = 1,
               .first_child = kNoNode,
               .sibling_next = sibling,
               .sibling_prev = kNoNode,
@@ -230,15 +229,18 @@ void PrefixTree::bury_if_unused(NodeId id) {
   }
 }
 
+// Chains are short and new nodes come first, so that walking one is cheaper than keeping links back.
 void PrefixTree::take_from_table(NodeId id) {
   Node& node = (*this)[id];
-  if (is_node(node.hash_next)) (*this)[node.hash_next].hash_prev = node.hash_prev;
-  if (is_node(node.hash_prev)) {
-    (*this)[node.hash_prev].hash_next = node.hash_next;
-  } else {
-    buckets_[bucket_of(node.key)] = is_node(node.hash_next) ? raw(node.hash_next) : -1;
+  node.listed = 0;
+  int32_t& bucket = buckets_[bucket_of(node.key)];
+  if (bucket == raw(id)) {
+    bucket = is_node(node.hash_next) ? raw(node.hash_next) : -1;
+    return;
   }
-  node.hash_prev = kDead;
+  NodeId before{bucket};
+  while ((*this)[before].hash_next != id) before = (*this)[before].hash_next;
+  (*this)[before].hash_next = node.hash_next;
 }
 
 NodeId PrefixTree::free_node(NodeId id) {
@@ -258,6 +260,9 @@ NodeId PrefixTree::free_node(NodeId id) {
   }
   node.hash_next = free_;
   free_ = id;
+  NodeId& earlier = recently_freed_[num_freed_++ % kRecent];  // will be taken kRecent calls after this one: a hint
+  node.key = static_cast<uint64_t>(raw(earlier));
+  earlier = id;
   --counters_.nodes_used;
   if (--spaces_[node.space].num_nodes == 0) spaces_.free_if_unused(node.space);
   return parent;
