@@ -24,13 +24,15 @@ void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
   }
 }
 
-// Coming victims are fetched in three stages, each when the one before has arrived: the block, its node, what the node's death
-// touches. The stages go on from call to call.
+// Coming victims are fetched in stages, each when the one before has arrived: the block, its node, the node's bucket, the chain that it
+// ends. The stages go on from call to call.
 void Manager::look_ahead(uint32_t pool, BlockId victim) {
-  constexpr size_t kNode = 12, kDeath = 22;
+  constexpr size_t kNode = 10, kBucket = 18, kChain = 25;
   pool_.prefetch(pool_.look_ahead(pool, pool_.skip(pool_[victim])));
-  if (const NodeId node = pool_[pool_.looked_at(pool, kNode)].node; is_node(node)) tree_.prefetch_node(node);
-  if (const NodeId node = pool_[pool_.looked_at(pool, kDeath)].node; is_node(node)) tree_.prefetch_death(node);
+  const auto node_seen = [&](size_t ago) { return pool_[pool_.looked_at(pool, ago)].node; };
+  if (const NodeId node = node_seen(kNode); is_node(node)) tree_.prefetch_node(node);
+  if (const NodeId node = node_seen(kBucket); is_node(node)) tree_.prefetch_bucket_of(node);
+  if (const NodeId node = node_seen(kChain); is_node(node)) tree_.prefetch_chain_of(node);
 }
 
 // Detaches the block at the head of LRU and counts it; it stays in the list.

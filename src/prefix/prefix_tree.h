@@ -129,8 +129,12 @@ class PrefixTree {
   // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
-  // What detaching its last block writes beside the node itself.
-  void prefetch_death(NodeId id) const { prefetch_bucket((*this)[id].key); }
+  // What taking the node out of the table reads beside it: its bucket, then the first of the chain that it ends.
+  void prefetch_bucket_of(NodeId id) const { prefetch_bucket((*this)[id].key); }
+  void prefetch_chain_of(NodeId id) const {
+    const int32_t first = buckets_[bucket_of((*this)[id].key)];
+    if (first >= 0) prefetch_node(NodeId{first});
+  }
 
   uint64_t rejected_candidates() const { return rejected_; }
 
