@@ -106,7 +106,7 @@ TEST_F(CheckTest, HoldsThatDoNotAddUp) {
 }
 
 TEST_F(CheckTest, CountsOfAPool) {
-  expect_found(counts().free, counts().free - 1, "FREE");
+  expect_found(counts().free, counts().free - 1, "counted");
   expect_found(counts().free, counts().free + 1, "counted");
   expect_found(counts().lru, counts().lru + 1, "counted");
   expect_found(counts().fenced, counts().fenced + 1, "counted");
