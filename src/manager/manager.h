@@ -96,6 +96,7 @@ class Manager {
   class Guard;
   friend class LookupScratch;
   friend class Checker;
+  friend class ManagerPeer;  // tests
 
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
