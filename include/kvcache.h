@@ -175,8 +175,8 @@ enum {
   KVC_STEP_NUM_BLOCKS = 17,      /**< uint64 [num_groups, max_requests + max_admissions] */
   KVC_STEP_BLOCK_TABLES = 18,    /**< int32 [num_groups, max_rows, row_stride] */
   KVC_STEP_SLOTS = 19,           /**< int64 [num_groups, max_tokens] */
-  KVC_STEP_COPIES = 20,          /**< int32 [copy_capacity, 2] */
-  KVC_STEP_CHANGES = 21          /**< int32 [change_capacity, 4] */
+  KVC_STEP_COPIES = 20,          /**< int32 [num_groups * max_requests, 2] */
+  KVC_STEP_CHANGES = 21          /**< int32 [max_changes, 4] */
 };
 
 /* ---------------------------------------------------------------- types */
@@ -400,6 +400,7 @@ typedef struct kvc_step_limits {
   uint64_t max_prompt_tokens; /**< Tokens of all new requests of a step. */
   uint64_t max_rows;          /**< Rows of the block tables. */
   uint64_t row_stride;        /**< Entries per row: blocks of the longest request. */
+  uint64_t max_changes;       /**< Entries of changes; 0 = all that a step can change: num_groups * (max_requests + max_admissions) * row_stride. */
 } kvc_step_limits;
 
 /** Input and output of kvc_manager_step. A C program may fill one itself, with its own arrays, or use one from kvc_step_create, whose arrays
@@ -455,6 +456,7 @@ typedef struct kvc_step {
   size_t num_changes;       /**< Out. */
   size_t num_refused;       /**< Out: admissions answered NO_SPACE, AGAIN or SKIPPED. */
   uint64_t shortage_blocks; /**< Out: blocks that were missing for the first refused admission. */
+  void *internal;           /**< Set by kvc_step_create; NULL in a step of your own. */
 } kvc_step;
 
 /* ---------------------------------------------------------------- library */

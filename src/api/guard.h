@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one boundary between C and C++: nothing thrown passes it, warnings are delivered after the lock is free, and structs that grow are
+// read and written by their struct_size.
+#pragma once
+#include <cstring>
+#include <exception>
+
+#include "base/status.h"
+#include "manager/manager.h"
+
+struct kvc_manager {
+  kvc::Manager* impl;
+  kvc::Env env;
+  void (*log)(void* user_data, int32_t level, const char* text);
+  void* log_user_data;
+};
+
+namespace kvc {
+
+template <typename Function>
+kvc_status guarded(Function&& function) noexcept {
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    return fail(KVC_ERROR_INTERNAL, "unexpected exception: %s", error.what());
+  } catch (...) {
+    return fail(KVC_ERROR_INTERNAL, "unexpected exception");
+  }
+}
+
+// Runs function(manager) and passes a warning on.
+template <typename Function>
+kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
+  if (m == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the manager is NULL");
+  return guarded([&] {
+    const kvc_status status = function(*m->impl);
+    if (m->log != nullptr) {
+      if (const char* text = m->impl->take_warning(); text != nullptr) m->log(m->log_user_data, 1, text);
+    }
+    return status;
+  });
+}
+
+#define KVC_REQUIRE_POINTER(pointer) \
+  if ((pointer) == nullptr) return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL", #pointer)
+#define KVC_REQUIRE_ARRAY(pointer, count) \
+  if ((pointer) == nullptr && (count) != 0) return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", #pointer, #count)
+
+inline constexpr size_t kLargestStruct = 4096;
+
+// Sizes in version 0.1: what every caller has at least.
+template <typename T>
+inline constexpr size_t kFirstSize = 0;
+#define KVC_FIRST_SIZE(type, size)             \
+  template <>                                  \
+  inline constexpr size_t kFirstSize<type> = size; \
+  static_assert(sizeof(type) >= size)
+KVC_FIRST_SIZE(kvc_allocator, 32);
+KVC_FIRST_SIZE(kvc_pool_config, 16);
+KVC_FIRST_SIZE(kvc_group_config, 40);
+KVC_FIRST_SIZE(kvc_manager_config, 136);
+KVC_FIRST_SIZE(kvc_properties, 80);
+KVC_FIRST_SIZE(kvc_namespace_config, 56);
+KVC_FIRST_SIZE(kvc_request_config, 72);
+KVC_FIRST_SIZE(kvc_request_info, 88);
+KVC_FIRST_SIZE(kvc_probe_info, 40);
+KVC_FIRST_SIZE(kvc_block_info, 48);
+KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_stats, 232);
+KVC_FIRST_SIZE(kvc_step_limits, 72);
+KVC_FIRST_SIZE(kvc_step, 360);
+#undef KVC_FIRST_SIZE
+
+template <typename T>
+kvc_status check_size(size_t struct_size, const char* name) {
+  if (struct_size < kFirstSize<T> || struct_size > kLargestStruct) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%s.struct_size is %zu; set it to sizeof(%s), %zu here", name, struct_size, name, sizeof(T));
+  }
+  return KVC_OK;
+}
+
+// Reads a caller's struct: what it does not have is 0; what we do not know must be 0.
+template <typename T>
+kvc_status read_struct(const void* from, size_t struct_size, const char* name, T* out) {
+  if (const kvc_status status = check_size<T>(struct_size, name); status != KVC_OK) return status;
+  const auto* bytes = static_cast<const unsigned char*>(from);
+  for (size_t i = sizeof(T); i < struct_size; ++i) {
+    if (bytes[i] != 0) {
+      return fail(KVC_ERROR_UNSUPPORTED, "%s has a field at byte %zu that this library does not know; set it to 0 or update the library", name, i);
+    }
+  }
+  *out = T{};
+  std::memcpy(out, from, struct_size < sizeof(T) ? struct_size : sizeof(T));
+  out->struct_size = sizeof(T);
+  return KVC_OK;
+}
+
+// Writes what the caller's struct has room for and zeroes the rest of it. struct_size was checked and stays.
+template <typename T>
+void write_struct(const T& from, T* to) {
+  const size_t size = to->struct_size;
+  constexpr size_t kHead = sizeof(size_t);
+  const size_t known = size < sizeof(T) ? size : sizeof(T);
+  std::memcpy(reinterpret_cast<char*>(to) + kHead, reinterpret_cast<const char*>(&from) + kHead, known - kHead);
+  if (size > known) std::memset(reinterpret_cast<char*>(to) + known, 0, size - known);
+}
+
+// api/config.cc
+kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size, kvc_request_config* out);
+
+}  // namespace kvc

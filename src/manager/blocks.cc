@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking and returning blocks: the only code that moves blocks between FREE, LRU, FENCED and their holders.
+#include "manager/manager.h"
+
+namespace kvc {
+namespace {
+thread_local uint64_t missing_blocks = 0;
+}
+
+// There must be `count` available blocks in the group's pool.
+void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
+  const uint32_t pool = shape_.groups[group].pool;
+  const auto group_byte = static_cast<uint8_t>(group);
+  size_t i = 0;
+  while (i < count && pool_.counts(pool).free != 0) out[i++] = pool_.pop_free(pool, group_byte);
+  if (i == count) return;
+
+  // Victims are known in advance: fetch their nodes, and once these are here their buckets.
+  constexpr size_t kNodesAhead = 12, kBucketsAhead = 6;
+  BlockId node_ahead = pool_.lru_head(pool);
+  BlockId bucket_ahead = node_ahead;
+  const auto fetch_node = [&] {
+    if (pool_.at_end(node_ahead)) return;
+    tree_.prefetch_node(pool_[node_ahead].node);
+    node_ahead = pool_[node_ahead].next;
+    if (!pool_.at_end(node_ahead)) pool_.prefetch(node_ahead);
+  };
+  const auto fetch_bucket = [&] {
+    if (pool_.at_end(bucket_ahead)) return;
+    tree_.prefetch_bucket(tree_[pool_[bucket_ahead].node].key);
+    bucket_ahead = pool_[bucket_ahead].next;
+  };
+  if (count - i > 1) {
+    for (size_t n = 0; n < kNodesAhead; ++n) fetch_node();
+    for (size_t n = 0; n < kBucketsAhead; ++n) fetch_bucket();
+  }
+  for (; i < count; ++i) {
+    if (count - i > kNodesAhead) fetch_node();
+    if (count - i > kBucketsAhead) fetch_bucket();
+    const BlockId victim = pool_.lru_head(pool);
+    evict(victim);
+    pool_.take_lru(victim, group_byte);
+    out[i] = victim;
+  }
+}
+
+// Detaches the block at the head of LRU and counts it; it stays in the list.
+void Manager::evict(BlockId victim) {
+  Block& block = pool_[victim];
+  const Node& node = tree_[block.node];
+  if (tree_.stale(node)) {
+    --pool_.counts(block.pool).stale;
+  } else {
+    --spaces_.cached(node.space, block.pool);
+    ++counters_.evictions;
+  }
+  tree_.detach(victim);
+}
+
+void Manager::hit(BlockId id) {
+  const Block& block = pool_[id];
+  if (block.list == List::kHeld) return;
+  if (block.list == List::kLru) --spaces_.cached(tree_[block.node].space, block.pool);
+  pool_.remove(id);
+}
+
+void Manager::place(BlockId id) {
+  if (issued_ > retired_) {
+    pool_.push_fenced(id, issued_);
+  } else {
+    settle(id);
+  }
+}
+
+void Manager::place(BlockId id, uint32_t space, bool stale) {
+  if (issued_ > retired_) {
+    pool_.push_fenced(id, issued_);
+  } else {
+    settle(id, space, stale);
+  }
+}
+
+void Manager::settle(BlockId id) {
+  const NodeId node = pool_[id].node;
+  if (!is_node(node)) {
+    pool_.push_free(id);
+  } else {
+    settle(id, tree_[node].space, tree_.stale(tree_[node]));
+  }
+}
+
+// `space` and `stale` are those of the block's node, if it has one.
+void Manager::settle(BlockId id, uint32_t space, bool stale) {
+  Block& block = pool_[id];
+  if (!is_node(block.node)) {
+    pool_.push_free(id);
+    return;
+  }
+  if (stale) {
+    tree_.detach(id);
+    pool_.push_free(id);
+    return;
+  }
+  BlockId kept = id;
+  if (block.next_copy != id) {
+    const BlockId other = tree_.idle_copy(id);
+    if (is_block(other)) {  // one idle copy is enough: the lowest, at the newest place
+      pool_.remove(other);
+      --spaces_.cached(space, block.pool);
+      kept = raw(other) < raw(id) ? other : id;
+      const BlockId given_up = kept == id ? other : id;
+      tree_.detach(given_up);
+      pool_.push_free(given_up);
+    }
+  }
+  pool_.push_lru(kept);
+  ++spaces_.cached(space, block.pool);
+}
+
+void Manager::retire(uint64_t step_id) {
+  if (step_id <= retired_) return;
+  retired_ = step_id;
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    while (pool_.counts(p).fenced != 0 && pool_.fence_passed(pool_[pool_.fenced_head(p)], retired_)) {
+      const BlockId id = pool_.fenced_head(p);
+      pool_.remove(id);
+      settle(id);
+    }
+  }
+}
+
+uint64_t Manager::last_shortage() { return missing_blocks; }
+
+// OK if every pool has needed[p] + watermark blocks available; else the error, with what is missing.
+kvc_status Manager::shortage(const Demand& demand, uint64_t watermark, const char* who) {
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    const PoolCounts& pool = pool_.counts(p);
+    const uint64_t wanted = demand.blocks[p] == 0 ? 0 : demand.blocks[p] + watermark;
+    if (wanted <= pool.available()) continue;
+    ++counters_.refusals;
+    missing_blocks = wanted - pool.available();
+    const bool again = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
+    return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
+                "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and %llu fenced; %s", who,
+                static_cast<unsigned long long>(wanted), p, static_cast<unsigned long long>(watermark),
+                static_cast<unsigned long long>(pool.available()), static_cast<unsigned long long>(pool.size),
+                static_cast<unsigned long long>(pool.fenced),
+                again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+  }
+  return KVC_OK;
+}
+
+}  // namespace kvc

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that grow: slots for more tokens, tokens becoming known, tokens committed and published.
+#include "manager/growth.h"
+
+#include "manager/guard.h"
+
+namespace kvc {
+
+bool Manager::CopyList::reserve(Manager& manager, size_t added) {
+  if (!pending) return true;  // the step has checked its room
+  return manager.copies_.reserve(manager.arena_, manager.num_copies_ + added, manager.num_copies_);
+}
+
+void Manager::CopyList::add(Manager& manager, BlockId source, BlockId destination) {
+  const kvc_block_copy copy{raw(source), raw(destination)};
+  if (pending) {
+    manager.copies_.data[manager.num_copies_++] = copy;
+  } else {
+    out[count++] = copy;
+  }
+}
+
+// Whether writing into the partly filled block at `position` of some group needs a private copy first.
+uint32_t Manager::shared_groups(const Request& request, size_t position) const {
+  uint32_t groups = 0;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = request.groups[g].blocks.data[position];
+    if (!is_block(id)) continue;
+    const Block& block = pool_[id];
+    if (is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0) groups |= 1u << g;
+  }
+  return groups;
+}
+
+kvc_status Manager::extend(Request& request, uint64_t capacity, CopyList& copies) {
+  if (capacity <= request.capacity) return KVC_OK;
+  if (capacity <= uint64_t{request.positions} * shape_.block_size && !request.tail_shared) {
+    request.capacity = static_cast<uint32_t>(capacity);
+    return KVC_OK;
+  }
+  return extend_blocks(request, capacity, copies);
+}
+
+kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList& copies) {
+  if (capacity > shape_.max_request_tokens) {
+    return fail(KVC_ERROR_LIMIT, "a capacity of %llu tokens is more than max_request_tokens, %llu",
+                static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(shape_.max_request_tokens));
+  }
+  const size_t partial = request.capacity / shape_.block_size;  // position about to be written, if partly filled
+  const bool has_partial = request.tail_shared && request.capacity % shape_.block_size != 0;
+  const uint32_t copied = has_partial ? shared_groups(request, partial) : 0;
+  const size_t positions = positions_of(capacity);
+  const size_t added = positions - request.positions;
+  Demand demand;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    demand.blocks[shape_.groups[g].pool] += added + (copied >> g & 1);
+  }
+  if (const kvc_status status = shortage(demand, 0, "the extension"); status != KVC_OK) return status;
+  if (!reserve_tables(request, positions) || !copies.reserve(*this, static_cast<size_t>(__builtin_popcount(copied)))) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
+  }
+
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    GroupTable& table = request.groups[g];
+    if ((copied >> g & 1) != 0) {
+      const BlockId source = table.blocks.data[partial];  // its reference goes over to the copy
+      const BlockId destination = take_block(g);
+      if (request.committed > partial * shape_.block_size) pool_.mark_written(pool_[destination]);
+      copies.add(*this, source, destination);
+      ++counters_.copies;
+      table.blocks.data[partial] = destination;
+      if (table.synced > partial) table.synced = static_cast<uint32_t>(partial);
+    }
+    if (added != 0) take_blocks(g, added, table.blocks.data + request.positions);
+  }
+  request.tail_shared = false;
+  request.positions = static_cast<uint32_t>(positions);
+  request.capacity = static_cast<uint32_t>(capacity);
+  return KVC_OK;
+}
+
+// Tokens become known; for a waiting request they are hashed for its next match.
+kvc_status Manager::append_known(Request& request, const int32_t* tokens, size_t num_tokens) {
+  if (num_tokens > shape_.max_request_tokens - request.known) {
+    return fail(KVC_ERROR_LIMIT, "%u + %zu tokens are more than max_request_tokens, %llu", request.known, num_tokens,
+                static_cast<unsigned long long>(shape_.max_request_tokens));
+  }
+  const uint32_t needed_from = request.published * shape_.block_size;
+  const uint64_t blocks = (request.known + num_tokens) / shape_.block_size;
+  if (!request.reserve_tail(arena_, needed_from, num_tokens) ||
+      (!request.admitted && !request.hashes.reserve(arena_, blocks, request.num_hashes))) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu more tokens", num_tokens);
+  }
+  if (num_tokens == 1) {
+    request.tail.data[request.known - request.tail_base] = *tokens;
+  } else if (num_tokens != 0) {
+    std::memcpy(request.tail.data + (request.known - request.tail_base), tokens, num_tokens * sizeof(int32_t));
+  }
+  request.known += static_cast<uint32_t>(num_tokens);
+  if (!request.admitted) hash_known(request);
+  return KVC_OK;
+}
+
+// Brings the keys of a waiting request up to its known tokens; the room is reserved.
+void Manager::hash_known(Request& request) {
+  const uint32_t blocks = request.known / shape_.block_size;
+  for (; request.hashed < blocks; ++request.hashed) {
+    request.chain = next_chain(request, request.hashed);
+    request.hashes.data[request.hashed] = request.chain;
+  }
+  request.num_hashes = blocks;
+}
+
+// Chain value of `position`, the next after those hashed.
+uint64_t Manager::next_chain(const Request& request, size_t position) const {
+  uint64_t chain;
+  const uint64_t first = position * shape_.block_size;
+  hash_.blocks(request.chain, request.token(first), shape_.block_size, 1, &chain);
+  if (request.num_keys == 0) return chain;
+  return ExtraView(request.keys.data, request.num_keys, first, shape_.block_size).hash(hash_, chain);
+}
+
+kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
+  if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
+  if (!request.admitted) return append_known(request, tokens, num_tokens);
+  if (num_tokens > shape_.max_request_tokens - request.known ||
+      !request.reserve_tail(arena_, request.published * shape_.block_size, num_tokens)) {
+    return append_known(request, tokens, num_tokens);  // says which it was
+  }
+  uint64_t capacity = request.known + num_tokens + request.lookahead;
+  if (capacity > shape_.max_request_tokens) capacity = shape_.max_request_tokens;
+  if (const kvc_status status = extend(request, capacity, copies); status != KVC_OK) return status;
+  return append_known(request, tokens, num_tokens);
+}
+
+kvc_status Manager::commit(Request& request, uint64_t num_committed) {
+  if (num_committed < request.committed || num_committed > request.known || num_committed > request.capacity) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
+                static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
+  }
+  const auto committed = static_cast<uint32_t>(num_committed);
+  size_t first = shape_.by_block.divide_up(request.committed);  // positions that get their first committed token
+  if (committed >= request.next_full) {
+    if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK) return status;
+    if (first < request.published) first = request.published;  // publishing has marked them
+  }
+  const size_t last = shape_.by_block.divide_up(committed);
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId* blocks = request.groups[g].blocks.data;
+    for (size_t j = first; j < last; ++j) pool_.mark_written(pool_[blocks[j]]);
+  }
+  request.committed = committed;
+  for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
+    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+    drop_window(request, g, shape_.groups[g].window_start(committed, shape_.block_size));
+  }
+  return KVC_OK;
+}
+
+// Publishes positions [request.published, full).
+kvc_status Manager::publish(Request& request, size_t full) {
+  const auto epoch = static_cast<uint32_t>(request.epoch);
+  const size_t begin = request.published;
+  if (request.epoch != spaces_.epoch(request.space)) {
+    request.next_full = UINT32_MAX;  // reset since its admission
+    return KVC_OK;
+  }
+  ExtraRecords extras(arena_, request.keys.data, request.num_keys, begin, full, shape_.block_size);
+  if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
+
+  constexpr size_t kAhead = 12;
+  NodeId cursor = request.cursor;
+  size_t i = begin;
+  for (; i < full; ++i) {
+    uint64_t key;
+    if (i < request.num_hashes) {
+      key = request.hashes.data[i];
+      if (i + kAhead < request.num_hashes) tree_.prefetch_bucket(request.hashes.data[i + kAhead]);
+    } else {
+      key = request.chain = next_chain(request, i);
+      request.hashed = static_cast<uint32_t>(i + 1);
+    }
+    const NodeId node = tree_.publish_position(cursor, key, request.token(i * shape_.block_size), extras, i, request.space, epoch);
+    if (!is_node(node)) break;
+    cursor = node;
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      const BlockId block = request.groups[g].blocks.data[i];
+      pool_.mark_written(pool_[block]);
+      tree_.attach(cursor, g, block);
+    }
+  }
+  tree_.hold(cursor);
+  tree_.release(request.cursor);
+  request.cursor = cursor;
+  request.published = static_cast<uint32_t>(i);
+  request.next_full = (request.published + 1) * shape_.block_size;
+  if (i < full) {
+    counters_.unpublished_blocks += full - i;
+    stop_publishing(request);
+  }
+  if (request.published >= request.num_hashes) request.hashes.clear(arena_), request.num_hashes = 0;
+  request.shrink_tail(arena_, request.published * shape_.block_size);
+  return KVC_OK;
+}
+
+void Manager::stop_publishing(Request& request) {
+  request.next_full = UINT32_MAX;
+  if (warned_nodes_) return;
+  warned_nodes_ = true;
+  warning_ = "all prefix nodes are in use: requests stop publishing; raise kvc_manager_config.max_nodes";
+}
+
+// Whether a window block that leaves the table can serve a later hit at a boundary of this request.
+bool Manager::serves_boundary(const Request& request, uint32_t group, size_t position) const {
+  const GroupShape& shape = shape_.groups[group];
+  const uint32_t block_size = shape_.block_size;
+  if (position < shape.sinks) return true;
+  const auto serves = [&](uint64_t boundary) {
+    return position < boundary / block_size && position >= shape.window_start(boundary, block_size);
+  };
+  const uint64_t prompt_end = request.prompt_len == 0 ? 0 : (request.prompt_len - 1) / block_size * block_size;
+  if (serves(prompt_end)) return true;
+  return shape.retention != 0 && serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
+}
+
+void Manager::drop_window(Request& request, uint32_t group, size_t end) {
+  GroupTable& table = request.groups[group];
+  if (end <= table.dropped) return;
+  const bool stale = request.epoch != spaces_.epoch(request.space);
+  size_t j = table.dropped;
+  if (j < shape_.groups[group].sinks) j = shape_.groups[group].sinks;
+  for (; j < end; ++j) {
+    const BlockId block = table.blocks.data[j];
+    table.blocks.data[j] = kNoBlock;
+    drop_ref(block, serves_boundary(request, group, j), request.space, stale);
+  }
+  table.dropped = static_cast<uint32_t>(end);
+}
+
+kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
+  const Guard lock(*this);
+  Request* request;
+  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  CopyList copies{true};
+  return extend(*request, capacity, copies);
+}
+
+kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens) {
+  const Guard lock(*this);
+  Request* request;
+  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  CopyList copies{true};
+  return append(*request, tokens, num_tokens, copies);
+}
+
+kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
+  const Guard lock(*this);
+  Request* request;
+  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  return commit(*request, num_committed);
+}
+
+}  // namespace kvc

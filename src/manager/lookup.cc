@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/lookup.h"
+
+#include "manager/manager.h"
+
+namespace kvc {
+
+kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset) {
+  const int32_t limit = vocab_size == 0 || vocab_size > INT32_MAX ? INT32_MAX : static_cast<int32_t>(vocab_size - 1);
+  int32_t bad = 0;  // negative if any token is: vectorizes
+  for (size_t i = 0; i < num_tokens; ++i) bad |= tokens[i] | (tokens[i] > limit ? INT32_MIN : 0);
+  if (bad >= 0) return KVC_OK;
+  size_t i = 0;
+  while (tokens[i] >= 0 && tokens[i] <= limit) ++i;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i, tokens[i], limit);
+}
+
+kvc_status check_keys(const TokenSpan& span) {
+  uint64_t end = 0;
+  for (size_t i = 0; i < span.num_keys; ++i) {
+    const kvc_extra_key& key = span.keys[i];
+    if (key.num_tokens == 0 || key.first_token < end || key.num_tokens > span.num_tokens ||
+        key.first_token > span.num_tokens - key.num_tokens) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT,
+                  "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and inside the %zu tokens",
+                  i, static_cast<unsigned long long>(key.first_token), static_cast<unsigned long long>(key.num_tokens),
+                  span.num_tokens);
+    }
+    end = key.first_token + key.num_tokens;
+  }
+  return KVC_OK;
+}
+
+uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size, uint64_t* out) {
+  const size_t blocks = span.num_tokens / block_size;
+  if (span.num_keys == 0) return hash.blocks(chain, span.tokens, block_size, blocks, out);
+  for (size_t i = 0; i < blocks; ++i) {
+    hash.blocks(chain, span.tokens + i * block_size, block_size, 1, &chain);
+    chain = ExtraView(span.keys, span.num_keys, i * block_size, block_size).hash(hash, chain);
+    out[i] = chain;
+  }
+  return chain;
+}
+
+LookupScratch::LookupScratch(Manager& manager, uint64_t namespace_id, const TokenSpan& span)
+    : manager_(manager), span_(span) {
+  const Shape& shape = manager.shape_;
+  if (span.num_tokens > shape.max_request_tokens) {
+    status_ = fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
+                   static_cast<unsigned long long>(shape.max_request_tokens));
+    return;
+  }
+  if ((status_ = check_keys(span)) != KVC_OK) return;
+  if ((status_ = check_tokens(span.tokens, span.num_tokens, shape.vocab_size)) != KVC_OK) return;
+  num_blocks_ = span.num_tokens / shape.block_size;
+  uint64_t root;
+  {
+    const std::lock_guard lock(manager.mutex_);
+    if ((status_ = manager.find_space(namespace_id, &space_)) != KVC_OK) return;
+    root = manager.hash_.root(space_, manager.spaces_[space_].generation);
+    if (!hashes_.reserve(manager.arena_, num_blocks_, 0) || !path_.reserve(manager.arena_, num_blocks_, 0) ||
+        !residents_.reserve(manager.arena_, num_blocks_, 0) || !idle_.reserve(manager.arena_, num_blocks_, 0)) {
+      status_ = fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to look up %zu blocks", num_blocks_);
+      return;
+    }
+  }
+  hash_span(manager.hash_, root, span, shape.block_size, hashes_.data);
+}
+
+LookupScratch::~LookupScratch() {
+  if (hashes_.data == nullptr) return;
+  const std::lock_guard lock(manager_.mutex_);
+  hashes_.clear(manager_.arena_);
+  path_.clear(manager_.arena_);
+  residents_.clear(manager_.arena_);
+  idle_.clear(manager_.arena_);
+}
+
+Prompt LookupScratch::prompt() const {
+  return Prompt{span_.tokens, hashes_.data, span_.keys, span_.num_keys,
+                space_,       static_cast<uint32_t>(manager_.spaces_.epoch(space_))};
+}
+
+}  // namespace kvc

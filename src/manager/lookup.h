@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens of a call, checked and hashed outside the lock. A LookupScratch borrows its arrays from the manager's arena for one call.
+#pragma once
+#include <kvcache.h>
+
+#include "prefix/prefix_tree.h"
+
+namespace kvc {
+
+class Manager;
+
+// A caller's tokens with their extra keys.
+struct TokenSpan {
+  const int32_t* tokens;
+  size_t num_tokens;
+  const kvc_extra_key* keys;
+  size_t num_keys;
+};
+
+// INVALID_ARGUMENT with the position and value of the first token that is negative or not below vocab_size (0 = any).
+kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset = 0);
+// Keys in order, disjoint, inside the tokens.
+kvc_status check_keys(const TokenSpan& span);
+
+// Table keys of the full blocks of `span`: out[num_tokens / block_size]. Returns the unmasked chain.
+uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size, uint64_t* out);
+
+// The path of one call: hashes, nodes, residents. `status` says whether it could be made; the manager must be unlocked around it.
+class LookupScratch {
+ public:
+  LookupScratch(Manager& manager, uint64_t namespace_id, const TokenSpan& span);
+  ~LookupScratch();
+  LookupScratch(const LookupScratch&) = delete;
+  LookupScratch& operator=(const LookupScratch&) = delete;
+
+  kvc_status status() const { return status_; }
+  size_t num_blocks() const { return num_blocks_; }
+  // Under the lock; the epoch is that of now.
+  Prompt prompt() const;
+  NodeId* path() { return path_.data; }
+  uint32_t* residents() { return residents_.data; }
+  uint32_t* idle() { return idle_.data; }
+
+ private:
+  Manager& manager_;
+  TokenSpan span_;
+  kvc_status status_;
+  size_t num_blocks_ = 0;
+  uint32_t space_ = 0;
+  Buffer<uint64_t> hashes_ = {};
+  Buffer<NodeId> path_ = {};
+  Buffer<uint32_t> residents_ = {};
+  Buffer<uint32_t> idle_ = {};
+};
+
+}  // namespace kvc

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// The facade: composes pools, prefix tree and requests into the operations of kvcache.h, and owns the only lock. Public functions lock,
+// check everything that can fail, take all memory that is needed, and only then change state. Behaviour: docs/SEMANTICS.md.
+//
+// Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits, growth.cc extends and commits,
+// shrink.cc releases, truncates and forks, step.cc batches all of these, prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc
+// exports, inspect.cc reports, check.cc and digest.cc walk the whole state.
+#pragma once
+#include <mutex>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "manager/lookup.h"
+#include "manager/pin_table.h"
+#include "manager/shape.h"
+#include "observe/counters.h"
+#include "observe/event_ring.h"
+#include "pool/block_pool.h"
+#include "prefix/prefix_tree.h"
+#include "request/request.h"
+
+namespace kvc {
+
+// A validated step: arrays as in kvc_step; see step.h.
+struct StepPlan;
+
+class Manager {
+ public:
+  static kvc_status create(const Shape& shape, const Env& env, Manager** out);
+  static void destroy(Manager* manager);
+
+  const Shape& shape() const { return shape_; }
+  // A warning that waits to be delivered by the caller once the lock is free; nullptr if there is none.
+  const char* take_warning();
+
+  kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);
+  kvc_status close_namespace(uint64_t id);
+  kvc_status reset(uint64_t namespace_id);
+
+  // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow max_positions.
+  kvc_status create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
+                            uint64_t* num_cached, size_t max_positions = SIZE_MAX);
+  kvc_status admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions = SIZE_MAX);
+  kvc_status reserve_tokens(uint64_t id, uint64_t capacity);
+  kvc_status append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens);
+  kvc_status commit_tokens(uint64_t id, uint64_t num_committed);
+  kvc_status truncate_request(uint64_t id, uint64_t num_tokens);
+  kvc_status fork_request(uint64_t id, uint64_t* child);
+  kvc_status preempt_request(uint64_t id);
+  kvc_status free_request(uint64_t id);
+  kvc_status request_info(uint64_t id, kvc_request_info* info);
+  kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count);
+
+  kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id, int32_t* tables,
+                           size_t row_stride);
+  kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
+                          size_t element_size);
+  kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count);
+
+  kvc_status probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info);
+  kvc_status pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned);
+  kvc_status unpin_prefix(uint64_t pin);
+  kvc_status drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* num_dropped);
+  kvc_status evict_blocks(size_t max_blocks, size_t* num_evicted);
+
+  kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks);
+  kvc_status acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, int32_t* blocks,
+                            size_t capacity, size_t* count);
+  kvc_status publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, const int32_t* blocks,
+                            size_t num_blocks);
+  kvc_status release_blocks(const int32_t* blocks, size_t num_blocks);
+
+  kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
+                         int32_t* tokens, size_t token_capacity);
+
+  kvc_status step(StepPlan& plan);
+  kvc_status retire_step(uint64_t step_id);
+
+  kvc_status check();
+  uint64_t digest();
+  Counters stats() const { return snapshot_.read(); }
+  kvc_status pool_info(uint32_t pool, kvc_pool_info* info);
+  kvc_status block_info(int32_t block, kvc_block_info* info);
+
+  void* allocate_for_caller(size_t size) {
+    const std::lock_guard lock(mutex_);
+    return memory_.allocate(size, 64);
+  }
+  void release_for_caller(void* memory, size_t size) {
+    const std::lock_guard lock(mutex_);
+    memory_.release(memory, size, 64);
+  }
+
+ private:
+  // Lock that publishes the counters when it is released.
+  class Guard;
+  friend class LookupScratch;
+  friend class Checker;
+
+  Manager(const Shape& shape, const Env& env);
+  kvc_status build();
+
+  // manager.cc
+  kvc_status find_space(uint64_t id, uint32_t* slot) const;
+  void forget(uint32_t space);
+
+  // blocks.cc
+  void take_blocks(uint32_t group, size_t count, BlockId* out);
+  BlockId take_block(uint32_t group) {
+    BlockId block;
+    take_blocks(group, 1, &block);
+    return block;
+  }
+  void evict(BlockId victim);
+  void hit(BlockId block);                                   // out of LRU or FENCED, before a hold is added
+  void place(BlockId block);                                 // its last hold is gone
+  void place(BlockId block, uint32_t space, bool stale);     // the same with its node's namespace known
+  void settle(BlockId block);
+  void settle(BlockId block, uint32_t space, bool stale);
+  void retire(uint64_t step_id);
+  struct Demand {  // of an admission or extension, per pool
+    uint64_t blocks[kMaxPools] = {};
+    uint64_t fenced_hits[kMaxPools] = {};
+  };
+  kvc_status shortage(const Demand& demand, uint64_t watermark, const char* who);
+  static uint64_t last_shortage();  // blocks missing at this thread's last refusal
+
+  // match.cc
+  size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const;
+  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys, uint32_t groups) const;
+  size_t cut(const TokenSpan& tokens, size_t positions) const;
+  // Longest hit within `limit` positions in `groups`; path and residents are filled for it. lost may be null.
+  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path, uint32_t* residents,
+               uint32_t* lost);
+  uint32_t lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
+  // Whether a hit of `length` positions needs the group's block at `position`.
+  bool needs_position(uint32_t group, size_t position, size_t length) const;
+  bool reserve_scratch(size_t positions);
+
+  // lifecycle.cc
+  kvc_status begin_request(const TokenSpan& prompt, const kvc_request_config& config, Request** out);
+  kvc_status fill_request(Request& request, const TokenSpan& prompt);
+  kvc_status admit(Request& request, size_t max_positions);
+  void discard(Request& request);  // a request without blocks
+  size_t hit_limit(const Request& request) const;
+  uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
+  void count_admission(Request& request);
+  kvc_status find_request(uint64_t id, bool must_be_admitted, Request** request);
+  size_t positions_of(uint64_t tokens) const { return shape_.by_block.divide_up(static_cast<uint32_t>(tokens)); }
+  bool reserve_tables(Request& request, size_t positions);
+
+  // growth.cc
+  struct CopyList;
+  uint32_t shared_groups(const Request& request, size_t position) const;
+  kvc_status extend(Request& request, uint64_t capacity, CopyList& copies);
+  kvc_status extend_blocks(Request& request, uint64_t capacity, CopyList& copies);
+  kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies);
+  kvc_status append_known(Request& request, const int32_t* tokens, size_t num_tokens);
+  void hash_known(Request& request);
+  uint64_t next_chain(const Request& request, size_t position) const;
+  kvc_status commit(Request& request, uint64_t num_committed);
+  kvc_status publish(Request& request, size_t full);
+  void stop_publishing(Request& request);
+  void drop_window(Request& request, uint32_t group, size_t end);
+  bool serves_boundary(const Request& request, uint32_t group, size_t position) const;
+
+  // shrink.cc
+  void drop_ref(BlockId block, bool keep_published, uint32_t space, bool stale);
+  void release_blocks_of(Request& request);
+  void release_windows(Request& request, size_t begin, size_t end, bool stale);
+  void release_full(Request& request, size_t begin, size_t end, bool stale);
+  size_t boundary_below(const Request& request, size_t position) const;
+  void end_admission(Request& request);
+  void end_request(Request& request);
+  bool gather_tokens(Request& request, size_t first_position);
+  kvc_status preempt(Request& request);
+  kvc_status truncate(Request& request, uint64_t num_tokens);
+  void truncate_waiting(Request& request, uint32_t num_tokens);
+  void cut_blocks(Request& request, size_t kept, bool stale);
+  void unpublish_partial(Request& request, size_t position);
+  uint64_t min_truncate(const Request& request) const;
+
+  // step.cc
+  kvc_status check_step(const StepPlan& plan);
+  void end_step(const StepPlan& plan, uint64_t id);
+  size_t bound_changes(const StepPlan& plan);
+  size_t bound_copies(const StepPlan& plan);
+  bool owns_row(const Request& request, int32_t row) const;
+  void commit_item(StepPlan& plan, size_t i);
+  void extend_item(StepPlan& plan, size_t i, CopyList& copies);
+  void admit_item(StepPlan& plan, size_t i, bool* refused);
+  void write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first, uint64_t count);
+  void show(StepPlan& plan, size_t item, Request* request);
+  void sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole);
+
+  // raw.cc
+  kvc_status check_raw_blocks(const int32_t* blocks, size_t num_blocks);
+
+  // digest.cc
+  void digest_space(uint32_t space, DigestHash& out) const;
+  void digest_pool(size_t pool, DigestHash& out) const;
+  void digest_request(const Request& request, DigestHash& out) const;
+
+  void publish_stats();
+
+  const Shape shape_;
+  const Env env_;
+  std::mutex mutex_;
+  Memory memory_;
+  Arena arena_;
+  Counters counters_ = {};
+  Snapshot snapshot_;
+  EventRing events_;
+  BlockPool pool_;
+  SpaceTable spaces_;
+  PrefixTree tree_;
+  RequestTable requests_;
+  PinTable pins_;
+  TableHash hash_;
+  Buffer<NodeId> path_ = {};          // scratch of matching
+  Buffer<uint32_t> residents_ = {};
+  Buffer<kvc_block_copy> copies_ = {};  // of single calls, sources held
+  size_t num_copies_ = 0;
+  Array<uint64_t> row_owners_;        // request whose entries a row of the step tables shows
+  uint64_t assigned_ = 0;             // steps begun
+  uint64_t issued_ = 0;               // newest step that may be in flight
+  uint64_t retired_ = 0;
+  uint64_t num_requests_ = 0;
+  uint64_t live_requests_ = 0;         // admitted ones
+  const char* warning_ = nullptr;
+  bool warned_nodes_ = false;
+};
+
+}  // namespace kvc

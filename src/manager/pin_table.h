@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pins: prefixes kept from eviction. A pin remembers the blocks that it holds, per group and position.
+#pragma once
+#include "base/arena.h"
+#include "base/handle.h"
+#include "base/ids.h"
+
+namespace kvc {
+
+struct Pin {
+  uint64_t id;  // 0 = slot not in use
+  uint32_t generation;
+  int32_t next_free;
+  uint32_t space;
+  uint32_t length;         // positions
+  Buffer<BlockId> blocks;  // [num_groups][length], kNoBlock where none is needed
+};
+
+class PinTable {
+ public:
+  [[nodiscard]] bool create(Memory& memory, size_t max_pins, uint32_t tag) {
+    if (!pins_.create(memory, max_pins)) return false;
+    tag_ = tag;
+    for (size_t i = max_pins; i-- > 0;) {
+      pins_[i].next_free = free_;
+      free_ = static_cast<int32_t>(i);
+    }
+    return true;
+  }
+  Pin* find(uint64_t id) {
+    const uint32_t slot = handle_slot(id);
+    return slot < pins_.size() && id != 0 && pins_[slot].id == id ? &pins_[slot] : nullptr;
+  }
+  // nullptr if all are in use.
+  Pin* take() {
+    if (free_ < 0) return nullptr;
+    Pin& pin = pins_[static_cast<size_t>(free_)];
+    const auto slot = static_cast<uint32_t>(free_);
+    free_ = pin.next_free;
+    pin = Pin{0, pin.generation + 1, -1, 0, 0, {}};
+    pin.id = make_handle(tag_, HandleKind::kPin, slot, pin.generation);
+    return &pin;
+  }
+  void give_back(Pin& pin) {
+    pin.id = 0;
+    if (pin.generation == UINT32_MAX) return;  // ids are never reused
+    pin.next_free = free_;
+    free_ = static_cast<int32_t>(&pin - pins_.data());
+  }
+  size_t size() const { return pins_.size(); }
+  Pin& at(size_t slot) { return pins_[slot]; }
+
+ private:
+  Array<Pin> pins_;
+  uint32_t tag_ = 0;
+  int32_t free_ = -1;
+};
+
+}  // namespace kvc

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a manager is made with: a kvc_manager_config after validation, defaults filled in. Immutable.
+#pragma once
+#include <kvcache.h>
+
+#include "base/checked.h"
+
+namespace kvc {
+
+inline constexpr size_t kMaxGroups = 32;
+inline constexpr size_t kMaxPools = 32;
+
+// Exact division of 32-bit numbers by a constant known at creation: one multiplication.
+class Divider {
+ public:
+  Divider() = default;
+  explicit Divider(uint32_t divisor) : divisor_(divisor), factor_(divisor == 1 ? 0 : UINT64_MAX / divisor + 1) {}
+  uint32_t divide(uint32_t n) const {
+    return factor_ == 0 ? n : static_cast<uint32_t>(static_cast<unsigned __int128>(n) * factor_ >> 64);
+  }
+  uint32_t divide_up(uint32_t n) const { return divide(n + divisor_ - 1); }
+  uint32_t remainder(uint32_t n) const { return n - divide(n) * divisor_; }
+
+ private:
+  uint32_t divisor_ = 1;
+  uint64_t factor_ = 0;
+};
+
+struct GroupShape {
+  uint32_t kind;
+  uint32_t pool;
+  uint32_t sinks;      // positions that are never returned
+  uint64_t window;     // tokens
+  uint64_t retention;  // tokens, 0 = none
+
+  bool windowed() const { return kind == KVC_GROUP_SLIDING_WINDOW; }
+  // First position that a query at position `tokens` still reads.
+  uint64_t window_start(uint64_t tokens, uint32_t block_size) const {
+    return tokens < window ? 0 : (tokens - window + 1) / block_size;
+  }
+};
+
+struct Shape {
+  uint32_t block_size;
+  Divider by_block;
+  uint32_t vocab_size;  // 0 = any non-negative
+  uint32_t flags;
+  uint32_t num_groups, num_pools;
+  uint32_t window_groups;  // bit per group
+  uint32_t full_groups;
+  GroupShape groups[kMaxGroups];
+  uint64_t pool_blocks[kMaxPools];  // null block included
+  uint64_t num_blocks;              // sum of them
+  uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark;
+
+  bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }
+};
+
+}  // namespace kvc

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that give blocks back: freed, preempted, truncated; and forks, which share them. The order of release decides the order of
+// eviction: docs/SEMANTICS.md.
+#include "manager/growth.h"
+#include "manager/guard.h"
+
+namespace kvc {
+
+void Manager::drop_ref(BlockId id, bool keep_published, uint32_t space, bool stale) {
+  Block& block = pool_[id];
+  if (!pool_.drop_ref(block)) return;
+  if (!keep_published && is_node(block.node)) tree_.detach(id);
+  place(id, space, stale);
+}
+
+// The next boundary below a position: where a later hit may end. 0 is the last.
+size_t Manager::boundary_below(const Request& request, size_t position) const {
+  const uint32_t block_size = shape_.block_size;
+  size_t best = 0;
+  const auto consider = [&](size_t boundary) {
+    if (boundary < position && boundary > best) best = boundary;
+  };
+  consider(request.published);
+  if (position > request.published) return best;  // what lies behind the published end is one segment
+  if (request.prompt_len != 0) consider((request.prompt_len - 1) / block_size);
+  for (size_t g = 0; g < shape_.num_groups; ++g) {
+    const size_t step = shape_.groups[g].retention / block_size;
+    if (step != 0 && position != 0) consider((position - 1) / step * step);
+  }
+  return best;
+}
+
+void Manager::release_windows(Request& request, size_t begin, size_t end, bool stale) {
+  const uint64_t published = uint64_t{request.published} * shape_.block_size;
+  for (size_t j = end; j-- > begin;) {
+    for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
+      const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+      const BlockId block = request.groups[g].blocks.data[j];
+      if (!is_block(block)) continue;
+      const bool serves_end =
+          j < request.published && j >= shape_.groups[g].window_start(published, shape_.block_size);
+      drop_ref(block, serves_end || serves_boundary(request, g, j), request.space, stale);
+    }
+  }
+}
+
+void Manager::release_full(Request& request, size_t begin, size_t end, bool stale) {
+  constexpr size_t kAhead = 8;
+  for (size_t j = end; j-- > begin;) {
+    for (uint32_t groups = shape_.full_groups; groups != 0; groups &= groups - 1) {
+      const BlockId* blocks = request.groups[__builtin_ctz(groups)].blocks.data;
+      if (j >= kAhead) pool_.prefetch(blocks[j - kAhead]);
+      drop_ref(blocks[j], true, request.space, stale);
+    }
+  }
+}
+
+void Manager::release_blocks_of(Request& request) {
+  const bool stale = request.epoch != spaces_.epoch(request.space);
+  if (shape_.window_groups == 0) {
+    release_full(request, 0, request.positions, stale);
+    return;
+  }
+  for (size_t end = request.positions; end != 0;) {
+    const size_t begin = boundary_below(request, end);
+    release_windows(request, begin, end, stale);
+    release_full(request, begin, end, stale);
+    end = begin;
+  }
+}
+
+// From admitted to waiting; the caller sees to the tokens.
+void Manager::end_admission(Request& request) {
+  release_blocks_of(request);
+  tree_.release(request.cursor);
+  request.cursor = kNoNode;
+  request.admitted = false;
+  request.positions = request.capacity = request.committed = request.published = 0;
+  request.next_full = UINT32_MAX;
+  request.row = -1;
+  --live_requests_;
+}
+
+void Manager::end_request(Request& request) {
+  if (request.admitted) end_admission(request);
+  discard(request);
+}
+
+kvc_status Manager::free_request(uint64_t id) {
+  const Guard lock(*this);
+  Request* request;
+  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  end_request(*request);
+  return KVC_OK;
+}
+
+// Makes the tail begin at `first_position`, taking what was published since from the nodes. False: no memory, nothing changed.
+bool Manager::gather_tokens(Request& request, size_t first_position) {
+  const uint32_t block_size = shape_.block_size;
+  const auto first = static_cast<uint32_t>(first_position * block_size);
+  if (request.tail_base <= first) return true;
+  Buffer<int32_t> whole = {};
+  if (!whole.reserve(arena_, request.known - first, 0)) return false;
+  NodeId node = request.cursor;
+  for (size_t j = request.published; j-- > first_position; node = tree_[node].parent) {
+    std::memcpy(whole.data + (j - first_position) * block_size, tree_.tokens(node), block_size * sizeof(int32_t));
+  }
+  const uint32_t published = request.published * block_size;
+  if (request.known > published) {
+    std::memcpy(whole.data + (published - first), request.token(published), (request.known - published) * sizeof(int32_t));
+  }
+  request.tail.clear(arena_);
+  request.tail = whole;
+  request.tail_base = first;
+  return true;
+}
+
+kvc_status Manager::preempt(Request& request) {
+  if (!gather_tokens(request, 0) ||
+      !request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes)) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %u tokens of a waiting request", request.known);
+  }
+  end_admission(request);
+  request.hashed = request.num_hashes = 0;
+  request.chain = hash_.root(request.space, spaces_[request.space].generation);
+  hash_known(request);
+  ++counters_.preemptions;
+  return KVC_OK;
+}
+
+kvc_status Manager::preempt_request(uint64_t id) {
+  const Guard lock(*this);
+  Request* request;
+  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  return preempt(*request);
+}
+
+// The smallest length above 0 whose windows are all still held.
+uint64_t Manager::min_truncate(const Request& request) const {
+  uint64_t smallest = request.known == 0 ? 0 : 1;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const GroupShape& shape = shape_.groups[g];
+    const uint32_t dropped = request.groups[g].dropped;
+    if (!shape.windowed() || dropped <= shape.sinks) continue;
+    const uint64_t here = uint64_t{dropped} * shape_.block_size + shape.window - 1;
+    if (here > smallest) smallest = here;
+  }
+  return smallest;
+}
+
+kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
+  const Guard lock(*this);
+  Request* request;
+  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  return truncate(*request, num_tokens);
+}
+
+void Manager::truncate_waiting(Request& request, uint32_t num_tokens) {
+  request.known = num_tokens;
+  if (request.prompt_len > num_tokens) request.prompt_len = num_tokens;
+  while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= num_tokens) --request.num_keys;
+  const uint32_t blocks = num_tokens / shape_.block_size;
+  if (request.hashed > blocks) {
+    request.hashed = request.num_hashes = blocks;
+    request.chain = blocks != 0 ? request.hashes.data[blocks - 1]
+                                : hash_.root(request.space, spaces_[request.space].generation);
+  }
+}
+
+kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
+  if (num_tokens > request.known) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "cannot keep %llu tokens of %u; the count is absolute",
+                static_cast<unsigned long long>(num_tokens), request.known);
+  }
+  const auto tokens = static_cast<uint32_t>(num_tokens);
+  if (!request.admitted) {
+    truncate_waiting(request, tokens);
+    return KVC_OK;
+  }
+  if (const uint64_t smallest = min_truncate(request); tokens != 0 && tokens < smallest) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "cannot keep %u tokens: a sliding window has returned blocks that they need; the nearest lengths are %llu and 0", tokens,
+                static_cast<unsigned long long>(smallest));
+  }
+  const uint32_t block_size = shape_.block_size;
+  const size_t published = tokens / block_size < request.published ? tokens / block_size : request.published;
+  const size_t kept = positions_of(tokens) < request.positions ? positions_of(tokens) : request.positions;
+  const bool cuts_published = tokens < request.published * block_size;
+  if (!gather_tokens(request, published)) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of a truncated request");
+  }
+
+  if (published < request.published) {  // the chain goes on from the last position kept
+    NodeId cursor = request.cursor;
+    for (size_t j = request.published; j > published; --j) cursor = tree_[cursor].parent;
+    tree_.hold(cursor);
+    tree_.release(request.cursor);
+    request.cursor = cursor;
+  }
+  const bool stale = request.epoch != spaces_.epoch(request.space);
+  cut_blocks(request, kept, stale);
+  if (cuts_published && tokens % block_size != 0) unpublish_partial(request, published);
+
+  request.published = static_cast<uint32_t>(published);
+  if (request.own_from > request.published) request.own_from = request.published;
+  if (request.next_full != UINT32_MAX) request.next_full = (request.published + 1) * block_size;
+  if (request.num_hashes > tokens / block_size) request.num_hashes = tokens / block_size;
+  if (request.hashed > tokens / block_size || cuts_published) {
+    const bool from_keys = request.num_hashes > published;
+    request.hashed = from_keys ? request.num_hashes : request.published;
+    request.chain = from_keys ? request.hashes.data[request.num_hashes - 1]
+                    : is_node(request.cursor)
+                        ? tree_[request.cursor].key
+                        : hash_.root(request.space, spaces_[request.space].generation);
+  }
+  while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= tokens) --request.num_keys;
+  request.known = tokens;
+  if (request.prompt_len > tokens) request.prompt_len = tokens;
+  if (request.committed > tokens) request.committed = tokens;
+  if (request.capacity > tokens) request.capacity = tokens;
+  request.tail_shared = true;  // to be looked at before the next write
+  return KVC_OK;
+}
+
+// Releases the positions from `kept` on. What only this request published there is dropped.
+void Manager::cut_blocks(Request& request, size_t kept, bool stale) {
+  for (size_t j = request.positions; j-- > kept;) {
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      const BlockId block = request.groups[g].blocks.data[j];
+      if (is_block(block)) drop_ref(block, j < request.own_from, request.space, stale);
+    }
+  }
+  request.positions = static_cast<uint32_t>(kept);
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    GroupTable& table = request.groups[g];
+    if (table.synced > kept) table.synced = static_cast<uint32_t>(kept);
+    if (kept == 0) table.dropped = table.synced_dropped = 0;
+  }
+}
+
+// The published block that a truncation cuts becomes private again if nobody else needs it.
+void Manager::unpublish_partial(Request& request, size_t position) {
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = request.groups[g].blocks.data[position];
+    if (!is_block(id)) continue;
+    const Block& block = pool_[id];
+    if (!is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0 || block.next_copy != id) continue;
+    if (!is_node(tree_[block.node].first_child)) tree_.detach(id);
+  }
+}
+
+kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
+  const Guard lock(*this);
+  Request* parent;
+  if (const kvc_status status = find_request(id, true, &parent); status != KVC_OK) return status;
+  Request* child = requests_.take();
+  if (child == nullptr) {
+    return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",
+                static_cast<unsigned long long>(shape_.max_requests));
+  }
+  ++num_requests_;
+  child->space = parent->space;
+  ++spaces_[child->space].users;
+  const uint32_t first = parent->published * shape_.block_size;
+  const size_t positions = positions_of(parent->committed);
+  uint32_t num_keys = parent->num_keys;
+  while (num_keys != 0 && parent->keys.data[num_keys - 1].first_token >= parent->committed) --num_keys;
+  if (!child->tail.reserve(arena_, parent->committed - first + 2 * shape_.block_size, 0) || !reserve_tables(*child, positions) ||
+      !child->keys.reserve(arena_, num_keys, 0)) {
+    discard(*child);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent->committed);
+  }
+
+  if (parent->committed > first) {
+    std::memcpy(child->tail.data, parent->token(first), (parent->committed - first) * sizeof(int32_t));
+  }
+  if (num_keys != 0) std::memcpy(child->keys.data, parent->keys.data, num_keys * sizeof(kvc_extra_key));
+  child->num_keys = num_keys;
+  child->tail_base = first;
+  child->known = child->committed = child->capacity = child->prompt_len = child->num_cached = parent->committed;
+  child->positions = child->own_from = static_cast<uint32_t>(positions);
+  child->published = child->hashed = parent->published;
+  child->next_full = parent->next_full;
+  child->cursor = parent->cursor;
+  tree_.hold(child->cursor);
+  child->chain = is_node(child->cursor) ? tree_[child->cursor].key
+                                        : hash_.root(child->space, spaces_[child->space].generation);
+  child->epoch = parent->epoch;
+  child->lookahead = parent->lookahead;
+  child->flags = parent->flags;
+  child->user_data = parent->user_data;
+  child->max_cached_tokens = parent->max_cached_tokens;
+  child->drop_tail_blocks = parent->drop_tail_blocks;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    child->groups[g].dropped = parent->groups[g].dropped;
+    for (size_t j = 0; j < positions; ++j) {
+      const BlockId block = parent->groups[g].blocks.data[j];
+      child->groups[g].blocks.data[j] = block;
+      if (is_block(block)) pool_.add_ref(pool_[block]);
+    }
+  }
+  child->admitted = child->readmission = true;
+  child->tail_shared = parent->tail_shared = true;
+  ++live_requests_;
+  requests_.publish(*child);
+  *child_id = child->id;
+  return KVC_OK;
+}
+
+}  // namespace kvc

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine step: many items in one call, in fixed phases. The lock is let go between slices of items; admissions copy and hash their
+// tokens without it.
+#include "manager/step.h"
+
+#include "manager/growth.h"
+#include "manager/guard.h"
+
+namespace kvc {
+namespace {
+
+constexpr size_t kSlice = 64;    // items per hold of the lock
+constexpr size_t kPrefetch = 4;  // requests ahead
+
+}  // namespace
+
+kvc_status Manager::retire_step(uint64_t step_id) {
+  const Guard lock(*this);
+  if (step_id > assigned_) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "step %llu was not issued; the newest is %llu",
+                static_cast<unsigned long long>(step_id), static_cast<unsigned long long>(assigned_));
+  }
+  retire(step_id);
+  return KVC_OK;
+}
+
+// Table entries that the step may write at most. Rows of requests that are cut in the same step count whole.
+size_t Manager::bound_changes(const StepPlan& plan) {
+  const kvc_step& step = plan.step;
+  const bool any_whole = (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || step.num_truncates != 0 || step.num_preempts != 0;
+  size_t bound = 0;
+  for (size_t i = 0; i < step.num_requests; ++i) {
+    const Request* request = requests_.find(step.requests[i]);
+    if (request == nullptr || !plan.writes_row(i)) continue;
+    const size_t added = (plan.extension(i) + request->lookahead) / shape_.block_size + 2;
+    const bool whole = any_whole || !owns_row(*request, plan.row(i));
+    const uint64_t committed = step.committed == nullptr ? 0 : step.committed[i];
+    const uint64_t advance = committed > request->committed ? committed - request->committed : 0;
+    for (size_t g = 0; g < shape_.num_groups; ++g) {
+      const GroupTable& table = request->groups[g];
+      size_t entries = added + request->positions;
+      if (!whole) entries -= table.synced - (table.dropped - table.synced_dropped);
+      if (shape_.groups[g].windowed()) entries += advance / shape_.block_size + 1;
+      bound += entries < step.row_stride ? entries : step.row_stride;
+    }
+  }
+  for (size_t i = 0; i < step.num_admissions; ++i) {
+    if (!plan.writes_row(step.num_requests + i)) continue;
+    uint64_t tokens = 0;
+    if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
+      const Request* request = requests_.find(step.admit_requests[i]);
+      if (request != nullptr) tokens = uint64_t{request->known} + request->lookahead;
+    } else {
+      tokens = step.admit_offsets[i + 1] - step.admit_offsets[i] + plan.config(i).lookahead;
+    }
+    const uint64_t entries = ceil_div(tokens, shape_.block_size);
+    bound += shape_.num_groups * (entries < step.row_stride ? entries : step.row_stride);
+  }
+  return bound;
+}
+
+// Copies that the step may make at most.
+size_t Manager::bound_copies(const StepPlan& plan) {
+  const kvc_step& step = plan.step;
+  size_t bound = 0;
+  for (size_t i = 0; i < step.num_requests; ++i) {
+    const Request* request = requests_.find(step.requests[i]);
+    if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
+      bound += shape_.num_groups;
+    }
+  }
+  return bound;
+}
+
+bool Manager::owns_row(const Request& request, int32_t row) const {
+  const auto index = static_cast<size_t>(row);
+  return request.row == row && index < row_owners_.size() && row_owners_[index] == request.id;
+}
+
+kvc_status Manager::check_step(const StepPlan& plan) {
+  kvc_step& step = plan.step;
+  if (step.retired_step > assigned_) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "retired_step %llu was not issued; the newest is %llu",
+                static_cast<unsigned long long>(step.retired_step), static_cast<unsigned long long>(assigned_));
+  }
+  if (step.copy_capacity < shape_.num_groups * step.num_requests) {
+    const size_t needed = bound_copies(plan);
+    if (needed > step.copy_capacity) {
+      step.num_copies = needed;
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may make %zu copies, copy_capacity is %zu", needed, step.copy_capacity);
+    }
+  }
+  if (step.changes != nullptr && step.block_tables != nullptr) {
+    const size_t needed = bound_changes(plan);
+    if (needed > step.change_capacity) {
+      step.num_changes = needed;
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may change %zu table entries, change_capacity is %zu", needed,
+                  step.change_capacity);
+    }
+  }
+  return KVC_OK;
+}
+
+kvc_status Manager::step(StepPlan& plan) {
+  kvc_step& step = plan.step;
+  CopyList copies{false, step.copies};
+  uint64_t id;
+  {
+    Guard lock(*this);
+    if (const kvc_status status = check_step(plan); status != KVC_OK) return status;
+    id = ++assigned_;
+    step.step_id = id;
+    step.num_changes = step.num_copies = step.num_refused = 0;
+    step.shortage_blocks = 0;
+    step.num_slots = step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
+
+    size_t done = 0;
+    const auto pause = [&] {
+      if (++done % kSlice == 0) lock.yield();
+    };
+    retire(step.retired_step);
+    for (size_t i = 0; i < step.num_requests; ++i, pause()) commit_item(plan, i);
+    kvc_status* status = step.status;
+    for (size_t i = 0; i < step.num_frees; ++i, pause()) {
+      Request* request;
+      *status = find_request(step.frees[i], false, &request);
+      if (*status++ == KVC_OK) end_request(*request);
+    }
+    for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
+      Request* request;
+      *status = find_request(step.preempts[i], true, &request);
+      if (*status == KVC_OK) *status = preempt(*request);
+      ++status;
+    }
+    for (size_t i = 0; i < step.num_truncates; ++i, pause()) {
+      Request* request;
+      *status = find_request(step.truncates[i], false, &request);
+      if (*status == KVC_OK) *status = truncate(*request, step.truncate_lengths[i]);
+      ++status;
+    }
+    for (size_t i = 0; i < step.num_requests; ++i, pause()) extend_item(plan, i, copies);
+    step.num_copies = copies.count;
+    if (step.num_admissions == 0) {
+      end_step(plan, id);
+      return KVC_OK;
+    }
+  }
+  bool refused = false;
+  for (size_t i = 0; i < step.num_admissions; ++i) admit_item(plan, i, &refused);
+  const Guard lock(*this);
+  end_step(plan, id);
+  return KVC_OK;
+}
+
+// From now on the step may be in flight; sources of its copies wait for it.
+void Manager::end_step(const StepPlan& plan, uint64_t id) {
+  if (issued_ < id) issued_ = id;
+  for (size_t i = 0; i < plan.step.num_copies; ++i) {
+    const BlockId source{plan.step.copies[i].source};
+    if (pool_.drop_ref(pool_[source])) place(source);
+  }
+}
+
+// Tokens that became known, then the commit: both or neither.
+void Manager::commit_item(StepPlan& plan, size_t i) {
+  const kvc_step& step = plan.step;
+  kvc_status& status = plan.request_status()[i];
+  if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
+  Request* request;
+  status = find_request(step.requests[i], true, &request);
+  if (status != KVC_OK) return;
+  const uint32_t known = request->known;
+  if (const size_t count = plan.commit_tokens(i); count != 0) {
+    const int32_t* tokens = step.commit_tokens + step.commit_offsets[i];
+    status = check_tokens(tokens, count, shape_.vocab_size);
+    if (status == KVC_OK) status = append_known(*request, tokens, count);
+    if (status != KVC_OK) return;
+  }
+  if (step.committed == nullptr) return;
+  status = commit(*request, step.committed[i]);
+  if (status != KVC_OK) request->known = known;
+}
+
+void Manager::extend_item(StepPlan& plan, size_t i, CopyList& copies) {
+  const kvc_step& step = plan.step;
+  kvc_status& status = plan.request_status()[i];
+  if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
+  Request* request = requests_.find(step.requests[i]);
+  const bool gone = request == nullptr || !request->admitted;
+  if (gone && status == KVC_OK) status = find_request(step.requests[i], true, &request);  // freed or preempted in this step
+
+  const uint64_t count = plan.extension(i);
+  uint64_t first = 0;
+  if (status == KVC_OK && count != 0) {
+    const int32_t* tokens = step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
+    first = tokens != nullptr ? request->known : request->capacity;
+    if (plan.writes_row(i) && first + count + request->lookahead > uint64_t{step.row_stride} * shape_.block_size) {
+      status = fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
+                    static_cast<unsigned long long>(first + count + request->lookahead), step.row_stride);
+    } else if (tokens != nullptr) {
+      status = append(*request, tokens, static_cast<size_t>(count), copies);
+    } else {
+      status = extend(*request, first + count, copies);
+    }
+  }
+  if (step.slots != nullptr && count != 0) write_slots(plan, i, status == KVC_OK ? request : nullptr, first, count);
+  show(plan, i, gone ? nullptr : request);
+}
+
+// Slots of tokens [first, first + count) of item i; -1 if it failed.
+void Manager::write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first, uint64_t count) {
+  const kvc_step& step = plan.step;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    int64_t* slots = step.slots + g * step.slot_capacity + step.extend_offsets[i];
+    for (uint64_t t = 0; t < count; ++t) {
+      slots[t] = -1;
+      if (request == nullptr) continue;
+      const auto token = static_cast<uint32_t>(first + t);
+      const uint32_t position = shape_.by_block.divide(token);
+      const BlockId block = request->groups[g].blocks.data[position];
+      if (is_block(block)) slots[t] = int64_t{raw(block)} * shape_.block_size + (token - position * shape_.block_size);
+    }
+  }
+}
+
+// Brings the item's row up to date and says how long it is.
+void Manager::show(StepPlan& plan, size_t item, Request* request) {
+  kvc_step& step = plan.step;
+  if (step.num_blocks != nullptr) {
+    for (size_t g = 0; g < shape_.num_groups; ++g) {
+      step.num_blocks[g * plan.num_items() + item] = request == nullptr ? 0 : request->positions;
+    }
+  }
+  if (request == nullptr || !plan.writes_row(item) || request->positions > step.row_stride) return;
+  const int32_t row = plan.row(item);
+  const bool whole = (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || !owns_row(*request, row);
+  if (whole) {
+    request->row = row;
+    if (static_cast<size_t>(row) < row_owners_.size()) row_owners_[static_cast<size_t>(row)] = request->id;
+  }
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) sync_row(plan, *request, g, row, whole);
+}
+
+void Manager::sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole) {
+  kvc_step& step = plan.step;
+  GroupTable& table = request.groups[group];
+  const uint32_t positions = request.positions;
+  if (!whole && table.synced == positions && table.shown == positions && table.synced_dropped == table.dropped) return;
+
+  int32_t* out = step.block_tables + (group * step.num_rows + static_cast<size_t>(row)) * step.row_stride;
+  const auto write = [&](size_t begin, size_t end) {
+    for (size_t j = begin; j < end; ++j) {
+      const BlockId block = table.blocks.data[j];
+      out[j] = is_block(block) ? raw(block) : step.fill_id;
+      if (step.changes != nullptr) {
+        step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(j), out[j]};
+      }
+    }
+  };
+  if (whole) {
+    table.synced = 0;
+    table.shown = static_cast<uint32_t>(step.row_stride);
+  } else if (table.dropped > table.synced_dropped) {
+    size_t begin = table.synced_dropped;
+    if (begin < shape_.groups[group].sinks) begin = shape_.groups[group].sinks;
+    const size_t end = table.dropped < table.synced ? table.dropped : table.synced;
+    if (begin < end) write(begin, end);
+  }
+  write(table.synced, positions);
+  for (size_t j = positions; j < table.shown; ++j) out[j] = step.fill_id;
+  table.synced = table.shown = positions;
+  table.synced_dropped = table.dropped;
+}
+
+void Manager::admit_item(StepPlan& plan, size_t i, bool* refused) {
+  kvc_step& step = plan.step;
+  kvc_status& status = plan.admission_status()[i];
+  const size_t item = step.num_requests + i;
+  uint64_t id = step.admit_requests == nullptr ? 0 : step.admit_requests[i];
+  const bool is_new = id == 0;
+  uint64_t cached = 0;
+  if (*refused && (step.flags & KVC_STEP_ADMIT_PAST_REFUSAL) == 0) {
+    status = fail(KVC_ERROR_SKIPPED, "admission %zu was not tried: an earlier one had no space", i);
+  } else {
+    const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
+    status = is_new ? create_request(plan.prompt(i), plan.config(i), true, &id, &cached, room)
+                    : admit_request(id, &cached, room);
+  }
+  const bool no_space = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;
+  if (no_space && !*refused) step.shortage_blocks = last_shortage();
+  *refused |= no_space;
+  step.num_refused += no_space || status == KVC_ERROR_SKIPPED;
+  step.admitted[i] = status == KVC_OK ? id : 0;
+  step.cached[i] = status == KVC_OK ? cached : 0;
+  const std::lock_guard lock(mutex_);
+  show(plan, item, status == KVC_OK ? requests_.find(id) : nullptr);
+}
+
+}  // namespace kvc

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocks of all pools: who holds each one, and the list it waits in. Knows nothing of prefixes beyond the opaque node that a block is
+// attached to; whoever takes a block from the LRU list detaches it. Every operation is O(1).
+//
+// Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, raw, pins all 0). FREE blocks have no node; LRU
+// blocks have one. FENCED is ordered by fence. `reserved` counts held blocks that are not written. Not thread-safe.
+#pragma once
+#include "base/ids.h"
+#include "base/memory.h"
+
+namespace kvc {
+
+enum class List : uint8_t { kHeld, kFree, kLru, kFenced };
+
+struct Block {
+  BlockId prev, next;   // neighbours in a list; FREE uses next alone
+  NodeId node;          // prefix position, or kNoNode
+  BlockId next_copy;    // ring of the copies of one position in one group; itself if it is the only one
+  uint32_t refs;        // requests, pending copy sources included
+  uint16_t raw, pins;   // other holds
+  uint32_t fence;       // low bits of the step that may still write it, while FENCED
+  List list;
+  uint8_t group, pool;
+  uint8_t written;      // at least one token committed
+
+  bool held() const { return (refs | raw | pins) != 0; }
+};
+static_assert(sizeof(Block) == 32);
+
+struct PoolCounts {
+  uint64_t first, size;       // ids [first, first + size), a null block excluded
+  uint64_t free, lru, fenced; // list lengths
+  uint64_t stale;             // of lru: left behind by a reset, as good as free
+  uint64_t reserved, pinned;  // held blocks that are not written; held by pins alone
+  uint64_t held() const { return size - free - lru - fenced; }
+  uint64_t available() const { return free + lru; }
+};
+
+class BlockPool {
+ public:
+  // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
+  [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block);
+
+  Block& operator[](BlockId id) { return blocks_[static_cast<size_t>(raw(id))]; }
+  const Block& operator[](BlockId id) const { return blocks_[static_cast<size_t>(raw(id))]; }
+  void prefetch(BlockId id) const { __builtin_prefetch(&blocks_[static_cast<size_t>(raw(id))], 1); }
+
+  uint64_t num_ids() const { return num_ids_; }
+  size_t num_pools() const { return num_pools_; }
+  PoolCounts& counts(size_t pool) { return pools_[pool].counts; }
+  const PoolCounts& counts(size_t pool) const { return pools_[pool].counts; }
+  bool exists(int32_t id) const { return id >= first_id_ && static_cast<uint64_t>(id) < num_ids_; }
+
+  BlockId free_top(size_t pool) const { return pools_[pool].free_top; }
+  BlockId lru_head(size_t pool) const { return blocks_[sentinel(pool, 0)].next; }
+  BlockId fenced_head(size_t pool) const { return blocks_[sentinel(pool, 1)].next; }
+  bool at_end(BlockId id) const { return static_cast<uint64_t>(raw(id)) >= num_ids_; }  // a list's sentinel
+
+  // Takes the top of FREE, which must not be empty, as held by one request of `group`.
+  BlockId pop_free(size_t pool, uint8_t group) {
+    const BlockId id = pools_[pool].free_top;
+    Block& block = (*this)[id];
+    pools_[pool].free_top = block.next;
+    --pools_[pool].counts.free;
+    become_reserved(block, group);
+    return id;
+  }
+  // Turns an LRU block, already detached from its node, into one held by a request of `group`.
+  void take_lru(BlockId id, uint8_t group) {
+    Block& block = (*this)[id];
+    unlink(block);
+    --pools_[block.pool].counts.lru;
+    become_reserved(block, group);
+  }
+  void push_free(BlockId id) {
+    Block& block = (*this)[id];
+    Pool& pool = pools_[block.pool];
+    block.next = pool.free_top;
+    block.list = List::kFree;
+    block.written = 0;
+    pool.free_top = id;
+    ++pool.counts.free;
+  }
+  void push_lru(BlockId id) {
+    Block& block = (*this)[id];
+    link_last(id, block, sentinel(block.pool, 0));
+    block.list = List::kLru;
+    ++pools_[block.pool].counts.lru;
+  }
+  void push_fenced(BlockId id, uint64_t step) {
+    Block& block = (*this)[id];
+    link_last(id, block, sentinel(block.pool, 1));
+    block.list = List::kFenced;
+    block.fence = static_cast<uint32_t>(step);
+    ++pools_[block.pool].counts.fenced;
+  }
+  // Takes a block out of LRU or FENCED.
+  void remove(BlockId id) {
+    Block& block = (*this)[id];
+    unlink(block);
+    --(block.list == List::kLru ? pools_[block.pool].counts.lru : pools_[block.pool].counts.fenced);
+    block.list = List::kHeld;
+  }
+  bool fence_passed(const Block& block, uint64_t retired) const {
+    return static_cast<int32_t>(static_cast<uint32_t>(retired) - block.fence) >= 0;
+  }
+
+  // The holds below keep `reserved` and `pinned` right; the caller moves the block between lists.
+  void mark_written(Block& block) {
+    if (block.written == 0) {
+      block.written = 1;
+      --pools_[block.pool].counts.reserved;
+    }
+  }
+  void add_ref(Block& block) {
+    if (block.refs++ == 0 && block.raw == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
+  }
+  // True if that was the last hold.
+  bool drop_ref(Block& block) {
+    if (--block.refs != 0) return false;
+    return dropped(block);
+  }
+  void add_raw(Block& block) {
+    if (block.raw++ == 0 && block.refs == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
+  }
+  bool drop_raw(Block& block) { return --block.raw == 0 && block.refs == 0 && dropped(block); }
+  void add_pin(Block& block) {
+    if (block.pins++ == 0 && block.refs == 0 && block.raw == 0) ++pools_[block.pool].counts.pinned;
+  }
+  bool drop_pin(Block& block) {
+    if (--block.pins != 0 || block.refs != 0 || block.raw != 0) return false;
+    --pools_[block.pool].counts.pinned;
+    return true;
+  }
+
+ private:
+  struct Pool {
+    PoolCounts counts;
+    BlockId free_top;
+  };
+  static constexpr size_t kMaxPools = 32;
+
+  size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }
+  void become_reserved(Block& block, uint8_t group) {
+    block.list = List::kHeld;
+    block.refs = 1;
+    block.group = group;
+    block.written = 0;
+    ++pools_[block.pool].counts.reserved;
+  }
+  bool dropped(Block& block) {
+    if (block.pins != 0) {
+      if (block.raw == 0) ++pools_[block.pool].counts.pinned;
+      return false;
+    }
+    if (block.raw != 0) return false;
+    if (block.written == 0) --pools_[block.pool].counts.reserved;
+    return true;
+  }
+  void link_last(BlockId id, Block& block, size_t sentinel_index) {
+    Block& end = blocks_[sentinel_index];
+    block.prev = end.prev;
+    block.next = BlockId{static_cast<int32_t>(sentinel_index)};
+    (*this)[end.prev].next = id;
+    end.prev = id;
+  }
+  void unlink(const Block& block) {
+    (*this)[block.prev].next = block.next;
+    (*this)[block.next].prev = block.prev;
+  }
+
+  Array<Block> blocks_;  // all ids, then two sentinels (LRU, FENCED) per pool
+  Pool pools_[kMaxPools] = {};
+  uint64_t num_ids_ = 0;
+  size_t num_pools_ = 0;
+  int32_t first_id_ = 0;
+};
+
+}  // namespace kvc

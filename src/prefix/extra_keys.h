@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extra keys over one block: what makes equal tokens different content (an image under placeholder tokens). A view reads a request's
+// sorted, disjoint keys in place; a record is the copy that a node keeps.
+#pragma once
+#include <kvcache.h>
+
+#include "base/arena.h"
+#include "base/hash.h"
+
+namespace kvc {
+
+struct ExtraSpan {
+  int64_t offset;  // of the span's first token from the block's first; negative if it began earlier
+  uint64_t length;
+  uint8_t digest[32];
+};
+static_assert(sizeof(ExtraSpan) == 48);
+
+struct ExtraRecord {
+  uint64_t count;
+  ExtraSpan* spans() { return reinterpret_cast<ExtraSpan*>(this + 1); }
+  const ExtraSpan* spans() const { return reinterpret_cast<const ExtraSpan*>(this + 1); }
+  static size_t bytes(uint64_t count) { return Arena::rounded(sizeof(ExtraRecord) + count * sizeof(ExtraSpan)); }
+};
+
+class ExtraView {
+ public:
+  ExtraView() = default;
+  // The keys that overlap tokens [first_token, first_token + block_size).
+  ExtraView(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size);
+
+  bool empty() const { return count_ == 0; }
+  uint64_t count() const { return count_; }
+  ExtraSpan span(uint64_t i) const;
+  bool equals(const ExtraRecord* record) const;
+  uint64_t hash(const TableHash& table_hash, uint64_t chain) const;
+  void copy_to(ExtraRecord* record) const;
+
+ private:
+  const kvc_extra_key* keys_ = nullptr;
+  uint64_t count_ = 0;
+  uint64_t first_token_ = 0;
+};
+
+// Records for the positions [begin, end) of one publication, all allocated before anything changes. Positions without keys, and all where there
+// are no keys, cost nothing. What is not taken is given back.
+class ExtraRecords {
+ public:
+  ExtraRecords(Arena& arena, const kvc_extra_key* keys, size_t num_keys, size_t begin, size_t end, uint64_t block_size);
+  ~ExtraRecords();
+  ExtraRecords(const ExtraRecords&) = delete;
+  ExtraRecords& operator=(const ExtraRecords&) = delete;
+
+  bool ok() const { return ok_; }
+  ExtraView view(size_t position) const { return {keys_, num_keys_, position * block_size_, block_size_}; }
+  // The position's record, now the caller's; nullptr if it has no keys.
+  ExtraRecord* take(size_t position);
+
+ private:
+  Arena& arena_;
+  const kvc_extra_key* keys_;
+  size_t num_keys_, begin_, end_;
+  uint64_t block_size_;
+  Buffer<ExtraRecord*> records_ = {};
+  bool ok_ = true;
+};
+
+// The largest multiple of block_size not above `tokens` that does not lie strictly inside a key's span.
+uint64_t cut_at_spans(const kvc_extra_key* keys, size_t num_keys, uint64_t tokens, uint64_t block_size);
+
+}  // namespace kvc

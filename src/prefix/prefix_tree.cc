@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prefix/prefix_tree.h"
+
+namespace kvc {
+namespace {
+
+NodeId node_at(int32_t index) { return index < 0 ? kNoNode : NodeId{index}; }
+
+// Equality of whole blocks without a branch per word.
+template <size_t kCount>
+bool equal(const int32_t* a, const int32_t* b) {
+  uint64_t difference = 0;
+  for (size_t i = 0; i < kCount; i += 2) {
+    uint64_t x, y;
+    std::memcpy(&x, a + i, sizeof x);
+    std::memcpy(&y, b + i, sizeof y);
+    difference |= x ^ y;
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
+                        uint64_t hash_mask) {
+  block_size_ = block_size;
+  num_groups_ = num_groups;
+  const size_t buckets = next_power_of_two(2 * max_nodes);
+  bucket_mask_ = (buckets - 1) & hash_mask;
+  hash_mask_ = hash_mask;
+  size_t row_tokens;
+  if (!checked_mul(max_nodes, block_size, &row_tokens)) return false;
+  if (!nodes_.create(memory, max_nodes) || !rows_.create(memory, row_tokens) || !buckets_.create(memory, buckets)) {
+    return false;
+  }
+  if (num_groups > 1 && !more_.create(memory, max_nodes * (num_groups - 1))) return false;
+  if (events_.enabled() && !identities_.create(memory, max_nodes)) return false;
+  std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
+  for (size_t i = max_nodes; i-- > 0;) {
+    nodes_[i].hash_next = free_;
+    nodes_[i].hash_prev = kDead;
+    free_ = NodeId{static_cast<int32_t>(i)};
+  }
+  return true;
+}
+
+bool PrefixTree::same_tokens(NodeId id, const int32_t* tokens) const {
+  const int32_t* row = this->tokens(id);
+  if (block_size_ == 16) return equal<16>(row, tokens);
+  return std::memcmp(row, tokens, block_size_ * sizeof(int32_t)) == 0;
+}
+
+NodeId PrefixTree::find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+                        uint32_t epoch) const {
+  for (NodeId id = node_at(buckets_[bucket_of(key)]); is_node(id); id = (*this)[id].hash_next) {
+    const Node& node = (*this)[id];
+    if (((node.key ^ key) & hash_mask_) != 0) continue;
+    if (node.parent == parent && node.epoch == epoch && same_tokens(id, tokens) && extra.equals(node.extra)) return id;
+    ++rejected_;
+  }
+  return kNoNode;
+}
+
+size_t PrefixTree::walk(const Prompt& prompt, size_t limit, uint32_t needed, NodeId* path) const {
+  return walk(prompt, root_of(prompt.space), 0, limit, needed, path);
+}
+
+size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed,
+                        NodeId* path) const {
+  constexpr size_t kBucketAhead = 16, kNodeAhead = 8, kBlockAhead = 4;
+  for (size_t i = begin; i < limit; ++i) {
+    if (i + kBucketAhead < limit) __builtin_prefetch(&buckets_[bucket_of(prompt.hashes[i + kBucketAhead])]);
+    if (i + kNodeAhead < limit) {
+      const int32_t first = buckets_[bucket_of(prompt.hashes[i + kNodeAhead])];
+      if (first >= 0) {
+        __builtin_prefetch(&nodes_[static_cast<size_t>(first)]);
+        __builtin_prefetch(&rows_[static_cast<size_t>(first) * block_size_]);
+      }
+    }
+    if (i + kBlockAhead < limit) {
+      const int32_t first = buckets_[bucket_of(prompt.hashes[i + kBlockAhead])];
+      if (first >= 0 && is_block(nodes_[static_cast<size_t>(first)].block)) {
+        pool_.prefetch(nodes_[static_cast<size_t>(first)].block);
+      }
+    }
+    const ExtraView extra(prompt.keys, prompt.num_keys, i * block_size_, block_size_);
+    const NodeId id = find(parent, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
+    if (!is_node(id) || ((*this)[id].resident & needed) != needed) return i;
+    path[i] = parent = id;
+  }
+  return limit;
+}
+
+// Reclaims orphans on the way: one climb for every new node keeps up with them.
+bool PrefixTree::has_room() {
+  if (is_node(orphans_)) {
+    const NodeId id = orphans_;
+    orphans_ = (*this)[id].hash_next;
+    bury_if_unused(free_node(id));
+  }
+  return is_node(free_);
+}
+
+NodeId PrefixTree::publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                                    size_t position, uint32_t space, uint32_t epoch) {
+  if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
+    const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
+    if (is_node(known)) return known;
+  }
+  if (!has_room()) return kNoNode;
+  return make(parent, key, tokens, extras.take(position), space, epoch);
+}
+
+NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
+                        uint32_t epoch) {
+  const NodeId id = free_;
+  Node& node = (*this)[id];
+  free_ = node.hash_next;
+  ++counters_.nodes_used;
+  ++spaces_[space].num_nodes;
+
+  node.key = key;
+  node.extra = extra;
+  node.parent = parent;
+  node.first_child = kNoNode;
+  node.block = kNoBlock;
+  for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
+  node.space = space;
+  node.epoch = epoch;
+  node.holds = 0;
+  node.resident = 0;
+  int32_t* row = &rows_[static_cast<size_t>(raw(id)) * block_size_];
+  if (block_size_ == 16) {
+    std::memcpy(row, tokens, 16 * sizeof(int32_t));
+  } else {
+    std::memcpy(row, tokens, block_size_ * sizeof(int32_t));
+  }
+
+  int32_t& bucket = buckets_[bucket_of(key)];
+  node.hash_next = node_at(bucket);
+  node.hash_prev = kNoNode;
+  if (is_node(node.hash_next)) (*this)[node.hash_next].hash_prev = id;
+  bucket = raw(id);
+
+  NodeId& eldest = is_node(parent) ? (*this)[parent].first_child : spaces_[space].first_child;
+  node.depth = is_node(parent) ? (*this)[parent].depth + 1 : 0;
+  node.sibling_prev = kNoNode;
+  node.sibling_next = eldest;
+  if (is_node(eldest)) (*this)[eldest].sibling_prev = id;
+  eldest = id;
+  if (events_.enabled()) identify(id);
+  return id;
+}
+
+bool PrefixTree::attach(NodeId id, size_t group, BlockId block) {
+  Node& node = (*this)[id];
+  Block& record = pool_[block];
+  record.node = id;
+  ++counters_.published_blocks;
+  const uint32_t bit = 1u << group;
+  if ((node.resident & bit) == 0) {
+    node.resident |= bit;
+    record.next_copy = block;
+    set_block(id, group, block);
+    if (events_.enabled()) emit(KVC_EVENT_STORED, id, group, block);
+    return true;
+  }
+  ++counters_.duplicates;
+  const BlockId lowest = block_of(id, group);
+  record.next_copy = pool_[lowest].next_copy;
+  pool_[lowest].next_copy = block;
+  if (raw(block) < raw(lowest)) set_block(id, group, block);
+  return false;
+}
+
+void PrefixTree::detach(BlockId block) {
+  Block& record = pool_[block];
+  const NodeId id = record.node;
+  const size_t group = record.group;
+  record.node = kNoNode;
+  if (record.next_copy == block) {
+    Node& node = (*this)[id];
+    if (events_.enabled() && !stale(node)) emit(KVC_EVENT_REMOVED, id, group, block);
+    set_block(id, group, kNoBlock);
+    node.resident &= ~(1u << group);
+    bury_if_unused(id);
+    return;
+  }
+  BlockId before = record.next_copy;
+  BlockId lowest = before;
+  while (pool_[before].next_copy != block) {
+    before = pool_[before].next_copy;
+    if (raw(before) < raw(lowest)) lowest = before;
+  }
+  pool_[before].next_copy = record.next_copy;
+  record.next_copy = block;
+  set_block(id, group, lowest);
+}
+
+BlockId PrefixTree::idle_copy(BlockId block) const {
+  for (BlockId copy = pool_[block].next_copy; copy != block; copy = pool_[copy].next_copy) {
+    if (pool_[copy].list == List::kLru) return copy;
+  }
+  return kNoBlock;
+}
+
+size_t PrefixTree::num_copies(BlockId block) const {
+  size_t count = 1;
+  for (BlockId copy = pool_[block].next_copy; copy != block; copy = pool_[copy].next_copy) ++count;
+  return count;
+}
+
+void PrefixTree::bury_if_unused(NodeId id) {
+  for (int climbed = 0; is_node(id) && unused((*this)[id]); ++climbed) {
+    take_from_table(id);
+    if (climbed == kClimb) {  // the rest of a long dead chain waits
+      (*this)[id].hash_next = orphans_;
+      orphans_ = id;
+      return;
+    }
+    id = free_node(id);
+  }
+}
+
+void PrefixTree::take_from_table(NodeId id) {
+  Node& node = (*this)[id];
+  if (is_node(node.hash_next)) (*this)[node.hash_next].hash_prev = node.hash_prev;
+  if (is_node(node.hash_prev)) {
+    (*this)[node.hash_prev].hash_next = node.hash_next;
+  } else {
+    buckets_[bucket_of(node.key)] = is_node(node.hash_next) ? raw(node.hash_next) : -1;
+  }
+  node.hash_prev = kDead;
+}
+
+NodeId PrefixTree::free_node(NodeId id) {
+  Node& node = (*this)[id];
+  const NodeId parent = node.parent;
+  if (is_node(node.sibling_next)) (*this)[node.sibling_next].sibling_prev = node.sibling_prev;
+  if (is_node(node.sibling_prev)) {
+    (*this)[node.sibling_prev].sibling_next = node.sibling_next;
+  } else if (is_node(parent)) {
+    (*this)[parent].first_child = node.sibling_next;
+  } else {
+    spaces_[node.space].first_child = node.sibling_next;
+  }
+  if (node.extra != nullptr) {
+    arena_.release(node.extra, ExtraRecord::bytes(node.extra->count));
+    node.extra = nullptr;
+  }
+  node.hash_next = free_;
+  free_ = id;
+  --counters_.nodes_used;
+  if (--spaces_[node.space].num_nodes == 0) spaces_.free_if_unused(node.space);
+  return parent;
+}
+
+// The digest chain is defined in kvcache.h at kvc_event.
+void PrefixTree::identify(NodeId id) {
+  const Node& node = (*this)[id];
+  Identity& identity = identities_[static_cast<size_t>(raw(id))];
+  identity.serial = next_serial_++;
+  const Digest256& parent =
+      is_node(node.parent) ? identities_[static_cast<size_t>(raw(node.parent))].digest : spaces_[node.space].digest;
+  Digest256 extra = {};
+  if (node.extra != nullptr) {
+    Sha256 sha;
+    sha.update(node.extra->spans(), node.extra->count * sizeof(ExtraSpan));
+    extra = sha.finish();
+  }
+  Sha256 sha;
+  sha.update(parent.bytes, sizeof parent.bytes);
+  sha.update(extra.bytes, sizeof extra.bytes);
+  sha.update(&block_size_, sizeof block_size_);
+  sha.update(tokens(id), block_size_ * sizeof(int32_t));
+  identity.digest = sha.finish();
+}
+
+void PrefixTree::emit(uint32_t kind, NodeId id, size_t group, BlockId block) {
+  const Node& node = (*this)[id];
+  const Identity& identity = identities_[static_cast<size_t>(raw(id))];
+  kvc_event event = {};
+  event.kind = kind;
+  event.epoch = spaces_.epoch(node.space);
+  event.namespace_id = spaces_.id(node.space);
+  event.node = identity.serial;
+  event.token_offset = uint64_t{node.depth} * block_size_;
+  event.group = static_cast<uint32_t>(group);
+  event.num_tokens = block_size_;
+  event.block = raw(block);
+  std::memcpy(event.digest, identity.digest.bytes, sizeof event.digest);
+  const Digest256* parent = &spaces_[node.space].digest;
+  if (is_node(node.parent)) {
+    const Identity& before = identities_[static_cast<size_t>(raw(node.parent))];
+    event.parent_node = before.serial;
+    parent = &before.digest;
+  }
+  std::memcpy(event.parent_digest, parent->bytes, sizeof event.parent_digest);
+  if (node.extra != nullptr) {
+    Sha256 sha;
+    sha.update(node.extra->spans(), node.extra->count * sizeof(ExtraSpan));
+    const Digest256 extra = sha.finish();
+    std::memcpy(event.extra_digest, extra.bytes, sizeof event.extra_digest);
+  }
+  events_.push(event, tokens(id));
+}
+
+}  // namespace kvc

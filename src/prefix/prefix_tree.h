@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prefix tree: nodes are positions, blocks hang on them. A node is identified by (parent, tokens, extra keys) under a namespace and epoch; the
+// table hash only finds candidates. It dies when it has no block in any group, no child and no holder, so its index never names something else
+// under a living child, and a match is exact by induction.
+//
+// Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first; `resident` has a bit per group with
+// a block; block_of() is the lowest id of the copies, which form a ring through Block::next_copy. Death climbs a bounded number of ancestors; what
+// remains waits in the orphan list, out of the table. Not thread-safe.
+#pragma once
+#include "base/hash.h"
+#include "observe/counters.h"
+#include "observe/event_ring.h"
+#include "pool/block_pool.h"
+#include "prefix/extra_keys.h"
+#include "prefix/space_table.h"
+
+namespace kvc {
+
+struct Node {
+  uint64_t key;           // chain hash
+  ExtraRecord* extra;     // nullptr = none
+  NodeId parent;          // a node, or the root of the namespace
+  NodeId hash_next;       // bucket chain; also the free and the orphan list
+  NodeId hash_prev;       // kNoNode = first in its bucket
+  NodeId first_child;
+  NodeId sibling_next, sibling_prev;
+  BlockId block;          // group 0: lowest copy
+  uint32_t space;
+  uint32_t epoch;         // low bits
+  uint32_t holds;         // cursors of requests, and readers between two slices
+  uint32_t depth;         // blocks before it
+  uint32_t resident;
+};
+static_assert(sizeof(Node) == 64);
+
+// Content to look for: one prompt in one namespace and epoch.
+struct Prompt {
+  const int32_t* tokens;   // of position 0 on
+  const uint64_t* hashes;  // chain values of full blocks
+  const kvc_extra_key* keys;
+  size_t num_keys;
+  uint32_t space;
+  uint32_t epoch;
+};
+
+class PrefixTree {
+ public:
+  PrefixTree(BlockPool& pool, SpaceTable& spaces, Arena& arena, EventRing& events, Counters& counters)
+      : pool_(pool), spaces_(spaces), arena_(arena), events_(events), counters_(counters) {}
+
+  [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
+                            uint64_t hash_mask);
+
+  Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
+  const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
+  const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
+  size_t max_nodes() const { return nodes_.size(); }
+  bool alive(NodeId id) const { return (*this)[id].hash_prev != kDead; }
+  NodeId first_child(NodeId parent) const {
+    return is_node(parent) ? (*this)[parent].first_child : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
+  }
+  bool stale(const Node& node) const { return node.epoch != static_cast<uint32_t>(spaces_.epoch(node.space)); }
+
+  // Lowest copy of a position in a group; kNoBlock if none.
+  BlockId block_of(NodeId id, size_t group) const {
+    return group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1];
+  }
+
+  NodeId find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra, uint32_t epoch) const;
+
+  // Follows known positions from the root: path[i] is the node of position i. Stops before `limit`, at the first unknown position, or at the
+  // first that lacks a block in one of the groups of `needed`.
+  size_t walk(const Prompt& prompt, size_t limit, uint32_t needed, NodeId* path) const;
+  // The same from position `begin`, whose parent is given.
+  size_t walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed, NodeId* path) const;
+
+  // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
+  NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras, size_t position,
+                          uint32_t space, uint32_t epoch);
+  size_t free_nodes() const { return nodes_.size() - counters_.nodes_used; }
+
+  // Publishes a held block at a position. True if it is the group's first there.
+  bool attach(NodeId id, size_t group, BlockId block);
+  // Takes a block from its position; the position may die.
+  void detach(BlockId block);
+  // Another copy of the block's position that waits in LRU, or kNoBlock.
+  BlockId idle_copy(BlockId block) const;
+  size_t num_copies(BlockId block) const;
+
+  void hold(NodeId id) {
+    if (is_node(id)) ++(*this)[id].holds;
+  }
+  void release(NodeId id) {
+    if (is_node(id) && --(*this)[id].holds == 0) bury_if_unused(id);
+  }
+
+  void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
+  void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
+
+  uint64_t rejected_candidates() const { return rejected_; }
+
+ private:
+  struct Identity {  // only with events
+    Digest256 digest;
+    uint64_t serial;
+  };
+  static constexpr NodeId kDead{INT32_MIN + 1};  // hash_prev of a node that is in no bucket
+  static constexpr int kClimb = 8;
+
+  size_t bucket_of(uint64_t key) const { return key & bucket_mask_; }
+  bool unused(const Node& node) const { return node.resident == 0 && node.holds == 0 && !is_node(node.first_child); }
+  void bury_if_unused(NodeId id);
+  bool has_room();
+  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space, uint32_t epoch);
+  void take_from_table(NodeId id);
+  // Frees a node that is out of the table; returns its parent if that is now unused.
+  NodeId free_node(NodeId id);
+  void set_block(NodeId id, size_t group, BlockId block) {
+    (group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1]) = block;
+  }
+  bool same_tokens(NodeId id, const int32_t* tokens) const;
+  void emit(uint32_t kind, NodeId id, size_t group, BlockId block);
+  void identify(NodeId id);
+
+  BlockPool& pool_;
+  SpaceTable& spaces_;
+  Arena& arena_;
+  EventRing& events_;
+  Counters& counters_;
+  Array<Node> nodes_;
+  Array<int32_t> rows_;         // tokens, block_size per node
+  Array<BlockId> more_;         // lowest copies of groups 1.. per node
+  Array<int32_t> buckets_;      // first node, -1 = none
+  Array<Identity> identities_;
+  uint64_t bucket_mask_ = 0;
+  uint64_t hash_mask_ = 0;      // all ones, but in tests that want collisions
+  uint32_t block_size_ = 0;
+  size_t num_groups_ = 0;
+  NodeId free_ = kNoNode;
+  NodeId orphans_ = kNoNode;
+  uint64_t next_serial_ = 1;
+  mutable uint64_t rejected_ = 0;
+};
+
+}  // namespace kvc

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prefix/space_table.h"
+
+#include "base/hash.h"
+#include "base/status.h"
+
+namespace kvc {
+namespace {
+
+struct Part {
+  const void* data;
+  size_t size;
+};
+
+// Each part as: 1 byte present, 8 bytes length, bytes. No two configurations frame alike.
+size_t framed_size(const Part (&parts)[3]) {
+  size_t size = 0;
+  for (const Part& part : parts) size += 9 + (part.data != nullptr ? part.size : 0);
+  return size;
+}
+
+void frame(const Part (&parts)[3], char* out) {
+  for (const Part& part : parts) {
+    const uint64_t size = part.data != nullptr ? part.size : 0;
+    *out++ = part.data != nullptr;
+    std::memcpy(out, &size, sizeof size);
+    out += sizeof size;
+    if (size != 0) std::memcpy(out, part.data, size);
+    out += size;
+  }
+}
+
+Digest256 digest_of(const void* data, size_t size) {
+  static constexpr char kLabel[] = "kvcache namespace 1";
+  Sha256 sha;
+  sha.update(kLabel, sizeof kLabel);
+  sha.update(data, size);
+  return sha.finish();
+}
+
+void make_empty(Space& space) {
+  space = {};
+  space.first_child = kNoNode;
+  space.hash_next = -1;
+}
+
+}  // namespace
+
+bool SpaceTable::create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag) {
+  memory_ = &memory;
+  arena_ = &arena;
+  num_pools_ = num_pools;
+  tag_ = tag;
+  constexpr size_t kInitial = 16;
+  if (!spaces_.create(memory, kInitial) || !cached_.create(memory, kInitial * num_pools) ||
+      !buckets_.create(memory, kBuckets)) {
+    return false;
+  }
+  for (size_t i = 0; i < kBuckets; ++i) buckets_[i] = -1;
+  make_empty(spaces_[0]);
+  spaces_[0].opens = 1;
+  char absent[27];
+  frame({{nullptr, 0}, {nullptr, 0}, {nullptr, 0}}, absent);
+  spaces_[0].digest = digest_of(absent, sizeof absent);
+  used_ = 1;
+  return true;
+}
+
+void SpaceTable::refresh(uint32_t slot) {
+  for (size_t p = 0; p < num_pools_; ++p) cached_[slot * num_pools_ + p] = 0;
+  spaces_[slot].counts_epoch = global_resets_;
+}
+
+kvc_status SpaceTable::open(const kvc_namespace_config& config, uint32_t* slot) {
+  const Part parts[3] = {{config.model, config.model_size},
+                         {config.adapter, config.adapter_size},
+                         {config.tenant, config.tenant_size}};
+  if (config.model == nullptr && config.adapter == nullptr && config.tenant == nullptr) {
+    *slot = 0;
+    return KVC_OK;
+  }
+  const size_t size = framed_size(parts);
+  char* identity = static_cast<char*>(arena_->allocate(Arena::rounded(size)));
+  if (identity == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a namespace identity of %zu bytes", size);
+  frame(parts, identity);
+  DigestHash hash;
+  hash.add_bytes(identity, size);
+
+  for (int32_t i = *bucket(hash.value()); i >= 0; i = spaces_[static_cast<size_t>(i)].hash_next) {
+    Space& space = spaces_[static_cast<size_t>(i)];
+    if (space.identity_hash != hash.value() || space.identity_size != size ||
+        std::memcmp(space.identity, identity, size) != 0) {
+      continue;
+    }
+    arena_->release(identity, Arena::rounded(size));
+    if (space.opens == UINT32_MAX) return fail(KVC_ERROR_LIMIT, "a namespace was opened 2^32 - 1 times; close some");
+    ++space.opens;
+    *slot = static_cast<uint32_t>(i);
+    return KVC_OK;
+  }
+
+  if (unused_ < 0 && used_ == spaces_.size()) {
+    const size_t larger = 2 * spaces_.size();
+    const bool limit = spaces_.size() == kMaxSpaces;
+    if (limit || !cached_.grow(*memory_, larger * num_pools_) || !spaces_.grow(*memory_, larger)) {
+      arena_->release(identity, Arena::rounded(size));
+      return limit ? fail(KVC_ERROR_LIMIT, "all %u namespaces are open; close some", kMaxSpaces)
+                   : fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu namespaces", larger);
+    }
+  }
+  uint32_t chosen = used_;
+  if (unused_ >= 0) {
+    chosen = static_cast<uint32_t>(unused_);
+    unused_ = spaces_[chosen].hash_next;
+  } else {
+    ++used_;
+    make_empty(spaces_[chosen]);
+  }
+  Space& space = spaces_[chosen];
+  space.opens = 1;
+  ++space.generation;
+  space.identity = identity;
+  space.identity_size = size;
+  space.identity_hash = hash.value();
+  space.digest = digest_of(identity, size);
+  space.hash_next = *bucket(hash.value());
+  *bucket(hash.value()) = static_cast<int32_t>(chosen);
+  *slot = chosen;
+  return KVC_OK;
+}
+
+void SpaceTable::close(uint32_t slot) {
+  Space& space = spaces_[slot];
+  int32_t* link = bucket(space.identity_hash);
+  while (*link != static_cast<int32_t>(slot)) link = &spaces_[static_cast<size_t>(*link)].hash_next;
+  *link = space.hash_next;
+  arena_->release(space.identity, Arena::rounded(space.identity_size));
+  space.identity = nullptr;
+  space.opens = 0;
+  free_if_unused(slot);
+}
+
+void SpaceTable::free_if_unused(uint32_t slot) {
+  Space& space = spaces_[slot];
+  if (space.opens != 0 || space.num_nodes != 0 || slot == 0) return;
+  space.hash_next = unused_;
+  unused_ = static_cast<int32_t>(slot);
+}
+
+}  // namespace kvc

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespaces. Each has an identity (typed, length-framed bytes; equal identity = same namespace), an epoch that a reset moves, the first
+// positions of its tree, and how many of its blocks wait in each pool's LRU list. Slot 0 is the default namespace and lives for ever.
+//
+// Resetting all namespaces moves one number: counts of an older global epoch read as 0. A closed slot is used again once no node of it is
+// left. Not thread-safe.
+#pragma once
+#include <kvcache.h>
+
+#include "base/arena.h"
+#include "base/handle.h"
+#include "base/ids.h"
+#include "base/sha256.h"
+
+namespace kvc {
+
+struct Space {
+  uint64_t resets;       // of this namespace alone
+  uint64_t counts_epoch; // global epoch of its cached counts
+  NodeId first_child;
+  uint32_t generation;
+  uint32_t opens;        // 0 = closed (slot 0: always 1)
+  uint32_t users;        // requests and pins
+  uint32_t num_nodes;
+  int32_t hash_next;     // identity table; also the list of unused slots
+  uint64_t identity_hash;
+  char* identity;        // framed, in the arena
+  uint64_t identity_size;
+  Digest256 digest;      // SHA-256 of the framed identity
+};
+
+class SpaceTable {
+ public:
+  static constexpr uint32_t kMaxSpaces = 65536;
+
+  [[nodiscard]] bool create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag);
+
+  Space& operator[](uint32_t slot) { return spaces_[slot]; }
+  const Space& operator[](uint32_t slot) const { return spaces_[slot]; }
+  uint32_t size() const { return used_; }
+  // What callers know a namespace by: 0 for the default one.
+  uint64_t id(uint32_t slot) const {
+    return slot == 0 ? 0 : make_handle(tag_, HandleKind::kSpace, slot, spaces_[slot].generation);
+  }
+  bool is_open(uint64_t id) const {
+    const uint32_t slot = id == 0 ? 0 : handle_slot(id);
+    return slot < used_ && spaces_[slot].opens != 0 && this->id(slot) == id;
+  }
+
+  uint64_t epoch(uint32_t slot) const { return spaces_[slot].resets + global_resets_; }
+  uint64_t global_resets() const { return global_resets_; }
+  // Blocks of this namespace and epoch in the LRU list of a pool.
+  uint64_t& cached(uint32_t slot, size_t pool) {
+    Space& space = spaces_[slot];
+    if (space.counts_epoch != global_resets_) refresh(slot);
+    return cached_[slot * num_pools_ + pool];
+  }
+
+  kvc_status open(const kvc_namespace_config& config, uint32_t* slot);
+  // Makes the slot unusable for callers; it is used again after free_if_unused.
+  void close(uint32_t slot);
+  void free_if_unused(uint32_t slot);
+
+  void reset_one(uint32_t slot) {
+    ++spaces_[slot].resets;
+    for (size_t p = 0; p < num_pools_; ++p) cached(slot, p) = 0;
+  }
+  void reset_all() { ++global_resets_; }
+
+ private:
+  static constexpr size_t kBuckets = 4096;
+  void refresh(uint32_t slot);
+  int32_t* bucket(uint64_t hash) { return &buckets_[hash % kBuckets]; }
+
+  Memory* memory_ = nullptr;
+  Arena* arena_ = nullptr;
+  Array<Space> spaces_;
+  Array<uint64_t> cached_;  // [slots][pools]
+  Array<int32_t> buckets_;  // identity hash -> slot, -1 = none
+  size_t num_pools_ = 0;
+  uint32_t tag_ = 0;
+  uint64_t global_resets_ = 0;
+  uint32_t used_ = 0;       // slots ever used
+  int32_t unused_ = -1;     // list of closed and empty slots
+};
+
+}  // namespace kvc
