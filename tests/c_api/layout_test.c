@@ -204,7 +204,7 @@ AT(kvc_stats, rejected_candidates, 208);
 AT(kvc_stats, nodes_used, 216);
 AT(kvc_stats, metadata_bytes, 224);
 
-SIZE(kvc_step_limits, 64);
+SIZE(kvc_step_limits, 72);
 AT(kvc_step_limits, struct_size, 0);
 AT(kvc_step_limits, max_frees, 8);
 AT(kvc_step_limits, max_requests, 16);
@@ -213,8 +213,9 @@ AT(kvc_step_limits, max_tokens, 32);
 AT(kvc_step_limits, max_prompt_tokens, 40);
 AT(kvc_step_limits, max_rows, 48);
 AT(kvc_step_limits, row_stride, 56);
+AT(kvc_step_limits, max_changes, 64);
 
-SIZE(kvc_step, 352);
+SIZE(kvc_step, 360);
 AT(kvc_step, struct_size, 0);
 AT(kvc_step, flags, 8);
 AT(kvc_step, fill_id, 12);
@@ -260,6 +261,7 @@ AT(kvc_step, num_copies, 320);
 AT(kvc_step, num_changes, 328);
 AT(kvc_step, num_refused, 336);
 AT(kvc_step, shortage_blocks, 344);
+AT(kvc_step, internal, 352);
 
 VALUE(KVC_OK, 0);
 VALUE(KVC_ERROR_INVALID_ARGUMENT, 1);
