@@ -15,28 +15,27 @@ void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
   while (i < count && pool_.counts(pool).free != 0) out[i++] = pool_.pop_free(pool, group_byte);
   if (i == count) return;
 
-  // Victims are known in advance: fetch their nodes, and once these are here their buckets.
-  constexpr size_t kNodesAhead = 12, kBucketsAhead = 6;
+  // Victims are known in advance: fetch their nodes, and once these are here what their death touches.
+  constexpr size_t kNodesAhead = 16, kDeathsAhead = 8;
   BlockId node_ahead = pool_.lru_head(pool);
-  BlockId bucket_ahead = node_ahead;
+  BlockId death_ahead = node_ahead;
   const auto fetch_node = [&] {
     if (pool_.at_end(node_ahead)) return;
     tree_.prefetch_node(pool_[node_ahead].node);
     node_ahead = pool_[node_ahead].next;
-    if (!pool_.at_end(node_ahead)) pool_.prefetch(node_ahead);
   };
-  const auto fetch_bucket = [&] {
-    if (pool_.at_end(bucket_ahead)) return;
-    tree_.prefetch_bucket(tree_[pool_[bucket_ahead].node].key);
-    bucket_ahead = pool_[bucket_ahead].next;
+  const auto fetch_death = [&] {
+    if (pool_.at_end(death_ahead)) return;
+    tree_.prefetch_death(pool_[death_ahead].node);
+    death_ahead = pool_[death_ahead].next;
   };
   if (count - i > 1) {
-    for (size_t n = 0; n < kNodesAhead; ++n) fetch_node();
-    for (size_t n = 0; n < kBucketsAhead; ++n) fetch_bucket();
+    for (size_t n = 0; n < kNodesAhead && n < count - i; ++n) fetch_node();
+    for (size_t n = 0; n < kDeathsAhead && n < count - i; ++n) fetch_death();
   }
   for (; i < count; ++i) {
     if (count - i > kNodesAhead) fetch_node();
-    if (count - i > kBucketsAhead) fetch_bucket();
+    if (count - i > kDeathsAhead) fetch_death();
     const BlockId victim = pool_.lru_head(pool);
     evict(victim);
     pool_.take_lru(victim, group_byte);

@@ -34,7 +34,7 @@ uint32_t Manager::shared_groups(const Request& request, size_t position) const {
 
 kvc_status Manager::extend(Request& request, uint64_t capacity, CopyList& copies) {
   if (capacity <= request.capacity) return KVC_OK;
-  if (capacity <= uint64_t{request.positions} * shape_.block_size && !request.tail_shared) {
+  if (capacity <= request.room && !request.tail_shared) {
     request.capacity = static_cast<uint32_t>(capacity);
     return KVC_OK;
   }
@@ -74,7 +74,7 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
     if (added != 0) take_blocks(g, added, table.blocks.data + request.positions);
   }
   request.tail_shared = false;
-  request.positions = static_cast<uint32_t>(positions);
+  request.set_positions(positions, shape_.block_size);
   request.capacity = static_cast<uint32_t>(capacity);
   return KVC_OK;
 }
@@ -121,6 +121,13 @@ uint64_t Manager::next_chain(const Request& request, size_t position) const {
 }
 
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
+  if (num_tokens == 1 && request.known - request.tail_base < request.tail.capacity && !request.tail_shared &&
+      request.known + request.lookahead < request.room && token_in_range(*tokens, shape_.vocab_size)) {
+    request.tail.data[request.known++ - request.tail_base] = *tokens;  // the usual decode step
+    const uint32_t capacity = request.known + request.lookahead;
+    if (request.capacity < capacity) request.capacity = capacity;
+    return KVC_OK;
+  }
   if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
   if (!request.admitted) return append_known(request, tokens, num_tokens);
   if (num_tokens > shape_.max_request_tokens - request.known ||
@@ -140,6 +147,10 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
                 static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
+  if (committed <= request.marked && committed < request.next_full && shape_.window_groups == 0) {
+    request.committed = committed;  // inside a block: the usual decode step
+    return KVC_OK;
+  }
   size_t first = shape_.by_block.divide_up(request.committed);  // positions that get their first committed token
   if (committed >= request.next_full) {
     if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK) return status;
@@ -151,6 +162,7 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
     for (size_t j = first; j < last; ++j) pool_.mark_written(pool_[blocks[j]]);
   }
   request.committed = committed;
+  request.marked = static_cast<uint32_t>(last * shape_.block_size);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
     drop_window(request, g, shape_.groups[g].window_start(committed, shape_.block_size));
@@ -169,14 +181,15 @@ kvc_status Manager::publish(Request& request, size_t full) {
   ExtraRecords extras(arena_, request.keys.data, request.num_keys, begin, full, shape_.block_size);
   if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
 
-  constexpr size_t kAhead = 12;
+  constexpr size_t kBucketAhead = 12, kNodeAhead = 6;
   NodeId cursor = request.cursor;
   size_t i = begin;
   for (; i < full; ++i) {
     uint64_t key;
     if (i < request.num_hashes) {
       key = request.hashes.data[i];
-      if (i + kAhead < request.num_hashes) tree_.prefetch_bucket(request.hashes.data[i + kAhead]);
+      if (i + kBucketAhead < request.num_hashes) tree_.prefetch_bucket(request.hashes.data[i + kBucketAhead]);
+      if (i + kNodeAhead < request.num_hashes) tree_.prefetch_make(request.hashes.data[i + kNodeAhead]);
     } else {
       key = request.chain = next_chain(request, i);
       request.hashed = static_cast<uint32_t>(i + 1);

@@ -186,10 +186,9 @@ void Manager::extend_item(StepPlan& plan, size_t i, CopyList& copies) {
   kvc_status& status = plan.request_status()[i];
   if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
-  const bool gone = request == nullptr || !request->admitted;
-  if (gone && status == KVC_OK) status = find_request(step.requests[i], true, &request);  // freed or preempted in this step
-
+  const bool gone = request == nullptr || !request->admitted;  // perhaps by this step, after its commit
   const uint64_t count = plan.extension(i);
+  if (gone && count != 0 && status == KVC_OK) status = find_request(step.requests[i], true, &request);
   uint64_t first = 0;
   if (status == KVC_OK && count != 0) {
     const int32_t* tokens = step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];

@@ -94,8 +94,22 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0) bury_if_unused(id);
   }
 
+  // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
+  // What make() writes beside its own node: the first node of the bucket.
+  void prefetch_make(uint64_t key) const {
+    const int32_t first = buckets_[bucket_of(key)];
+    if (first >= 0) prefetch_node(NodeId{first});
+  }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
+  // What detaching its last block writes beside the node itself; and its row, which the next make() fills.
+  void prefetch_death(NodeId id) const {
+    const Node& node = (*this)[id];
+    prefetch_bucket(node.key);
+    if (is_node(node.hash_next)) prefetch_node(node.hash_next);
+    if (is_node(node.hash_prev)) prefetch_node(node.hash_prev);
+    __builtin_prefetch(&rows_[static_cast<size_t>(raw(id)) * block_size_], 1);
+  }
 
   uint64_t rejected_candidates() const { return rejected_; }
 

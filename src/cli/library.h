@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thin C++ dress of the C API that this tool needs: a manager that destroys itself, calls that throw
+// LibraryError with the library's own text, and a stopwatch for the time inside calls.
+#pragma once
+
+#include <kvcache.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "cli/errors.h"
+
+namespace kvcli {
+
+inline void check(kvc_status status, const char* call) {
+  if (status == KVC_OK) return;
+  throw LibraryError(std::string(call) + ": " + kvc_status_name(status) + ": " + kvc_last_error());
+}
+
+struct ManagerDeleter {
+  void operator()(kvc_manager* manager) const { kvc_manager_destroy(manager); }
+};
+using Manager = std::unique_ptr<kvc_manager, ManagerDeleter>;
+
+inline Manager create_manager(const kvc_manager_config& config) {
+  kvc_manager* manager = nullptr;
+  check(kvc_manager_create(&config, &manager), "kvc_manager_create");
+  return Manager(manager);
+}
+
+/// Sums the time between start() and stop(). Two clock reads a pair: put it around batches, not around
+/// tokens.
+class Stopwatch {
+ public:
+  void start() { started_ = Clock::now(); }
+  void stop() { total_ += Clock::now() - started_; }
+  double seconds() const { return std::chrono::duration<double>(total_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point started_{};
+  Clock::duration total_{};
+};
+
+}  // namespace kvcli

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// kvcache(1): what the library is (info), how it does on a trace (replay), and traces to try it with
+// (generate). Exit codes: 0 done; 1 wrong hits, or the library failed; 2 wrong usage or a bad trace. Results
+// go to standard output, everything else to standard error.
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "cli/errors.h"
+#include "cli/generate.h"
+#include "cli/replay.h"
+#include "cli/report.h"
+#include "cli/trace.h"
+
+namespace {
+
+using namespace kvcli;
+
+constexpr uint64_t kMaxBlocks = 2147483646;    // 2^31 - 2
+constexpr uint32_t kMaxConcurrency = 262'142;  // One below the library's limit of requests.
+constexpr uint64_t kDefaultRequests = 2000;    // Of a generated trace.
+
+struct Arguments {
+  bool json = false;
+  std::string trace;
+  bool generate = false;
+  uint64_t requests = 0;  // 0 = not given.
+  uint64_t seed = 1;
+  std::string output = "-";
+  std::string policy = "lru";  // The only one so far: ReplayOptions starts with it.
+  ReplayOptions replay;
+};
+
+void add_info(CLI::App& app, Arguments& args) {
+  CLI::App* info = app.add_subcommand("info", "Print version, build, features and defaults of the library");
+  info->add_flag("--json", args.json, "Print JSON");
+}
+
+void add_replay(CLI::App& app, Arguments& args) {
+  CLI::App* replay =
+      app.add_subcommand("replay", "Drive the library with a trace as an engine would, and measure");
+  replay->footer("Exactly one of TRACE and --generate says what to replay.");
+  CLI::Option* trace = replay->add_option("TRACE", args.trace, "Mooncake JSONL file; - is standard input");
+  CLI::Option* generate = replay->add_flag("--generate", args.generate, "Replay a synthetic trace");
+  trace->excludes(generate);
+  replay->add_option("--seed", args.seed, "Seed of the synthetic trace")
+      ->needs(generate)
+      ->capture_default_str();
+  replay
+      ->add_option("--requests", args.requests,
+                   "Replay the first so many requests [all; 2000 with --generate]")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}));
+  replay->add_option("--block-size", args.replay.block_size, "Tokens per block")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  replay->add_option("--num-blocks", args.replay.num_blocks, "Blocks of the pool")
+      ->check(CLI::Range(uint64_t{1}, kMaxBlocks))
+      ->capture_default_str();
+  replay->add_option("--concurrency", args.replay.concurrency, "Live requests at most")
+      ->check(CLI::Range(1u, kMaxConcurrency))
+      ->capture_default_str();
+  replay->add_option("--policy", args.policy, "Eviction policy")
+      ->check(CLI::IsMember({"lru"}))
+      ->capture_default_str();
+  replay->add_flag("--commit-late", args.replay.commit_late,
+                   "Commit prompts after all admissions of a round");
+  replay->add_flag("--tables", args.replay.maintain_tables,
+                   "Let each step maintain block tables and write slots");
+  replay->add_flag("--verify", args.replay.verify,
+                   "Check the content behind every hit, token by token (slower)");
+  replay->add_flag("--json", args.json, "Print JSON");
+}
+
+void add_generate(CLI::App& app, Arguments& args) {
+  CLI::App* generate =
+      app.add_subcommand("generate", "Write a synthetic trace in the format that replay reads");
+  generate->add_option("--requests", args.requests, "Number of requests [2000]")
+      ->check(CLI::Range(uint64_t{1}, kMaxGeneratedRequests));
+  generate->add_option("--seed", args.seed, "Equal seeds give equal traces")->capture_default_str();
+  generate->add_option("-o,--output", args.output, "File to write; - is standard output")
+      ->capture_default_str();
+}
+
+Trace load_trace(const Arguments& args) {
+  if (!args.generate) {
+    if (args.trace.empty())
+      throw InputError("replay: nothing to replay; name a trace file, or give --generate");
+    return read_trace(args.trace, args.requests);
+  }
+  const uint64_t requests = args.requests == 0 ? kDefaultRequests : args.requests;
+  if (requests > kMaxGeneratedRequests) {
+    throw InputError("--requests: a synthetic trace has at most " + std::to_string(kMaxGeneratedRequests) +
+                     " requests; ask for fewer");
+  }
+  return generate_trace(requests, args.seed);
+}
+
+int run_replay(const Arguments& args) {
+  const Trace trace = load_trace(args);
+  const ReplayResult result = replay(trace, args.replay);
+  (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);
+  if (result.right()) return kExitOk;
+  std::cerr << "kvcache: " << result.wrong_hits << " wrong hits and " << result.wrong_writes
+            << " wrong writes: a defect of the library\n";
+  return kExitFailure;
+}
+
+int run_generate(const Arguments& args) {
+  const Trace trace = generate_trace(args.requests == 0 ? kDefaultRequests : args.requests, args.seed);
+  std::ofstream file;
+  if (args.output != "-") {
+    file.open(args.output, std::ios::binary | std::ios::trunc);
+    if (!file)
+      throw InputError(args.output + ": " + std::strerror(errno) + "; give a file that can be written");
+  }
+  std::ostream& out = args.output == "-" ? std::cout : file;
+  write_trace(trace, out);
+  if (!out.flush()) throw std::runtime_error("the trace could not be written whole; is the disk full?");
+  return kExitOk;
+}
+
+int run(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("The command of libkvcache, which manages the KV cache of LLM inference engines", "kvcache");
+  app.require_subcommand(1);
+  add_info(app, args);
+  add_replay(app, args);
+  add_generate(app, args);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;  // Help ends here too, with 0.
+  }
+  if (app.got_subcommand("replay")) return run_replay(args);
+  if (app.got_subcommand("generate")) return run_generate(args);
+  print_info(args.json, std::cout);
+  return kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  try {
+    const int code = run(argc, argv);
+    if (std::cout.flush()) return code;
+    std::cerr << "kvcache: standard output could not be written\n";
+    return kExitFailure;
+  } catch (const InputError& error) {
+    std::cerr << "kvcache: " << error.what() << '\n';
+    return kExitUsage;
+  } catch (const LibraryError& error) {
+    std::cerr << "kvcache: " << error.what() << '\n';
+  } catch (const std::bad_alloc&) {
+    std::cerr << "kvcache: out of memory; use fewer requests, blocks or concurrency\n";
+  } catch (const std::exception& error) {
+    std::cerr << "kvcache: " << error.what() << '\n';
+  }
+  return kExitFailure;
+}

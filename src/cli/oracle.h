@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The content oracle of `replay --verify`: it plays the memory that the block ids point into. Each slot
+// remembers the chain (a 64-bit hash of all tokens up to its own) that was last written to it. What a hit
+// claims to hold is compared slot by slot, and no slot may be written while another live request has it in
+// its table. It knows the library only by the tables and slots that it is shown.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace kvcli {
+
+class Oracle {
+ public:
+  Oracle(uint64_t num_blocks, uint32_t block_size);
+
+  /// A request was admitted: its known tokens, how many of them the library calls cached, and its block
+  /// table.
+  void admit(uint32_t request, std::span<const int32_t> tokens, uint64_t num_cached,
+             std::span<const int32_t> table);
+
+  /// The engine computes the part of the admitted tokens that was not cached.
+  void write_uncached(uint32_t request);
+
+  /// The engine computes one more token, in this slot.
+  void extend(uint32_t request, int32_t token, int64_t slot);
+
+  /// The request is about to be freed, with this block table: its content must still be there.
+  void release(uint32_t request, std::span<const int32_t> table);
+
+  uint64_t wrong_hits() const { return wrong_hits_; }  ///< Admissions with a cached token that is not there.
+  uint64_t wrong_writes() const { return wrong_writes_; }  ///< Slots shared, foreign, unknown or lost.
+
+ private:
+  struct Request {
+    std::vector<uint64_t> chains;  // One a token.
+    std::vector<int32_t> table;
+    uint64_t num_cached = 0;
+  };
+  struct FreeDeleter {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  bool known_block(int32_t block) const { return block >= 0 && static_cast<uint64_t>(block) < num_blocks_; }
+  bool holds(const Request& request, size_t position) const;
+  void write(const Request& request, size_t position);
+
+  uint64_t num_blocks_;
+  uint32_t block_size_;
+  std::unique_ptr<uint64_t[], FreeDeleter>
+      memory_;                     // By slot; 0 = never written. Pages come when they are touched.
+  std::vector<uint32_t> holders_;  // By block: live requests with it in their table.
+  std::unordered_map<uint32_t, Request> live_;
+  uint64_t wrong_hits_ = 0;
+  uint64_t wrong_writes_ = 0;
+};
+
+}  // namespace kvcli

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// The closed loop. A round: settle what the last round finished, admit in file order, decode one token for
+// every live request. Invariants: live_ is in order of admission; before an admission all full blocks of live
+// requests are published, so a hit never depends on when commits are sent; a request that leaves by
+// preemption is the next to come back, with the tokens that it has.
+#include "cli/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+
+#include "cli/library.h"
+#include "cli/oracle.h"
+#include "cli/progress.h"
+#include "cli/step_call.h"
+
+namespace kvcli {
+namespace {
+
+struct Waiting {
+  uint32_t index;         // In the trace.
+  uint32_t produced = 0;  // Output tokens made before a preemption.
+  bool readmission = false;
+  uint64_t id = 0;  // In the library; 0 = not created yet.
+};
+
+struct Live {
+  uint64_t id;
+  uint32_t index;
+  uint32_t produced;
+  uint32_t num_outputs;
+  uint32_t length;  // Known tokens.
+  int32_t row;      // Of the block tables.
+
+  bool finished() const { return produced == num_outputs; }
+};
+
+class Replay {
+ public:
+  Replay(const Trace& trace, const ReplayOptions& options);
+  ReplayResult run();
+
+ private:
+  Waiting* head();
+  void admit_round();
+  bool admit(Waiting& waiting);
+  void commit_prompt(const Live& request);
+  void commit(const Live& request, Stopwatch& watch);
+  void decode_round();
+  void extend(std::span<const size_t> items);
+  void preempt_youngest();
+  void settle();
+  void forget(const Live& request);
+  void check_table(const Live& request);
+  void sample_peak();
+  void finish();
+
+  uint64_t blocks_of(uint64_t tokens) const {
+    return (tokens + options_.block_size - 1) / options_.block_size;
+  }
+  kvc_stats stats() const;
+  std::span<const int32_t> export_table(uint64_t request, uint64_t max_tokens);
+
+  const Trace& trace_;
+  const ReplayOptions options_;
+  uint64_t usable_blocks_ = 0;
+  Manager manager_;
+  std::optional<StepCall> step_;
+  std::optional<Oracle> oracle_;
+
+  size_t next_ = 0;            // First request of the trace that was never at the head.
+  std::deque<Waiting> queue_;  // Never empty while it is asked for and requests are left: see head().
+  std::vector<Live> live_;
+  std::vector<int32_t> free_rows_;
+  bool any_finished_ = false;
+  bool any_block_filled_ = false;  // By tokens that are not committed yet.
+
+  std::vector<int32_t> tokens_, table_;
+  std::vector<size_t> all_items_, items_without_space_;
+  Stopwatch prompt_watch_, decode_watch_, release_watch_;
+  ReplayResult result_;
+};
+
+Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace), options_(options) {
+  uint64_t longest = 1;
+  for (const TraceRequest& request : trace.requests) {
+    longest = std::max<uint64_t>(longest, uint64_t{request.input_length} + request.num_outputs());
+  }
+  kvc_manager_config config{};
+  config.struct_size = sizeof config;
+  config.num_blocks = options.num_blocks;
+  config.block_size = options.block_size;
+  config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and those that wait in their place.
+  config.max_request_tokens = longest;
+  config.vocab_size = kVocabSize;
+  config.policy = options.policy;
+  manager_ = create_manager(config);
+
+  kvc_pool_info pool{};
+  pool.struct_size = sizeof pool;
+  check(kvc_manager_pool_info(manager_.get(), 0, &pool), "kvc_manager_pool_info");
+  usable_blocks_ = pool.num_blocks;
+
+  const uint64_t row_stride = options.maintain_tables ? std::min(blocks_of(longest), usable_blocks_) : 0;
+  step_.emplace(options.concurrency, row_stride, options.maintain_tables || options.verify);
+  if (options.verify) oracle_.emplace(options.num_blocks, options.block_size);
+  for (auto row = static_cast<int32_t>(options.concurrency); row-- > 0;) free_rows_.push_back(row);
+  result_.requests = trace.requests.size();
+}
+
+ReplayResult Replay::run() {
+  Progress progress(trace_.requests.size());
+  while (head() != nullptr || !live_.empty()) {
+    const bool admitting = live_.size() < options_.concurrency && head() != nullptr;
+    if (any_finished_ || (admitting && any_block_filled_)) settle();
+    admit_round();
+    if (!live_.empty()) decode_round();
+    progress.update(next_, live_.size());
+  }
+  finish();
+  return result_;
+}
+
+/// The next request to admit, or null if none is left. Those that can never fit are passed over.
+Waiting* Replay::head() {
+  while (queue_.empty() && next_ < trace_.requests.size()) {
+    const auto index = static_cast<uint32_t>(next_++);
+    const TraceRequest& request = trace_.requests[index];
+    if (blocks_of(uint64_t{request.input_length} + request.num_outputs()) > usable_blocks_) {
+      ++result_.rejected;
+    } else {
+      queue_.push_back({.index = index});
+    }
+  }
+  return queue_.empty() ? nullptr : &queue_.front();
+}
+
+void Replay::admit_round() {
+  const size_t first_new = live_.size();
+  while (live_.size() < options_.concurrency && head() != nullptr && admit(*head())) {
+    queue_.pop_front();
+    if (!options_.commit_late) commit_prompt(live_.back());
+  }
+  if (options_.commit_late) {
+    for (size_t i = first_new; i < live_.size(); ++i) commit_prompt(live_[i]);
+  }
+}
+
+/// Makes the head request live, or leaves it waiting in the library, hashed once, if there is no space.
+bool Replay::admit(Waiting& waiting) {
+  const TraceRequest& request = trace_.requests[waiting.index];
+  const bool create = waiting.id == 0;
+  if (create || oracle_) make_tokens(trace_, waiting.index, waiting.produced, tokens_);
+  const uint32_t length = request.input_length + waiting.produced;
+
+  kvc_request_config config{};
+  config.struct_size = sizeof config;
+  config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
+  uint64_t cached = 0;
+  prompt_watch_.start();
+  if (create) {
+    check(
+        kvc_manager_create_request(manager_.get(), tokens_.data(), length, nullptr, 0, &config, &waiting.id),
+        "kvc_manager_create_request");
+  }
+  const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
+  prompt_watch_.stop();
+
+  if (status == KVC_ERROR_NO_SPACE && !live_.empty()) {
+    ++result_.failed_allocations;
+    return false;
+  }
+  check(status, "kvc_manager_admit_request");
+  live_.push_back(
+      {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
+  free_rows_.pop_back();
+  if (!waiting.readmission) {
+    result_.prompt_tokens += length;
+    result_.cached_tokens += cached;
+    result_.prompt_blocks += blocks_of(length);
+    result_.block_queries += (length - 1) / options_.block_size;
+    result_.block_hits += cached / options_.block_size;
+  }
+  if (oracle_) oracle_->admit(waiting.index, tokens_, cached, export_table(waiting.id, length));
+  return true;
+}
+
+void Replay::commit_prompt(const Live& request) {
+  if (oracle_) oracle_->write_uncached(request.index);
+  commit(request, prompt_watch_);
+}
+
+void Replay::commit(const Live& request, Stopwatch& watch) {
+  watch.start();
+  const kvc_status status = kvc_manager_commit_tokens(manager_.get(), request.id, request.length);
+  watch.stop();
+  check(status, "kvc_manager_commit_tokens");
+}
+
+/// One more token for every live request. The token before it is committed by the same call.
+void Replay::decode_round() {
+  step_->clear();
+  all_items_.resize(live_.size());
+  for (size_t i = 0; i < live_.size(); ++i) all_items_[i] = i;
+  items_without_space_.clear();
+  extend(all_items_);
+  while (!items_without_space_.empty()) preempt_youngest();
+
+  for (Live& request : live_) {
+    ++request.produced;
+    ++request.length;
+    any_finished_ |= request.finished();
+    any_block_filled_ |= request.length % options_.block_size == 0;
+  }
+  result_.output_tokens += live_.size();
+}
+
+/// Extends these live requests in one step call and appends to items_without_space_ those that got no slot.
+void Replay::extend(std::span<const size_t> items) {
+  for (const size_t item : items) {
+    const Live& request = live_[item];
+    step_->add(request.id, request.length, request.row, output_token(request.index, request.produced));
+  }
+  step_->extend(manager_.get(), decode_watch_);
+  ++result_.step_calls;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Live& request = live_[items[i]];
+    if (!step_->has_space(i)) {
+      items_without_space_.push_back(items[i]);
+      ++result_.failed_allocations;
+    } else if (oracle_) {
+      oracle_->extend(request.index, output_token(request.index, request.produced), step_->slot(i));
+    }
+  }
+}
+
+/// Sends the youngest request back to the head of the queue and tries again those that found no space.
+/// Whatever the youngest got in this round is given back too, as if its turn had not come.
+void Replay::preempt_youngest() {
+  if (live_.size() == 1)
+    throw LibraryError("kvc_manager_step: no space for a request that is alone in the pool");
+  sample_peak();
+  const Live victim = live_.back();
+  forget(victim);
+  live_.pop_back();
+  queue_.push_front({.index = victim.index, .produced = victim.produced, .readmission = true});
+  ++result_.preemptions;
+
+  if (items_without_space_.back() == live_.size()) items_without_space_.pop_back();
+  const std::vector<size_t> again = std::move(items_without_space_);
+  items_without_space_.clear();
+  step_->clear();
+  step_->add_free(victim.id);
+  extend(again);
+}
+
+/// Commits every token so far and frees the finished requests, in order of admission. What a step frees it
+/// does not list as running too, so a finished request commits its last token by a call of its own.
+void Replay::settle() {
+  if (any_finished_) sample_peak();
+  step_->clear();
+  for (const Live& request : live_) {
+    if (!request.finished()) {
+      step_->add(request.id, request.length, request.row);
+      continue;
+    }
+    commit(request, release_watch_);
+    check_table(request);
+    forget(request);
+    step_->add_free(request.id);
+  }
+  step_->commit(manager_.get(), release_watch_);
+  std::erase_if(live_, [](const Live& request) { return request.finished(); });
+  any_finished_ = any_block_filled_ = false;
+}
+
+/// Takes leave of a request that is about to be freed.
+void Replay::forget(const Live& request) {
+  free_rows_.push_back(request.row);
+  if (oracle_) oracle_->release(request.index, export_table(request.id, request.length + 1));
+}
+
+/// The row that the steps maintained must be what an export writes.
+void Replay::check_table(const Live& request) {
+  if (!options_.verify || !options_.maintain_tables) return;
+  const auto table = export_table(request.id, request.length);
+  if (!std::ranges::equal(table, step_->table(request.row, table.size()))) {
+    throw LibraryError("kvc_manager_step: the block table that it maintains differs from the exported one");
+  }
+}
+
+void Replay::sample_peak() {
+  const kvc_stats now = stats();
+  result_.peak_live_blocks = std::max(result_.peak_live_blocks, now.blocks_live + now.blocks_reserved);
+}
+
+kvc_stats Replay::stats() const {
+  kvc_stats stats{};
+  stats.struct_size = sizeof stats;
+  check(kvc_manager_stats(manager_.get(), &stats), "kvc_manager_stats");
+  return stats;
+}
+
+/// The block table of a request that has slots for at most max_tokens.
+std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tokens) {
+  table_.resize(blocks_of(max_tokens));
+  check(kvc_manager_export_tables(manager_.get(), &request, 1, 0, -1, table_.data(), table_.size()),
+        "kvc_manager_export_tables");
+  while (!table_.empty() && table_.back() == -1) table_.pop_back();
+  return table_;
+}
+
+void Replay::finish() {
+  const kvc_stats library = stats();
+  result_.evictions = library.evictions;
+  result_.prompt_seconds = prompt_watch_.seconds();
+  result_.decode_seconds = decode_watch_.seconds();
+  result_.release_seconds = release_watch_.seconds();
+  if (oracle_) {
+    result_.wrong_hits = oracle_->wrong_hits();
+    result_.wrong_writes = oracle_->wrong_writes();
+  }
+  if (!result_.right()) return;  // The worse news first.
+  check_against(library, result_, usable_blocks_);
+  if (options_.verify) check(kvc_manager_check(manager_.get()), "kvc_manager_check");
+}
+
+}  // namespace
+
+ReplayResult replay(const Trace& trace, const ReplayOptions& options) { return Replay(trace, options).run(); }
+
+}  // namespace kvcli

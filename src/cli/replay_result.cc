@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine and library count the same events apart; a replay whose two counts differ is no result.
+#include "cli/replay_result.h"
+
+#include <string>
+
+#include "cli/errors.h"
+
+namespace kvcli {
+namespace {
+
+double per(double numerator, uint64_t denominator) {
+  return denominator == 0 ? 0 : numerator / static_cast<double>(denominator);
+}
+
+void agree(const char* what, uint64_t engine, uint64_t library) {
+  if (engine == library) return;
+  throw LibraryError("kvc_manager_stats: " + std::string(what) + " is " + std::to_string(library) +
+                     ", but the engine counted " + std::to_string(engine));
+}
+
+}  // namespace
+
+double ReplayResult::hit_rate() const { return per(static_cast<double>(cached_tokens), prompt_tokens); }
+double ReplayResult::ns_per_prompt_block() const { return per(prompt_seconds * 1e9, prompt_blocks); }
+double ReplayResult::ns_per_decode_step() const { return per(decode_seconds * 1e9, output_tokens); }
+double ReplayResult::ns_per_step_call() const { return per(decode_seconds * 1e9, step_calls); }
+
+void check_against(const kvc_stats& library, const ReplayResult& engine, uint64_t usable_blocks) {
+  agree("admissions", engine.requests - engine.rejected, library.admissions);
+  agree("readmissions", engine.preemptions, library.readmissions);
+  agree("prompt_tokens", engine.prompt_tokens, library.prompt_tokens);
+  agree("cached_tokens", engine.cached_tokens, library.cached_tokens);
+  agree("block_queries", engine.block_queries, library.block_queries);
+  agree("block_hits", engine.block_hits, library.block_hits);
+  agree("refusals", engine.failed_allocations, library.refusals);
+  agree("blocks_free + blocks_cached", usable_blocks, library.blocks_free + library.blocks_cached);
+}
+
+}  // namespace kvcli

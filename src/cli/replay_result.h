@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a replay counted and measured, from the engine's side of the C API.
+#pragma once
+
+#include <kvcache.h>
+
+#include <cstdint>
+
+namespace kvcli {
+
+/// Prompt, cached and queried tokens and blocks count a request's first admission; a token is an output token
+/// once.
+struct ReplayResult {
+  uint64_t requests = 0;
+  uint64_t rejected = 0;  // Longer than the pool: could never run.
+  uint64_t preemptions = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t output_tokens = 0;
+  uint64_t block_queries = 0;
+  uint64_t block_hits = 0;
+  uint64_t evictions = 0;
+  uint64_t peak_live_blocks = 0;
+  uint64_t failed_allocations = 0;  // Admissions and extensions that found no space.
+  uint64_t wrong_hits = 0;
+  uint64_t wrong_writes = 0;
+  uint64_t prompt_blocks = 0;  // Blocks of all prompts, partial ones included.
+  uint64_t step_calls = 0;     // Decode steps.
+  double prompt_seconds = 0;   // Creating, admitting and committing prompts.
+  double decode_seconds = 0;
+  double release_seconds = 0;
+
+  bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
+  double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }
+  double hit_rate() const;
+  double ns_per_prompt_block() const;
+  double ns_per_decode_step() const;  // Per output token.
+  double ns_per_step_call() const;
+};
+
+/// Holds the library's statistics, after the last request was freed, against the engine's counts. Throws
+/// LibraryError.
+void check_against(const kvc_stats& library, const ReplayResult& engine, uint64_t usable_blocks);
+
+}  // namespace kvcli

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of a replay. The JSON keys are an interface: they may be added to, never renamed.
+#include "cli/report.h"
+
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+namespace kvcli {
+namespace {
+
+std::string grouped(uint64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string fixed(double number, int digits) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << number;
+  return text.str();
+}
+
+void row(std::ostream& out, const char* name, const std::string& value, const std::string& note = "") {
+  out << "  " << std::left << std::setw(20) << name << std::right << std::setw(16) << value;
+  if (!note.empty()) out << "   " << note;
+  out << '\n';
+}
+
+}  // namespace
+
+void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
+  out << grouped(options.num_blocks) << " blocks of " << options.block_size << " tokens, at most "
+      << options.concurrency << " live requests, LRU"
+      << (options.commit_late ? ", prompts committed late" : "")
+      << (options.maintain_tables ? ", block tables maintained" : "") << "\n\nRequests\n";
+  row(out, "replayed", grouped(result.requests - result.rejected));
+  row(out, "rejected", grouped(result.rejected), "longer than the pool");
+  row(out, "preemptions", grouped(result.preemptions));
+  row(out, "failed allocations", grouped(result.failed_allocations),
+      "admissions and extensions without space");
+  out << "Tokens\n";
+  row(out, "prompt", grouped(result.prompt_tokens));
+  row(out, "cached", grouped(result.cached_tokens), "hit rate " + fixed(result.hit_rate(), 4));
+  row(out, "output", grouped(result.output_tokens));
+  out << "Blocks\n";
+  row(out, "queried", grouped(result.block_queries));
+  row(out, "hit", grouped(result.block_hits));
+  row(out, "evicted", grouped(result.evictions));
+  row(out, "live at the peak", grouped(result.peak_live_blocks));
+  out << "Time inside the library\n";
+  row(out, "total", fixed(result.manager_seconds(), 4) + " s");
+  row(out, "prompts", fixed(result.prompt_seconds, 4) + " s",
+      fixed(result.ns_per_prompt_block(), 1) + " ns a block");
+  row(out, "decode", fixed(result.decode_seconds, 4) + " s",
+      fixed(result.ns_per_decode_step(), 1) + " ns a token, " + fixed(result.ns_per_step_call(), 0) +
+          " ns a call");
+  row(out, "release", fixed(result.release_seconds, 4) + " s");
+  if (!options.verify) return;
+  out << "Verification\n";
+  row(out, "wrong hits", grouped(result.wrong_hits));
+  row(out, "wrong writes", grouped(result.wrong_writes));
+}
+
+void print_replay_json(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
+  nlohmann::ordered_json json;
+  json["requests"] = result.requests;
+  json["rejected"] = result.rejected;
+  json["preemptions"] = result.preemptions;
+  json["prompt_tokens"] = result.prompt_tokens;
+  json["cached_tokens"] = result.cached_tokens;
+  json["output_tokens"] = result.output_tokens;
+  json["block_queries"] = result.block_queries;
+  json["block_hits"] = result.block_hits;
+  json["hit_rate"] = result.hit_rate();
+  json["evictions"] = result.evictions;
+  json["peak_live_blocks"] = result.peak_live_blocks;
+  json["failed_allocations"] = result.failed_allocations;
+  json["wrong_hits"] = result.wrong_hits;
+  json["wrong_writes"] = result.wrong_writes;
+  json["manager_seconds"] = result.manager_seconds();
+  json["prompt_seconds"] = result.prompt_seconds;
+  json["decode_seconds"] = result.decode_seconds;
+  json["release_seconds"] = result.release_seconds;
+  json["ns_per_prompt_block"] = result.ns_per_prompt_block();
+  json["ns_per_decode_step"] = result.ns_per_decode_step();
+  json["ns_per_step_call"] = result.ns_per_step_call();
+  json["block_size"] = options.block_size;
+  json["num_blocks"] = options.num_blocks;
+  json["concurrency"] = options.concurrency;
+  json["policy"] = "lru";
+  json["commit_late"] = options.commit_late;
+  json["tables"] = options.maintain_tables;
+  json["verified"] = options.verify;
+  out << json.dump(2) << '\n';
+}
+
+}  // namespace kvcli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tool tells: as a table for people or as JSON for programs, on standard output.
+#pragma once
+
+#include <ostream>
+
+#include "cli/replay.h"
+
+namespace kvcli {
+
+void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out);
+void print_replay_json(const ReplayOptions& options, const ReplayResult& result, std::ostream& out);
+
+/// Version, build, features and defaults of the library.
+void print_info(bool as_json, std::ostream& out);
+
+}  // namespace kvcli

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kvc_manager_step with its arrays, filled anew for each call and never reallocated. An engine that waits
+// for its kernels: each call retires the step before it, so nothing is ever fenced. It commits every item; it
+// extends each by one token, or none. Used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cli/library.h"
+
+namespace kvcli {
+
+class StepCall {
+ public:
+  /// row_stride: block table entries of the longest request, or 0 for no block tables.
+  StepCall(uint32_t max_requests, uint64_t row_stride, bool want_slots);
+
+  void clear() { num_frees_ = num_items_ = 0; }
+  void add_free(uint64_t request) { frees_[num_frees_++] = request; }
+  void add(uint64_t request, uint64_t committed, int32_t row, int32_t token = 0) {
+    requests_[num_items_] = request;
+    committed_[num_items_] = committed;
+    rows_[num_items_] = row;
+    tokens_[num_items_++] = token;
+  }
+
+  /// Commits all items, then frees what is to be freed.
+  void commit(kvc_manager* manager, Stopwatch& watch) { run(manager, watch, false); }
+
+  /// As commit, then extends each item by its token, which has_space() answers for.
+  void extend(kvc_manager* manager, Stopwatch& watch) { run(manager, watch, true); }
+
+  bool has_space(size_t item) const { return status_[num_frees_ + item] == KVC_OK; }
+  int64_t slot(size_t item) const { return slots_[item]; }
+  std::span<const int32_t> table(int32_t row, size_t num_blocks) const {
+    return {tables_.data() + static_cast<size_t>(row) * step_.row_stride, num_blocks};
+  }
+
+ private:
+  void run(kvc_manager* manager, Stopwatch& watch, bool extending);
+  void check_answers(bool extending) const;
+
+  size_t num_frees_ = 0;
+  size_t num_items_ = 0;
+  std::vector<uint64_t> frees_, requests_, committed_, offsets_;
+  std::vector<int32_t> tokens_, rows_, tables_;
+  std::vector<int64_t> slots_;
+  std::vector<kvc_status> status_;
+  std::vector<kvc_block_copy> copies_;
+  kvc_step step_{};
+};
+
+}  // namespace kvcli

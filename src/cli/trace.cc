@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading, writing and spelling out traces. A trace comes from anywhere: whatever its bytes are, the answer
+// is a valid Trace or an InputError that names file, line, defect and remedy. Memory grows with the size of
+// the file alone.
+#include "cli/trace.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/errors.h"
+
+namespace kvcli {
+namespace {
+
+constexpr size_t kMaxLineBytes = size_t{16} << 20;
+
+/// Reads trace lines one by one and knows where it is, for error messages.
+class LineReader {
+ public:
+  LineReader(std::istream& in, std::string name) : buffer_(in.rdbuf()), name_(std::move(name)) {}
+
+  bool next(std::string& line) {
+    using Traits = std::char_traits<char>;
+    line.clear();
+    ++line_number_;
+    for (auto c = buffer_->sbumpc(); c != Traits::eof(); c = buffer_->sbumpc()) {
+      if (c == '\n') return true;
+      if (line.size() == kMaxLineBytes)
+        fail("longer than 16 MiB", "is this a trace? It has one JSON object a line");
+      line.push_back(Traits::to_char_type(c));
+    }
+    return !line.empty();
+  }
+
+  [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
+    throw InputError(name_ + ":" + std::to_string(line_number_) + ": " + what + "; " + fix);
+  }
+
+ private:
+  std::streambuf* buffer_;
+  std::string name_;
+  uint64_t line_number_ = 0;
+};
+
+const nlohmann::json& member(const nlohmann::json& object, const char* key, const LineReader& at) {
+  const auto found = object.find(key);
+  if (found == object.end()) {
+    at.fail(std::string("no \"") + key + "\"", "a request needs input_length, output_length and hash_ids");
+  }
+  return *found;
+}
+
+uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint64_t low, uint64_t high,
+                      const LineReader& at) {
+  const auto fix = "give a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+  if (!value.is_number_unsigned()) at.fail(what + " is " + value.dump().substr(0, 40), fix);
+  const auto number = value.get<uint64_t>();
+  if (number < low || number > high) at.fail(what + " is " + std::to_string(number), fix);
+  return number;
+}
+
+void append_request(const std::string& line, const LineReader& at, Trace& trace) {
+  nlohmann::json object;
+  try {
+    object = nlohmann::json::parse(line);
+  } catch (const nlohmann::json::exception& error) {
+    at.fail(std::string("not JSON (") + error.what() + ")", "repair or remove the line");
+  }
+  if (!object.is_object()) at.fail("not a JSON object", "repair or remove the line");
+
+  TraceRequest request{};
+  request.input_length = static_cast<uint32_t>(
+      whole_number(member(object, "input_length", at), "input_length", 1, kMaxInputLength, at));
+  request.output_length = static_cast<uint32_t>(
+      whole_number(member(object, "output_length", at), "output_length", 0, kMaxOutputLength, at));
+  if (const auto time = object.find("timestamp"); time != object.end() && time->is_number_unsigned()) {
+    request.timestamp_ms = time->get<uint64_t>();  // Not replayed, so a missing one does no harm.
+  }
+  request.first_hash_id = trace.hash_ids.size();
+
+  const auto& ids = member(object, "hash_ids", at);
+  if (!ids.is_array()) at.fail("hash_ids is not an array", "give one id per 512 prompt tokens");
+  const size_t needed = request.num_hash_ids();
+  if (ids.size() < needed) {
+    at.fail("hash_ids has " + std::to_string(ids.size()) + " ids, but input_length " +
+                std::to_string(request.input_length) + " needs " + std::to_string(needed),
+            "give one id per 512 prompt tokens");
+  }
+  for (size_t i = 0; i < needed; ++i) {
+    trace.hash_ids.push_back(whole_number(ids[i], "hash_ids[" + std::to_string(i) + "]", 0, kMaxHashId, at));
+  }
+  trace.requests.push_back(request);
+}
+
+Trace read_stream(std::istream& in, const std::string& name, uint64_t max_requests) {
+  Trace trace;
+  LineReader reader(in, name);
+  std::string line;
+  while ((max_requests == 0 || trace.requests.size() < max_requests) && reader.next(line)) {
+    const bool blank = line.find_first_not_of(" \t\r") == std::string::npos;
+    if (!blank) append_request(line, reader, trace);
+  }
+  if (trace.requests.empty())
+    throw InputError(name + ": no requests; give a trace with one JSON object a line");
+  return trace;
+}
+
+}  // namespace
+
+uint64_t splitmix64(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+Trace read_trace(const std::string& path, uint64_t max_requests) {
+  if (path == "-") return read_stream(std::cin, "(standard input)", max_requests);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw InputError(path + ": is a directory; name a trace file in it");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw InputError(path + ": " + std::strerror(errno) +
+                     "; give a readable trace, or --generate to do without one");
+  }
+  return read_stream(file, path, max_requests);
+}
+
+void write_trace(const Trace& trace, std::ostream& out) {
+  for (const TraceRequest& request : trace.requests) {
+    out << "{\"timestamp\": " << request.timestamp_ms << ", \"input_length\": " << request.input_length
+        << ", \"output_length\": " << request.output_length << ", \"hash_ids\": [";
+    for (uint32_t i = 0; i < request.num_hash_ids(); ++i) {
+      out << (i == 0 ? "" : ", ") << trace.hash_ids[request.first_hash_id + i];
+    }
+    out << "]}\n";
+  }
+}
+
+int32_t output_token(uint64_t request, uint64_t k) {
+  return static_cast<int32_t>(splitmix64((uint64_t{1} << 40) + (request << 20) + k) % kVocabSize);
+}
+
+void make_tokens(const Trace& trace, size_t request, uint32_t num_outputs, std::vector<int32_t>& tokens) {
+  const TraceRequest& from = trace.requests[request];
+  tokens.resize(size_t{from.input_length} + num_outputs);
+  const uint64_t* ids = trace.hash_ids.data() + from.first_hash_id;
+  int32_t* out = tokens.data();
+  for (uint32_t begin = 0; begin < from.input_length; begin += kTokensPerHashId) {
+    const uint64_t base = *ids++ * kTokensPerHashId;
+    const uint32_t count = std::min(kTokensPerHashId, from.input_length - begin);
+    for (uint32_t i = 0; i < count; ++i) *out++ = static_cast<int32_t>(splitmix64(base + i) % kVocabSize);
+  }
+  for (uint32_t k = 0; k < num_outputs; ++k) *out++ = output_token(request, k);
+}
+
+}  // namespace kvcli

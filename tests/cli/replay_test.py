@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Replays of small traces: hits against a count made from the trace alone, pools that are too small, every report."""
+import json
+import unittest
+
+import command
+
+KEYS = ("requests", "rejected", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries",
+        "block_hits", "hit_rate", "evictions", "peak_live_blocks", "failed_allocations", "wrong_hits",
+        "manager_seconds", "ns_per_prompt_block", "ns_per_decode_step")
+TIMES = ("manager_seconds", "prompt_seconds", "decode_seconds", "release_seconds", "ns_per_prompt_block",
+         "ns_per_decode_step", "ns_per_step_call")
+
+
+def counts(report):
+    return {key: value for key, value in report.items() if key not in TIMES}
+
+
+class Replay(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.trace = command.generate("--requests", 300, "--seed", 5)
+        cls.requests = command.parse(cls.trace)
+
+    def replay(self, *arguments):
+        return command.replay("-", *arguments, stdin=self.trace)
+
+    def test_every_key_is_reported(self):
+        report = self.replay()
+        for key in KEYS:
+            self.assertIn(key, report)
+        self.assertAlmostEqual(report["hit_rate"], report["cached_tokens"] / report["prompt_tokens"])
+        self.assertGreater(report["manager_seconds"], 0)
+
+    def test_without_eviction_one_by_one_every_possible_block_hits(self):
+        report = self.replay("--verify", "--num-blocks", 400_000, "--concurrency", 1)
+        self.assertEqual(report["evictions"], 0)
+        self.assertEqual(report["wrong_hits"], 0)
+        self.assertEqual(report["block_hits"], command.possible_block_hits(self.requests))
+        self.assertEqual(report["block_queries"], sum((r["input_length"] - 1) // 16 for r in self.requests))
+        self.assertEqual(report["peak_live_blocks"],
+                         max(-(-(r["input_length"] + max(1, r["output_length"])) // 16) for r in self.requests))
+
+    def test_content_is_right_under_eviction_in_every_mode(self):
+        for mode in ([], ["--commit-late"], ["--tables"], ["--block-size", 1], ["--block-size", 48],
+                     ["--concurrency", 64]):
+            tokens = 16 * 30_000
+            block_size = mode[1] if "--block-size" in mode else 16
+            report = self.replay("--verify", "--num-blocks", tokens // block_size, *mode)
+            self.assertEqual(report["wrong_hits"], 0, mode)
+            self.assertEqual(report["wrong_writes"], 0, mode)
+            self.assertGreater(report["evictions"], 0, mode)
+            self.assertGreater(report["block_hits"], 0, mode)
+            self.assertEqual(report["output_tokens"], sum(max(1, r["output_length"]) for r in self.requests), mode)
+
+    def test_preemption_loses_and_doubles_no_token(self):
+        num_blocks = 3000
+        fitting = [r for r in self.requests
+                   if -(-(r["input_length"] + max(1, r["output_length"])) // 16) <= num_blocks]
+        report = self.replay("--verify", "--num-blocks", num_blocks, "--tables")
+        self.assertEqual(report["wrong_hits"], 0)
+        self.assertGreater(report["preemptions"], 0)
+        self.assertGreater(report["failed_allocations"], 0)
+        self.assertEqual(report["rejected"], len(self.requests) - len(fitting))
+        self.assertGreater(report["rejected"], 0)
+        self.assertEqual(report["prompt_tokens"], sum(r["input_length"] for r in fitting))
+        self.assertEqual(report["output_tokens"], sum(max(1, r["output_length"]) for r in fitting))
+        self.assertLessEqual(report["peak_live_blocks"], num_blocks)
+
+    def test_neither_verification_nor_tables_change_a_count(self):
+        plain = counts(self.replay("--num-blocks", 6000))
+        for mode in (["--verify"], ["--tables"]):
+            other = counts(self.replay("--num-blocks", 6000, *mode))
+            for key in plain.keys() - {"verified", "tables"}:
+                self.assertEqual(plain[key], other[key], key)
+
+    def test_generate_option_replays_what_generate_writes(self):
+        options = ("--requests", 60, "--seed", 9)
+        trace = command.generate(*options)
+        self.assertEqual(counts(command.replay("--generate", *options)), counts(command.replay("-", stdin=trace)))
+
+    def test_requests_option_takes_the_first_ones(self):
+        self.assertEqual(self.replay("--requests", 7)["prompt_tokens"],
+                         sum(r["input_length"] for r in self.requests[:7]))
+
+    def test_a_pool_too_small_for_all_rejects_all(self):
+        report = self.replay("--num-blocks", 2)
+        self.assertEqual(report["rejected"], 300)
+        self.assertEqual(report["hit_rate"], 0)
+
+    def test_table_names_what_matters(self):
+        code, out, err = command.run("replay", "--generate", "--requests", 20, "--verify")
+        self.assertEqual((code, err), (0, ""))
+        for word in ("hit rate", "rejected", "preemptions", "evicted", "Time inside the library", "wrong hits"):
+            self.assertIn(word, out)
+
+    def test_info_has_version_build_features_and_defaults(self):
+        code, out, _ = command.run("info", "--json")
+        info = json.loads(out)
+        self.assertEqual(code, 0)
+        self.assertRegex(info["version"], r"^\d+\.\d+\.\d+$")
+        self.assertTrue(info["build"])
+        self.assertIs(info["features"]["lru"], True)
+        self.assertEqual(info["defaults"]["block_size"], 16)
+        code, out, _ = command.run("info")
+        self.assertEqual(code, 0)
+        self.assertIn(info["version"], out)
+
+
+if __name__ == "__main__":
+    command.main()
