@@ -147,15 +147,15 @@ static void test_tokens_and_keys(void) {
       int32_t tokens[16];
       memcpy(tokens, tokens_, sizeof tokens);
       tokens[at] = wrong[i];
-      refuse_prompt(tokens, 16, NULL, 0, names[i], "1000");
+      refuse_prompt(tokens, 16, NULL, 0, names[i], "999");
       REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_append_tokens(m, admitted_, tokens, 16),
-                     names[i], "1000");
+                     names[i], "999");
       REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_append_tokens(m, waiting_, tokens, 16),
-                     names[i], "1000");
+                     names[i], "999");
     }
   }
   kvc_extra_key k[2] = {{.first_token = 2, .num_tokens = 0}};
-  refuse_prompt(tokens_, 16, k, 1, "0", "1"); /* an empty span */
+  refuse_prompt(tokens_, 16, k, 1, "2 + 0", "16"); /* an empty span */
   k[0] = (kvc_extra_key){.first_token = 12, .num_tokens = 5};
   refuse_prompt(tokens_, 16, k, 1, "5", "16"); /* past the tokens */
   k[0] = (kvc_extra_key){.first_token = 16, .num_tokens = 1};
@@ -166,9 +166,9 @@ static void test_tokens_and_keys(void) {
   refuse_prompt(tokens_, 16, k, 1, "18446744073709551615", "16");
   k[0] = (kvc_extra_key){.first_token = 8, .num_tokens = 2};
   k[1] = (kvc_extra_key){.first_token = 4, .num_tokens = 2};
-  refuse_prompt(tokens_, 16, k, 2, "4", "8"); /* out of order */
+  refuse_prompt(tokens_, 16, k, 2, "4 + 2", "16"); /* out of order */
   k[1] = (kvc_extra_key){.first_token = 9, .num_tokens = 2};
-  refuse_prompt(tokens_, 16, k, 2, "9", "10"); /* overlapping */
+  refuse_prompt(tokens_, 16, k, 2, "9 + 2", "16"); /* overlapping */
   refuse_prompt(NULL, 0, k, 1, "", "");        /* a key without tokens */
 }
 
@@ -223,7 +223,7 @@ static void test_tables(void) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i)
     REFUSED(m, bad, kvc_manager_export_slots(m, admitted_, 0, 0, 1, slots_, sizes[i]));
   REFUSED_SAYING(m, bad, kvc_manager_export_slots(m, admitted_, 1, 0, 1, slots_, 8), "1", "1");
-  REFUSED_SAYING(m, bad, kvc_manager_export_slots(m, admitted_, 0, 4, 7, slots_, 8), "11", "10");
+  REFUSED_SAYING(m, bad, kvc_manager_export_slots(m, admitted_, 0, 4, 7, slots_, 8), "7", "10");
   REFUSED(m, bad,
           kvc_manager_export_slots(m, admitted_, 0, 1, UINT64_MAX, slots_, 8)); /* the end overflows to 0 */
   REFUSED(m, bad, kvc_manager_export_slots(m, admitted_, 0, UINT64_MAX, 2, slots_, 8));

