@@ -169,7 +169,7 @@ static void test_tokens_and_keys(void) {
   refuse_prompt(tokens_, 16, k, 2, "4 + 2", "16"); /* out of order */
   k[1] = (kvc_extra_key){.first_token = 9, .num_tokens = 2};
   refuse_prompt(tokens_, 16, k, 2, "9 + 2", "16"); /* overlapping */
-  refuse_prompt(NULL, 0, k, 1, "", "");        /* a key without tokens */
+  refuse_prompt(NULL, 0, k, 1, "", "");            /* a key without tokens */
 }
 
 static void refuse_config(kvc_request_config config, kvc_status status) {
