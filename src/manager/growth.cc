@@ -121,13 +121,7 @@ uint64_t Manager::next_chain(const Request& request, size_t position) const {
 }
 
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
-  if (num_tokens == 1 && request.known - request.tail_base < request.tail.capacity && !request.tail_shared &&
-      request.known + request.lookahead < request.room && token_in_range(*tokens, shape_.vocab_size)) {
-    request.tail.data[request.known++ - request.tail_base] = *tokens;  // the usual decode step
-    const uint32_t capacity = request.known + request.lookahead;
-    if (request.capacity < capacity) request.capacity = capacity;
-    return KVC_OK;
-  }
+  if (num_tokens == 1 && append_within_block(request, *tokens)) return KVC_OK;
   if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
   if (!request.admitted) return append_known(request, tokens, num_tokens);
   if (num_tokens > shape_.max_request_tokens - request.known ||
@@ -141,16 +135,13 @@ kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_t
 }
 
 kvc_status Manager::commit(Request& request, uint64_t num_committed) {
+  if (commit_within_block(request, num_committed)) return KVC_OK;
   if (num_committed < request.committed || num_committed > request.known || num_committed > request.capacity) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
                 static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
-  if (committed <= request.marked && committed < request.next_full && shape_.window_groups == 0) {
-    request.committed = committed;  // inside a block: the usual decode step
-    return KVC_OK;
-  }
   size_t first = shape_.by_block.divide_up(request.committed);  // positions that get their first committed token
   if (committed >= request.next_full) {
     if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK) return status;
@@ -182,23 +173,31 @@ kvc_status Manager::publish(Request& request, size_t full) {
   if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
 
   constexpr size_t kBucketAhead = 12, kNodeAhead = 6;
+  const size_t hashed = request.num_hashes < full ? request.num_hashes : full;
+  const uint32_t block_size = shape_.block_size, space = request.space, num_groups = shape_.num_groups;
+  const uint64_t* const hashes = request.hashes.data;
+  const GroupTable* const groups = request.groups;
+  const int32_t* tokens = request.token(begin * block_size);
   NodeId cursor = request.cursor;
   size_t i = begin;
-  for (; i < full; ++i) {
+  for (; i < full; ++i, tokens += block_size) {
     uint64_t key;
-    if (i < request.num_hashes) {
-      key = request.hashes.data[i];
-      if (i + kBucketAhead < request.num_hashes) tree_.prefetch_bucket(request.hashes.data[i + kBucketAhead]);
-      if (i + kNodeAhead < request.num_hashes) tree_.prefetch_make(request.hashes.data[i + kNodeAhead]);
+    if (i < hashed) {
+      key = hashes[i];
+      if (i + kBucketAhead < hashed) {
+        tree_.prefetch_bucket(hashes[i + kBucketAhead]);
+        tree_.prefetch_make(hashes[i + kNodeAhead]);
+        pool_.prefetch(groups[0].blocks.data[i + kNodeAhead]);
+      }
     } else {
       key = request.chain = next_chain(request, i);
       request.hashed = static_cast<uint32_t>(i + 1);
     }
-    const NodeId node = tree_.publish_position(cursor, key, request.token(i * shape_.block_size), extras, i, request.space, epoch);
+    const NodeId node = tree_.publish_position(cursor, key, tokens, extras, i, space, epoch);
     if (!is_node(node)) break;
     cursor = node;
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-      const BlockId block = request.groups[g].blocks.data[i];
+    for (uint32_t g = 0; g < num_groups; ++g) {
+      const BlockId block = groups[g].blocks.data[i];
       pool_.mark_written(pool_[block]);
       tree_.attach(cursor, g, block);
     }

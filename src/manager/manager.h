@@ -152,6 +152,25 @@ class Manager {
   // growth.cc
   struct CopyList;
   uint32_t shared_groups(const Request& request, size_t position) const;
+  // The usual decode step: one more token, or one more committed, inside a block. False: nothing was done.
+  bool append_within_block(Request& request, int32_t token) const {
+    if (request.known - request.tail_base >= request.tail.capacity || request.tail_shared ||
+        request.known + request.lookahead >= request.room || !token_in_range(token, shape_.vocab_size)) {
+      return false;
+    }
+    request.tail.data[request.known++ - request.tail_base] = token;
+    const uint32_t capacity = request.known + request.lookahead;
+    if (request.capacity < capacity) request.capacity = capacity;
+    return true;
+  }
+  bool commit_within_block(Request& request, uint64_t committed) const {
+    if (committed < request.committed || committed > request.known || committed > request.capacity ||
+        committed > request.marked || committed >= request.next_full || shape_.window_groups != 0) {
+      return false;
+    }
+    request.committed = static_cast<uint32_t>(committed);
+    return true;
+  }
   kvc_status extend(Request& request, uint64_t capacity, CopyList& copies);
   kvc_status extend_blocks(Request& request, uint64_t capacity, CopyList& copies);
   kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies);

@@ -166,7 +166,12 @@ void Manager::commit_item(StepPlan& plan, size_t i) {
   const kvc_step& step = plan.step;
   kvc_status& status = plan.request_status()[i];
   if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
-  Request* request;
+  Request* request = requests_.find(step.requests[i]);
+  if (request != nullptr && request->admitted && step.commit_offsets == nullptr && step.committed != nullptr &&
+      commit_within_block(*request, step.committed[i])) {
+    status = KVC_OK;
+    return;
+  }
   status = find_request(step.requests[i], true, &request);
   if (status != KVC_OK) return;
   const uint32_t known = request->known;
@@ -193,7 +198,9 @@ void Manager::extend_item(StepPlan& plan, size_t i, CopyList& copies) {
   if (status == KVC_OK && count != 0) {
     const int32_t* tokens = step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
     first = tokens != nullptr ? request->known : request->capacity;
-    if (plan.writes_row(i) && first + count + request->lookahead > uint64_t{step.row_stride} * shape_.block_size) {
+    if (count == 1 && tokens != nullptr && append_within_block(*request, *tokens)) {
+      // no block was needed
+    } else if (plan.writes_row(i) && first + count + request->lookahead > uint64_t{step.row_stride} * shape_.block_size) {
       status = fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
                     static_cast<unsigned long long>(first + count + request->lookahead), step.row_stride);
     } else if (tokens != nullptr) {

@@ -76,11 +76,32 @@ class PrefixTree {
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
   NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras, size_t position,
-                          uint32_t space, uint32_t epoch);
+                          uint32_t space, uint32_t epoch) {
+    if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
+      const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
+      if (is_node(known)) return known;
+    }
+    if (!has_room()) return kNoNode;
+    return make(parent, key, tokens, extras.take(position), space, epoch);
+  }
   size_t free_nodes() const { return nodes_.size() - counters_.nodes_used; }
 
-  // Publishes a held block at a position. True if it is the group's first there.
-  bool attach(NodeId id, size_t group, BlockId block);
+  // Publishes a held block at a position.
+  void attach(NodeId id, size_t group, BlockId block) {
+    Node& node = (*this)[id];
+    const uint32_t bit = 1u << group;
+    if ((node.resident & bit) != 0) {
+      attach_copy(id, group, block);
+      return;
+    }
+    node.resident |= bit;
+    Block& record = pool_[block];
+    record.node = id;
+    record.next_copy = block;
+    set_block(id, group, block);
+    ++counters_.published_blocks;
+    if (events_.enabled()) emit(KVC_EVENT_STORED, id, group, block);
+  }
   // Takes a block from its position; the position may die.
   void detach(BlockId block);
   // Another copy of the block's position that waits in LRU, or kNoBlock.
@@ -124,7 +145,10 @@ class PrefixTree {
   size_t bucket_of(uint64_t key) const { return key & bucket_mask_; }
   bool unused(const Node& node) const { return node.resident == 0 && node.holds == 0 && !is_node(node.first_child); }
   void bury_if_unused(NodeId id);
-  bool has_room();
+  // Reclaims orphans on the way: one climb for every new node keeps up with them.
+  bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
+  bool reclaim();
+  void attach_copy(NodeId id, size_t group, BlockId block);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space, uint32_t epoch);
   void take_from_table(NodeId id);
   // Frees a node that is out of the table; returns its parent if that is now unused.
