@@ -70,7 +70,7 @@ static int gave_up_; /* sticky: the program ends at the first failure */
   } while (0)
 
 static int clean_failures_;
-enum { kMaxScale = 24 };
+enum { kMaxScale = 48 };
 static int32_t tokens_[3000 * kMaxScale];
 
 /* A step of one item: its failure may be the item's. */
@@ -197,11 +197,11 @@ int main(void) {
       .struct_size = sizeof allocator, .user_data = &heap_, .allocate = take, .release = give_back};
   const kvc_group_config groups[2] = {
       {.struct_size = sizeof *groups},
-      {.struct_size = sizeof *groups, .kind = KVC_GROUP_SLIDING_WINDOW, .window_tokens = 4096}};
+      {.struct_size = sizeof *groups, .kind = KVC_GROUP_SLIDING_WINDOW, .window_tokens = 3000 * kMaxScale}};
   fill_tokens(tokens_, 3000 * kMaxScale, 1);
-  static const size_t scales[] = {1, 5, kMaxScale};
+  static const size_t scales[] = {1, 5, 20, kMaxScale};
   int64_t in_calls = 0;
-  for (int variant = 0; variant < 6; ++variant) {
+  for (int variant = 0; variant < 8; ++variant) {
     const size_t scale = scales[variant / 2];
     kvc_manager_config config = small_config(1500 * scale);
     config.max_request_tokens = 3000 * kMaxScale;
