@@ -23,7 +23,7 @@ struct Workload {
   };
 
   Workload() {
-    for (uint64_t i = 0; i < kPrompt; i += 8) keys.push_back(key_over(i, 3, static_cast<uint8_t>(i / 8)));
+    for (uint64_t i = 0; i < kPrompt; i += 2) keys.push_back(key_over(i, 1, static_cast<uint8_t>(i)));
     const auto add = [this](std::string name, std::function<kvc_status()> run) {
       calls.push_back({std::move(name), run});
     };
@@ -46,12 +46,12 @@ struct Workload {
       kvc_request_config config = {};
       config.struct_size = sizeof config;
       config.namespace_id = space;
-      return kvc_manager_create_request(m, tokens.data(), kPrompt, nullptr, 0, &config, &b);
+      return kvc_manager_create_request(m, tokens.data(), kPrompt, keys.data(), keys.size(), &config, &b);
     });
     add("append to waiting b", [this] { return kvc_manager_append_tokens(m, b, tokens.data(), 3000); });
     add("admit b", [this] { return kvc_manager_admit_request(m, b, nullptr); });
     add("commit b", [this] { return kvc_manager_commit_tokens(m, b, 10500); });
-    add("reserve b", [this] { return kvc_manager_reserve_tokens(m, b, 30000); });
+    add("reserve b", [this] { return kvc_manager_reserve_tokens(m, b, 20000); });
     add("truncate b", [this] { return kvc_manager_truncate_request(m, b, 5001); });
     add("append to b", [this] { return kvc_manager_append_tokens(m, b, tokens.data(), 2000); });
     add("commit b", [this] { return kvc_manager_commit_tokens(m, b, 5003); });
@@ -94,7 +94,7 @@ struct Workload {
   uint64_t run(CountingHeap& heap, uint64_t* refused_calls) {
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
-    config.num_blocks = 24000;
+    config.num_blocks = 16000;
     config.block_size = 2;
     config.max_requests = 8;
     config.max_request_tokens = 40000;
@@ -155,6 +155,39 @@ TEST(FailingMemory, EachAllocationMayFailOnceWithoutAnyEffect) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GT(refused, allocations / 2);
+}
+
+// An append that answers KVC_OK has given every known token a slot, however the allocator behaved meanwhile.
+TEST(FailingMemory, AnAppendWhoseTailCannotGrowIsRefusedAndNotHalfDone) {
+  CountingHeap heap;
+  Workload work;
+  kvc_manager_config config = {};
+  config.struct_size = sizeof config;
+  config.num_blocks = 20000;
+  config.block_size = 1;
+  config.max_requests = 2;
+  config.seed = 1;
+  ASSERT_EQ(create_manager(&config, heap.env(), &work.m), KVC_OK);
+  uint64_t id = 0;
+  ASSERT_EQ(kvc_manager_allocate_request(work.m, nullptr, 0, nullptr, 0, nullptr, &id, nullptr), KVC_OK);
+  uint64_t refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    heap.fail_after(0);
+    kvc_status status = kvc_manager_append_tokens(work.m, id, work.tokens.data(), 9);
+    refused += status != KVC_OK;
+    if (status != KVC_OK) {
+      ASSERT_EQ(status, KVC_ERROR_OUT_OF_MEMORY);
+      status = kvc_manager_append_tokens(work.m, id, work.tokens.data(), 9);
+    }
+    ASSERT_EQ(status, KVC_OK) << last_error();
+    kvc_request_info info = {};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(kvc_manager_request_info(work.m, id, &info), KVC_OK);
+    ASSERT_EQ(info.num_tokens, 9u * (static_cast<uint64_t>(i) + 1));
+    ASSERT_EQ(info.capacity, info.num_tokens) << "known tokens without slots";
+  }
+  EXPECT_GT(refused, 0u);
+  kvc_manager_destroy(work.m);
 }
 
 }  // namespace
