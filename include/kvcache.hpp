@@ -104,8 +104,11 @@ class Handle {
   Handle() = default;
   Handle(kvc_manager* manager, uint64_t id) noexcept : manager_(manager), id_(id) {}  ///< Takes an id over.
   Handle(Handle&& other) noexcept : manager_(other.manager_), id_(other.release()) {}
-  Handle& operator=(Handle other) noexcept {
-    return std::swap(manager_, other.manager_), std::swap(id_, other.id_), *this;
+  Handle& operator=(Handle&& other) noexcept {
+    Handle taken(std::move(other));
+    std::swap(manager_, taken.manager_);
+    std::swap(id_, taken.id_);
+    return *this;
   }
   ~Handle() { reset(); }
   explicit operator bool() const noexcept { return id_ != 0; }

@@ -45,6 +45,7 @@ class Replay {
   void admit_round();
   bool admit(Waiting& waiting);
   void commit_prompt(const Live& request);
+  void commit(const Live& request, Stopwatch& watch);
   void decode_round();
   void extend(std::span<const size_t> items);
   void preempt_youngest();
@@ -186,9 +187,13 @@ bool Replay::admit(Waiting& waiting) {
 
 void Replay::commit_prompt(const Live& request) {
   if (oracle_) oracle_->write_uncached(request.index);
-  prompt_watch_.start();
+  commit(request, prompt_watch_);
+}
+
+void Replay::commit(const Live& request, Stopwatch& watch) {
+  watch.start();
   const kvc_status status = kvc_manager_commit_tokens(manager_.get(), request.id, request.length);
-  prompt_watch_.stop();
+  watch.stop();
   check(status, "kvc_manager_commit_tokens");
 }
 
@@ -249,17 +254,20 @@ void Replay::preempt_youngest() {
   extend(again);
 }
 
-/// Commits every token so far and frees the finished requests, in order of admission.
+/// Commits every token so far and frees the finished requests, in order of admission. What a step frees it
+/// does not list as running too, so a finished request commits its last token by a call of its own.
 void Replay::settle() {
   if (any_finished_) sample_peak();
   step_->clear();
   for (const Live& request : live_) {
-    step_->add(request.id, request.length, request.row);
-    if (request.finished()) {
-      check_table(request);
-      forget(request);
-      step_->add_free(request.id);
+    if (!request.finished()) {
+      step_->add(request.id, request.length, request.row);
+      continue;
     }
+    commit(request, release_watch_);
+    check_table(request);
+    forget(request);
+    step_->add_free(request.id);
   }
   step_->commit(manager_.get(), release_watch_);
   std::erase_if(live_, [](const Live& request) { return request.finished(); });

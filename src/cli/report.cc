@@ -11,8 +11,12 @@ namespace kvcli {
 namespace {
 
 std::string grouped(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t from_end = 3; from_end < text.size(); from_end += 4) text.insert(text.size() - from_end, ",");
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 

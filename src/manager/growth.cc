@@ -34,7 +34,7 @@ uint32_t Manager::shared_groups(const Request& request, size_t position) const {
 
 kvc_status Manager::extend(Request& request, uint64_t capacity, CopyList& copies) {
   if (capacity <= request.capacity) return KVC_OK;
-  if (capacity <= uint64_t{request.positions} * shape_.block_size && !request.tail_shared) {
+  if (capacity <= request.room && !request.tail_shared) {
     request.capacity = static_cast<uint32_t>(capacity);
     return KVC_OK;
   }
@@ -74,7 +74,7 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
     if (added != 0) take_blocks(g, added, table.blocks.data + request.positions);
   }
   request.tail_shared = false;
-  request.positions = static_cast<uint32_t>(positions);
+  request.set_positions(positions, shape_.block_size);
   request.capacity = static_cast<uint32_t>(capacity);
   return KVC_OK;
 }
@@ -121,6 +121,7 @@ uint64_t Manager::next_chain(const Request& request, size_t position) const {
 }
 
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
+  if (num_tokens == 1 && append_within_block(request, *tokens)) return KVC_OK;
   if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
   if (!request.admitted) return append_known(request, tokens, num_tokens);
   if (num_tokens > shape_.max_request_tokens - request.known ||
@@ -134,6 +135,7 @@ kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_t
 }
 
 kvc_status Manager::commit(Request& request, uint64_t num_committed) {
+  if (commit_within_block(request, num_committed)) return KVC_OK;
   if (num_committed < request.committed || num_committed > request.known || num_committed > request.capacity) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
@@ -151,6 +153,7 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
     for (size_t j = first; j < last; ++j) pool_.mark_written(pool_[blocks[j]]);
   }
   request.committed = committed;
+  request.marked = static_cast<uint32_t>(last * shape_.block_size);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
     drop_window(request, g, shape_.groups[g].window_start(committed, shape_.block_size));
@@ -169,23 +172,32 @@ kvc_status Manager::publish(Request& request, size_t full) {
   ExtraRecords extras(arena_, request.keys.data, request.num_keys, begin, full, shape_.block_size);
   if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
 
-  constexpr size_t kAhead = 12;
+  constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
+  const PrefixTree::Bulk bulk(tree_, full - begin);
+  const size_t hashed = request.num_hashes < full ? request.num_hashes : full;
+  const uint32_t block_size = shape_.block_size, space = request.space, num_groups = shape_.num_groups;
+  const uint64_t* const hashes = request.hashes.data;
+  const GroupTable* const groups = request.groups;
+  const int32_t* tokens = request.token(begin * block_size);
   NodeId cursor = request.cursor;
   size_t i = begin;
-  for (; i < full; ++i) {
+  for (; i < full; ++i, tokens += block_size) {
     uint64_t key;
-    if (i < request.num_hashes) {
-      key = request.hashes.data[i];
-      if (i + kAhead < request.num_hashes) tree_.prefetch_bucket(request.hashes.data[i + kAhead]);
+    if (i < hashed) {
+      key = hashes[i];
+      if (i + kBucketAhead < hashed) {
+        tree_.prefetch_bucket(hashes[i + kBucketAhead]);
+        pool_.prefetch(groups[0].blocks.data[i + kBlockAhead]);
+      }
     } else {
       key = request.chain = next_chain(request, i);
       request.hashed = static_cast<uint32_t>(i + 1);
     }
-    const NodeId node = tree_.publish_position(cursor, key, request.token(i * shape_.block_size), extras, i, request.space, epoch);
+    const NodeId node = tree_.publish_position(cursor, key, tokens, extras, i, space, epoch);
     if (!is_node(node)) break;
     cursor = node;
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-      const BlockId block = request.groups[g].blocks.data[i];
+    for (uint32_t g = 0; g < num_groups; ++g) {
+      const BlockId block = groups[g].blocks.data[i];
       pool_.mark_written(pool_[block]);
       tree_.attach(cursor, g, block);
     }

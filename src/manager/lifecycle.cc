@@ -6,7 +6,7 @@ namespace kvc {
 
 kvc_status Manager::find_request(uint64_t id, bool must_be_admitted, Request** out) {
   Request* request = requests_.find(id);
-  if (request == nullptr) {
+  if (request == nullptr) [[unlikely]] {
     return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: freed, or of another manager", static_cast<unsigned long long>(id));
   }
   if (must_be_admitted && !request->admitted) {
@@ -195,9 +195,9 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     take_blocks(g, positions - length, request.groups[g].blocks.data + length);
   }
-  request.positions = static_cast<uint32_t>(positions);
+  request.set_positions(positions, shape_.block_size);
   request.capacity = static_cast<uint32_t>(capacity);
-  request.committed = request.num_cached = static_cast<uint32_t>(cached);
+  request.committed = request.marked = request.num_cached = static_cast<uint32_t>(cached);
   request.published = request.own_from = static_cast<uint32_t>(length);
   request.cursor = length != 0 ? path[length - 1] : root_of(request.space);
   tree_.hold(request.cursor);

@@ -7,9 +7,12 @@ namespace kvc {
 
 kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset) {
   const int32_t limit = vocab_size == 0 || vocab_size > INT32_MAX ? INT32_MAX : static_cast<int32_t>(vocab_size - 1);
-  int32_t bad = 0;  // negative if any token is: vectorizes
-  for (size_t i = 0; i < num_tokens; ++i) bad |= tokens[i] | (tokens[i] > limit ? INT32_MIN : 0);
-  if (bad >= 0) return KVC_OK;
+  uint32_t bad = 0;  // top bit set if a token is negative or above the limit: vectorizes
+  for (size_t i = 0; i < num_tokens; ++i) {
+    const auto token = static_cast<uint32_t>(tokens[i]);
+    bad |= token | (static_cast<uint32_t>(limit) - token);
+  }
+  if (bad <= INT32_MAX) return KVC_OK;
   size_t i = 0;
   while (tokens[i] >= 0 && tokens[i] <= limit) ++i;
   return fail(KVC_ERROR_INVALID_ARGUMENT, "token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i, tokens[i], limit);

@@ -17,6 +17,9 @@ struct TokenSpan {
   size_t num_keys;
 };
 
+inline bool token_in_range(int32_t token, uint32_t vocab_size) {
+  return token >= 0 && (vocab_size == 0 || static_cast<uint32_t>(token) < vocab_size);
+}
 // INVALID_ARGUMENT with the position and value of the first token that is negative or not below vocab_size (0 = any).
 kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset = 0);
 // Keys in order, disjoint, inside the tokens.

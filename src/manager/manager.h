@@ -96,6 +96,7 @@ class Manager {
   class Guard;
   friend class LookupScratch;
   friend class Checker;
+  friend class ManagerPeer;  // tests
 
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
@@ -111,6 +112,7 @@ class Manager {
     take_blocks(group, 1, &block);
     return block;
   }
+  void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
   void hit(BlockId block);                                   // out of LRU or FENCED, before a hold is added
   void place(BlockId block);                                 // its last hold is gone
@@ -152,6 +154,25 @@ class Manager {
   // growth.cc
   struct CopyList;
   uint32_t shared_groups(const Request& request, size_t position) const;
+  // The usual decode step: one more token, or one more committed, inside a block. False: nothing was done.
+  bool append_within_block(Request& request, int32_t token) const {
+    if (request.known - request.tail_base >= request.tail.capacity || request.tail_shared ||
+        request.known + request.lookahead >= request.room || !token_in_range(token, shape_.vocab_size)) {
+      return false;
+    }
+    request.tail.data[request.known++ - request.tail_base] = token;
+    const uint32_t capacity = request.known + request.lookahead;
+    if (request.capacity < capacity) request.capacity = capacity;
+    return true;
+  }
+  bool commit_within_block(Request& request, uint64_t committed) const {
+    if (committed < request.committed || committed > request.known || committed > request.capacity ||
+        committed > request.marked || committed >= request.next_full || shape_.window_groups != 0) {
+      return false;
+    }
+    request.committed = static_cast<uint32_t>(committed);
+    return true;
+  }
   kvc_status extend(Request& request, uint64_t capacity, CopyList& copies);
   kvc_status extend_blocks(Request& request, uint64_t capacity, CopyList& copies);
   kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies);
@@ -168,6 +189,7 @@ class Manager {
   void drop_ref(BlockId block, bool keep_published, uint32_t space, bool stale);
   void release_blocks_of(Request& request);
   void release_windows(Request& request, size_t begin, size_t end, bool stale);
+  void release_to_lru(Request& request, uint32_t group, size_t begin, size_t end);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
   size_t boundary_below(const Request& request, size_t position) const;
   void end_admission(Request& request);
@@ -186,8 +208,10 @@ class Manager {
   size_t bound_changes(const StepPlan& plan);
   size_t bound_copies(const StepPlan& plan);
   bool owns_row(const Request& request, int32_t row) const;
-  void commit_item(StepPlan& plan, size_t i);
-  void extend_item(StepPlan& plan, size_t i, CopyList& copies);
+  void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
+  void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
+  kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens, uint64_t first,
+                            uint64_t count, CopyList& copies);
   void admit_item(StepPlan& plan, size_t i, bool* refused);
   void write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first, uint64_t count);
   void show(StepPlan& plan, size_t item, Request* request);

@@ -45,13 +45,36 @@ void Manager::release_windows(Request& request, size_t begin, size_t end, bool s
 }
 
 void Manager::release_full(Request& request, size_t begin, size_t end, bool stale) {
-  constexpr size_t kAhead = 8;
+  const uint32_t full = shape_.full_groups;
+  if (!stale && issued_ <= retired_ && (full & (full - 1)) == 0 && full != 0) {
+    release_to_lru(request, static_cast<uint32_t>(__builtin_ctz(full)), begin, end);
+    return;
+  }
   for (size_t j = end; j-- > begin;) {
-    for (uint32_t groups = shape_.full_groups; groups != 0; groups &= groups - 1) {
-      const BlockId* blocks = request.groups[__builtin_ctz(groups)].blocks.data;
-      if (j >= kAhead) pool_.prefetch(blocks[j - kAhead]);
-      drop_ref(blocks[j], true, request.space, stale);
+    for (uint32_t groups = full; groups != 0; groups &= groups - 1) {
+      drop_ref(request.groups[__builtin_ctz(groups)].blocks.data[j], true, request.space, stale);
     }
+  }
+}
+
+// The usual release: one full group, no step in flight, epoch not over. Published sole copies go to LRU in one sweep.
+void Manager::release_to_lru(Request& request, uint32_t group, size_t begin, size_t end) {
+  constexpr size_t kAhead = 8;
+  const uint32_t pool = shape_.groups[group].pool;
+  const BlockId* const blocks = request.groups[group].blocks.data;
+  for (size_t j = end; j != begin;) {
+    {
+      BlockPool::LruAppender lru(pool_, pool);
+      for (; j != begin; --j) {
+        const BlockId id = blocks[j - 1];
+        if (j > kAhead) pool_.prefetch(blocks[j - 1 - kAhead]);
+        Block& block = pool_[id];
+        if (!is_node(block.node) || block.next_copy != id) break;
+        if (pool_.drop_ref(block)) lru.append(id, block);
+      }
+      spaces_.cached(request.space, pool) += lru.count();
+    }
+    if (j != begin) drop_ref(blocks[--j], true, request.space, false);
   }
 }
 
@@ -75,7 +98,7 @@ void Manager::end_admission(Request& request) {
   tree_.release(request.cursor);
   request.cursor = kNoNode;
   request.admitted = false;
-  request.positions = request.capacity = request.committed = request.published = 0;
+  request.positions = request.room = request.capacity = request.committed = request.marked = request.published = 0;
   request.next_full = UINT32_MAX;
   request.row = -1;
   --live_requests_;
@@ -217,6 +240,7 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
   request.known = tokens;
   if (request.prompt_len > tokens) request.prompt_len = tokens;
   if (request.committed > tokens) request.committed = tokens;
+  if (request.marked > request.room) request.marked = request.room;
   if (request.capacity > tokens) request.capacity = tokens;
   request.tail_shared = true;  // to be looked at before the next write
   return KVC_OK;
@@ -230,7 +254,7 @@ void Manager::cut_blocks(Request& request, size_t kept, bool stale) {
       if (is_block(block)) drop_ref(block, j < request.own_from, request.space, stale);
     }
   }
-  request.positions = static_cast<uint32_t>(kept);
+  request.set_positions(kept, shape_.block_size);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     if (table.synced > kept) table.synced = static_cast<uint32_t>(kept);
@@ -278,7 +302,9 @@ kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   child->num_keys = num_keys;
   child->tail_base = first;
   child->known = child->committed = child->capacity = child->prompt_len = child->num_cached = parent->committed;
-  child->positions = child->own_from = static_cast<uint32_t>(positions);
+  child->set_positions(positions, shape_.block_size);
+  child->own_from = child->positions;
+  child->marked = child->room;
   child->published = child->hashed = parent->published;
   child->next_full = parent->next_full;
   child->cursor = parent->cursor;

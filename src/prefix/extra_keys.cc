@@ -17,9 +17,8 @@ size_t first_ending_after(const kvc_extra_key* keys, size_t num_keys, uint64_t t
 
 }  // namespace
 
-ExtraView::ExtraView(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size)
-    : first_token_(first_token) {
-  if (num_keys == 0) return;
+void ExtraView::select(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size) {
+  first_token_ = first_token;
   const size_t begin = first_ending_after(keys, num_keys, first_token);
   size_t end = begin;
   while (end < num_keys && keys[end].first_token < first_token + block_size) ++end;
@@ -35,12 +34,11 @@ ExtraSpan ExtraView::span(uint64_t i) const {
   return span;
 }
 
-bool ExtraView::equals(const ExtraRecord* record) const {
-  if (record == nullptr) return count_ == 0;
-  if (record->count != count_) return false;
+bool ExtraView::equals_record(const ExtraRecord& record) const {
+  if (record.count != count_) return false;
   for (uint64_t i = 0; i < count_; ++i) {
     const ExtraSpan mine = span(i);
-    if (std::memcmp(&mine, &record->spans()[i], sizeof mine) != 0) return false;
+    if (std::memcmp(&mine, &record.spans()[i], sizeof mine) != 0) return false;
   }
   return true;
 }
@@ -84,11 +82,6 @@ ExtraRecords::~ExtraRecords() {
     if (record != nullptr) arena_.release(record, ExtraRecord::bytes(record->count));
   }
   records_.clear(arena_);
-}
-
-ExtraRecord* ExtraRecords::take(size_t position) {
-  if (records_.data == nullptr) return nullptr;
-  return std::exchange(records_.data[position - begin_], nullptr);
 }
 
 uint64_t cut_at_spans(const kvc_extra_key* keys, size_t num_keys, uint64_t tokens, uint64_t block_size) {

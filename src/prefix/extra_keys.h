@@ -4,6 +4,8 @@
 #pragma once
 #include <kvcache.h>
 
+#include <utility>
+
 #include "base/arena.h"
 #include "base/hash.h"
 
@@ -27,16 +29,23 @@ class ExtraView {
  public:
   ExtraView() = default;
   // The keys that overlap tokens [first_token, first_token + block_size).
-  ExtraView(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size);
+  ExtraView(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size) {
+    if (num_keys != 0) select(keys, num_keys, first_token, block_size);
+  }
 
   bool empty() const { return count_ == 0; }
   uint64_t count() const { return count_; }
   ExtraSpan span(uint64_t i) const;
-  bool equals(const ExtraRecord* record) const;
+  bool equals(const ExtraRecord* record) const {
+    return record == nullptr ? count_ == 0 : count_ != 0 && equals_record(*record);
+  }
   uint64_t hash(const TableHash& table_hash, uint64_t chain) const;
   void copy_to(ExtraRecord* record) const;
 
  private:
+  void select(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size);
+  bool equals_record(const ExtraRecord& record) const;
+
   const kvc_extra_key* keys_ = nullptr;
   uint64_t count_ = 0;
   uint64_t first_token_ = 0;
@@ -54,7 +63,9 @@ class ExtraRecords {
   bool ok() const { return ok_; }
   ExtraView view(size_t position) const { return {keys_, num_keys_, position * block_size_, block_size_}; }
   // The position's record, now the caller's; nullptr if it has no keys.
-  ExtraRecord* take(size_t position);
+  ExtraRecord* take(size_t position) {
+    return records_.data == nullptr ? nullptr : std::exchange(records_.data[position - begin_], nullptr);
+  }
 
  private:
   Arena& arena_;

@@ -21,7 +21,7 @@ struct Node {
   ExtraRecord* extra;     // nullptr = none
   NodeId parent;          // a node, or the root of the namespace
   NodeId hash_next;       // bucket chain; also the free and the orphan list
-  NodeId hash_prev;       // kNoNode = first in its bucket
+  uint32_t listed;        // 1 = in its bucket's chain: alive
   NodeId first_child;
   NodeId sibling_next, sibling_prev;
   BlockId block;          // group 0: lowest copy
@@ -55,7 +55,7 @@ class PrefixTree {
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
   size_t max_nodes() const { return nodes_.size(); }
-  bool alive(NodeId id) const { return (*this)[id].hash_prev != kDead; }
+  bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_child(NodeId parent) const {
     return is_node(parent) ? (*this)[parent].first_child : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
   }
@@ -76,11 +76,43 @@ class PrefixTree {
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
   NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras, size_t position,
-                          uint32_t space, uint32_t epoch);
+                          uint32_t space, uint32_t epoch) {
+    if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
+      const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
+      if (is_node(known)) return known;
+    }
+    if (!has_room()) return kNoNode;
+    return make(parent, key, tokens, extras.take(position), space, epoch);
+  }
+  // While it lives, rows are written in the way that suits many at once.
+  class Bulk {
+   public:
+    Bulk(PrefixTree& tree, size_t count) : tree_(tree) { tree.stream_ = count >= 8; }
+    ~Bulk();
+    Bulk(const Bulk&) = delete;
+    Bulk& operator=(const Bulk&) = delete;
+
+   private:
+    PrefixTree& tree_;
+  };
   size_t free_nodes() const { return nodes_.size() - counters_.nodes_used; }
 
-  // Publishes a held block at a position. True if it is the group's first there.
-  bool attach(NodeId id, size_t group, BlockId block);
+  // Publishes a held block at a position.
+  void attach(NodeId id, size_t group, BlockId block) {
+    Node& node = (*this)[id];
+    const uint32_t bit = 1u << group;
+    if ((node.resident & bit) != 0) {
+      attach_copy(id, group, block);
+      return;
+    }
+    node.resident |= bit;
+    Block& record = pool_[block];
+    record.node = id;
+    record.next_copy = block;
+    set_block(id, group, block);
+    ++counters_.published_blocks;
+    if (events_.enabled()) emit(KVC_EVENT_STORED, id, group, block);
+  }
   // Takes a block from its position; the position may die.
   void detach(BlockId block);
   // Another copy of the block's position that waits in LRU, or kNoBlock.
@@ -94,8 +126,15 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0) bury_if_unused(id);
   }
 
+  // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
+  // What taking the node out of the table reads beside it: its bucket, then the first of the chain that it ends.
+  void prefetch_bucket_of(NodeId id) const { prefetch_bucket((*this)[id].key); }
+  void prefetch_chain_of(NodeId id) const {
+    const int32_t first = buckets_[bucket_of((*this)[id].key)];
+    if (first >= 0) prefetch_node(NodeId{first});
+  }
 
   uint64_t rejected_candidates() const { return rejected_; }
 
@@ -104,13 +143,15 @@ class PrefixTree {
     Digest256 digest;
     uint64_t serial;
   };
-  static constexpr NodeId kDead{INT32_MIN + 1};  // hash_prev of a node that is in no bucket
   static constexpr int kClimb = 8;
 
   size_t bucket_of(uint64_t key) const { return key & bucket_mask_; }
   bool unused(const Node& node) const { return node.resident == 0 && node.holds == 0 && !is_node(node.first_child); }
   void bury_if_unused(NodeId id);
-  bool has_room();
+  // Reclaims orphans on the way: one climb for every new node keeps up with them.
+  bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
+  bool reclaim();
+  void attach_copy(NodeId id, size_t group, BlockId block);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space, uint32_t epoch);
   void take_from_table(NodeId id);
   // Frees a node that is out of the table; returns its parent if that is now unused.
@@ -136,9 +177,13 @@ class PrefixTree {
   uint64_t hash_mask_ = 0;      // all ones, but in tests that want collisions
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
+  static constexpr uint32_t kRecent = 8;
   NodeId free_ = kNoNode;
+  NodeId recently_freed_[kRecent] = {};
+  uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
   uint64_t next_serial_ = 1;
+  bool stream_ = false;
   mutable uint64_t rejected_ = 0;
 };
 

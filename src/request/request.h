@@ -26,6 +26,8 @@ struct Request {
   uint64_t id;  // 0 = slot not in use
   uint32_t known, capacity, committed;
   uint32_t positions;
+  uint32_t room;           // tokens that fit in them
+  uint32_t marked;         // tokens in positions marked written: committed, rounded up
   uint32_t published;      // positions behind the cursor
   uint32_t next_full;      // (published + 1) * block size while publishing, else UINT32_MAX
   uint32_t tail_base;      // tail.data[0] is this token
@@ -58,6 +60,10 @@ struct Request {
   uint32_t num_keys;
   int32_t next_free;       // slot list
 
+  void set_positions(size_t count, uint32_t block_size) {
+    positions = static_cast<uint32_t>(count);
+    room = positions * block_size;
+  }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
   // Room for `extra` more tokens behind the known ones; tokens before `first_needed` may be forgotten. False: nothing changed.
   [[nodiscard]] bool reserve_tail(Arena& arena, uint32_t first_needed, uint64_t extra);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Raw blocks, for engines that keep their own tables: acquire, publish, find again, release. Numbers follow
+ * docs/SEMANTICS.md. */
+#include "check.h"
+
+enum { kB = 4 };
+
+static int32_t tokens_[24];
+
+static void test_round_trip(void) {
+  kvc_manager* m = small_manager(8);
+  int32_t blocks[4] = {-77, -77, -77, -77}, found[8];
+  size_t count = POISON;
+  OK(kvc_manager_acquire_blocks(m, 0, blocks, 3));
+  CHECK(blocks[0] == 0 && blocks[1] == 1 && blocks[2] == 2 && blocks[3] == -77);
+  CHECK_EQ(block_info(m, 1).raw_holds, 1);
+  CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_RESERVED);
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3));
+  CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_LIVE);
+  CHECK_EQ(block_info(m, 1).token_offset, kB);
+  const uint64_t before = digest(m);
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3)); /* again: no change */
+  CHECK_EQ(digest(m), before);
+  CHECK_EQ(stats(m).published_blocks, 3);
+
+  const uint64_t r = allocate(m, tokens_, 13, 12); /* requests find what raw holders publish */
+  CHECK_EQ(block_info(m, 0).requests, 1);
+  OK(kvc_manager_free_request(m, r));
+  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 12, NULL, 0, found, 8,
+                                &count)); /* all n tokens may match */
+  CHECK(count == 3 && found[0] == 0 && found[1] == 1 && found[2] == 2);
+  CHECK_EQ(block_info(m, 2).raw_holds, 2);
+  OK(kvc_manager_release_blocks(m, found, 3));
+  OK(kvc_manager_release_blocks(m, blocks, 3));
+  CHECK_EQ(block_info(m, 2).state, KVC_BLOCK_CACHED);
+  size_t evicted = 0;
+  OK(kvc_manager_evict_blocks(m, 1,
+                              &evicted)); /* released last entry first: the front of a prefix goes last */
+  CHECK(evicted == 1 && block_info(m, 2).state == KVC_BLOCK_FREE &&
+        block_info(m, 0).state == KVC_BLOCK_CACHED);
+  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 12, NULL, 0, found, 8, &count));
+  CHECK_EQ(count, 2);
+  OK(kvc_manager_release_blocks(m, found, 2));
+  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_ + 1, 12, NULL, 0, found, 8, &count));
+  CHECK_EQ(count, 0); /* nothing found is no error */
+  end_manager(m);
+}
+
+static void test_partial_tables(void) {
+  kvc_manager* m = small_manager(8);
+  int32_t blocks[3] = {-1, -1, -1}, found[4] = {0};
+  size_t count = 0;
+  OK(kvc_manager_acquire_blocks(m, 0, blocks + 1, 1));
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3)); /* position 1 alone */
+  CHECK_EQ(block_info(m, blocks[1]).token_offset, kB);
+  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 8, NULL, 0, found, 4, &count));
+  CHECK_EQ(count, 0); /* position 0 is missing */
+  cache_prompt(m, tokens_, 4, 0);
+  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 8, NULL, 0, found, 4, &count));
+  CHECK(count == 2 && found[1] == blocks[1]);
+  OK(kvc_manager_release_blocks(m, found, 2));
+  OK(kvc_manager_release_blocks(m, blocks, 3)); /* -1 entries are passed over */
+  OK(kvc_manager_release_blocks(m, NULL, 0));
+  end_manager(m);
+}
+
+static void test_refusals(void) {
+  kvc_manager* m = small_manager(8);
+  int32_t blocks[2], other[8], one = -77;
+  fill_tokens(other, 8, 9);
+  OK(kvc_manager_acquire_blocks(m, 0, blocks, 2));
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, blocks, 2));
+  REFUSED(m, KVC_ERROR_BUSY,
+          kvc_manager_publish_blocks(m, 0, 0, other, 8, NULL, 0, blocks, 2)); /* another identity */
+  const int32_t swapped[2] = {blocks[1], blocks[0]};
+  REFUSED(m, KVC_ERROR_BUSY, kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, swapped, 2));
+  REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, &one, 7));
+  const int32_t more[3] = {blocks[0], blocks[1], blocks[0]};
+  REFUSED(m, KVC_ERROR_NOT_HELD, kvc_manager_release_blocks(m, more, 3)); /* all or nothing */
+  CHECK(one == -77 && block_info(m, blocks[0]).raw_holds == 1);
+
+  /* A reset takes the content's name away, not the block. */
+  OK(kvc_manager_reset(m, 0));
+  OK(kvc_manager_publish_blocks(m, 0, 0, other, 8, NULL, 0, blocks, 2));
+  OK(kvc_manager_free_request(m, allocate(m, other, 8, 4)));
+  OK(kvc_manager_release_blocks(m, blocks, 2));
+  end_manager(m);
+
+  /* Blocks of another pool, and a block twice. */
+  const kvc_pool_config pools[2] = {{sizeof *pools, 4}, {sizeof *pools, 4}};
+  const kvc_group_config groups[2] = {{.struct_size = sizeof *groups},
+                                      {.struct_size = sizeof *groups, .pool = 1}};
+  kvc_manager_config config = small_config(0);
+  config.pools = pools, config.num_pools = 2, config.groups = groups, config.num_groups = 2;
+  m = make_manager(&config);
+  OK(kvc_manager_acquire_blocks(m, 0, blocks, 1));
+  OK(kvc_manager_acquire_blocks(m, 1, blocks + 1, 1));
+  CHECK(blocks[0] == 0 && blocks[1] == 4); /* ids run through the pools */
+  CHECK_EQ(block_info(m, 4).pool, 1);
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT,
+                 kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, blocks, 2), "4", "");
+  const int32_t twice[2] = {blocks[0], blocks[0]};
+  const uint64_t before = digest(m);
+  const kvc_status status = kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, twice, 2);
+  CHECK((status == KVC_ERROR_INVALID_ARGUMENT || status == KVC_ERROR_BUSY) && digest(m) == before);
+  OK(kvc_manager_publish_blocks(m, 0, 1, tokens_, 4, NULL, 0, blocks + 1,
+                                1)); /* each may go where it belongs */
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 4, NULL, 0, blocks, 1));
+  OK(kvc_manager_release_blocks(m, blocks, 2));
+  OK(kvc_manager_free_request(m, allocate(m, tokens_, 5, 4))); /* found in both groups */
+  end_manager(m);
+}
+
+static void test_nodes_run_out(void) {
+  kvc_manager_config config = small_config(8);
+  config.max_nodes = 2;
+  kvc_manager* m = make_manager(&config);
+  int32_t blocks[3];
+  OK(kvc_manager_acquire_blocks(m, 0, blocks, 3));
+  REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3));
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, blocks, 2));
+  const uint64_t r = allocate(m, tokens_, 17, 8); /* a request just stops publishing */
+  OK(kvc_manager_commit_tokens(m, r, 17));
+  CHECK_EQ(stats(m).unpublished_blocks, 2);
+  CHECK_EQ(stats(m).nodes_used, 2);
+  OK(kvc_manager_free_request(m, r));
+  OK(kvc_manager_release_blocks(m, blocks, 3));
+  end_manager(m);
+}
+
+/* A raw hold keeps a block from eviction and makes writers copy. */
+static void test_holds_protect(void) {
+  kvc_manager* m = small_manager(4);
+  int32_t found[2], other[16];
+  size_t count = 0;
+  fill_tokens(other, 16, 9);
+  cache_prompt(m, tokens_, 9, 0);
+  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 9, NULL, 0, found, 2, &count));
+  CHECK_EQ(count, 2);
+  uint64_t r = POISON;
+  REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_allocate_request(m, other, 12, NULL, 0, NULL, &r, NULL));
+  OK(kvc_manager_release_blocks(m, found, 2));
+  OK(kvc_manager_free_request(m, allocate(m, other, 12, 0)));
+  end_manager(m);
+}
+
+int main(void) {
+  fill_tokens(tokens_, 24, 1);
+  test_round_trip();
+  test_partial_tables();
+  test_refusals();
+  test_nodes_run_out();
+  test_holds_protect();
+  return 0;
+}

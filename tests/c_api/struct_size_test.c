@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The struct_size protocol, with every size from 0 to beyond 4096 for every struct that has one. As input:
+ * too small or too large is INVALID_ARGUMENT, zeros behind the known fields are fine, anything else there is
+ * UNSUPPORTED. As output: known fields are written, the rest of the caller's struct is zeroed, not a byte
+ * behind it is touched. */
+#include "check.h"
+
+enum { kMaxSize = 4096, kRoom = kMaxSize + 64 };
+
+typedef union Room {
+  uint64_t align[kRoom / 8];
+  unsigned char bytes[kRoom];
+} Room;
+
+typedef kvc_status (*Call)(kvc_manager* m, void* object);
+
+static int32_t tokens_[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+static uint64_t request_;
+
+static void put_size(Room* room, size_t size) { memcpy(room->bytes, &size, sizeof size); }
+
+static void load(Room* room, const void* object, size_t known, size_t size) {
+  memset(room, 0, sizeof *room);
+  memcpy(room->bytes, object, known);
+  put_size(room, size);
+}
+
+/* `undo` gives back what a successful call made. */
+static void check_input(const char* name, kvc_manager* m, const void* object, size_t known, Call call,
+                        void (*undo)(kvc_manager*)) {
+  static Room room;
+  static const size_t too_large[] = {kMaxSize + 1,    kMaxSize + 8, (size_t)1 << 31,
+                                     (size_t)1 << 32, SIZE_MAX / 2, SIZE_MAX};
+  for (size_t i = 0; i < sizeof too_large / sizeof *too_large; ++i) {
+    load(&room, object, known, too_large[i]);
+    REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, call(m, room.bytes));
+  }
+  for (size_t size = 0; size <= kMaxSize; ++size) {
+    load(&room, object, known, size);
+    if (size < known) {
+      REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, call(m, room.bytes));
+      continue;
+    }
+    memset(room.bytes + size, 0xff, kRoom - size); /* not the struct's any more */
+    if (size < known + 32 || size % 256 == 0) {
+      OK(call(m, room.bytes));
+      undo(m);
+    }
+    const size_t places[] = {known, (known + size) / 2, size - 1};
+    for (size_t i = 0; i < 3 && size > known; ++i) {
+      room.bytes[places[i]] = 1;
+      REFUSED(m, KVC_ERROR_UNSUPPORTED, call(m, room.bytes));
+      room.bytes[places[i]] = 0;
+    }
+  }
+  printf("input  %s\n", name);
+}
+
+static void check_output(const char* name, kvc_manager* m, size_t known, Call call) {
+  static Room room, before;
+  for (size_t size = 0; size <= kMaxSize + 8; ++size) {
+    memset(&room, POISON_BYTE, sizeof room);
+    put_size(&room, size);
+    before = room;
+    if (size < known || size > kMaxSize) {
+      REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, call(m, room.bytes));
+      CHECK(memcmp(&room, &before, sizeof room) == 0);
+      continue;
+    }
+    OK(call(m, room.bytes));
+    size_t written = 0;
+    memcpy(&written, room.bytes, sizeof written);
+    CHECK_EQ(written, size);
+    CHECK(memcmp(room.bytes + sizeof(size_t), before.bytes + sizeof(size_t), known - sizeof(size_t)) != 0);
+    for (size_t i = known; i < size; ++i) CHECK_EQ(room.bytes[i], 0);
+    for (size_t i = size; i < kRoom; ++i) CHECK_EQ(room.bytes[i], POISON_BYTE);
+  }
+  printf("output %s\n", name);
+}
+
+static kvc_manager* made_;
+static kvc_step* made_step_;
+static uint64_t made_id_;
+
+static kvc_status create_manager(kvc_manager* m, void* object) {
+  (void)m;
+  return kvc_manager_create(object, &made_);
+}
+static kvc_status create_with_allocator(kvc_manager* m, void* object) {
+  (void)m;
+  kvc_manager_config config = small_config(4);
+  config.allocator = object;
+  return kvc_manager_create(&config, &made_);
+}
+static kvc_status create_with_group(kvc_manager* m, void* object) {
+  (void)m;
+  kvc_manager_config config = small_config(4);
+  config.groups = object;
+  config.num_groups = 1;
+  return kvc_manager_create(&config, &made_);
+}
+static kvc_status create_with_pool(kvc_manager* m, void* object) {
+  (void)m;
+  kvc_manager_config config = small_config(0);
+  config.pools = object;
+  config.num_pools = 1;
+  return kvc_manager_create(&config, &made_);
+}
+static void destroy_made(kvc_manager* m) {
+  (void)m;
+  kvc_manager_destroy(made_);
+}
+static kvc_status open_namespace(kvc_manager* m, void* object) {
+  return kvc_manager_open_namespace(m, object, &made_id_);
+}
+static void close_namespace(kvc_manager* m) { OK(kvc_manager_close_namespace(m, made_id_)); }
+static kvc_status create_request(kvc_manager* m, void* object) {
+  return kvc_manager_create_request(m, tokens_, 8, NULL, 0, object, &made_id_);
+}
+static kvc_status allocate_request(kvc_manager* m, void* object) {
+  return kvc_manager_allocate_request(m, tokens_, 8, NULL, 0, object, &made_id_, NULL);
+}
+static void free_request(kvc_manager* m) { OK(kvc_manager_free_request(m, made_id_)); }
+static kvc_status create_step(kvc_manager* m, void* object) {
+  return kvc_step_create(m, object, &made_step_);
+}
+static void destroy_step(kvc_manager* m) {
+  (void)m;
+  kvc_step_destroy(made_step_);
+}
+static kvc_status run_step(kvc_manager* m, void* object) { return kvc_manager_step(m, object); }
+static kvc_status admit_in_step(kvc_manager* m, void* object) {
+  const uint64_t offsets[2] = {0, 8};
+  uint64_t cached = 0;
+  kvc_status status = KVC_OK;
+  kvc_step step = {
+      .struct_size = sizeof step, .num_admissions = 1, .admit_offsets = offsets, .admit_tokens = tokens_};
+  step.admit_configs = object;
+  step.admitted = &made_id_;
+  step.cached = &cached;
+  step.status = &status;
+  const kvc_status whole = kvc_manager_step(m, &step);
+  if (whole != KVC_OK) return whole;
+  OK(kvc_manager_retire_step(m, step.step_id));
+  return status;
+}
+static void nothing(kvc_manager* m) { (void)m; }
+
+static kvc_status get_properties(kvc_manager* m, void* object) { return kvc_manager_properties(m, object); }
+static kvc_status get_stats(kvc_manager* m, void* object) { return kvc_manager_stats(m, object); }
+static kvc_status get_pool(kvc_manager* m, void* object) { return kvc_manager_pool_info(m, 0, object); }
+static kvc_status get_block(kvc_manager* m, void* object) { return kvc_manager_block_info(m, 0, object); }
+static kvc_status get_request(kvc_manager* m, void* object) {
+  return kvc_manager_request_info(m, request_, object);
+}
+static kvc_status get_probe(kvc_manager* m, void* object) {
+  return kvc_manager_probe(m, 0, tokens_, 8, NULL, 0, object);
+}
+
+static void* take(void* user_data, size_t size, size_t alignment) {
+  (void)user_data;
+  return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+static void give_back(void* user_data, void* memory, size_t size, size_t alignment) {
+  (void)user_data, (void)size, (void)alignment;
+  free(memory);
+}
+
+/* In an array the first element's struct_size is the stride, and every element must have it. */
+static void check_arrays(kvc_manager* m) {
+  static Room room;
+  const size_t stride = sizeof(kvc_group_config) + 24;
+  kvc_manager_config config = small_config(4);
+  config.groups = (const kvc_group_config*)(const void*)room.bytes;
+  config.num_groups = 2;
+  const kvc_group_config full = {.struct_size = stride};
+  const kvc_group_config window = {
+      .struct_size = stride, .kind = KVC_GROUP_SLIDING_WINDOW, .window_tokens = 8};
+  memset(&room, 0, sizeof room);
+  memcpy(room.bytes, &full, sizeof full);
+  memcpy(room.bytes + stride, &window, sizeof window);
+  OK(kvc_manager_create(&config, &made_));
+  kvc_properties p = {.struct_size = sizeof p};
+  OK(kvc_manager_properties(made_, &p));
+  CHECK_EQ(p.num_groups, 2);
+  kvc_manager_destroy(made_);
+
+  const size_t other = stride + 8;
+  memcpy(room.bytes + stride, &other, sizeof other);
+  REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_create(&config, &made_));
+  memcpy(room.bytes + stride, &stride, sizeof stride);
+  room.bytes[2 * stride - 1] = 1;
+  REFUSED(m, KVC_ERROR_UNSUPPORTED, kvc_manager_create(&config, &made_));
+}
+
+int main(void) {
+  kvc_manager* m = small_manager(8);
+  request_ = allocate(m, tokens_, 5, 0);
+
+  const kvc_manager_config manager = small_config(4);
+  const kvc_allocator allocator = {.struct_size = sizeof allocator, .allocate = take, .release = give_back};
+  const kvc_group_config group = {.struct_size = sizeof group};
+  const kvc_pool_config pool = {.struct_size = sizeof pool, .num_blocks = 4};
+  const kvc_namespace_config space = {.struct_size = sizeof space, .tenant = "a", .tenant_size = 1};
+  const kvc_request_config request = {.struct_size = sizeof request};
+  const kvc_step_limits limits = {.struct_size = sizeof limits, .max_requests = 1};
+  const kvc_step step = {.struct_size = sizeof step, .fill_id = -1};
+  check_input("kvc_manager_config", m, &manager, sizeof manager, create_manager, destroy_made);
+  check_input("kvc_allocator", m, &allocator, sizeof allocator, create_with_allocator, destroy_made);
+  check_input("kvc_group_config", m, &group, sizeof group, create_with_group, destroy_made);
+  check_input("kvc_pool_config", m, &pool, sizeof pool, create_with_pool, destroy_made);
+  check_input("kvc_namespace_config", m, &space, sizeof space, open_namespace, close_namespace);
+  check_input("kvc_request_config", m, &request, sizeof request, create_request, free_request);
+  check_input("kvc_request_config", m, &request, sizeof request, allocate_request, free_request);
+  check_input("kvc_request_config in a step", m, &request, sizeof request, admit_in_step, free_request);
+  check_input("kvc_step_limits", m, &limits, sizeof limits, create_step, destroy_step);
+  check_input("kvc_step", m, &step, sizeof step, run_step, nothing);
+  check_arrays(m);
+
+  check_output("kvc_properties", m, sizeof(kvc_properties), get_properties);
+  check_output("kvc_stats", m, sizeof(kvc_stats), get_stats);
+  check_output("kvc_pool_info", m, sizeof(kvc_pool_info), get_pool);
+  check_output("kvc_block_info", m, sizeof(kvc_block_info), get_block);
+  check_output("kvc_request_info", m, sizeof(kvc_request_info), get_request);
+  check_output("kvc_probe_info", m, sizeof(kvc_probe_info), get_probe);
+  end_manager(m);
+  return 0;
+}
