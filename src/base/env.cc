@@ -14,7 +14,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 // Large arrays are aligned to huge pages and ask for them: random access to nodes is bound by TLB misses otherwise.
 void* allocate_aligned(void*, size_t size, size_t alignment) {
-  const bool huge = size >= 2 * kHugePage;
+  const bool huge = size >= kHugePage / 2;
   if (huge && alignment < kHugePage) alignment = kHugePage;
   const size_t rounded = (size + alignment - 1) & ~(alignment - 1);
   if (rounded < size) return nullptr;

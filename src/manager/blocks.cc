@@ -15,32 +15,24 @@ void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
   while (i < count && pool_.counts(pool).free != 0) out[i++] = pool_.pop_free(pool, group_byte);
   if (i == count) return;
 
-  // Victims are known in advance: fetch their nodes, and once these are here what their death touches.
-  constexpr size_t kNodesAhead = 16, kDeathsAhead = 8;
-  BlockId node_ahead = pool_.lru_head(pool);
-  BlockId death_ahead = node_ahead;
-  const auto fetch_node = [&] {
-    if (pool_.at_end(node_ahead)) return;
-    tree_.prefetch_node(pool_[node_ahead].node);
-    node_ahead = pool_[node_ahead].next;
-  };
-  const auto fetch_death = [&] {
-    if (pool_.at_end(death_ahead)) return;
-    tree_.prefetch_death(pool_[death_ahead].node);
-    death_ahead = pool_[death_ahead].next;
-  };
-  if (count - i > 1) {
-    for (size_t n = 0; n < kNodesAhead && n < count - i; ++n) fetch_node();
-    for (size_t n = 0; n < kDeathsAhead && n < count - i; ++n) fetch_death();
-  }
   for (; i < count; ++i) {
-    if (count - i > kNodesAhead) fetch_node();
-    if (count - i > kDeathsAhead) fetch_death();
     const BlockId victim = pool_.lru_head(pool);
+    look_ahead(pool, victim);
     evict(victim);
     pool_.take_lru(victim, group_byte);
     out[i] = victim;
   }
+}
+
+// Coming victims are fetched in stages, each when the one before has arrived: the block, its node, the node's bucket, the chain that it
+// ends. The stages go on from call to call.
+void Manager::look_ahead(uint32_t pool, BlockId victim) {
+  constexpr size_t kNode = 10, kBucket = 18, kChain = 25;
+  pool_.prefetch(pool_.look_ahead(pool, pool_.skip(pool_[victim])));
+  const auto node_seen = [&](size_t ago) { return pool_[pool_.looked_at(pool, ago)].node; };
+  if (const NodeId node = node_seen(kNode); is_node(node)) tree_.prefetch_node(node);
+  if (const NodeId node = node_seen(kBucket); is_node(node)) tree_.prefetch_bucket_of(node);
+  if (const NodeId node = node_seen(kChain); is_node(node)) tree_.prefetch_chain_of(node);
 }
 
 // Detaches the block at the head of LRU and counts it; it stays in the list.

@@ -172,7 +172,8 @@ kvc_status Manager::publish(Request& request, size_t full) {
   ExtraRecords extras(arena_, request.keys.data, request.num_keys, begin, full, shape_.block_size);
   if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
 
-  constexpr size_t kBucketAhead = 12, kNodeAhead = 6;
+  constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
+  const PrefixTree::Bulk bulk(tree_, full - begin);
   const size_t hashed = request.num_hashes < full ? request.num_hashes : full;
   const uint32_t block_size = shape_.block_size, space = request.space, num_groups = shape_.num_groups;
   const uint64_t* const hashes = request.hashes.data;
@@ -186,8 +187,7 @@ kvc_status Manager::publish(Request& request, size_t full) {
       key = hashes[i];
       if (i + kBucketAhead < hashed) {
         tree_.prefetch_bucket(hashes[i + kBucketAhead]);
-        tree_.prefetch_make(hashes[i + kNodeAhead]);
-        pool_.prefetch(groups[0].blocks.data[i + kNodeAhead]);
+        pool_.prefetch(groups[0].blocks.data[i + kBlockAhead]);
       }
     } else {
       key = request.chain = next_chain(request, i);

@@ -96,6 +96,7 @@ class Manager {
   class Guard;
   friend class LookupScratch;
   friend class Checker;
+  friend class ManagerPeer;  // tests
 
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
@@ -111,6 +112,7 @@ class Manager {
     take_blocks(group, 1, &block);
     return block;
   }
+  void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
   void hit(BlockId block);                                   // out of LRU or FENCED, before a hold is added
   void place(BlockId block);                                 // its last hold is gone
@@ -187,6 +189,7 @@ class Manager {
   void drop_ref(BlockId block, bool keep_published, uint32_t space, bool stale);
   void release_blocks_of(Request& request);
   void release_windows(Request& request, size_t begin, size_t end, bool stale);
+  void release_to_lru(Request& request, uint32_t group, size_t begin, size_t end);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
   size_t boundary_below(const Request& request, size_t position) const;
   void end_admission(Request& request);
@@ -205,8 +208,10 @@ class Manager {
   size_t bound_changes(const StepPlan& plan);
   size_t bound_copies(const StepPlan& plan);
   bool owns_row(const Request& request, int32_t row) const;
-  void commit_item(StepPlan& plan, size_t i);
-  void extend_item(StepPlan& plan, size_t i, CopyList& copies);
+  void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
+  void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
+  kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens, uint64_t first,
+                            uint64_t count, CopyList& copies);
   void admit_item(StepPlan& plan, size_t i, bool* refused);
   void write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first, uint64_t count);
   void show(StepPlan& plan, size_t item, Request* request);

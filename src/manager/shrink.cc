@@ -45,26 +45,36 @@ void Manager::release_windows(Request& request, size_t begin, size_t end, bool s
 }
 
 void Manager::release_full(Request& request, size_t begin, size_t end, bool stale) {
-  constexpr size_t kAhead = 8;
-  const bool straight = !stale && issued_ <= retired_;  // published sole copies go to LRU at once
-  uint64_t listed[kMaxPools] = {};
+  const uint32_t full = shape_.full_groups;
+  if (!stale && issued_ <= retired_ && (full & (full - 1)) == 0 && full != 0) {
+    release_to_lru(request, static_cast<uint32_t>(__builtin_ctz(full)), begin, end);
+    return;
+  }
   for (size_t j = end; j-- > begin;) {
-    for (uint32_t groups = shape_.full_groups; groups != 0; groups &= groups - 1) {
-      const BlockId* blocks = request.groups[__builtin_ctz(groups)].blocks.data;
-      if (j >= kAhead) pool_.prefetch(blocks[j - kAhead]);
-      const BlockId id = blocks[j];
-      Block& block = pool_[id];
-      if (!pool_.drop_ref(block)) continue;
-      if (straight && is_node(block.node) && block.next_copy == id) {
-        pool_.push_lru(id);
-        ++listed[block.pool];
-      } else {
-        place(id, request.space, stale);
-      }
+    for (uint32_t groups = full; groups != 0; groups &= groups - 1) {
+      drop_ref(request.groups[__builtin_ctz(groups)].blocks.data[j], true, request.space, stale);
     }
   }
-  for (size_t p = 0; p < shape_.num_pools; ++p) {
-    if (listed[p] != 0) spaces_.cached(request.space, p) += listed[p];
+}
+
+// The usual release: one full group, no step in flight, epoch not over. Published sole copies go to LRU in one sweep.
+void Manager::release_to_lru(Request& request, uint32_t group, size_t begin, size_t end) {
+  constexpr size_t kAhead = 8;
+  const uint32_t pool = shape_.groups[group].pool;
+  const BlockId* const blocks = request.groups[group].blocks.data;
+  for (size_t j = end; j != begin;) {
+    {
+      BlockPool::LruAppender lru(pool_, pool);
+      for (; j != begin; --j) {
+        const BlockId id = blocks[j - 1];
+        if (j > kAhead) pool_.prefetch(blocks[j - 1 - kAhead]);
+        Block& block = pool_[id];
+        if (!is_node(block.node) || block.next_copy != id) break;
+        if (pool_.drop_ref(block)) lru.append(id, block);
+      }
+      spaces_.cached(request.space, pool) += lru.count();
+    }
+    if (j != begin) drop_ref(blocks[--j], true, request.space, false);
   }
 }
 

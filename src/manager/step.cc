@@ -119,7 +119,8 @@ kvc_status Manager::step(StepPlan& plan) {
       if (++done % kSlice == 0) lock.yield();
     };
     retire(step.retired_step);
-    for (size_t i = 0; i < step.num_requests; ++i, pause()) commit_item(plan, i);
+    kvc_status* const request_status = plan.request_status();
+    for (size_t i = 0; i < step.num_requests; ++i, pause()) commit_item(plan, i, request_status[i]);
     kvc_status* status = step.status;
     for (size_t i = 0; i < step.num_frees; ++i, pause()) {
       Request* request;
@@ -138,7 +139,7 @@ kvc_status Manager::step(StepPlan& plan) {
       if (*status == KVC_OK) *status = truncate(*request, step.truncate_lengths[i]);
       ++status;
     }
-    for (size_t i = 0; i < step.num_requests; ++i, pause()) extend_item(plan, i, copies);
+    for (size_t i = 0; i < step.num_requests; ++i, pause()) extend_item(plan, i, request_status[i], copies);
     step.num_copies = copies.count;
     if (step.num_admissions == 0) {
       end_step(plan, id);
@@ -162,9 +163,8 @@ void Manager::end_step(const StepPlan& plan, uint64_t id) {
 }
 
 // Tokens that became known, then the commit: both or neither.
-void Manager::commit_item(StepPlan& plan, size_t i) {
+void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
-  kvc_status& status = plan.request_status()[i];
   if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
   if (request != nullptr && request->admitted && step.commit_offsets == nullptr && step.committed != nullptr &&
@@ -186,31 +186,37 @@ void Manager::commit_item(StepPlan& plan, size_t i) {
   if (status != KVC_OK) request->known = known;
 }
 
-void Manager::extend_item(StepPlan& plan, size_t i, CopyList& copies) {
+void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies) {
   const kvc_step& step = plan.step;
-  kvc_status& status = plan.request_status()[i];
   if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
-  const bool gone = request == nullptr || !request->admitted;  // perhaps by this step, after its commit
+  if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
   const uint64_t count = plan.extension(i);
-  if (gone && count != 0 && status == KVC_OK) status = find_request(step.requests[i], true, &request);
   uint64_t first = 0;
   if (status == KVC_OK && count != 0) {
-    const int32_t* tokens = step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
-    first = tokens != nullptr ? request->known : request->capacity;
-    if (count == 1 && tokens != nullptr && append_within_block(*request, *tokens)) {
-      // no block was needed
-    } else if (plan.writes_row(i) && first + count + request->lookahead > uint64_t{step.row_stride} * shape_.block_size) {
-      status = fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
-                    static_cast<unsigned long long>(first + count + request->lookahead), step.row_stride);
-    } else if (tokens != nullptr) {
-      status = append(*request, tokens, static_cast<size_t>(count), copies);
+    if (request == nullptr) {
+      status = find_request(step.requests[i], true, &request);
     } else {
-      status = extend(*request, first + count, copies);
+      const int32_t* tokens = step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
+      first = tokens != nullptr ? request->known : request->capacity;
+      if (count != 1 || tokens == nullptr || !append_within_block(*request, *tokens)) {
+        status = extend_request(plan, i, *request, tokens, first, count, copies);
+      }
     }
   }
   if (step.slots != nullptr && count != 0) write_slots(plan, i, status == KVC_OK ? request : nullptr, first, count);
-  show(plan, i, gone ? nullptr : request);
+  if (step.num_blocks != nullptr || step.block_tables != nullptr) show(plan, i, request);
+}
+
+kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens, uint64_t first, uint64_t count,
+                                   CopyList& copies) {
+  const uint64_t end = first + count + request.lookahead;
+  if (plan.writes_row(i) && end > uint64_t{plan.step.row_stride} * shape_.block_size) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
+                static_cast<unsigned long long>(end), plan.step.row_stride);
+  }
+  if (tokens != nullptr) return append(request, tokens, static_cast<size_t>(count), copies);
+  return extend(request, first + count, copies);
 }
 
 // Slots of tokens [first, first + count) of item i; -1 if it failed.

@@ -18,7 +18,8 @@ struct Block {
   BlockId next_copy;    // ring of the copies of one position in one group; itself if it is the only one
   uint32_t refs;        // requests, pending copy sources included
   uint16_t raw, pins;   // other holds
-  uint32_t fence;       // low bits of the step that may still write it, while FENCED
+  uint32_t fence;       // while FENCED: low bits of the step that may still write it; while LRU: a block that
+                        // stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
   List list;
   uint8_t group, pool;
   uint8_t written;      // at least one token committed
@@ -37,7 +38,17 @@ struct PoolCounts {
 };
 
 class BlockPool {
+  static constexpr uint32_t kSkip = 32;
+  struct Pool {
+    PoolCounts counts;
+    BlockId free_top;
+    BlockId recent[kSkip];  // last blocks pushed to LRU
+    BlockId ahead[kSkip];   // last blocks looked at
+    uint32_t pushed, looked;
+  };
+
  public:
+
   // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
   [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block);
 
@@ -81,11 +92,53 @@ class BlockPool {
     pool.free_top = id;
     ++pool.counts.free;
   }
-  void push_lru(BlockId id) {
-    Block& block = (*this)[id];
-    link_last(id, block, sentinel(block.pool, 0));
-    block.list = List::kLru;
-    ++pools_[block.pool].counts.lru;
+  void push_lru(BlockId id) { LruAppender(*this, (*this)[id].pool).append(id, (*this)[id]); }
+
+  // Many blocks of one pool to the end of its LRU list; nothing else may touch that list meanwhile.
+  class LruAppender {
+   public:
+    LruAppender(BlockPool& blocks, size_t pool)
+        : base_(blocks.blocks_.data()), pool_(blocks.pools_[pool]), sentinel_{static_cast<int32_t>(blocks.sentinel(pool, 0))},
+          last_(at(sentinel_).prev) {}
+    LruAppender(const LruAppender&) = delete;
+    LruAppender& operator=(const LruAppender&) = delete;
+    ~LruAppender() {
+      at(last_).next = sentinel_;
+      at(sentinel_).prev = last_;
+      pool_.counts.lru += count_;
+    }
+    void append(BlockId id, Block& block) {
+      at(last_).next = id;
+      block.prev = last_;
+      last_ = id;
+      block.list = List::kLru;
+      block.fence = static_cast<uint32_t>(raw(id));
+      BlockId& recent = pool_.recent[pool_.pushed++ % kSkip];
+      if (Block& before = at(recent); before.list == List::kLru) before.fence = static_cast<uint32_t>(raw(id));
+      recent = id;
+      ++count_;
+    }
+    uint64_t count() const { return count_; }
+
+   private:
+    Block& at(BlockId id) { return base_[raw(id)]; }
+    Block* const base_;
+    Pool& pool_;
+    const BlockId sentinel_;
+    BlockId last_;
+    uint64_t count_ = 0;
+  };
+  // What will probably be evicted kSkip places after this LRU block.
+  BlockId skip(const Block& block) const { return BlockId{static_cast<int32_t>(block.fence)}; }
+  // Enters the look-ahead of a victim; returns what was entered `ago` victims before, at most kSkip - 1.
+  BlockId look_ahead(size_t pool, BlockId id) {
+    Pool& p = pools_[pool];
+    p.ahead[++p.looked % kSkip] = id;
+    return id;
+  }
+  BlockId looked_at(size_t pool, size_t ago) const {
+    const Pool& p = pools_[pool];
+    return p.ahead[(p.looked - ago) % kSkip];
   }
   void push_fenced(BlockId id, uint64_t step) {
     Block& block = (*this)[id];
@@ -134,10 +187,6 @@ class BlockPool {
   }
 
  private:
-  struct Pool {
-    PoolCounts counts;
-    BlockId free_top;
-  };
   static constexpr size_t kMaxPools = 32;
 
   size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }

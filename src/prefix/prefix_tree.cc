@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/prefix_tree.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace kvc {
 namespace {
 
@@ -19,7 +23,26 @@ bool equal(const int32_t* a, const int32_t* b) {
   return difference == 0;
 }
 
+// Writes 16 tokens past the caches: most rows are not read again before they are overwritten, and whole lines need not be fetched.
+void stream_row(int32_t* row, const int32_t* tokens) {
+#if defined(__SSE2__)
+  for (int i = 0; i < 16; i += 4) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(row + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(tokens + i)));
+  }
+#else
+  std::memcpy(row, tokens, 16 * sizeof(int32_t));
+#endif
+}
+
 }  // namespace
+
+PrefixTree::Bulk::~Bulk() {
+  if (!tree_.stream_) return;
+  tree_.stream_ = false;
+#if defined(__SSE2__)
+  _mm_sfence();  // before the lock is released: streamed rows are ordered by nothing else
+#endif
+}
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
                         uint64_t hash_mask) {
@@ -38,7 +61,6 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
   for (size_t i = max_nodes; i-- > 0;) {
     nodes_[i].hash_next = free_;
-    nodes_[i].hash_prev = kDead;
     free_ = NodeId{static_cast<int32_t>(i)};
   }
   return true;
@@ -107,19 +129,19 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   const NodeId id = free_;
   Node& node = at(id);
   free_ = node.hash_next;
+  prefetch_node(NodeId{static_cast<int32_t>(node.key)});  // free_node left word of a later one
   ++counters_.nodes_used;
   ++spaces_[space].num_nodes;
 
   int32_t* row = &rows_[static_cast<size_t>(raw(id)) * block_size_];
   if (block_size_ == 16) {  // the usual size: no call
-    std::memcpy(row, tokens, 16 * sizeof(int32_t));
+    stream_ ? stream_row(row, tokens) : static_cast<void>(std::memcpy(row, tokens, 16 * sizeof(int32_t)));
   } else {
     std::memcpy(row, tokens, block_size_ * sizeof(int32_t));
   }
   int32_t& bucket = buckets_[bucket_of(key)];
   const NodeId hash_next = node_at(bucket);
   bucket = raw(id);
-  if (is_node(hash_next)) at(hash_next).hash_prev = id;
 
   const bool nested = is_node(parent);
   NodeId& youngest = nested ? at(parent).first_child : spaces_[space].first_child;
@@ -131,7 +153,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
               .extra = extra,
               .parent = parent,
               .hash_next = hash_next,
-              .hash_prev = kNoNode,
+              .listed = 1,
               .first_child = kNoNode,
               .sibling_next = sibling,
               .sibling_prev = kNoNode,
@@ -207,15 +229,18 @@ void PrefixTree::bury_if_unused(NodeId id) {
   }
 }
 
+// Chains are short and new nodes come first, so that walking one is cheaper than keeping links back.
 void PrefixTree::take_from_table(NodeId id) {
   Node& node = (*this)[id];
-  if (is_node(node.hash_next)) (*this)[node.hash_next].hash_prev = node.hash_prev;
-  if (is_node(node.hash_prev)) {
-    (*this)[node.hash_prev].hash_next = node.hash_next;
-  } else {
-    buckets_[bucket_of(node.key)] = is_node(node.hash_next) ? raw(node.hash_next) : -1;
+  node.listed = 0;
+  int32_t& bucket = buckets_[bucket_of(node.key)];
+  if (bucket == raw(id)) {
+    bucket = is_node(node.hash_next) ? raw(node.hash_next) : -1;
+    return;
   }
-  node.hash_prev = kDead;
+  NodeId before{bucket};
+  while ((*this)[before].hash_next != id) before = (*this)[before].hash_next;
+  (*this)[before].hash_next = node.hash_next;
 }
 
 NodeId PrefixTree::free_node(NodeId id) {
@@ -235,6 +260,9 @@ NodeId PrefixTree::free_node(NodeId id) {
   }
   node.hash_next = free_;
   free_ = id;
+  NodeId& earlier = recently_freed_[num_freed_++ % kRecent];  // will be taken kRecent calls after this one: a hint
+  node.key = static_cast<uint64_t>(raw(earlier));
+  earlier = id;
   --counters_.nodes_used;
   if (--spaces_[node.space].num_nodes == 0) spaces_.free_if_unused(node.space);
   return parent;

@@ -21,7 +21,7 @@ struct Node {
   ExtraRecord* extra;     // nullptr = none
   NodeId parent;          // a node, or the root of the namespace
   NodeId hash_next;       // bucket chain; also the free and the orphan list
-  NodeId hash_prev;       // kNoNode = first in its bucket
+  uint32_t listed;        // 1 = in its bucket's chain: alive
   NodeId first_child;
   NodeId sibling_next, sibling_prev;
   BlockId block;          // group 0: lowest copy
@@ -55,7 +55,7 @@ class PrefixTree {
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
   size_t max_nodes() const { return nodes_.size(); }
-  bool alive(NodeId id) const { return (*this)[id].hash_prev != kDead; }
+  bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_child(NodeId parent) const {
     return is_node(parent) ? (*this)[parent].first_child : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
   }
@@ -84,6 +84,17 @@ class PrefixTree {
     if (!has_room()) return kNoNode;
     return make(parent, key, tokens, extras.take(position), space, epoch);
   }
+  // While it lives, rows are written in the way that suits many at once.
+  class Bulk {
+   public:
+    Bulk(PrefixTree& tree, size_t count) : tree_(tree) { tree.stream_ = count >= 8; }
+    ~Bulk();
+    Bulk(const Bulk&) = delete;
+    Bulk& operator=(const Bulk&) = delete;
+
+   private:
+    PrefixTree& tree_;
+  };
   size_t free_nodes() const { return nodes_.size() - counters_.nodes_used; }
 
   // Publishes a held block at a position.
@@ -117,19 +128,12 @@ class PrefixTree {
 
   // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
-  // What make() writes beside its own node: the first node of the bucket.
-  void prefetch_make(uint64_t key) const {
-    const int32_t first = buckets_[bucket_of(key)];
-    if (first >= 0) prefetch_node(NodeId{first});
-  }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
-  // What detaching its last block writes beside the node itself; and its row, which the next make() fills.
-  void prefetch_death(NodeId id) const {
-    const Node& node = (*this)[id];
-    prefetch_bucket(node.key);
-    if (is_node(node.hash_next)) prefetch_node(node.hash_next);
-    if (is_node(node.hash_prev)) prefetch_node(node.hash_prev);
-    __builtin_prefetch(&rows_[static_cast<size_t>(raw(id)) * block_size_], 1);
+  // What taking the node out of the table reads beside it: its bucket, then the first of the chain that it ends.
+  void prefetch_bucket_of(NodeId id) const { prefetch_bucket((*this)[id].key); }
+  void prefetch_chain_of(NodeId id) const {
+    const int32_t first = buckets_[bucket_of((*this)[id].key)];
+    if (first >= 0) prefetch_node(NodeId{first});
   }
 
   uint64_t rejected_candidates() const { return rejected_; }
@@ -139,7 +143,6 @@ class PrefixTree {
     Digest256 digest;
     uint64_t serial;
   };
-  static constexpr NodeId kDead{INT32_MIN + 1};  // hash_prev of a node that is in no bucket
   static constexpr int kClimb = 8;
 
   size_t bucket_of(uint64_t key) const { return key & bucket_mask_; }
@@ -174,9 +177,13 @@ class PrefixTree {
   uint64_t hash_mask_ = 0;      // all ones, but in tests that want collisions
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
+  static constexpr uint32_t kRecent = 8;
   NodeId free_ = kNoNode;
+  NodeId recently_freed_[kRecent] = {};
+  uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
   uint64_t next_serial_ = 1;
+  bool stream_ = false;
   mutable uint64_t rejected_ = 0;
 };
 

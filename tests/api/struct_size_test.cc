@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structs that may grow, at every size from 0 to beyond 4096, placed so that the byte behind them cannot be
+// touched: small and huge sizes are refused, unknown bytes of an input must be 0, and an output is written up
+// to its size and not further.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "api/create.h"
+#include "api/guard.h"
+
+namespace kvc {
+namespace {
+
+// Memory whose end is followed by a page that nobody may touch.
+class GuardedEnd {
+ public:
+  GuardedEnd() {
+    page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    size_ = (8192 + page_ - 1) / page_ * page_;
+    memory_ = static_cast<char*>(
+        mmap(nullptr, size_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(static_cast<void*>(memory_), MAP_FAILED);
+    EXPECT_EQ(mprotect(memory_ + size_, page_, PROT_NONE), 0);
+  }
+  ~GuardedEnd() { munmap(memory_, size_ + page_); }
+  GuardedEnd(const GuardedEnd&) = delete;
+  GuardedEnd& operator=(const GuardedEnd&) = delete;
+  // `size` bytes before the guard, at least the struct_size itself, filled with `fill`.
+  char* at(size_t size, int fill) {
+    if (size < sizeof(size_t)) size = sizeof(size_t);
+    std::memset(memory_, fill, size_);
+    return memory_ + size_ - size;
+  }
+
+ private:
+  size_t page_, size_;
+  char* memory_;
+};
+
+template <typename T>
+void expect_reads_by_size(const char* name) {
+  GuardedEnd end;
+  for (size_t size = 0; size <= 4200; ++size) {
+    char* bytes = end.at(size, 0);
+    const bool valid = size >= kFirstSize<T> && size <= 4096;
+    T out;
+    ASSERT_EQ(read_struct(bytes, size, name, &out), valid ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT)
+        << name << " of " << size;
+    if (!valid) {
+      ASSERT_NE(std::strstr(last_error(), name), nullptr) << last_error();
+      continue;
+    }
+    ASSERT_EQ(out.struct_size, sizeof(T));
+    if (size > sizeof(T)) {
+      for (const size_t unknown : {sizeof(T), size - 1}) {
+        bytes[unknown] = 1;
+        ASSERT_EQ(read_struct(bytes, size, name, &out), KVC_ERROR_UNSUPPORTED) << name << " of " << size;
+        bytes[unknown] = 0;
+      }
+    }
+  }
+}
+
+TEST(StructSize, InputsAreReadBySize) {
+  expect_reads_by_size<kvc_allocator>("kvc_allocator");
+  expect_reads_by_size<kvc_pool_config>("kvc_pool_config");
+  expect_reads_by_size<kvc_group_config>("kvc_group_config");
+  expect_reads_by_size<kvc_manager_config>("kvc_manager_config");
+  expect_reads_by_size<kvc_namespace_config>("kvc_namespace_config");
+  expect_reads_by_size<kvc_request_config>("kvc_request_config");
+  expect_reads_by_size<kvc_step_limits>("kvc_step_limits");
+  expect_reads_by_size<kvc_step>("kvc_step");
+}
+
+class OutputSize : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    kvc_manager_config config = {};
+    config.struct_size = sizeof config;
+    config.num_blocks = 8;
+    config.max_requests = 2;
+    config.seed = 1;
+    ASSERT_EQ(create_manager(&config, default_env(), &m_), KVC_OK);
+  }
+  void TearDown() override { kvc_manager_destroy(m_); }
+
+  // Calls fill(struct) at every size. Known bytes are those of a call at the plain size, the rest of the
+  // struct is 0.
+  template <typename T, typename Fill>
+  void expect_written_by_size(Fill fill) {
+    T plain;
+    std::memset(static_cast<void*>(&plain), 0xee, sizeof plain);
+    plain.struct_size = sizeof plain;
+    ASSERT_EQ(fill(&plain), KVC_OK) << last_error();
+    GuardedEnd end;
+    for (size_t size = 0; size <= 4200; ++size) {
+      char* bytes = end.at(size, 0xee);
+      std::memcpy(bytes, &size, sizeof size);
+      const bool valid = size >= kFirstSize<T> && size <= 4096;
+      T* out = reinterpret_cast<T*>(bytes);
+      if (reinterpret_cast<uintptr_t>(bytes) % alignof(T) != 0) continue;
+      ASSERT_EQ(fill(out), valid ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT) << size;
+      for (size_t i = sizeof(size_t); i < size; ++i) {
+        const auto byte = static_cast<unsigned char>(bytes[i]);
+        const int expected = !valid ? 0xee : i < sizeof(T) ? reinterpret_cast<unsigned char*>(&plain)[i] : 0;
+        ASSERT_EQ(byte, expected) << "byte " << i << " of " << size;
+      }
+      size_t kept;
+      std::memcpy(&kept, bytes, sizeof kept);
+      ASSERT_EQ(kept, size) << "struct_size is the caller's";
+    }
+  }
+
+  kvc_manager* m_ = nullptr;
+};
+
+TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
+  uint64_t request;
+  const int32_t tokens[3] = {1, 2, 3};
+  ASSERT_EQ(kvc_manager_allocate_request(m_, tokens, 3, nullptr, 0, nullptr, &request, nullptr), KVC_OK);
+  expect_written_by_size<kvc_properties>([&](auto* out) { return kvc_manager_properties(m_, out); });
+  expect_written_by_size<kvc_stats>([&](auto* out) { return kvc_manager_stats(m_, out); });
+  expect_written_by_size<kvc_pool_info>([&](auto* out) { return kvc_manager_pool_info(m_, 0, out); });
+  expect_written_by_size<kvc_block_info>([&](auto* out) { return kvc_manager_block_info(m_, 0, out); });
+  expect_written_by_size<kvc_request_info>(
+      [&](auto* out) { return kvc_manager_request_info(m_, request, out); });
+  expect_written_by_size<kvc_probe_info>(
+      [&](auto* out) { return kvc_manager_probe(m_, 0, tokens, 3, nullptr, 0, out); });
+}
+
+TEST(Guard, ExceptionsBecomeInternalErrors) {
+  EXPECT_EQ(guarded([]() -> kvc_status { throw std::runtime_error("the reason"); }), KVC_ERROR_INTERNAL);
+  EXPECT_NE(std::strstr(last_error(), "the reason"), nullptr);
+  EXPECT_EQ(guarded([]() -> kvc_status { throw 42; }), KVC_ERROR_INTERNAL);
+  EXPECT_EQ(guarded([]() -> kvc_status { return KVC_ERROR_BUSY; }), KVC_ERROR_BUSY);
+}
+
+TEST(Guard, AMissingManagerIsAnInvalidArgument) {
+  bool called = false;
+  EXPECT_EQ(on_manager(nullptr,
+                       [&](Manager&) {
+                         called = true;
+                         return kvc_status{KVC_OK};
+                       }),
+            KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_FALSE(called);
+}
+
+}  // namespace
+}  // namespace kvc

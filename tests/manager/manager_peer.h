@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests of the manager share: a view of its private parts, managers of small shapes, and token
+// sequences. Used while no other thread calls the manager.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "api/create.h"
+#include "api/guard.h"
+#include "manager/manager.h"
+
+namespace kvc {
+
+class ManagerPeer {
+ public:
+  explicit ManagerPeer(kvc_manager* m) : m_(*m->impl) {}
+
+  BlockPool& pool() { return m_.pool_; }
+  PrefixTree& tree() { return m_.tree_; }
+  SpaceTable& spaces() { return m_.spaces_; }
+  PinTable& pins() { return m_.pins_; }
+  Counters& counters() { return m_.counters_; }
+  Request& request(uint64_t id) { return *m_.requests_.find(id); }
+  uint64_t& live_requests() { return m_.live_requests_; }
+  uint64_t& num_requests() { return m_.num_requests_; }
+  kvc_block_copy* copies() { return m_.copies_.data; }
+  size_t& num_copies() { return m_.num_copies_; }
+
+  size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const {
+    return m_.longest_window(group, limit, residents);
+  }
+  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
+                        uint32_t groups) const {
+    return m_.longest_common(limit, residents, keys, groups);
+  }
+  bool needs_position(uint32_t group, size_t position, size_t length) const {
+    return m_.needs_position(group, position, length);
+  }
+  bool serves_boundary(const Request& request, uint32_t group, size_t position) const {
+    return m_.serves_boundary(request, group, position);
+  }
+
+ private:
+  Manager& m_;
+};
+
+struct ManagerOf {
+  ManagerOf() = default;
+  explicit ManagerOf(kvc_manager_config config, Env env = default_env()) { create(config, env); }
+  ManagerOf(const ManagerOf&) = delete;
+  ManagerOf& operator=(const ManagerOf&) = delete;
+  ~ManagerOf() { kvc_manager_destroy(m); }
+  kvc_status create(kvc_manager_config config, Env env) {
+    config.struct_size = sizeof config;
+    if (config.seed == 0) config.seed = 1;
+    const kvc_status status = create_manager(&config, env, &m);
+    EXPECT_TRUE(status == KVC_OK || status == KVC_ERROR_OUT_OF_MEMORY) << last_error();
+    return status;
+  }
+  kvc_manager* m = nullptr;
+};
+
+inline kvc_group_config full_group() {
+  kvc_group_config group = {};
+  group.struct_size = sizeof group;
+  return group;
+}
+inline kvc_group_config window_group(uint64_t window, uint32_t sinks = 0, uint64_t retention = 0) {
+  kvc_group_config group = full_group();
+  group.kind = KVC_GROUP_SLIDING_WINDOW;
+  group.window_tokens = window;
+  group.num_sink_tokens = sinks;
+  group.retention_tokens = retention;
+  return group;
+}
+
+inline std::vector<int32_t> tokens_from(int32_t first, size_t count) {
+  std::vector<int32_t> tokens(count);
+  for (size_t i = 0; i < count; ++i) tokens[i] = first + static_cast<int32_t>(i);
+  return tokens;
+}
+
+inline kvc_extra_key key_over(uint64_t first, uint64_t count, uint8_t mark = 1) {
+  kvc_extra_key key = {};
+  key.first_token = first;
+  key.num_tokens = count;
+  key.digest[0] = mark;
+  return key;
+}
+
+}  // namespace kvc

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which a hybrid model's request gives its blocks back, which is the order of their eviction:
+// worked out by hand from docs/SEMANTICS.md. One pool, blocks of 4 tokens, a full group and a window of 8;
+// ids are group by group.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "manager/manager_peer.h"
+
+namespace kvc {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+class ReleaseOrder : public ::testing::Test {
+ protected:
+  void create(const kvc_group_config& window) {
+    const kvc_group_config groups[] = {full_group(), window};
+    kvc_manager_config config = {};
+    config.num_blocks = 14;
+    config.max_requests = 4;
+    config.block_size = 4;
+    config.groups = groups;
+    config.num_groups = 2;
+    ASSERT_EQ(manager_.create(config, default_env()), KVC_OK);
+  }
+  uint64_t admit(size_t tokens) {
+    uint64_t id = 0;
+    const auto prompt = tokens_from(1, tokens);
+    EXPECT_EQ(
+        kvc_manager_allocate_request(manager_.m, prompt.data(), tokens, nullptr, 0, nullptr, &id, nullptr),
+        KVC_OK);
+    return id;
+  }
+  Ids lru() const {
+    ManagerPeer peer(manager_.m);
+    Ids ids;
+    for (BlockId id = peer.pool().lru_head(0); !peer.pool().at_end(id); id = peer.pool()[id].next)
+      ids.push_back(raw(id));
+    return ids;
+  }
+  Ids free() const {
+    ManagerPeer peer(manager_.m);
+    Ids ids;
+    for (BlockId id = peer.pool().free_top(0); is_block(id); id = peer.pool()[id].next)
+      ids.push_back(raw(id));
+    return ids;
+  }
+  void commit(uint64_t id, uint64_t tokens) {
+    ASSERT_EQ(kvc_manager_commit_tokens(manager_.m, id, tokens), KVC_OK);
+  }
+  void release(uint64_t id) {
+    ASSERT_EQ(kvc_manager_free_request(manager_.m, id), KVC_OK);
+    EXPECT_EQ(kvc_manager_check(manager_.m), KVC_OK) << last_error();
+  }
+
+  ManagerOf manager_;
+};
+
+// Positions 0 .. 5 are blocks 0 .. 5 (full) and 6 .. 11 (window); 21 tokens publish positions 0 .. 4, the
+// window keeps 3 on.
+TEST_F(ReleaseOrder, WhatNoBoundaryNeedsGoesToFreeAtOnce) {
+  create(window_group(8));
+  const uint64_t id = admit(21);
+  commit(id, 21);
+  EXPECT_EQ(lru(), Ids{});
+  EXPECT_EQ(free(), (Ids{8, 7, 6, 12, 13})) << "returned ascending, last in first out";
+  release(id);
+  EXPECT_EQ(lru(), (Ids{10, 9, 4, 3, 2, 1, 0})) << "windows before the full group, deepest first";
+  EXPECT_EQ(free(), (Ids{5, 11, 8, 7, 6, 12, 13})) << "behind the published end first";
+}
+
+TEST_F(ReleaseOrder, RetentionKeepsWindowsAndSplitsSegments) {
+  create(window_group(8, 0, 8));
+  const uint64_t id = admit(21);
+  commit(id, 21);
+  EXPECT_EQ(lru(), (Ids{6, 7, 8})) << "they serve the boundaries 8 and 16";
+  release(id);
+  EXPECT_EQ(lru(), (Ids{6, 7, 8, 10, 4, 9, 3, 2, 1, 0})) << "segments [4,5), [2,4), [0,2)";
+  EXPECT_EQ(free(), (Ids{5, 11, 12, 13}));
+}
+
+TEST_F(ReleaseOrder, SinksStayAndAreReleasedWithTheWindows) {
+  create(window_group(8, 4));
+  const uint64_t id = admit(21);
+  commit(id, 21);
+  EXPECT_EQ(free(), (Ids{8, 7, 12, 13}));
+  release(id);
+  EXPECT_EQ(lru(), (Ids{10, 9, 6, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(free(), (Ids{5, 11, 8, 7, 12, 13}));
+}
+
+// A prompt of 5 tokens (full: 0, 1; window: 2, 3), then 16 decoded (full: 4 .. 7; window: 8 .. 11).
+TEST_F(ReleaseOrder, ThePromptsEndAndTheRequestsEndStayReusable) {
+  create(window_group(8));
+  const uint64_t id = admit(5);
+  const auto more = tokens_from(6, 16);
+  ASSERT_EQ(kvc_manager_append_tokens(manager_.m, id, more.data(), 16), KVC_OK);
+  commit(id, 21);
+  EXPECT_EQ(lru(), (Ids{2})) << "serves the prompt's end, 4";
+  EXPECT_EQ(free(), (Ids{8, 3, 12, 13}));
+  release(id);
+  EXPECT_EQ(lru(), (Ids{2, 10, 9, 6, 5, 4, 1, 0})) << "segments [1,5) and [0,1)";
+  EXPECT_EQ(free(), (Ids{7, 11, 8, 3, 12, 13}));
+}
+
+TEST_F(ReleaseOrder, NothingCommittedGoesToFreeDeepestFirst) {
+  create(window_group(8));
+  release(admit(12));  // full: 0 1 2, window: 3 4 5
+  EXPECT_EQ(lru(), Ids{});
+  EXPECT_EQ(free(), (Ids{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
+}
+
+TEST_F(ReleaseOrder, AResetSendsEverythingToFreeInTheSameOrder) {
+  create(window_group(8));
+  const uint64_t id = admit(21);
+  commit(id, 21);
+  ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+  release(id);
+  EXPECT_EQ(lru(), Ids{});
+  EXPECT_EQ(free(), (Ids{0, 1, 2, 3, 4, 9, 10, 5, 11, 8, 7, 6, 12, 13}));
+}
+
+}  // namespace
+}  // namespace kvc

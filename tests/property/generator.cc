@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random managers and operations; see generator.h.
+#include "property/generator.h"
+
+namespace {
+
+model::Group window(Random& random, uint64_t B, bool sinks) {
+  model::Group g;
+  g.window = true;
+  g.window_tokens = random.between(2, 4 * B + 1);
+  if (sinks) g.sink_tokens = random.below(2 * B + 1);
+  if (random.chance(40)) g.retention = B * random.between(1, 4);
+  return g;
+}
+
+}  // namespace
+
+Setup random_setup(Random& random) {
+  static const uint64_t kBlockSizes[] = {1, 2, 3, 4, 4, 16};
+  Setup setup;
+  model::Config& c = setup.config;
+  const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
+  uint64_t low = 4;
+  switch (random.below(8)) {
+    case 0:
+    case 1:
+      c.groups = {model::Group{}};
+      break;
+    case 2:
+      c.groups = {model::Group{}, model::Group{}}, low = 8;
+      break;
+    case 3:
+      c.groups = {model::Group{}, window(random, B, false)}, low = 8;
+      break;
+    case 4:
+      c.groups = {window(random, B, false)};
+      break;
+    case 5:
+      c.groups = {window(random, B, true)};
+      break;
+    case 6:
+      c.groups = {model::Group{}, window(random, B, true)}, c.groups[1].pool = 1;
+      break;
+    case 7:
+      c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
+      break;
+  }
+  const uint64_t high = random.chance(50) ? 20 : 64;
+  for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
+    c.pools.push_back(random.between(low, high));
+  c.null_block = random.chance(20);
+  c.no_cache = random.chance(4);
+  if (random.chance(20)) c.watermark = random.between(1, 3);
+  c.max_requests = random.between(4, 9);
+  c.max_tokens = B * random.between(8, 16) + random.below(B);
+  c.vocab = random.chance(50) ? 32 : 0;
+  setup.event_capacity = random.chance(75) ? 8192 : 0;
+  setup.fill_id = random.chance(50) ? -1 : 0;
+  return setup;
+}
+
+Generator::Generator(Random& random, const Setup& setup)
+    : random_(random), setup_(setup), B_(setup.config.block_size) {
+  alphabet_ = random_.between(2, 4);
+  fence_lag_ = random_.below(3);
+  for (int i = 0; i < 4; ++i) {
+    model::Text text;
+    text.tokens = tokens(setup.config.max_tokens);
+    if (i > 0 && random_.chance(60)) {  // texts share beginnings
+      const auto shared = static_cast<ptrdiff_t>(random_.below(text.tokens.size()));
+      std::copy(texts_[0].tokens.begin(), texts_[0].tokens.begin() + shared, text.tokens.begin());
+    }
+    if (random_.chance(30))
+      for (uint64_t first = random_.below(3 * B_); first + 2 < text.tokens.size() && text.spans.size() < 3;) {
+        text.spans.push_back(
+            {first, random_.between(1, 2 * B_), static_cast<int32_t>(random_.between(1, 2))});
+        first += text.spans.back().count + random_.below(3 * B_);
+      }
+    texts_.push_back(text);
+  }
+}
+
+std::vector<int32_t> Generator::tokens(uint64_t count) {
+  std::vector<int32_t> out(count);
+  for (int32_t& token : out) token = static_cast<int32_t>(random_.below(alphabet_));
+  return out;
+}
+
+model::Text Generator::prompt() {
+  const model::Text& from = texts_[random_.below(texts_.size())];
+  const uint64_t most = std::min<uint64_t>(from.tokens.size(), B_ * 9);
+  uint64_t n =
+      random_.chance(50) ? random_.below(most + 1) : B_ * random_.below(most / B_ + 1) + random_.below(3);
+  if (n > 0 && random_.chance(30)) --n;
+  n = std::min(n, most);
+  model::Text text;
+  text.tokens.assign(from.tokens.begin(), from.tokens.begin() + static_cast<ptrdiff_t>(n));
+  for (const model::Span& span : from.spans)
+    if (span.first + span.count <= n) text.spans.push_back(span);
+  if (random_.chance(30)) {
+    const std::vector<int32_t> tail = tokens(random_.below(B_ + 2));
+    text.tokens.insert(text.tokens.end(), tail.begin(), tail.end());
+  }
+  if (!text.spans.empty() && random_.chance(15)) text.spans.back().digest = 3;
+  if (random_.chance(1) && !text.tokens.empty())
+    text.tokens.back() = random_.chance(50) ? -1 : 40;  // 40 is wrong if there is a vocabulary
+  if (random_.chance(1)) text.tokens = tokens(setup_.config.max_tokens + 1), text.spans.clear();
+  return text;
+}
+
+// For calls whose refusals of wrong tokens are not part of the model.
+model::Text Generator::sound_prompt() {
+  for (;;) {
+    model::Text text = prompt();
+    const bool wrong = !text.tokens.empty() && (text.tokens.back() < 0 || text.tokens.back() > 31);
+    if (!wrong && text.tokens.size() <= setup_.config.max_tokens) return text;
+  }
+}
+
+uint64_t Generator::space() {
+  return spaces_.empty() || random_.chance(70) ? 0 : spaces_[random_.below(spaces_.size())];
+}
+
+model::Options Generator::options(const World&) {
+  model::Options o;
+  o.ns = space();
+  if (random_.chance(8)) o.max_cached = random_.between(1, 6 * B_);
+  if (random_.chance(20)) o.slots = random_.between(1, 3 * B_);
+  if (random_.chance(8)) o.external = random_.below(2 * B_);
+  if (random_.chance(15)) o.lookahead = random_.between(1, B_ + 1);
+  if (random_.chance(8)) o.drop_tail = static_cast<uint32_t>(random_.between(1, 2));
+  if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_READ;
+  if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;
+  if (random_.chance(10)) o.flags |= KVC_REQUEST_FULL_MUST_FIT;
+  if (random_.chance(6)) o.flags |= KVC_REQUEST_RESUMED;
+  return o;
+}
+
+uint64_t Generator::request(const World& world, int admitted) {
+  (void)world;
+  if (requests_.empty()) return 0;
+  const std::vector<uint64_t>& wanted = admitted == 0 ? waiting_ : admitted_;
+  if (admitted == -1 && !waiting_.empty() && random_.chance(30))
+    return waiting_[random_.below(waiting_.size())];
+  if (wanted.empty() || random_.chance(4)) return requests_[random_.below(requests_.size())];
+  if (random_.chance(30)) return wanted.back();  // the youngest, a forked one perhaps
+  return wanted[random_.below(wanted.size())];
+}
+
+uint64_t Generator::commit_length(const World& world, uint64_t tag, uint64_t more_known) {
+  auto it = world.model().requests.find(world.model_id(tag));
+  if (it == world.model().requests.end()) return random_.below(4);
+  const model::Request& r = it->second;
+  const uint64_t most = std::min<uint64_t>(r.text.tokens.size() + more_known, r.capacity);
+  if (random_.chance(3)) return most + 1;
+  if (random_.chance(2) && r.committed > 0) return r.committed - 1;
+  return random_.chance(70) || most < r.committed ? most : random_.between(r.committed, most);
+}
+
+uint64_t Generator::cut_length(const World& world, uint64_t tag) {
+  auto it = world.model().requests.find(world.model_id(tag));
+  if (it == world.model().requests.end()) return random_.below(4);
+  const uint64_t known = it->second.text.tokens.size();
+  if (random_.chance(4)) return known + 1;
+  return random_.chance(60) ? known - random_.below(std::min(known, B_ + 2) + 1) : random_.below(known + 1);
+}
+
+uint64_t Generator::retired() {
+  return random_.chance(2) ? kFuture
+                           : fence_lag_ + random_.below(2) - (fence_lag_ && random_.chance(30) ? 1 : 0);
+}
+
+void Generator::learn(const World& world) {
+  admitted_.clear(), waiting_.clear();
+  const auto& alive = world.model().requests;
+  for (uint64_t tag : requests_) {
+    auto it = alive.find(world.model_id(tag));
+    if (it != alive.end()) (it->second.admitted ? admitted_ : waiting_).push_back(tag);
+  }
+  if (requests_.size() > 40)
+    std::erase_if(requests_,
+                  [&](uint64_t tag) { return tag + 400 < last_tag_ && !alive.count(world.model_id(tag)); });
+}
+
+void Generator::raw(const World& world, Op& op) {
+  const model::Model& m = world.model();
+  std::vector<int> held;
+  for (size_t id = 0; id < m.num_blocks(); ++id)
+    for (int k = 0; k < m.block(static_cast<int>(id)).raw; ++k) held.push_back(static_cast<int>(id));
+  for (size_t i = held.size(); i > 1; --i) std::swap(held[i - 1], held[random_.below(i)]);
+  if (op.kind == Kind::kRelease) {
+    held.resize(std::min<size_t>(held.size(), random_.between(1, 4)));
+    op.blocks = held;
+    if (random_.chance(15))
+      op.blocks.insert(op.blocks.begin() + static_cast<ptrdiff_t>(random_.below(op.blocks.size() + 1)), -1);
+    const uint64_t fault = random_.below(100);
+    if (fault < 4)
+      op.blocks.push_back(static_cast<int>(m.num_blocks()));
+    else if (fault < 6)
+      op.blocks.push_back(-2);
+    else if (fault < 12 || op.blocks.empty())
+      op.blocks.assign(1, static_cast<int>(m.num_blocks()) - 1);
+    return;
+  }
+  // Publish: blocks of the group that are not published yet at the first positions of a text, now and then
+  // something wrong.
+  op.group = random_.below(setup_.config.groups.size());
+  op.text = sound_prompt();
+  op.ns = space();
+  const uint64_t most = op.text.tokens.size() / B_;
+  const bool strict = random_.chance(85);
+  for (int id : held) {
+    if (op.blocks.size() >= most) break;
+    const model::Block& b = m.block(id);
+    const bool twice = std::count(op.blocks.begin(), op.blocks.end(), id) > 0;
+    if (strict && (twice || b.published || b.requests || b.pool != setup_.config.groups[op.group].pool))
+      continue;
+    if (random_.chance(10) && op.blocks.size() + 1 < most) op.blocks.push_back(-1);
+    op.blocks.push_back(id);
+  }
+  if (random_.chance(4)) op.blocks.push_back(static_cast<int>(m.num_blocks()) - 1);
+}
+
+void Generator::step(const World& world, Op& op) {
+  StepOp& s = op.step;
+  s.in.retired = retired();
+  s.in.past_refusal = random_.chance(20);
+  s.whole_rows = random_.chance(5), s.move_rows = random_.chance(5);
+  s.commits = random_.chance(85), s.extends = random_.chance(85), s.with_ids = random_.chance(75);
+  std::vector<uint64_t> running = admitted_;
+  for (size_t i = running.size(); i > 1; --i) std::swap(running[i - 1], running[random_.below(i)]);
+  running.resize(random_.below(running.size() + 1));
+  if (random_.chance(6) && !requests_.empty()) {
+    const uint64_t other = requests_[random_.below(requests_.size())];
+    if (std::count(running.begin(), running.end(), other) == 0) running.push_back(other);
+  }
+  const auto waits = [&](uint64_t tag) { return std::count(waiting_.begin(), waiting_.end(), tag) > 0; };
+  for (uint64_t tag : running) {
+    model::StepRequest r;
+    r.id = tag;
+    auto it = world.model().requests.find(world.model_id(tag));
+    if (s.commits && random_.chance(10)) r.learned = tokens(random_.below(3));
+    r.committed = commit_length(world, tag, r.learned.size());
+    r.count = random_.chance(40) ? 1 : random_.below(B_ + 2);
+    // Zero tokens with ids, and waiting requests, are left to tests of their own.
+    if (it == world.model().requests.end() || waits(tag)) r.count = std::max<uint64_t>(r.count, 1);
+    if (s.extends && s.with_ids) r.tokens = tokens(r.count);
+    if (waits(tag) && !s.commits) continue;
+    s.in.requests.push_back(r);
+  }
+  const auto some = [&](std::vector<uint64_t>& out, uint64_t percent, int admitted) {
+    while (random_.chance(percent) && out.size() < 3)
+      if (uint64_t tag = request(world, admitted))
+        out.push_back(tag);
+      else
+        break;
+  };
+  some(s.in.frees, 30, -1);
+  some(s.in.preempts, 10, 1);
+  if (random_.chance(15))
+    if (uint64_t tag = request(world, -1)) s.in.truncates.push_back({tag, cut_length(world, tag)});
+  while (random_.chance(50) && s.in.admissions.size() < 4) {
+    model::StepAdmission a;
+    uint64_t make = 0;
+    if (!waiting_.empty() && random_.chance(40)) {
+      a.id = request(world, 0);
+      bool twice = false;
+      for (const model::StepAdmission& other : s.in.admissions) twice |= other.id == a.id;
+      if (twice) break;
+    } else {
+      a.text = prompt(), a.options = options(world);
+      requests_.push_back(make = ++last_tag_);
+    }
+    s.in.admissions.push_back(a), s.makes.push_back(make);
+  }
+}
+
+Op Generator::next(const World& world) {
+  // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
+  static const int kWeights[kKinds] = {40, 70, 130, 40, 95, 130, 45, 70, 32, 50, 20, 24, 28,
+                                       75, 32, 22,  27, 55, 45,  17, 14, 11, 16, 30, 170};
+  learn(world);
+  Op op;
+  op.tag = ++last_tag_;
+  int sum = 0, pick = 0;
+  for (int weight : kWeights) sum += weight;
+  int at = static_cast<int>(random_.below(static_cast<uint64_t>(sum)));
+  while (at >= kWeights[pick]) at -= kWeights[pick++];
+  op.kind = static_cast<Kind>(pick);
+  uint64_t target =
+      0;  // what naturally comes next, often enough for commits, copies on write and their fetching
+  if (last_kind_ == Kind::kFork && random_.chance(75))
+    op.kind = Kind::kAppend, target = random_.chance(50) ? last_tag_ - 1 : last_target_;
+  if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
+  if ((last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAdmit) && random_.chance(40)) {
+    op.kind = Kind::kCommit, target = last_kind_ == Kind::kAllocate ? last_tag_ - 1 : last_target_;
+  }
+  const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
+  if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
+    op.kind = Kind::kFree;
+  if (!world.model().pending.empty() && random_.chance(25)) op.kind = Kind::kTakeCopies;
+  switch (op.kind) {
+    case Kind::kCreate:
+    case Kind::kAllocate:
+      op.text = prompt(), op.options = options(world);
+      requests_.push_back(op.tag);
+      break;
+    case Kind::kAdmit:
+      op.target = request(world, 0);
+      break;
+    case Kind::kReserve: {
+      op.target = request(world, 1);
+      auto it = world.model().requests.find(world.model_id(op.target));
+      const uint64_t now = it == world.model().requests.end() ? 0 : it->second.capacity;
+      op.number = random_.chance(4) ? setup_.config.max_tokens + 1
+                                    : std::min(now + random_.below(2 * B_ + 1), setup_.config.max_tokens);
+      break;
+    }
+    case Kind::kAppend:
+      op.target = target ? target : request(world, -1);
+      op.text.tokens = tokens(random_.between(1, random_.chance(40) ? 1 : 2 * B_));
+      if (random_.chance(3)) op.text.tokens.back() = -1;
+      break;
+    case Kind::kCommit:
+      op.target = target ? target : request(world, 1);
+      op.number = commit_length(world, op.target, 0);
+      break;
+    case Kind::kTruncate:
+      op.target = request(world, -1);
+      op.number = cut_length(world, op.target);
+      break;
+    case Kind::kFork:
+      for (int tries = 0; tries < 4; ++tries) {  // better one that ends inside a block
+        op.target = request(world, 1);
+        auto it = world.model().requests.find(world.model_id(op.target));
+        if (it != world.model().requests.end() && it->second.committed % B_) break;
+      }
+      requests_.push_back(op.tag);
+      break;
+    case Kind::kPreempt:
+      op.target = request(world, 1);
+      break;
+    case Kind::kFree:
+      op.target = request(world, -1);
+      break;
+    case Kind::kPin:
+      pins_.push_back(op.tag);
+      [[fallthrough]];
+    case Kind::kProbe:
+    case Kind::kDrop:
+      op.text = sound_prompt();
+      op.ns = space();
+      break;
+    case Kind::kUnpin:
+      if (!pins_.empty()) op.target = pins_[random_.below(pins_.size())];
+      if (random_.chance(80)) std::erase(pins_, op.target);
+      break;
+    case Kind::kEvict:
+      op.number = random_.between(1, 4);
+      break;
+    case Kind::kAcquire:
+      op.group = random_.below(setup_.config.groups.size());
+      op.number = random_.chance(10) ? 65 : random_.between(1, 3);
+      break;
+    case Kind::kAcquirePrefix:
+      op.text = sound_prompt();
+      op.ns = space(), op.group = random_.below(setup_.config.groups.size());
+      op.number = random_.chance(10) ? 0 : 16;
+      break;
+    case Kind::kPublish:
+    case Kind::kRelease:
+      raw(world, op);
+      break;
+    case Kind::kOpen:
+      op.number = random_.between(1, 3);
+      spaces_.push_back(op.tag);
+      break;
+    case Kind::kClose:
+      if (!spaces_.empty()) op.ns = spaces_[random_.below(spaces_.size())];
+      break;
+    case Kind::kReset:
+      op.ns = random_.chance(15) || spaces_.empty() ? 0 : spaces_[random_.below(spaces_.size())];
+      break;
+    case Kind::kTakeCopies:
+      op.number = random_.chance(10) ? 0 : 64;
+      break;
+    case Kind::kRetire:
+      op.step.in.retired = retired();
+      break;
+    case Kind::kStep:
+      step(world, op);
+      break;
+    case Kind::kCount:
+      break;
+  }
+  last_kind_ = op.kind, last_target_ = op.target;
+  if (spaces_.size() > 8)
+    std::erase_if(spaces_, [&](uint64_t tag) {
+      return tag + 100 < last_tag_ && !world.model().epochs.count(world.model_id(tag));
+    });
+  return op;
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference model: what docs/SEMANTICS.md says, as simply as it can be said. Prefixes are compared token
+// by token in a std::map, nothing is hashed, every list is a plain vector and nothing is fast. Of kvcache.h
+// it uses only the numbers of statuses, flags and states. Ids are small integers of its own; the driver maps
+// them to the library's. This file holds the calls, model_rules.h the rules that they share. One thread. Not
+// modelled: running out of prefix positions or of memory, error texts, digests, time.
+#ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
+#define KVCACHE_TESTS_PROPERTY_MODEL_H_
+
+#include "property/model_rules.h"
+
+namespace model {
+
+class Model : public Rules {
+ public:
+  using Rules::Rules;
+
+  // ---- requests
+  kvc_status create(const Text& text, const Options& o, uint64_t* id) {
+    if (text.tokens.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
+    if (!epochs.count(o.ns)) return KVC_ERROR_NOT_FOUND;
+    if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
+    if (!valid(text.tokens)) return KVC_ERROR_INVALID_ARGUMENT;
+    Request& r = requests[*id = ++last_id_];
+    r.options = o, r.text = text, r.prompt = text.tokens.size();
+    return changed();
+  }
+  kvc_status admit(uint64_t id, uint64_t* cached) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (r->admitted) return KVC_ERROR_BUSY;
+    const Options& o = r->options;
+    const uint64_t n = r->text.tokens.size(),
+                   ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
+    uint64_t limit = n ? (n - 1) / B : 0;
+    if (o.max_cached) limit = std::min(limit, o.max_cached / B);
+    if (o.flags & KVC_REQUEST_NO_READ) limit = 0;
+    const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail);
+    uint64_t capacity = o.slots ? std::min(n, hit.blocks * B + o.external + o.slots) : n;
+    if (capacity == n) capacity = ahead;
+    const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
+    Table table = hit.table;
+    const bool any =
+        std::any_of(requests.begin(), requests.end(), [](auto& entry) { return entry.second.admitted; });
+    std::vector<uint64_t> need(pools.size());
+    for (const Group& g : config_.groups) need[g.pool] += up(counted) - hit.blocks;
+    if (kvc_status status = fits(need, table, any ? config_.watermark : 0)) return ++stats.refusals, status;
+    stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
+    hold(table, &Block::requests);
+    for (size_t g = 0; g < table.size(); ++g)
+      while (table[g].size() < up(capacity))
+        table[g].push_back({take(g), true}), ++blocks_[table[g].back().block].requests;
+    if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
+      stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
+          stats.block_hits += hit.blocks;
+      stats.block_queries += n ? (n - 1) / B : 0, stats.lost_reuse_tokens += hit.lost;
+    } else {
+      ++stats.readmissions;
+    }
+    r->admitted = r->was_admitted = true;
+    r->epoch = epochs[o.ns], r->lost = hit.lost, r->published = hit.blocks, r->table = table,
+    r->capacity = capacity;
+    r->committed = r->cached = *cached = hit.blocks * B;
+    return changed();
+  }
+  kvc_status allocate(const Text& text, const Options& o, uint64_t* id, uint64_t* cached) {
+    const uint64_t before = version;
+    kvc_status status = create(text, o, id);
+    if (status == KVC_OK && (status = admit(*id, cached)) != KVC_OK) requests.erase(*id), version = before;
+    return status;
+  }
+  kvc_status reserve(uint64_t id, uint64_t capacity, std::vector<Copy>& copies) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (!r->admitted) return KVC_ERROR_BUSY;
+    if (capacity > config_.max_tokens) return KVC_ERROR_LIMIT;
+    return extend(*r, capacity, copies);
+  }
+  kvc_status append(uint64_t id, const std::vector<int32_t>& tokens, std::vector<Copy>& copies) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (!valid(tokens)) return KVC_ERROR_INVALID_ARGUMENT;
+    const uint64_t known = r->text.tokens.size() + tokens.size();
+    if (known > config_.max_tokens) return KVC_ERROR_LIMIT;
+    if (r->admitted)
+      if (kvc_status status = extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), copies))
+        return status;
+    r->text.tokens.insert(r->text.tokens.end(), tokens.begin(), tokens.end());
+    return tokens.empty() ? KVC_OK : changed();
+  }
+  kvc_status commit(uint64_t id, uint64_t c, const std::vector<int32_t>& learned = {}) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (!r->admitted) return KVC_ERROR_BUSY;
+    if (!valid(learned)) return KVC_ERROR_INVALID_ARGUMENT;
+    if (r->text.tokens.size() + learned.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
+    if (c < r->committed || c > std::min<uint64_t>(r->text.tokens.size() + learned.size(), r->capacity))
+      return KVC_ERROR_INVALID_ARGUMENT;
+    if (c > r->committed || !learned.empty()) changed();
+    r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
+    for (uint64_t j = r->committed / B; j < up(c); ++j)
+      for (size_t g = 0; g < config_.groups.size(); ++g)
+        if (r->table[g][j].block >= 0 && c > r->committed) blocks_[r->table[g][j].block].written = true;
+    const bool writes =
+        !(r->options.flags & KVC_REQUEST_NO_WRITE) && r->epoch == epochs[r->options.ns] && !config_.no_cache;
+    for (uint64_t j = r->committed / B; writes && (j + 1) * B <= c; r->published = ++j)
+      for (size_t g = 0; g < config_.groups.size(); ++g)
+        if (r->table[g][j].block >= 0)
+          stats.duplicates += attach(r->table[g][j].block, g, key(r->options.ns, r->text, j + 1));
+    r->committed = c;
+    for (size_t g = 0; g < config_.groups.size(); ++g)
+      for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
+        if (int& b = r->table[g][j].block; b >= 0) {
+          if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
+          drop(b, &Block::requests), b = -1;
+        }
+    return KVC_OK;
+  }
+  kvc_status truncate(uint64_t id, uint64_t n) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (n > r->text.tokens.size()) return KVC_ERROR_INVALID_ARGUMENT;
+    if (n && !restorable(*r, n)) return KVC_ERROR_UNSUPPORTED;
+    if (n < r->text.tokens.size() || n < r->capacity) changed();
+    for (uint64_t j = r->table.empty() ? 0 : r->table[0].size(); j-- > up(n);)
+      for (auto& row : r->table) {
+        if (const Cell cell = row[j]; cell.block >= 0) {
+          if (cell.own && holds(cell.block) == 1) detach(cell.block);
+          drop(cell.block, &Block::requests);
+        }
+        row.pop_back();
+      }
+    if (n % B && n < r->published * B)
+      for (size_t g = 0; g < r->table.size(); ++g)
+        if (int b = r->table[g][n / B].block; b >= 0 && blocks_[b].published && holds(b) == 1 &&
+                                              blocks_[b].at->second[g].size() == 1 &&
+                                              !known_below(blocks_[b].at))
+          detach(b);
+    r->text.tokens.resize(n);
+    std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
+    r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, n),
+    r->prompt = std::min(r->prompt, n);
+    r->published = std::min(r->published, n / B);
+    return KVC_OK;
+  }
+  kvc_status fork(uint64_t id, uint64_t* child) {
+    const Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (!r->admitted) return KVC_ERROR_BUSY;
+    if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
+    Request c = *r;
+    c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
+    c.options.slots = c.options.external = 0;
+    c.text.tokens.resize(c.committed);
+    std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
+    for (auto& row : c.table) {
+      row.resize(up(c.committed));
+      for (Cell& cell : row) cell.own = false;
+    }
+    hold(c.table, &Block::requests);
+    requests[*child = ++last_id_] = c;
+    return changed();
+  }
+  kvc_status preempt(uint64_t id) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (!r->admitted) return KVC_ERROR_BUSY;
+    release(*r);
+    r->admitted = false, r->committed = r->capacity = r->published = 0, r->table.clear();
+    ++stats.preemptions;
+    return changed();
+  }
+  kvc_status free(uint64_t id) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    if (r->admitted) release(*r);
+    requests.erase(id);
+    return changed();
+  }
+  bool restorable(const Request& r,
+                  uint64_t n) const {  // has no window group returned a block that length n > 0 needs?
+    for (size_t g = 0; g < r.table.size(); ++g)
+      for (uint64_t j = lo(g, n);
+           config_.groups[g].window && j < std::min<uint64_t>(up(n), r.table[g].size()); ++j)
+        if (j >= sinks(g) && r.table[g][j].block < 0) return false;
+    return true;
+  }
+
+  // ---- prefixes
+  kvc_status probe(uint64_t ns, const Text& text, kvc_probe_info* info) const {
+    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    const uint64_t n = text.tokens.size();
+    const Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
+    const Table& table = hit.table;
+    info->num_cached = hit.blocks * B, info->lost_reuse_tokens = hit.lost;
+    for (size_t p = 0; p < pools.size(); ++p) {
+      uint64_t need = 0, room = pools[p].free.size() + pools[p].lru.size();
+      for (size_t g = 0; g < table.size(); ++g) {
+        if (config_.groups[g].pool != p) continue;
+        need += up(n) - hit.blocks;
+        for (const Cell& cell : table[g]) need += cell.block >= 0 && in(pools[p].lru, cell.block);
+      }
+      if (p == 0 || int64_t(room - need) < int64_t(info->blocks_available - info->blocks_needed))
+        info->blocks_needed = need, info->blocks_available = room;
+    }
+    return KVC_OK;
+  }
+  kvc_status pin(uint64_t ns, const Text& text, uint64_t* id, uint64_t* tokens) {
+    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    const Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    if (!hit.blocks) return KVC_ERROR_NOT_FOUND;
+    if (pins.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
+    hold(hit.table, &Block::pins);
+    pins[*id = ++last_id_] = Pin{ns, hit.table}, *tokens = hit.blocks * B;
+    return changed();
+  }
+  kvc_status unpin(uint64_t id) {
+    if (!pins.count(id)) return KVC_ERROR_NOT_FOUND;
+    const Table table = pins[id].table;
+    for (bool window : {true, false})
+      for (uint64_t j = table[0].size(); j-- > 0;)
+        for (size_t g = 0; g < table.size(); ++g)
+          if (config_.groups[g].window == window && table[g][j].block >= 0)
+            drop(table[g][j].block, &Block::pins);
+    pins.erase(id);
+    return changed();
+  }
+  kvc_status drop_prefix(uint64_t ns, const Text& text, uint64_t* dropped) {
+    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    *dropped = 0;
+    for (uint64_t j = text.tokens.size() / B; j > 0; --j)
+      for (size_t g = 0; g < config_.groups.size(); ++g)
+        if (auto at = positions.find(key(ns, text, j)); at != positions.end())
+          for (int b : std::set<int>(at->second[g]))
+            if (remove(pools[blocks_[b].pool].lru, b))
+              detach(b), pools[blocks_[b].pool].free.push_back(b), ++*dropped, changed();
+    return KVC_OK;
+  }
+  kvc_status evict(uint64_t most, uint64_t* evicted) {
+    *evicted = 0;
+    for (Pool& pool : pools)
+      while (*evicted < most && !pool.lru.empty()) {
+        const int b = pool.lru.front();
+        pool.lru.erase(pool.lru.begin()), pool.free.push_back(b), changed();
+        if (findable(b)) ++*evicted, ++stats.evictions;
+        detach(b);
+      }
+    return KVC_OK;
+  }
+
+  // ---- raw blocks
+  kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
+    std::vector<uint64_t> need(pools.size());
+    need[config_.groups[group].pool] = n;
+    if (kvc_status status = fits(need, {}, 0)) return status;
+    for (uint64_t i = 0; i < n; ++i) out.push_back(take(group)), ++blocks_[out.back()].raw, changed();
+    return KVC_OK;
+  }
+  kvc_status acquire_prefix(uint64_t ns, size_t group, const Text& text, uint64_t room, std::vector<int>& out,
+                            uint64_t* count) {
+    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    const Hit hit = match(ns, text, text.tokens.size() / B, {group}, 0);
+    *count = hit.blocks;
+    if (*count > room) return KVC_ERROR_BUFFER_TOO_SMALL;
+    for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
+    hold(hit.table, &Block::raw);
+    return KVC_OK;
+  }
+  kvc_status publish(uint64_t ns, size_t group, const Text& text, const std::vector<int>& ids) {
+    if (text.tokens.size() < ids.size() * B) return KVC_ERROR_INVALID_ARGUMENT;
+    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    std::map<int, Key> wanted;
+    for (int id : ids) {
+      if (id != -1 && !usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
+      if (id != -1 && !blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+    }
+    for (size_t j = 0; j < ids.size(); ++j) {
+      if (ids[j] == -1) continue;
+      const Block& b = blocks_[ids[j]];
+      const Key k = key(ns, text, j + 1);
+      if (b.pool != config_.groups[group].pool || wanted.count(ids[j])) return KVC_ERROR_INVALID_ARGUMENT;
+      if (b.published ? b.at->first != k || b.group != int(group) : b.requests > 0) return KVC_ERROR_BUSY;
+      wanted[ids[j]] = k;
+    }
+    if (config_.no_cache) return KVC_OK;
+    for (int id : ids)
+      if (id >= 0 && !blocks_[id].published)
+        stats.duplicates += attach(id, group, wanted[id]), blocks_[id].written = true,
+                                                           blocks_[id].group = int(group), changed();
+    return KVC_OK;
+  }
+  kvc_status release_raw(const std::vector<int>& ids) {
+    for (int id : ids) {
+      if (id == -1) continue;
+      if (!usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
+      if (std::count(ids.begin(), ids.end(), id) > blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+    }
+    for (size_t i = ids.size(); i-- > 0;)
+      if (ids[i] >= 0) drop(ids[i], &Block::raw), changed();
+    return KVC_OK;
+  }
+
+  // ---- namespaces, copies, steps
+  uint64_t open(int identity) {  // identity 0 = all parts absent
+    if (identity == 0) return 0;
+    for (auto& [id, ns] : spaces_)
+      if (ns.first == identity) return ++ns.second, changed(), id;
+    spaces_[++last_id_] = {identity, 1}, epochs[last_id_] = 0, changed();
+    return last_id_;
+  }
+  kvc_status close(uint64_t ns) {
+    if (ns == 0) return KVC_ERROR_INVALID_ARGUMENT;
+    if (!spaces_.count(ns)) return KVC_ERROR_NOT_FOUND;
+    if (spaces_[ns].second == 1) {
+      for (auto& [id, r] : requests)
+        if (r.options.ns == ns) return KVC_ERROR_BUSY;
+      for (auto& [id, p] : pins)
+        if (p.ns == ns) return KVC_ERROR_BUSY;
+      spaces_.erase(ns), epochs.erase(ns), forget(ns);
+    } else {
+      --spaces_[ns].second;
+    }
+    return changed();
+  }
+  kvc_status reset(uint64_t ns) {
+    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == ns;
+    forget(ns), ++stats.epoch;
+    return changed();
+  }
+  std::vector<Copy> take_copies() {
+    const std::vector<Copy> taken = pending;
+    pending.clear();
+    for (const Copy& copy : taken) drop(copy.source, &Block::requests), changed();
+    return taken;
+  }
+  kvc_status retire(uint64_t step) {
+    if (step > issued) return KVC_ERROR_INVALID_ARGUMENT;
+    retired = std::max(retired, step);
+    for (Pool& pool : pools)
+      while (!pool.fenced.empty() && pool.fenced.front().second <= retired) {
+        const int b = pool.fenced.front().first;
+        pool.fenced.erase(pool.fenced.begin()), settle(b), changed();
+      }
+    return KVC_OK;
+  }
+  kvc_status step(const StepIn& in, StepOut& out) {
+    if (kvc_status status = retire(in.retired)) return status;
+    std::vector<kvc_status> commits;
+    for (const StepRequest& s : in.requests)
+      commits.push_back(s.commit                ? commit(s.id, s.committed, s.learned)
+                        : !find(s.id)           ? KVC_ERROR_NOT_FOUND
+                        : !find(s.id)->admitted ? KVC_ERROR_BUSY
+                                                : KVC_OK);
+    for (uint64_t id : in.frees) out.status.push_back(free(id));
+    for (uint64_t id : in.preempts) out.status.push_back(preempt(id));
+    for (auto [id, n] : in.truncates) out.status.push_back(truncate(id, n));
+    for (size_t i = 0; i < in.requests.size(); ++i) {
+      const StepRequest& s = in.requests[i];
+      kvc_status status = commits[i];
+      const Request* r = find(s.id);
+      if (status == KVC_OK && s.count) {
+        if (!r || !r->admitted)
+          status = r ? KVC_ERROR_BUSY : KVC_ERROR_NOT_FOUND;
+        else
+          status = s.with_ids ? append(s.id, s.tokens, out.copies)
+                              : reserve(s.id, r->capacity + s.count, out.copies);
+      }
+      out.status.push_back(status);
+    }
+    for (const StepAdmission& a : in.admissions) {
+      uint64_t id = a.id, cached = 0;
+      kvc_status status = out.refused && !in.past_refusal ? KVC_ERROR_SKIPPED
+                          : a.id                          ? admit(id, &cached)
+                                                          : allocate(a.text, a.options, &id, &cached);
+      if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_SKIPPED)
+        if (out.refused++ == 0) out.shortage = shortage;
+      out.status.push_back(status), out.admitted.push_back(status ? 0 : id),
+          out.cached.push_back(status ? 0 : cached);
+    }
+    out.step_id = ++issued;
+    for (const Copy& copy : out.copies) drop(copy.source, &Block::requests);
+    return KVC_OK;
+  }
+};
+
+}  // namespace model
+
+#endif  // KVCACHE_TESTS_PROPERTY_MODEL_H_

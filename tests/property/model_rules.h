@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of the reference model, paragraph by paragraph those of docs/SEMANTICS.md: lists, positions,
+// matching, publishing, settling, extending, releasing.
+#ifndef KVCACHE_TESTS_PROPERTY_MODEL_RULES_H_
+#define KVCACHE_TESTS_PROPERTY_MODEL_RULES_H_
+
+#include <algorithm>
+
+#include "property/model_types.h"
+
+namespace model {
+
+class Rules {
+ public:
+  explicit Rules(Config config) : config_(std::move(config)), B(config_.block_size) {
+    for (uint64_t count : config_.pools) {
+      Pool pool{int(blocks_.size()), count, {}, {}, {}};
+      blocks_.resize(blocks_.size() + count, Block{.pool = pools.size(), .at = positions.end()});
+      const int lowest = pool.first + (config_.null_block && pools.empty() ? 1 : 0);
+      pool.count = blocks_.size() - lowest;
+      for (int id = int(blocks_.size()) - 1; id >= lowest; --id) pool.free.push_back(id);
+      pools.push_back(pool);
+    }
+    epochs[0] = 0;
+  }
+
+  // ---- questions
+  const Block& block(int id) const { return blocks_[id]; }
+  size_t num_blocks() const { return blocks_.size(); }
+  bool usable(int id) const { return id >= (config_.null_block ? 1 : 0) && id < int(blocks_.size()); }
+  bool findable(int id) const {  // published, and not in a stale epoch or a closed namespace
+    const Block& b = blocks_[id];
+    return b.published && current(b.at->first);
+  }
+  uint32_t state(int id) const {
+    const Block& b = blocks_[id];
+    for (auto& [fenced, step] : pools[b.pool].fenced)
+      if (fenced == id) return KVC_BLOCK_FENCED;
+    if (b.requests || b.raw) return b.written ? KVC_BLOCK_LIVE : KVC_BLOCK_RESERVED;
+    return b.pins ? KVC_BLOCK_PINNED : findable(id) ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
+  }
+  Request* find(uint64_t id) { return requests.count(id) ? &requests[id] : nullptr; }
+  bool in_flight() const { return issued > retired; }
+  uint64_t up(uint64_t tokens) const { return (tokens + B - 1) / B; }
+  const Config& config() const { return config_; }
+
+  std::vector<Pool> pools;
+  Positions positions;
+  std::map<uint64_t, Request> requests;
+  std::map<uint64_t, Pin> pins;
+  std::map<uint64_t, uint64_t> epochs;  // of the open namespaces
+  std::vector<Copy> pending;
+  std::vector<Event> events;
+  Stats stats;
+  uint64_t issued = 0, retired = 0, shortage = 0,
+           version = 0;  // version grows with every change of the state
+
+ protected:
+  kvc_status changed() { return ++version, KVC_OK; }
+  bool valid(const std::vector<int32_t>& tokens) const {
+    return std::all_of(tokens.begin(), tokens.end(),
+                       [&](int32_t t) { return t >= 0 && (!config_.vocab || uint64_t(t) < config_.vocab); });
+  }
+  std::vector<size_t> all_groups() const {
+    std::vector<size_t> all(config_.groups.size());
+    for (size_t g = 0; g < all.size(); ++g) all[g] = g;
+    return all;
+  }
+  uint64_t lo(size_t g, uint64_t t) const {
+    return t + 1 > config_.groups[g].window_tokens ? (t + 1 - config_.groups[g].window_tokens) / B : 0;
+  }
+  uint64_t sinks(size_t g) const { return up(config_.groups[g].sink_tokens); }
+  bool needed(size_t g, uint64_t j, uint64_t L) const {
+    return !config_.groups[g].window || j >= lo(g, L * B) || j < sinks(g);
+  }
+  bool serves(const Request& r, size_t g, uint64_t j, bool released) const {
+    const auto window_of = [&](uint64_t b) { return lo(g, b) <= j && j < b / B; };
+    const uint64_t R = config_.groups[g].retention;
+    return j < sinks(g) || (r.prompt && window_of((r.prompt - 1) / B * B)) ||
+           (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B));
+  }
+  Key key(uint64_t ns, const Text& text, uint64_t blocks) const {
+    Key k{ns, epochs.at(ns), std::vector<Letter>(blocks * B)};
+    for (uint64_t i = 0; i < blocks * B; ++i) k.prefix[i].token = text.tokens[i];
+    for (const Span& s : text.spans)
+      for (uint64_t i = s.first; i < std::min(s.first + s.count, blocks * B); ++i)
+        k.prefix[i].digest = s.digest, k.prefix[i].length = s.count, k.prefix[i].offset = i - s.first;
+    return k;
+  }
+  bool starts_with(Positions::const_iterator at, const Key& k) const {
+    return at != positions.end() && at->first.ns == k.ns && at->first.epoch == k.epoch &&
+           at->first.prefix.size() >= k.prefix.size() &&
+           std::equal(k.prefix.begin(), k.prefix.end(), at->first.prefix.begin());
+  }
+  bool is_known(const Key& k) const { return starts_with(positions.lower_bound(k), k); }
+  bool known_below(Positions::iterator at) const {
+    return starts_with(std::next(Positions::const_iterator(at)), at->first);
+  }
+  // The positions of a text, as far as any of its first `limit` blocks is published; end() where one is not.
+  using Path = std::vector<Positions::const_iterator>;
+  Path path(uint64_t ns, const Text& text, uint64_t limit) const {
+    Path out;
+    for (uint64_t j = 0; j < limit && is_known(key(ns, text, j + 1)); ++j)
+      out.push_back(positions.find(key(ns, text, j + 1)));
+    out.resize(limit, positions.end());
+    return out;
+  }
+  int copy_at(Positions::const_iterator at, size_t g) const {
+    return at == positions.end() || at->second[g].empty() ? -1 : *at->second[g].begin();
+  }
+  Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups,
+            uint64_t drop) const {
+    const Path at = path(ns, text, limit);
+    const auto longest = [&](uint64_t most, const std::vector<size_t>& of, bool spans) {
+      for (uint64_t L = most; L > 0; --L) {
+        bool good = true;
+        for (const Span& s : text.spans) good &= !spans || L * B <= s.first || L * B >= s.first + s.count;
+        for (size_t g : of)
+          for (uint64_t j = 0; good && j < L; ++j) good = !needed(g, j, L) || copy_at(at[j], g) >= 0;
+        if (good) return L;
+      }
+      return uint64_t(0);
+    };
+    const uint64_t plain = longest(limit, groups, false), best = longest(plain, groups, true);
+    uint64_t known = 0, alone = plain;
+    while (known < limit && is_known(key(ns, text, known + 1))) ++known;
+    for (size_t g : groups) alone = std::max(alone, std::min(known, longest(limit, {g}, false)));
+    Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
+            Table(config_.groups.size())};
+    for (size_t g : groups)
+      for (uint64_t j = 0; j < hit.blocks; ++j)
+        hit.table[g].push_back({needed(g, j, hit.blocks) ? copy_at(at[j], g) : -1, false});
+    return hit;
+  }
+  static bool in(const std::vector<int>& list, int b) {
+    return std::find(list.begin(), list.end(), b) != list.end();
+  }
+  static bool remove(std::vector<int>& list, int b) { return std::erase(list, b) > 0; }
+
+  kvc_status fits(const std::vector<uint64_t>& need, const Table& hits, uint64_t watermark) {
+    kvc_status status = KVC_OK;
+    shortage = 0;
+    for (size_t p = 0; p < pools.size(); ++p) {
+      uint64_t want = need[p] + watermark, fenced = pools[p].fenced.size();
+      for (auto& row : hits)
+        for (const Cell& cell : row)
+          if (cell.block >= 0 && blocks_[cell.block].pool == p)
+            want += in(pools[p].lru, cell.block), fenced -= state(cell.block) == KVC_BLOCK_FENCED;
+      const uint64_t room = pools[p].free.size() + pools[p].lru.size();
+      if (want <= room) continue;
+      shortage = std::max(shortage, want - room);
+      if (status != KVC_ERROR_NO_SPACE) status = want <= room + fenced ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE;
+    }
+    return status;
+  }
+  int take(size_t group) {
+    Pool& pool = pools[config_.groups[group].pool];
+    const bool fresh = !pool.free.empty();
+    const int id = fresh ? pool.free.back() : pool.lru.front();
+    fresh ? pool.free.pop_back() : void(pool.lru.erase(pool.lru.begin()));
+    stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
+    detach(id);
+    blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end()};
+    return id;
+  }
+  int holds(int id) const { return blocks_[id].requests + blocks_[id].raw + blocks_[id].pins; }
+  void hold(const Table& table, int Block::*count) {
+    for (auto& row : table)
+      for (const Cell& cell : row) {
+        if (cell.block < 0) continue;
+        Pool& pool = pools[blocks_[cell.block].pool];
+        remove(pool.lru, cell.block);
+        std::erase_if(pool.fenced, [&](auto& entry) { return entry.first == cell.block; });
+        ++(blocks_[cell.block].*count);
+      }
+  }
+  void drop(int id, int Block::*count) {
+    --(blocks_[id].*count);
+    if (holds(id)) return;
+    if (in_flight())
+      pools[blocks_[id].pool].fenced.push_back({id, issued});
+    else
+      settle(id);
+  }
+  void settle(int id) {
+    Pool& pool = pools[blocks_[id].pool];
+    if (!findable(id)) return detach(id), pool.free.push_back(id);
+    int keep = id;
+    for (int other : std::set<int>(blocks_[id].at->second[blocks_[id].group]))
+      if (remove(pool.lru, other))
+        keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
+    pool.lru.push_back(keep);
+  }
+  bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
+    auto at = positions.try_emplace(k, config_.groups.size()).first;
+    const bool again = !at->second[g].empty();
+    at->second[g].insert(id), blocks_[id].published = true, blocks_[id].at = at;
+    if (!again) note(KVC_EVENT_STORED, id, g, at);
+    return again;
+  }
+  void detach(int id) {
+    Block& b = blocks_[id];
+    if (!b.published) return;
+    b.published = false, b.at->second[b.group].erase(id);
+    if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
+    if (std::all_of(b.at->second.begin(), b.at->second.end(), [](auto& copies) { return copies.empty(); }))
+      positions.erase(b.at);
+  }
+  void note(uint32_t kind, int id, size_t g, Positions::iterator at) {
+    events.push_back({kind, at->first.ns, int(g), id, at->first.prefix.size() - B, at->first});
+  }
+  bool current(const Key& k) const { return epochs.count(k.ns) && epochs.at(k.ns) == k.epoch; }
+  void forget(uint64_t ns) {  // after its epoch is over: raw-held blocks are unpublished, others stay where
+                              // they are, stale
+    for (size_t id = 0; id < blocks_.size(); ++id)
+      if (blocks_[id].raw && !findable(int(id))) detach(int(id));
+    events.push_back({KVC_EVENT_CLEARED, ns, 0, -1, 0, {}});
+  }
+  bool shared(const Request& r,
+              size_t g) const {  // must the block that the next token goes to be copied first?
+    if (r.capacity % B == 0) return false;
+    const int b = r.table[g][r.capacity / B].block;
+    return blocks_[b].published || holds(b) > 1;
+  }
+  kvc_status extend(Request& r, uint64_t capacity, std::vector<Copy>& copies) {
+    if (capacity <= r.capacity) return KVC_OK;
+    std::vector<uint64_t> need(pools.size());
+    for (size_t g = 0; g < config_.groups.size(); ++g)
+      need[config_.groups[g].pool] += up(capacity) - r.table[g].size() + shared(r, g);
+    if (kvc_status status = fits(need, {}, 0)) return ++stats.refusals, status;
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (shared(r, g)) {
+        Cell& cell = r.table[g][r.capacity / B];
+        const Copy copy{cell.block, take(g)};
+        copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
+        blocks_[copy.destination].requests = 1,
+        blocks_[copy.destination].written = blocks_[copy.source].written;
+      }
+      while (r.table[g].size() < up(capacity))
+        r.table[g].push_back({take(g), true}), ++blocks_[r.table[g].back().block].requests;
+    }
+    r.capacity = capacity;
+    return changed();
+  }
+  void release(Request& r) {
+    std::set<uint64_t> cuts{0, r.published};  // segments begin at these positions
+    for (const Group& g : config_.groups) {
+      if (!g.window) continue;
+      if (r.prompt) cuts.insert((r.prompt - 1) / B);
+      for (uint64_t b = g.retention; g.retention && b < r.published * B; b += g.retention) cuts.insert(b / B);
+    }
+    cuts.erase(cuts.upper_bound(r.published), cuts.end());
+    uint64_t end = r.table[0].size();
+    for (auto cut = cuts.rbegin(); cut != cuts.rend(); end = std::min(end, *cut++))
+      for (bool window : {true, false})
+        for (uint64_t j = end; j-- > *cut;)
+          for (size_t g = 0; g < r.table.size(); ++g) {
+            const int b = r.table[g][j].block;
+            if (config_.groups[g].window != window || b < 0) continue;
+            if (window && holds(b) == 1 && !serves(r, g, j, true)) detach(b);
+            drop(b, &Block::requests);
+          }
+  }
+
+  const Config config_;
+  const uint64_t B;
+  std::vector<Block> blocks_;
+  std::map<uint64_t, std::pair<int, int>> spaces_;  // id -> identity, opens
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace model
+
+#endif  // KVCACHE_TESTS_PROPERTY_MODEL_RULES_H_

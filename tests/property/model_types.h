@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reference model is made of: configuration, prefixes, blocks, requests, steps. Plain data, no
+// behaviour.
+#ifndef KVCACHE_TESTS_PROPERTY_MODEL_TYPES_H_
+#define KVCACHE_TESTS_PROPERTY_MODEL_TYPES_H_
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvcache.h"
+
+namespace model {
+
+struct Group {
+  bool window = false;
+  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0;
+  size_t pool = 0;
+};
+struct Config {
+  uint64_t block_size = 16, watermark = 0, max_requests = 1024, max_tokens = 1 << 24, vocab = 0;
+  bool null_block = false, no_cache = false;
+  std::vector<uint64_t> pools;
+  std::vector<Group> groups;
+};
+struct Options {
+  uint64_t ns = 0, max_cached = 0, external = 0, slots = 0, lookahead = 0;
+  uint32_t flags = 0, drop_tail = 0;
+};
+struct Span {
+  uint64_t first = 0, count = 0;
+  int32_t digest = 0;
+};
+struct Letter {  // a token and the part of an extra key that lies over it
+  int32_t token = 0, digest = 0;
+  uint64_t length = 0, offset = 0;
+  auto operator<=>(const Letter&) const = default;
+};
+struct Text {
+  std::vector<int32_t> tokens;
+  std::vector<Span> spans;
+};
+struct Key {
+  uint64_t ns = 0, epoch = 0;
+  std::vector<Letter> prefix;
+  auto operator<=>(const Key&) const = default;
+};
+using Positions = std::map<Key, std::vector<std::set<int>>>;  // per group the copies; kept while there is any
+
+struct Block {
+  size_t pool = 0;
+  int group = -1, requests = 0, raw = 0, pins = 0;
+  bool written = false, published = false;
+  Positions::iterator at;
+};
+struct Pool {
+  int first = 0;
+  uint64_t count = 0;
+  std::vector<int> free, lru;
+  std::vector<std::pair<int, uint64_t>> fenced;
+};  // top of free: back
+struct Cell {
+  int block = -1;
+  bool own = true;
+};                                             // own: not got as a hit or by fork
+using Table = std::vector<std::vector<Cell>>;  // [group][position]
+struct Request {
+  Options options;
+  Text text;
+  uint64_t prompt = 0, committed = 0, capacity = 0, cached = 0, lost = 0, published = 0,
+           epoch = 0;  // published: positions
+  bool admitted = false, was_admitted = false;
+  Table table;
+};
+struct Pin {
+  uint64_t ns = 0;
+  Table table;
+};
+struct Hit {
+  uint64_t blocks = 0, lost = 0;
+  Table table;
+};  // blocks: positions; entries not needed are -1
+struct Copy {
+  int source, destination;
+};
+struct Event {
+  uint32_t kind;
+  uint64_t ns;
+  int group, block;
+  uint64_t offset;
+  Key position;
+};
+struct Stats {
+  uint64_t epoch = 0, admissions = 0, prompt_tokens = 0, cached_tokens = 0, block_queries = 0, block_hits = 0,
+           lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
+           hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0;
+};
+struct StepRequest {
+  uint64_t id = 0;
+  bool commit = false;
+  uint64_t committed = 0;
+  std::vector<int32_t> learned;
+  bool with_ids = false;
+  uint64_t count = 0;
+  std::vector<int32_t> tokens;
+};
+struct StepAdmission {
+  uint64_t id = 0;
+  Text text;
+  Options options;
+};
+struct StepIn {
+  uint64_t retired = 0;
+  bool past_refusal = false;
+  std::vector<uint64_t> frees, preempts;
+  std::vector<std::pair<uint64_t, uint64_t>> truncates;
+  std::vector<StepRequest> requests;
+  std::vector<StepAdmission> admissions;
+};
+struct StepOut {
+  std::vector<kvc_status> status;
+  std::vector<uint64_t> admitted, cached;
+  std::vector<Copy> copies;
+  uint64_t step_id = 0, refused = 0, shortage = 0;
+};
+
+}  // namespace model
+
+#endif  // KVCACHE_TESTS_PROPERTY_MODEL_TYPES_H_

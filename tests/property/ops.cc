@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations as readable C-like calls, for the minimal sequences that a failing run prints.
+#include "property/ops.h"
+
+#include <sstream>
+
+namespace {
+
+template <typename List>
+std::string list(const List& items) {
+  std::ostringstream out;
+  out << "{";
+  for (size_t i = 0; i < items.size(); ++i) out << (i ? "," : "") << items[i];
+  out << "}";
+  return out.str();
+}
+
+std::string text_of(const model::Text& text) {
+  std::ostringstream out;
+  out << list(text.tokens);
+  for (const model::Span& s : text.spans)
+    out << " key[" << s.first << "+" << s.count << " digest " << s.digest << "]";
+  return out.str();
+}
+
+std::string options_of(const model::Options& o) {
+  std::ostringstream out;
+  if (o.ns) out << " ns" << o.ns;
+  if (o.max_cached) out << " max_cached=" << o.max_cached;
+  if (o.external) out << " external=" << o.external;
+  if (o.slots) out << " slots=" << o.slots;
+  if (o.lookahead) out << " lookahead=" << o.lookahead;
+  if (o.flags) out << " flags=" << o.flags;
+  if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
+  return out.str();
+}
+
+std::string retired_of(uint64_t back) {
+  return back == kFuture ? "newest step + 1" : "newest step - " + std::to_string(back);
+}
+
+std::string step_of(const StepOp& step) {
+  std::ostringstream out;
+  out << "step: retired_step = " << retired_of(step.in.retired)
+      << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
+      << (step.move_rows ? ", rows moved" : "") << "\n";
+  if (!step.in.frees.empty()) out << "    frees r" << list(step.in.frees) << "\n";
+  if (!step.in.preempts.empty()) out << "    preempts r" << list(step.in.preempts) << "\n";
+  for (auto [id, n] : step.in.truncates) out << "    truncates r" << id << " to " << n << "\n";
+  for (const model::StepRequest& r : step.in.requests) {
+    out << "    request r" << r.id;
+    if (step.commits) out << " committed " << r.committed << " learned " << list(r.learned);
+    if (step.extends) out << " extend by " << r.count << (step.with_ids ? " " + list(r.tokens) : "");
+    out << "\n";
+  }
+  for (size_t i = 0; i < step.in.admissions.size(); ++i) {
+    const model::StepAdmission& a = step.in.admissions[i];
+    if (a.id) out << "    admit r" << a.id << "\n";
+    if (!a.id)
+      out << "    admit new r" << step.makes[i] << " " << text_of(a.text) << options_of(a.options) << "\n";
+  }
+  return out.str();
+}
+
+}  // namespace
+
+const char* kind_name(Kind kind) {
+  static const char* const kNames[kKinds] = {"create_request",
+                                             "admit_request",
+                                             "allocate_request",
+                                             "reserve_tokens",
+                                             "append_tokens",
+                                             "commit_tokens",
+                                             "truncate_request",
+                                             "fork_request",
+                                             "preempt_request",
+                                             "free_request",
+                                             "probe",
+                                             "pin_prefix",
+                                             "unpin_prefix",
+                                             "drop_prefix",
+                                             "evict_blocks",
+                                             "acquire_blocks",
+                                             "acquire_prefix",
+                                             "publish_blocks",
+                                             "release_blocks",
+                                             "open_namespace",
+                                             "close_namespace",
+                                             "reset",
+                                             "take_copies",
+                                             "retire_step",
+                                             "step"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string to_text(const Setup& setup) {
+  const model::Config& c = setup.config;
+  std::ostringstream out;
+  out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
+      << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
+      << ", vocab_size " << c.vocab << ", events " << setup.event_capacity
+      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << "\n";
+  for (const model::Group& g : c.groups) {
+    out << "  group: pool " << g.pool;
+    if (g.window)
+      out << ", window " << g.window_tokens << ", sinks " << g.sink_tokens << ", retention " << g.retention;
+    out << "\n";
+  }
+  return out.str();
+}
+
+std::string to_text(const Op& op) {
+  std::ostringstream out;
+  const std::string ns = op.ns ? "ns" + std::to_string(op.ns) : "0";
+  out << kind_name(op.kind) << "(";
+  switch (op.kind) {
+    case Kind::kCreate:
+    case Kind::kAllocate:
+      out << text_of(op.text) << options_of(op.options) << ") -> r" << op.tag;
+      break;
+    case Kind::kAdmit:
+    case Kind::kPreempt:
+    case Kind::kFree:
+      out << "r" << op.target << ")";
+      break;
+    case Kind::kReserve:
+    case Kind::kCommit:
+    case Kind::kTruncate:
+      out << "r" << op.target << ", " << op.number << ")";
+      break;
+    case Kind::kAppend:
+      out << "r" << op.target << ", " << list(op.text.tokens) << ")";
+      break;
+    case Kind::kFork:
+      out << "r" << op.target << ") -> r" << op.tag;
+      break;
+    case Kind::kProbe:
+    case Kind::kDrop:
+      out << ns << ", " << text_of(op.text) << ")";
+      break;
+    case Kind::kPin:
+      out << ns << ", " << text_of(op.text) << ") -> pin" << op.tag;
+      break;
+    case Kind::kUnpin:
+      out << "pin" << op.target << ")";
+      break;
+    case Kind::kEvict:
+    case Kind::kTakeCopies:
+      out << op.number << ")";
+      break;
+    case Kind::kAcquire:
+      out << "group " << op.group << ", " << op.number << ")";
+      break;
+    case Kind::kAcquirePrefix:
+      out << ns << ", group " << op.group << ", " << text_of(op.text) << ", capacity " << op.number << ")";
+      break;
+    case Kind::kPublish:
+      out << ns << ", group " << op.group << ", " << text_of(op.text) << ", " << list(op.blocks) << ")";
+      break;
+    case Kind::kRelease:
+      out << list(op.blocks) << ")";
+      break;
+    case Kind::kOpen:
+      out << "identity " << op.number << ") -> ns" << op.tag;
+      break;
+    case Kind::kClose:
+    case Kind::kReset:
+      out << ns << ")";
+      break;
+    case Kind::kRetire:
+      out << retired_of(op.step.in.retired) << ")";
+      break;
+    case Kind::kStep:
+      return step_of(op.step);
+    case Kind::kCount:
+      break;
+  }
+  return out.str() + "\n";
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// splitmix64: the same numbers on every platform, which std::uniform_int_distribution does not promise.
+#ifndef KVCACHE_TESTS_PROPERTY_RANDOM_H_
+#define KVCACHE_TESTS_PROPERTY_RANDOM_H_
+
+#include <cstdint>
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  uint64_t below(uint64_t n) { return n ? next() % n : 0; }                              // 0 .. n - 1
+  uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }  // both included
+  bool chance(uint64_t percent) { return below(100) < percent; }
+
+ private:
+  uint64_t state_;
+};
+
+#endif  // KVCACHE_TESTS_PROPERTY_RANDOM_H_

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+// World: the single calls, on the model and on the library, and the digests around them.
+#include "property/world.h"
+
+#include <sstream>
+
+#include "property/create.h"
+
+namespace {
+
+constexpr uint64_t kUntouched = 0xabababababababab;
+
+std::string describe(const Outcome& outcome) {
+  std::ostringstream out;
+  out << kvc_status_name(outcome.status) << " [";
+  for (size_t i = 0; i < outcome.values.size(); ++i) out << (i ? " " : "") << outcome.values[i];
+  out << "]";
+  return out.str();
+}
+
+// Collects the outputs of a library call: kept on success, required to be untouched on failure.
+Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
+                std::initializer_list<bool> compared) {
+  Outcome out{status, {}, ""};
+  auto keep = compared.begin();
+  for (uint64_t value : outputs) {
+    if (status == KVC_OK && *keep) out.values.push_back(static_cast<int64_t>(value));
+    if (status == KVC_OK && !*keep && value == kUntouched) out.fault = "an output was not written";
+    if (status != KVC_OK && value != kUntouched) out.fault = "an output was written by a failed call";
+    ++keep;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<kvc_extra_key> to_keys(const model::Text& text) {
+  std::vector<kvc_extra_key> keys;
+  for (const model::Span& span : text.spans) {
+    kvc_extra_key key{span.first, span.count, {}};
+    key.digest[0] = key.digest[31] = static_cast<uint8_t>(span.digest);
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+kvc_request_config to_config(const model::Options& o, uint64_t ns) {
+  kvc_request_config c{};
+  c.struct_size = sizeof c;
+  c.namespace_id = ns;
+  c.max_cached_tokens = o.max_cached;
+  c.external_tokens = o.external;
+  c.slots = o.slots;
+  c.lookahead = o.lookahead;
+  c.flags = o.flags;
+  c.drop_tail_blocks = o.drop_tail;
+  return c;
+}
+
+kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask) {
+  const model::Config& c = setup.config;
+  std::vector<kvc_group_config> groups;
+  for (const model::Group& g : c.groups) {
+    kvc_group_config group{};
+    group.struct_size = sizeof group;
+    group.kind = g.window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+    group.num_sink_tokens = static_cast<uint32_t>(g.sink_tokens);
+    group.window_tokens = g.window_tokens;
+    group.retention_tokens = g.retention;
+    group.pool = static_cast<uint32_t>(g.pool);
+    groups.push_back(group);
+  }
+  std::vector<kvc_pool_config> pools;
+  for (uint64_t count : c.pools) pools.push_back({sizeof(kvc_pool_config), count});
+  kvc_manager_config config{};
+  config.struct_size = sizeof config;
+  config.max_nodes = 4096;  // more than there can be: the model does not run out of positions
+  config.max_requests = c.max_requests;
+  config.max_request_tokens = c.max_tokens;
+  config.event_capacity = setup.event_capacity;
+  config.seed = seed;
+  config.watermark_blocks = c.watermark;
+  config.block_size = static_cast<uint32_t>(c.block_size);
+  config.vocab_size = static_cast<uint32_t>(c.vocab);
+  config.flags = (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
+                 (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u);
+  config.groups = groups.data();
+  config.num_groups = groups.size();
+  config.pools = pools.data();
+  config.num_pools = pools.size();
+  return create_manager(config, hash_mask);
+}
+
+World::World(const Setup& setup, int sides, uint64_t hash_mask) : setup_(setup), model_(setup.config) {
+  rows_ = setup.config.max_requests + 4;
+  stride_ = model_.up(setup.config.max_tokens + 6 * setup.config.block_size) + 2;
+  for (int i = 0; i < sides; ++i) {
+    Side side;
+    side.manager =
+        make_manager(setup, 0x5eed0001u + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u, hash_mask);
+    side.tables.assign(setup.config.groups.size() * rows_ * stride_, setup.fill_id);
+    side.shadow = side.tables;
+    sides_.push_back(std::move(side));
+  }
+}
+
+World::~World() {
+  for (Side& side : sides_) kvc_manager_destroy(side.manager);
+}
+
+uint64_t World::rejected_candidates() const {
+  kvc_stats stats{};
+  stats.struct_size = sizeof stats;
+  kvc_manager_stats(sides_[0].manager, &stats);
+  return stats.rejected_candidates;
+}
+
+uint64_t World::digest(int side) const {
+  uint64_t value = 0;
+  kvc_manager_digest(sides_[static_cast<size_t>(side)].manager, &value);
+  return value;
+}
+
+uint64_t World::step_number(uint64_t back) const {
+  return back == kFuture ? model_.issued + 1 : model_.issued - std::min(back, model_.issued);
+}
+
+bool World::resolvable(const Op& op) const {
+  const auto known = [&](uint64_t tag) { return tag == 0 || handles_.count(tag); };
+  if (op.kind == Kind::kRetire) return step_number(op.step.in.retired) != 0;
+  return known(op.target) && known(op.ns) && known(op.options.ns);
+}
+
+// A call that did nothing to the model's state may still show in the digest, unless it is one that only
+// `reads`.
+std::string World::check_digests(bool ok, bool changed, bool reads) {
+  std::string error;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    if (kvc_manager_check(sides_[i].manager) != KVC_OK)
+      return std::string("kvc_manager_check: ") + kvc_last_error();
+    const uint64_t now = digest(static_cast<int>(i));
+    if (digests_.size() > i && !ok && digests_[i] != now) error = "a failed call changed the digest";
+    if (digests_.size() > i && ok && !changed && reads && digests_[i] != now)
+      error = "the digest changed, the model's state did not";
+    if (digests_.size() > i && ok && changed && digests_[i] == now)
+      error = "the model's state changed, the digest did not";
+    digests_.resize(std::max(digests_.size(), i + 1));
+    digests_[i] = now;
+    if (digests_[i] != digests_[0])
+      error = "managers with the same calls and other seeds have different digests";
+  }
+  return error;
+}
+
+Verdict World::apply(const Op& given, bool check) {
+  Verdict verdict;
+  const Op op = given.kind == Kind::kStep ? without_unknown(given) : given;
+  if (!sides_.empty() && sides_[0].manager == nullptr) {
+    verdict.error = std::string("kvc_manager_create: ") + kvc_last_error();
+    return verdict;
+  }
+  if (!resolvable(op)) {
+    verdict.skipped = true;
+    return verdict;
+  }
+  if (check && digests_.empty()) check_digests(true, true, false);
+  if (!check) digests_.clear();
+  const uint64_t version = model_.version;
+  StepPlan plan;
+  if (op.kind == Kind::kStep) plan = plan_step(op);
+  const Outcome expected = op.kind == Kind::kStep ? step_model(op, &verdict.items) : ask_model(op);
+  verdict.status = expected.status;
+  verdict.changed = model_.version != version;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const int side = static_cast<int>(i);
+    const Outcome actual = op.kind == Kind::kStep ? step_library(op, side, plan) : ask_library(op, side);
+    if (actual.status != expected.status || actual.values != expected.values || !actual.fault.empty()) {
+      verdict.error =
+          "library: " + describe(actual) + " " + actual.fault + "\nmodel:   " + describe(expected);
+      if (actual.status) verdict.error += std::string("\nkvc_last_error: ") + kvc_last_error();
+      return verdict;
+    }
+  }
+  if (check)
+    verdict.error = check_digests(expected.status == KVC_OK, verdict.changed, op.kind == Kind::kProbe);
+  return verdict;
+}
+
+Outcome World::ask_model(const Op& op) {
+  Outcome out;
+  const uint64_t target = model_id(op.target), ns = model_id(op.ns);
+  model::Options options = op.options;
+  options.ns = model_id(op.options.ns);
+  uint64_t id = 0, number = 0;
+  std::vector<int> blocks;
+  const auto value = [&](auto v) { out.values.push_back(static_cast<int64_t>(v)); };
+  switch (op.kind) {
+    case Kind::kCreate:
+      out.status = model_.create(op.text, options, &id);
+      break;
+    case Kind::kAllocate:
+      out.status = model_.allocate(op.text, options, &id, &number);
+      break;
+    case Kind::kAdmit:
+      out.status = model_.admit(target, &number);
+      break;
+    case Kind::kReserve:
+      out.status = model_.reserve(target, op.number, model_.pending);
+      break;
+    case Kind::kAppend:
+      out.status = model_.append(target, op.text.tokens, model_.pending);
+      break;
+    case Kind::kCommit:
+      out.status = model_.commit(target, op.number);
+      break;
+    case Kind::kTruncate:
+      out.status = model_.truncate(target, op.number);
+      break;
+    case Kind::kFork:
+      out.status = model_.fork(target, &id);
+      break;
+    case Kind::kPreempt:
+      out.status = model_.preempt(target);
+      break;
+    case Kind::kFree:
+      out.status = model_.free(target);
+      break;
+    case Kind::kProbe: {
+      kvc_probe_info info{};
+      out.status = model_.probe(ns, op.text, &info);
+      if (out.status == KVC_OK)
+        for (uint64_t v :
+             {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens})
+          value(v);
+      break;
+    }
+    case Kind::kPin:
+      out.status = model_.pin(ns, op.text, &id, &number);
+      break;
+    case Kind::kUnpin:
+      out.status = model_.unpin(target);
+      break;
+    case Kind::kDrop:
+      out.status = model_.drop_prefix(ns, op.text, &number);
+      break;
+    case Kind::kEvict:
+      out.status = model_.evict(op.number, &number);
+      break;
+    case Kind::kAcquire:
+      out.status = model_.acquire(op.group, op.number, blocks);
+      break;
+    case Kind::kAcquirePrefix:
+      out.status = model_.acquire_prefix(ns, op.group, op.text, op.number, blocks, &number);
+      if (out.status == KVC_ERROR_BUFFER_TOO_SMALL) value(number);
+      break;
+    case Kind::kPublish:
+      out.status = model_.publish(ns, op.group, op.text, op.blocks);
+      break;
+    case Kind::kRelease:
+      out.status = model_.release_raw(op.blocks);
+      break;
+    case Kind::kOpen:
+      id = model_.open(static_cast<int>(op.number));
+      identity_of_[id] = op.number;
+      break;
+    case Kind::kClose:
+      out.status = model_.close(ns);
+      break;
+    case Kind::kReset:
+      out.status = model_.reset(ns);
+      break;
+    case Kind::kTakeCopies: {
+      if (model_.pending.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      value(model_.pending.size());
+      if (out.status) break;
+      for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
+      break;
+    }
+    case Kind::kRetire:
+      out.status = model_.retire(step_number(op.step.in.retired));
+      break;
+    case Kind::kStep:
+    case Kind::kCount:
+      break;
+  }
+  if (out.status != KVC_OK) return out;
+  switch (op.kind) {
+    case Kind::kAllocate:
+    case Kind::kAdmit:
+    case Kind::kPin:
+    case Kind::kDrop:
+    case Kind::kEvict:
+    case Kind::kAcquirePrefix:
+      value(number);
+      break;
+    default:
+      break;
+  }
+  for (int block : blocks) value(block);
+  if (op.tag && (id || op.kind == Kind::kOpen)) handles_[op.tag].model = id;
+  if (op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork) tag_of_[id] = op.tag;
+  return out;
+}
+
+Outcome World::ask_library(const Op& op, int side) {
+  const size_t index = static_cast<size_t>(side);
+  kvc_manager* m = sides_[index].manager;
+  const uint64_t target = lib_id(op.target, side), ns = lib_id(op.ns, side);
+  const std::vector<kvc_extra_key> keys = to_keys(op.text);
+  const kvc_request_config config = to_config(op.options, lib_id(op.options.ns, side));
+  const int32_t* tokens = op.text.tokens.data();
+  const size_t n = op.text.tokens.size();
+  uint64_t id = kUntouched, number = kUntouched;
+  Outcome out;
+  switch (op.kind) {
+    case Kind::kCreate: {
+      const kvc_status status =
+          kvc_manager_create_request(m, tokens, n, keys.data(), keys.size(), &config, &id);
+      out = collect(status, {id}, {false});
+      break;
+    }
+    case Kind::kAllocate: {
+      const kvc_status status =
+          kvc_manager_allocate_request(m, tokens, n, keys.data(), keys.size(), &config, &id, &number);
+      out = collect(status, {id, number}, {false, true});
+      break;
+    }
+    case Kind::kAdmit: {
+      const kvc_status status = kvc_manager_admit_request(m, target, &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kReserve:
+      out.status = kvc_manager_reserve_tokens(m, target, op.number);
+      break;
+    case Kind::kAppend:
+      out.status = kvc_manager_append_tokens(m, target, tokens, n);
+      break;
+    case Kind::kCommit:
+      out.status = kvc_manager_commit_tokens(m, target, op.number);
+      break;
+    case Kind::kTruncate:
+      out.status = kvc_manager_truncate_request(m, target, op.number);
+      break;
+    case Kind::kFork: {
+      const kvc_status status = kvc_manager_fork_request(m, target, &id);
+      out = collect(status, {id}, {false});
+      break;
+    }
+    case Kind::kPreempt:
+      out.status = kvc_manager_preempt_request(m, target);
+      break;
+    case Kind::kFree:
+      out.status = kvc_manager_free_request(m, target);
+      break;
+    case Kind::kProbe: {
+      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched};
+      const kvc_status status = kvc_manager_probe(m, ns, tokens, n, keys.data(), keys.size(), &info);
+      out = collect(status,
+                    {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens},
+                    {true, true, true, true});
+      break;
+    }
+    case Kind::kPin: {
+      const kvc_status status =
+          kvc_manager_pin_prefix(m, ns, tokens, n, keys.data(), keys.size(), &id, &number);
+      out = collect(status, {id, number}, {false, true});
+      break;
+    }
+    case Kind::kUnpin:
+      out.status = kvc_manager_unpin_prefix(m, target);
+      break;
+    case Kind::kDrop: {
+      const kvc_status status = kvc_manager_drop_prefix(m, ns, tokens, n, keys.data(), keys.size(), &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kEvict: {
+      const kvc_status status = kvc_manager_evict_blocks(m, op.number, &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kAcquire:
+    case Kind::kAcquirePrefix: {
+      std::vector<int32_t> blocks(op.number + 1, -77);
+      if (op.kind == Kind::kAcquire) {
+        out.status = kvc_manager_acquire_blocks(m, static_cast<uint32_t>(op.group), blocks.data(), op.number);
+        number = op.number;
+      } else {
+        out.status = kvc_manager_acquire_prefix(m, ns, static_cast<uint32_t>(op.group), tokens, n,
+                                                keys.data(), keys.size(), blocks.data(), op.number, &number);
+        if (out.status == KVC_OK || out.status == KVC_ERROR_BUFFER_TOO_SMALL)
+          out.values.push_back(static_cast<int64_t>(number));
+      }
+      const size_t written = out.status == KVC_OK ? std::min<uint64_t>(number, op.number) : 0;
+      out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + static_cast<ptrdiff_t>(written));
+      for (size_t i = written; i < blocks.size(); ++i)
+        if (blocks[i] != -77) out.fault = "an entry past the answer was written";
+      break;
+    }
+    case Kind::kPublish:
+      out.status = kvc_manager_publish_blocks(m, ns, static_cast<uint32_t>(op.group), tokens, n, keys.data(),
+                                              keys.size(), op.blocks.data(), op.blocks.size());
+      break;
+    case Kind::kRelease:
+      out.status = kvc_manager_release_blocks(m, op.blocks.data(), op.blocks.size());
+      break;
+    case Kind::kOpen: {
+      const std::string name = "identity " + std::to_string(op.number);
+      kvc_namespace_config c{};
+      c.struct_size = sizeof c;
+      if (op.number % 3 == 1) c.model = name.data(), c.model_size = name.size();
+      if (op.number % 3 == 2) c.adapter = name.data(), c.adapter_size = name.size();
+      if (op.number && op.number % 3 == 0) c.tenant = name.data(), c.tenant_size = name.size();
+      const kvc_status status = kvc_manager_open_namespace(m, &c, &id);
+      out = collect(status, {id}, {false});
+      break;
+    }
+    case Kind::kClose:
+      out.status = kvc_manager_close_namespace(m, ns);
+      break;
+    case Kind::kReset:
+      out.status = kvc_manager_reset(m, ns);
+      break;
+    case Kind::kTakeCopies: {
+      std::vector<kvc_block_copy> copies(op.number + 1);
+      size_t count = 0;
+      out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
+      out.values.push_back(static_cast<int64_t>(count));
+      for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {
+        out.values.push_back(copies[i].source);
+        out.values.push_back(copies[i].destination);
+      }
+      break;
+    }
+    case Kind::kRetire: {
+      const uint64_t step =
+          op.step.in.retired == kFuture ? model_.issued + 1 : step_number(op.step.in.retired);
+      out.status = kvc_manager_retire_step(m, step);
+      break;
+    }
+    case Kind::kStep:
+    case Kind::kCount:
+      break;
+  }
+  if (out.status == KVC_OK && op.tag && handles_.count(op.tag)) handles_[op.tag].lib[index] = id;
+  return out;
+}

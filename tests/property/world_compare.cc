@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// World: the comparison of everything that the library tells about its state with the model's.
+#include <cstring>
+#include <sstream>
+
+#include "property/world.h"
+
+namespace {
+
+// Collects "name: library x, model y" for values that differ.
+class Differences {
+ public:
+  void check(const std::string& name, uint64_t library, uint64_t model) {
+    if (library != model) out_ << name << ": library " << library << ", model " << model << "\n";
+  }
+  std::string text() const { return out_.str(); }
+
+ private:
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+std::string World::compare_all() {
+  for (size_t i = 0; i < sides_.size(); ++i)
+    if (std::string error = compare_side(static_cast<int>(i)); !error.empty()) return error;
+  return "";
+}
+
+std::string World::compare_side(int index) {
+  Side& side = sides_[static_cast<size_t>(index)];
+  Differences diff;
+  uint64_t sums[7] = {}, total = 0;
+  for (size_t p = 0; p < model_.pools.size(); ++p) {
+    uint64_t states[7] = {};
+    const size_t end = p + 1 < model_.pools.size() ? size_t(model_.pools[p + 1].first) : model_.num_blocks();
+    for (size_t id = size_t(model_.pools[p].first); id < end; ++id) {
+      if (!model_.usable(int(id))) continue;
+      const model::Block& want = model_.block(int(id));
+      const std::string name = "block " + std::to_string(id) + " ";
+      kvc_block_info info{};
+      info.struct_size = sizeof info;
+      diff.check(name + "status", uint64_t(kvc_manager_block_info(side.manager, int32_t(id), &info)), KVC_OK);
+      ++states[model_.state(int(id))];
+      diff.check(name + "state", info.state, model_.state(int(id)));
+      diff.check(name + "pool", info.pool, p);
+      diff.check(name + "requests", info.requests, uint64_t(want.requests));
+      diff.check(name + "raw_holds", info.raw_holds, uint64_t(want.raw));
+      diff.check(name + "pins", info.pins, uint64_t(want.pins));
+      const bool findable = model_.findable(int(id));
+      diff.check(name + "published", info.published, findable);
+      if (findable) {
+        const size_t offset = want.at->first.prefix.size() - setup_.config.block_size;
+        diff.check(name + "token_offset", info.token_offset, offset);
+        diff.check(name + "num_copies", info.num_copies, want.at->second[size_t(want.group)].size());
+      } else {
+        diff.check(name + "num_copies", info.num_copies, 0);
+      }
+      if (want.published || want.requests || want.raw)
+        diff.check(name + "group", uint64_t(info.group), uint64_t(want.group));
+    }
+    kvc_pool_info info{};
+    info.struct_size = sizeof info;
+    const std::string name = "pool " + std::to_string(p) + " ";
+    diff.check(name + "status", uint64_t(kvc_manager_pool_info(side.manager, uint32_t(p), &info)), KVC_OK);
+    diff.check(name + "num_blocks", info.num_blocks, model_.pools[p].count);
+    diff.check(name + "first_block", info.first_block, uint64_t(model_.pools[p].first));
+    const uint64_t told[7] = {info.free, info.cached,  info.pinned, info.reserved,
+                              info.live, info.filling, info.fenced};
+    for (int s = 0; s < 7; ++s)
+      diff.check(name + "state " + std::to_string(s), told[s], states[s]), sums[s] += states[s];
+    total += model_.pools[p].count;
+  }
+  kvc_stats stats{};
+  stats.struct_size = sizeof stats;
+  kvc_manager_stats(side.manager, &stats);
+  const model::Stats& want = model_.stats;
+  const uint64_t gauges[7] = {stats.blocks_free,     stats.blocks_cached, stats.blocks_pinned,
+                              stats.blocks_reserved, stats.blocks_live,   stats.blocks_filling,
+                              stats.blocks_fenced};
+  for (int s = 0; s < 7; ++s) diff.check("stats state " + std::to_string(s), gauges[s], sums[s]);
+  uint64_t admitted = 0;
+  for (auto& [id, r] : model_.requests) admitted += r.admitted;
+  diff.check("blocks_total", stats.blocks_total, total);
+  diff.check("live_requests", stats.live_requests, admitted);
+  diff.check("waiting_requests", stats.waiting_requests, model_.requests.size() - admitted);
+  diff.check("stats.epoch", stats.epoch, want.epoch);
+  diff.check("admissions", stats.admissions, want.admissions);
+  diff.check("prompt_tokens", stats.prompt_tokens, want.prompt_tokens);
+  diff.check("cached_tokens", stats.cached_tokens, want.cached_tokens);
+  diff.check("block_queries", stats.block_queries, want.block_queries);
+  diff.check("block_hits", stats.block_hits, want.block_hits);
+  diff.check("lost_reuse_tokens", stats.lost_reuse_tokens, want.lost_reuse_tokens);
+  diff.check("readmissions", stats.readmissions, want.readmissions);
+  diff.check("refusals", stats.refusals, want.refusals);
+  diff.check("preemptions", stats.preemptions, want.preemptions);
+  diff.check("evictions", stats.evictions, want.evictions);
+  diff.check("copies", stats.copies, want.copies);
+  diff.check("duplicates", stats.duplicates, want.duplicates);
+  if (!diff.text().empty()) return diff.text();
+  if (std::string error = compare_requests(side, index); !error.empty()) return error;
+  return compare_events(side, index);
+}
+
+std::string World::compare_requests(Side& side, int index) {
+  Differences diff;
+  std::vector<uint64_t> ids(model_.requests.size() + 2);
+  size_t count = 0;
+  diff.check("list_requests",
+             uint64_t(kvc_manager_list_requests(side.manager, ids.data(), ids.size(), &count)), KVC_OK);
+  diff.check("number of requests", count, model_.requests.size());
+  const uint64_t B = setup_.config.block_size;
+  for (auto& [id, want] : model_.requests) {
+    const uint64_t tag = tag_of_.at(id), lib = lib_id(tag, index);
+    const std::string name = "r" + std::to_string(tag) + " ";
+    diff.check(name + "listed", std::find(ids.begin(), ids.end(), lib) != ids.end(), true);
+    kvc_request_info info{};
+    info.struct_size = sizeof info;
+    diff.check(name + "status", uint64_t(kvc_manager_request_info(side.manager, lib, &info)), KVC_OK);
+    uint64_t held = 0, least = 1;
+    for (auto& row : want.table)
+      for (const model::Cell& cell : row) held += cell.block >= 0;
+    while (least < want.text.tokens.size() && !model_.restorable(want, least)) ++least;
+    diff.check(name + "num_tokens", info.num_tokens, want.text.tokens.size());
+    diff.check(name + "num_committed", info.num_committed, want.committed);
+    diff.check(name + "num_cached", info.num_cached, want.cached);
+    diff.check(name + "capacity", info.capacity, want.capacity);
+    diff.check(name + "num_blocks", info.num_blocks, held);
+    diff.check(name + "lost_reuse_tokens", info.lost_reuse_tokens, want.lost);
+    if (!want.text.tokens.empty()) diff.check(name + "min_truncate_tokens", info.min_truncate_tokens, least);
+    diff.check(name + "admitted", info.admitted, want.admitted);
+    diff.check(name + "flags", info.flags, want.options.flags);
+    for (size_t g = 0; want.admitted && g < want.table.size(); ++g) {
+      std::vector<int32_t> row(stride_, -77);
+      std::vector<int64_t> slots(want.capacity + 1, -77);
+      const kvc_status tables =
+          kvc_manager_export_tables(side.manager, &lib, 1, uint32_t(g), -5, row.data(), stride_);
+      const kvc_status status =
+          kvc_manager_export_slots(side.manager, lib, uint32_t(g), 0, want.capacity, slots.data(), 8);
+      diff.check(name + "export_tables", uint64_t(tables), KVC_OK);
+      diff.check(name + "export_slots", uint64_t(status), KVC_OK);
+      for (size_t j = 0; j < stride_; ++j) {
+        const int block =
+            j < want.table[g].size() && want.table[g][j].block >= 0 ? want.table[g][j].block : -5;
+        if (row[j] != block)
+          diff.check(name + "table " + std::to_string(g) + " column " + std::to_string(j), uint64_t(row[j]),
+                     uint64_t(block));
+      }
+      for (uint64_t t = 0; t < want.capacity; ++t) {
+        const int block = want.table[g][t / B].block;
+        const int64_t slot = block < 0 ? -1 : int64_t(block) * int64_t(B) + int64_t(t % B);
+        if (slots[t] != slot)
+          diff.check(name + "slot " + std::to_string(t), uint64_t(slots[t]), uint64_t(slot));
+      }
+      if (slots[want.capacity] != -77) diff.check(name + "slot past the end", 1, 0);
+    }
+  }
+  return diff.text();
+}
+
+// Events from the library's cursor on must be the model's, and digests must stand for positions one to one.
+std::string World::compare_events(Side& side, int index) {
+  const uint64_t B = setup_.config.block_size;
+  std::vector<kvc_event> events(64);
+  std::vector<int32_t> tokens(64 * B);
+  for (;;) {
+    size_t count = 0;
+    const uint64_t from = side.cursor;
+    const kvc_status status =
+        kvc_manager_poll_events(side.manager, &side.cursor, events.data(), sizeof(kvc_event), events.size(),
+                                &count, tokens.data(), tokens.size());
+    if (setup_.event_capacity == 0)
+      return status == KVC_ERROR_UNSUPPORTED ? "" : "events are off but poll_events works";
+    if (status != KVC_OK) return std::string("poll_events: ") + kvc_last_error();
+    if (count == 0) break;
+    size_t used = 0;
+    for (size_t i = 0; i < count; ++i) {
+      Differences diff;
+      const kvc_event& e = events[i];
+      const std::string name = "event " + std::to_string(from + i) + " ";
+      if (from + i >= model_.events.size())
+        return name + "is one too many, kind " + std::to_string(e.kind) + " block " + std::to_string(e.block);
+      const model::Event& want = model_.events[from + i];
+      const bool cleared = want.kind == KVC_EVENT_CLEARED;
+      diff.check(name + "sequence", e.sequence, from + i);
+      diff.check(name + "kind", e.kind, want.kind);
+      diff.check(name + "block", uint64_t(e.block), uint64_t(want.block));
+      if (!cleared) diff.check(name + "group", e.group, uint64_t(want.group));
+      diff.check(name + "num_tokens", e.num_tokens, cleared ? 0 : B);
+      if (!cleared) diff.check(name + "token_offset", e.token_offset, want.offset);
+      if (want.ns) {
+        bool found = false;
+        for (auto& [tag, handle] : handles_)
+          found |= handle.model == want.ns && handle.lib[size_t(index)] == e.namespace_id;
+        diff.check(name + "namespace known", found, true);
+      } else {
+        diff.check(name + "namespace_id", e.namespace_id, 0);
+      }
+      for (uint64_t t = 0; !cleared && t < B; ++t)
+        diff.check(name + "token", uint64_t(tokens[used + t]),
+                   uint64_t(want.position.prefix[want.offset + t].token));
+      if (!cleared) {
+        Digest digest;
+        std::memcpy(digest.data(), e.digest, 32);
+        model::Key position = want.position;  // a namespace opened again has its old digests
+        position.epoch = 0;
+        position.ns = identity_of_.count(want.ns) ? identity_of_.at(want.ns) : 0;
+        const bool same = side.digest_of.try_emplace(position, digest).first->second == digest &&
+                          side.position_of.try_emplace(digest, position).first->second == position;
+        diff.check(name + "digest stands for one position", same, true);
+        model::Key parent = position;
+        parent.prefix.resize(want.offset);
+        auto known = side.digest_of.find(parent);
+        if (known != side.digest_of.end())
+          diff.check(name + "parent_digest", std::memcmp(e.parent_digest, known->second.data(), 32) != 0, 0);
+        used += B;
+      }
+      if (!diff.text().empty()) return diff.text();
+    }
+  }
+  if (side.cursor != model_.events.size())
+    return "events: library " + std::to_string(side.cursor) + ", model " +
+           std::to_string(model_.events.size());
+  return "";
+}
