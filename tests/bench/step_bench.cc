@@ -20,7 +20,7 @@ T* array(const bench::StepPtr& step, int32_t which) {
 }
 
 struct Batch {
-  explicit Batch(size_t size)
+  Batch(size_t size, bool staggered)
       : manager(bench::make_manager(size * (kStride + 1) + 16, size)), ids(size), length(size), base(size) {
     kvc_step_limits limits = {};
     limits.struct_size = sizeof limits;
@@ -38,7 +38,7 @@ struct Batch {
     step->num_requests = size;
     std::vector<int32_t> prompt(kContext);
     for (size_t i = 0; i < size; ++i) {
-      base[i] = length[i] = kContext - i % bench::kBlockSize;
+      base[i] = length[i] = kContext - (staggered ? i % bench::kBlockSize : 0);
       bench::make_prompt(i, &prompt);
       BENCH_CHECK(kvc_manager_allocate_request(manager.get(), prompt.data(), length[i], nullptr, 0, nullptr,
                                                &ids[i], nullptr));
@@ -87,26 +87,31 @@ struct Batch {
   int32_t* tokens = nullptr;
 };
 
-void BM_DecodeStep(benchmark::State& state) {
+/// `staggered`: one request in sixteen takes a block in each step. Else all do so in the same step, which is
+/// not timed.
+void decode(benchmark::State& state, bool staggered) {
   const auto size = static_cast<size_t>(state.range(0));
-  Batch batch(size);
+  Batch batch(size, staggered);
   kvc_manager* m = batch.manager.get();
   bench::Stopwatch watch;
-  uint64_t now = 0, changes = 0, steps_since_cut = 0;
-  const auto warm_up = [&] {  // writes whole rows once
+  uint64_t now = 0, steps_since_cut = 0, changes = 0;
+  kvc_status status = KVC_OK;
+  const auto untimed_step = [&] {
     batch.prepare(now++);
     BENCH_CHECK(kvc_manager_step(m, batch.step.get()));
+    ++steps_since_cut;
   };
-  warm_up();
+  untimed_step();  // writes whole rows
   for (auto _ : state) {
-    if (++steps_since_cut == kGrowth - bench::kBlockSize) {
+    if (steps_since_cut >= kGrowth - bench::kBlockSize) {
       batch.cut_back();
-      warm_up();
       steps_since_cut = 0;
+      untimed_step();
     }
+    if (!staggered && batch.length[0] % bench::kBlockSize == 0) untimed_step();
     batch.prepare(now++);
-    kvc_status status = KVC_OK;
     state.SetIterationTime(1e-9 * watch.time([&] { status = kvc_manager_step(m, batch.step.get()); }));
+    ++steps_since_cut;
     changes += batch.step->num_changes;
     if (status != KVC_OK) {
       state.SkipWithError(kvc_last_error());
@@ -116,19 +121,26 @@ void BM_DecodeStep(benchmark::State& state) {
   if (const char* fault = batch.fault(); fault != nullptr) state.SkipWithError(fault);
   const auto steps = static_cast<double>(state.iterations());
   const double per_request = static_cast<double>(changes) / (steps * static_cast<double>(size));
-  if (state.iterations() >= 64 && (per_request < 0.9 / 16 || per_request > 1.1 / 16)) {
-    state.SkipWithError("not one request in sixteen got a block");
+  const double expected = staggered ? 1.0 / bench::kBlockSize : 0;
+  if (state.iterations() >= 64 && (per_request < 0.9 * expected || per_request > 1.1 * expected)) {
+    state.SkipWithError("another number of requests than expected got a block");
   }
   state.counters["us/step"] = watch.total_ns() / steps / 1e3;
   state.counters["ns/request"] = watch.total_ns() / steps / static_cast<double>(size);
 }
-BENCHMARK(BM_DecodeStep)
-    ->ArgName("requests")
-    ->Arg(1)
-    ->Arg(64)
-    ->Arg(256)
-    ->Arg(1024)
-    ->UseManualTime()
-    ->Unit(benchmark::kMicrosecond);
+void BM_DecodeStep(benchmark::State& state) { decode(state, true); }
+void BM_DecodeStepInsideBlocks(benchmark::State& state) { decode(state, false); }
+
+void batch_sizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("requests")
+      ->Arg(1)
+      ->Arg(64)
+      ->Arg(256)
+      ->Arg(1024)
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
+}
+BENCHMARK(BM_DecodeStep)->Apply(batch_sizes);
+BENCHMARK(BM_DecodeStepInsideBlocks)->Apply(batch_sizes);
 
 }  // namespace
