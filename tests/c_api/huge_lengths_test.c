@@ -95,6 +95,18 @@ static void test_arrays(kvc_manager* m, const int32_t* tokens, uint64_t admitted
   }
 }
 
+/* Refused as a whole or, with one item, that item; a step in flight is part of the state, so it is retired.
+ */
+static void too_long_in_step(kvc_manager* m, kvc_step* step) {
+  const uint64_t before = digest(m);
+  kvc_status status = kvc_manager_step(m, step);
+  if (status == KVC_OK) {
+    OK(kvc_manager_retire_step(m, step->step_id));
+    status = step->status[0];
+  }
+  too_long(m, status, before);
+}
+
 /* The counts of a step: more than requests can exist, or offsets that send the library far away. */
 static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) {
   const uint64_t* ids = at_the_edge(&admitted, sizeof admitted);
@@ -145,9 +157,16 @@ static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) 
                    .status = &one,
                    .copies = copies,
                    .copy_capacity = 4};
-    const uint64_t before = digest(m);
-    kvc_status whole = kvc_manager_step(m, &s); /* refused as a whole or, with one item, that item */
-    too_long(m, whole == KVC_OK ? one : whole, before);
+    s = (kvc_step){.struct_size = sizeof s,
+                   .fill_id = -1,
+                   .num_requests = 1,
+                   .requests = ids,
+                   .extend_offsets = offsets,
+                   .extend_tokens = tokens,
+                   .status = &one,
+                   .copies = copies,
+                   .copy_capacity = 4};
+    too_long_in_step(m, &s);
     s = (kvc_step){.struct_size = sizeof s,
                    .fill_id = -1,
                    .num_requests = 1,
@@ -158,8 +177,7 @@ static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) 
                    .status = &one,
                    .copies = copies,
                    .copy_capacity = 4};
-    whole = kvc_manager_step(m, &s);
-    too_long(m, whole == KVC_OK ? one : whole, before);
+    too_long_in_step(m, &s);
     s = (kvc_step){.struct_size = sizeof s,
                    .fill_id = -1,
                    .num_admissions = 1,
@@ -168,9 +186,8 @@ static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) 
                    .status = &one,
                    .admitted = &id,
                    .cached = &cached};
-    whole = kvc_manager_step(m, &s);
-    too_long(m, whole == KVC_OK ? one : whole, before);
-    CHECK(whole == KVC_OK ? id == 0 : id == POISON);
+    too_long_in_step(m, &s);
+    CHECK(id == 0 || id == POISON);
   }
 }
 
