@@ -171,7 +171,10 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
     }
   }
   const uint64_t watermark = live_requests_ != 0 ? shape_.watermark : 0;
-  if (const kvc_status status = shortage(demand, watermark, "the admission"); status != KVC_OK) return status;
+  if (const kvc_status status = shortage(demand, watermark, "the admission"); status != KVC_OK) {
+    ++counters_.refusals;
+    return status;
+  }
   if (!reserve_tables(request, positions)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }

@@ -143,6 +143,7 @@ void SpaceTable::close(uint32_t slot) {
 void SpaceTable::free_if_unused(uint32_t slot) {
   Space& space = spaces_[slot];
   if (space.opens != 0 || space.num_nodes != 0 || slot == 0) return;
+  if (space.generation == UINT32_MAX) return;  // ids are never reused: this slot is retired
   space.hash_next = unused_;
   unused_ = static_cast<int32_t>(slot);
 }

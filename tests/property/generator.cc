@@ -45,11 +45,11 @@ Setup random_setup(Random& random) {
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
       break;
   }
-  const uint64_t high = random.chance(50) ? 20 : 64;
+  const uint64_t high = random.chance(70) ? 14 : 64;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
-  c.no_cache = random.chance(4);
+  c.no_cache = random.chance(2);
   if (random.chance(20)) c.watermark = random.between(1, 3);
   c.max_requests = random.between(4, 9);
   c.max_tokens = B * random.between(8, 16) + random.below(B);
@@ -277,8 +277,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {40, 70, 130, 40, 95, 130, 45, 70, 32, 50, 20, 24, 28,
-                                       75, 32, 22,  27, 55, 45,  17, 14, 11, 16, 30, 170};
+  static const int kWeights[kKinds] = {42,  75, 145, 40, 70, 150, 45, 65, 34, 75, 20, 30, 30,
+                                       100, 34, 26,  40, 62, 45,  18, 18, 15, 22, 36, 190};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -298,7 +298,7 @@ Op Generator::next(const World& world) {
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
-  if (!world.model().pending.empty() && random_.chance(25)) op.kind = Kind::kTakeCopies;
+  if (!world.model().pending.empty() && random_.chance(35)) op.kind = Kind::kTakeCopies;
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -379,7 +379,7 @@ Op Generator::next(const World& world) {
       if (!spaces_.empty()) op.ns = spaces_[random_.below(spaces_.size())];
       break;
     case Kind::kReset:
-      op.ns = random_.chance(15) || spaces_.empty() ? 0 : spaces_[random_.below(spaces_.size())];
+      op.ns = random_.chance(8) || spaces_.empty() ? 0 : spaces_[random_.below(spaces_.size())];
       break;
     case Kind::kTakeCopies:
       op.number = random_.chance(10) ? 0 : 64;

@@ -134,7 +134,7 @@ class Model : public Rules {
       for (size_t g = 0; g < r->table.size(); ++g)
         if (int b = r->table[g][n / B].block; b >= 0 && blocks_[b].published && holds(b) == 1 &&
                                               blocks_[b].at->second[g].size() == 1 &&
-                                              !known_below(blocks_[b].at))
+                                              !known_below(blocks_[b].at, *r))
           detach(b);
     r->text.tokens.resize(n);
     std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });

@@ -80,7 +80,7 @@ class Rules {
            (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B));
   }
   Key key(uint64_t ns, const Text& text, uint64_t blocks) const {
-    Key k{ns, epochs.at(ns), std::vector<Letter>(blocks * B)};
+    Key k{ns, epochs.count(ns) ? epochs.at(ns) : 0, std::vector<Letter>(blocks * B)};
     for (uint64_t i = 0; i < blocks * B; ++i) k.prefix[i].token = text.tokens[i];
     for (const Span& s : text.spans)
       for (uint64_t i = s.first; i < std::min(s.first + s.count, blocks * B); ++i)
@@ -93,8 +93,16 @@ class Rules {
            std::equal(k.prefix.begin(), k.prefix.end(), at->first.prefix.begin());
   }
   bool is_known(const Key& k) const { return starts_with(positions.lower_bound(k), k); }
-  bool known_below(Positions::iterator at) const {
-    return starts_with(std::next(Positions::const_iterator(at)), at->first);
+  // Is a longer prefix known: published, or where another admitted request has come to?
+  bool known_below(Positions::iterator at, const Request& self) const {
+    if (starts_with(std::next(Positions::const_iterator(at)), at->first)) return true;
+    for (auto& [id, r] : requests) {
+      if (&r == &self || !r.admitted || r.options.ns != at->first.ns || r.epoch != at->first.epoch) continue;
+      if (r.published * B <= at->first.prefix.size()) continue;
+      const Key k = key(r.options.ns, r.text, at->first.prefix.size() / B);
+      if (k.prefix == at->first.prefix) return true;
+    }
+    return false;
   }
   // The positions of a text, as far as any of its first `limit` blocks is published; end() where one is not.
   using Path = std::vector<Positions::const_iterator>;

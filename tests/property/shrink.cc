@@ -9,11 +9,11 @@
 
 namespace {
 
-// What an error is about: the letters of its first line, so that shrinking does not wander off to another
-// one.
+// What an error is about: the letters of its first two lines, so that shrinking does not wander off to
+// another one.
 std::string subject(const std::string& error) {
   std::string out;
-  for (char c : error.substr(0, error.find('\n')))
+  for (char c : error.substr(0, error.find('\n', error.find('\n') + 1)))
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) out += c;
   return out;
 }
@@ -40,10 +40,12 @@ Failure shrink(const Setup& setup, const Failure& failure, uint64_t hash_mask, d
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
   };
   Failure best = replay(setup, failure.ops, hash_mask);
-  if (subject(best.error) != subject(failure.error)) return failure;
+  if (best.error.empty()) return failure;
+  const std::string wanted =
+      subject(best.error);  // checked after each operation, it may fail earlier than before
   const auto better = [&](const std::vector<Op>& ops) {
     const Failure tried = replay(setup, ops, hash_mask);
-    if (tried.error.empty() || subject(tried.error) != subject(failure.error)) return false;
+    if (tried.error.empty() || subject(tried.error) != wanted) return false;
     best = tried;
     return true;
   };

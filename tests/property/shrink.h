@@ -17,7 +17,7 @@ struct Failure {
 // Runs the operations on a new World, everything compared after each. An empty error: nothing failed.
 Failure replay(const Setup& setup, const std::vector<Op>& ops, uint64_t hash_mask);
 
-// The shortest failing sequence found within `seconds`; `failure` itself if it does not fail again.
+// The shortest failing sequence found within `seconds`; `failure` itself if it does not fail when replayed.
 Failure shrink(const Setup& setup, const Failure& failure, uint64_t hash_mask, double seconds);
 
 #endif  // KVCACHE_TESTS_PROPERTY_SHRINK_H_
