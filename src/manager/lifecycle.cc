@@ -198,7 +198,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     take_blocks(g, positions - length, request.groups[g].blocks.data + length);
   }
-  request.set_positions(positions, shape_.block_size);
+  request.set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   request.capacity = static_cast<uint32_t>(capacity);
   request.committed = request.marked = request.num_cached = static_cast<uint32_t>(cached);
   request.published = request.own_from = static_cast<uint32_t>(length);

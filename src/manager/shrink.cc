@@ -229,7 +229,7 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
   if (cuts_published && tokens % block_size != 0) unpublish_partial(request, published);
 
   request.published = static_cast<uint32_t>(published);
-  if (request.own_from > request.published) request.own_from = request.published;
+  if (request.own_from > kept) request.own_from = static_cast<uint32_t>(kept);
   if (request.next_full != UINT32_MAX) request.next_full = (request.published + 1) * block_size;
   if (request.num_hashes > tokens / block_size) request.num_hashes = tokens / block_size;
   if (request.hashed > tokens / block_size || cuts_published) {
@@ -258,7 +258,7 @@ void Manager::cut_blocks(Request& request, uint64_t tokens, size_t kept, bool st
       if (is_block(block)) drop_ref(block, j < request.own_from, request.space, stale);
     }
   }
-  request.set_positions(kept, shape_.block_size);
+  request.set_positions(kept, shape_.block_size, shape_.max_request_tokens);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     if (table.synced > kept) table.synced = static_cast<uint32_t>(kept);
@@ -309,7 +309,7 @@ kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   child->num_keys = num_keys;
   child->tail_base = first;
   child->known = child->committed = child->capacity = child->prompt_len = child->num_cached = parent->committed;
-  child->set_positions(positions, shape_.block_size);
+  child->set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   child->own_from = child->positions;
   child->marked = child->room;
   child->published = child->hashed = parent->published;

@@ -45,7 +45,7 @@ Setup random_setup(Random& random) {
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
       break;
   }
-  const uint64_t high = random.chance(70) ? 14 : 64;
+  const uint64_t high = random.chance(70) ? 16 : 48;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
@@ -277,8 +277,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 145, 40, 70, 150, 45, 65, 34, 75, 20, 30, 30,
-                                       100, 34, 26,  40, 62, 45,  18, 18, 15, 22, 36, 190};
+  static const int kWeights[kKinds] = {42, 75, 145, 40, 70, 150, 45, 75, 34, 85, 20, 30, 30,
+                                       90, 30, 26,  40, 55, 45,  18, 18, 14, 22, 36, 190};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -289,8 +289,8 @@ Op Generator::next(const World& world) {
   op.kind = static_cast<Kind>(pick);
   uint64_t target =
       0;  // what naturally comes next, often enough for commits, copies on write and their fetching
-  if (last_kind_ == Kind::kFork && random_.chance(75))
-    op.kind = Kind::kAppend, target = random_.chance(50) ? last_tag_ - 1 : last_target_;
+  if (last_kind_ == Kind::kFork && random_.chance(90))
+    op.kind = Kind::kAppend, target = random_.chance(80) ? last_tag_ - 1 : last_target_;
   if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
   if ((last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAdmit) && random_.chance(40)) {
     op.kind = Kind::kCommit, target = last_kind_ == Kind::kAllocate ? last_tag_ - 1 : last_target_;
@@ -298,7 +298,7 @@ Op Generator::next(const World& world) {
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
-  if (!world.model().pending.empty() && random_.chance(35)) op.kind = Kind::kTakeCopies;
+  if (!world.model().pending.empty() && random_.chance(75)) op.kind = Kind::kTakeCopies;
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:

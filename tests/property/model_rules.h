@@ -155,7 +155,7 @@ class Rules {
           if (cell.block >= 0 && blocks_[cell.block].pool == p)
             want += in(pools[p].lru, cell.block), fenced -= state(cell.block) == KVC_BLOCK_FENCED;
       const uint64_t room = pools[p].free.size() + pools[p].lru.size();
-      if (want <= room) continue;
+      if (want == watermark || want <= room) continue;  // only pools from which it needs any
       shortage = std::max(shortage, want - room);
       if (status != KVC_ERROR_NO_SPACE) status = want <= room + fenced ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE;
     }

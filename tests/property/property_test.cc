@@ -5,7 +5,7 @@
 //   --operations N    counted operations: those that changed the state, and refusals that the model predicted
 //   --seed S          of the first episode (default 1); a failure prints its own
 //   --check-every K   digests and kvc_manager_check every K operations (1 also drives two managers)
-//   --compare-every K all blocks, tables, counters and events every K operations (default 8)
+//   --compare-every K all blocks, tables, counters and events every K operations (default 16)
 //   --hash-mask M     hexadecimal; ANDed to the table hash, where create.cc can do so
 //   --episode N       operations per manager (default 1500)    --threads N (default: all cores)
 #include <atomic>
@@ -24,7 +24,7 @@
 namespace {
 
 struct Run {
-  uint64_t operations = 0, seed = 1, check_every = 64, compare_every = 8, mask = ~uint64_t{0}, episode = 1500;
+  uint64_t operations = 0, seed = 1, check_every = 64, compare_every = 16, mask = ~uint64_t{0}, episode = 1500;
   unsigned threads = 0;
 };
 
