@@ -128,7 +128,7 @@ kvc_status Manager::shortage(const Demand& demand, uint64_t watermark, const cha
   bool again = true;
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     const PoolCounts& pool = pool_.counts(p);
-    const uint64_t wanted = demand.blocks[p] + watermark;
+    const uint64_t wanted = demand.blocks[p] == 0 ? 0 : demand.blocks[p] + watermark;
     if (wanted <= pool.available()) continue;
     const bool fence_helps = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
     if (short_pool == kMaxPools || (again && !fence_helps)) short_pool = p;  // the one that decides

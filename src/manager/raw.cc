@@ -89,7 +89,10 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
                   block.pool, group, shape_.groups[group].pool);
     }
     if (++block.fence > 1) return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: block %d stands twice", j, blocks[j]);
-    if (!is_node(block.node) || tree_.stale(tree_[block.node])) continue;
+    if (!is_node(block.node) || tree_.stale(tree_[block.node])) {
+      if (block.refs == 0) continue;
+      return fail(KVC_ERROR_BUSY, "entry %zu: block %d is held by %u requests as well", j, blocks[j], block.refs);
+    }
     const bool same = j < known && block.node == scratch.path()[j] && block.group == group;
     if (!same) return fail(KVC_ERROR_BUSY, "entry %zu: block %d is published under another identity", j, blocks[j]);
   }
