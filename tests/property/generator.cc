@@ -21,9 +21,11 @@ Setup random_setup(Random& random) {
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
   uint64_t low = 4;
-  switch (random.below(8)) {
+  switch (random.below(10)) {
     case 0:
     case 1:
+    case 8:
+    case 9:
       c.groups = {model::Group{}};
       break;
     case 2:
@@ -277,8 +279,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 145, 40, 70, 150, 45, 75, 34, 85, 20, 30, 30,
-                                       90, 30, 26,  40, 55, 45,  18, 18, 14, 22, 36, 190};
+  static const int kWeights[kKinds] = {42,  75, 140, 40, 68, 90, 42, 95, 44, 110, 18, 30, 36,
+                                       100, 40, 28,  46, 62, 45, 20, 20, 16, 60,  42, 185};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -298,7 +300,7 @@ Op Generator::next(const World& world) {
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
-  if (!world.model().pending.empty() && random_.chance(75)) op.kind = Kind::kTakeCopies;
+  if (!world.model().pending.empty() && random_.chance(90)) op.kind = Kind::kTakeCopies;
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -330,7 +332,7 @@ Op Generator::next(const World& world) {
       op.number = cut_length(world, op.target);
       break;
     case Kind::kFork:
-      for (int tries = 0; tries < 4; ++tries) {  // better one that ends inside a block
+      for (int tries = 0; tries < 10; ++tries) {  // better one that ends inside a block
         op.target = request(world, 1);
         auto it = world.model().requests.find(world.model_id(op.target));
         if (it != world.model().requests.end() && it->second.committed % B_) break;
@@ -338,11 +340,14 @@ Op Generator::next(const World& world) {
       requests_.push_back(op.tag);
       break;
     case Kind::kPreempt:
-      op.target = request(world, 1);
+    case Kind::kFree: {
+      op.target = request(world, op.kind == Kind::kFree ? -1 : 1);
+      auto it = world.model().requests.find(world.model_id(op.target));
+      if (it == world.model().requests.end()) break;
+      const uint64_t most = std::min<uint64_t>(it->second.text.tokens.size(), it->second.capacity);
+      if (it->second.committed < most && random_.chance(70)) op.kind = Kind::kCommit, op.number = most;
       break;
-    case Kind::kFree:
-      op.target = request(world, -1);
-      break;
+    }
     case Kind::kPin:
       pins_.push_back(op.tag);
       [[fallthrough]];

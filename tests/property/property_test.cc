@@ -24,7 +24,8 @@
 namespace {
 
 struct Run {
-  uint64_t operations = 0, seed = 1, check_every = 64, compare_every = 16, mask = ~uint64_t{0}, episode = 1500;
+  uint64_t operations = 0, seed = 1, check_every = 64, compare_every = 16, mask = ~uint64_t{0},
+           episode = 1500;
   unsigned threads = 0;
 };
 

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance group D: sliding windows, sinks, retention and several groups: one boundary that is valid for
+// all of them.
+#include <algorithm>
+
+#include "conformance/fixture.h"
+
+namespace conformance {
+namespace {
+
+TEST(Groups, TheHitIsTheLongestThatEveryGroupHas) {  // C34
+  const uint32_t B = 4;
+  Cache c(shape(20, B), {full_group(), full_group()});
+  const Tokens tokens = text(1, 3 * B);
+  const Ids in0 = c.acquire(2, 0), in1 = c.acquire(3, 1);
+  EXPECT_EQ(c.publish(tokens, in0, 0), KVC_OK);
+  EXPECT_EQ(c.publish(tokens, in1, 1), KVC_OK);
+  EXPECT_EQ(c.acquire_prefix(tokens, 0), in0);
+  EXPECT_EQ(c.acquire_prefix(tokens, 1), in1);
+  EXPECT_EQ(c.whole_hit(tokens), 2u * B);
+  const kvc_probe_info probe = c.probe(tokens + text(2, 1));
+  EXPECT_EQ(probe.lost_reuse_tokens, B);  // what group 1 could have given
+}
+
+TEST(Groups, AWindowHitNeedsOnlyTheWindow) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {window_group(2 * B)});
+  const Tokens tokens = text(1, 6 * B + 1);
+  const Admitted r = c.compute(tokens);
+  const Ids table = c.table(r.id);
+  ASSERT_EQ(table.size(), 7u);
+  // Committed 25: the window of the query at 25 begins at 18, in position 4; what lies before is returned.
+  EXPECT_EQ(std::count(table.begin(), table.begin() + 4, -1), 4);
+  EXPECT_NE(table[4], -1);
+  EXPECT_EQ(c.hit(tokens), 6u * B);  // the prompt's end stays reusable
+  const Admitted again = c.allocate(tokens);
+  EXPECT_EQ(again.cached, 6u * B);
+  const Ids reused = c.table(again.id);
+  EXPECT_EQ(std::count(reused.begin(), reused.begin() + 4, -1), 4);
+  EXPECT_EQ(reused[4], table[4]);
+  EXPECT_EQ(reused[5], table[5]);
+  EXPECT_EQ(c.hit(first(tokens, 4 * B + 1)), 0u);  // no boundary there
+}
+
+TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
+  for (const uint32_t B : {1u, 4u}) {
+    for (uint64_t window :
+         {uint64_t{2}, uint64_t{B}, uint64_t{B + 1}, uint64_t{2 * B}, uint64_t{3 * B + 1}}) {
+      if (window < 2) continue;
+      Cache c(shape(64, B), {window_group(window)});
+      const Tokens tokens = text(1, 10 * B);
+      const Admitted r = c.allocate(tokens);
+      for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
+        c.commit(r.id, committed);
+        const uint64_t low = committed + 1 > window ? (committed + 1 - window) / B : 0;
+        const Ids table = c.table(r.id);
+        for (size_t j = 0; j < table.size(); ++j)
+          EXPECT_EQ(table[j] == -1, j < low) << B << " " << window << " " << committed << " " << j;
+      }
+      const Admitted pin = c.pin(tokens), raw_pin = c.pin(first(tokens, tokens.size()));
+      c.unpin(raw_pin.id);
+      c.free(r.id);
+      c.unpin(pin.id);
+      const kvc_stats stats = c.stats();
+      EXPECT_EQ(stats.blocks_free + stats.blocks_cached, 64u);
+      EXPECT_EQ(stats.blocks_pinned, 0u);
+    }
+  }
+}
+
+TEST(Groups, SinksAreNeverReturned) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {window_group(B + 1, 5)});  // 5 tokens: two blocks
+  const Tokens tokens = text(1, 8 * B);
+  const Admitted r = c.compute(tokens);
+  const Ids table = c.table(r.id);
+  EXPECT_NE(table[0], -1);
+  EXPECT_NE(table[1], -1);
+  EXPECT_EQ(std::count(table.begin() + 2, table.begin() + 7, -1), 5);
+  EXPECT_NE(table[7], -1);
+  c.free(r.id);
+  EXPECT_EQ(c.hit(tokens), 7u * B);  // the prompt's last boundary
+  EXPECT_EQ(c.drop(first(tokens, B)), 1u);
+  EXPECT_EQ(c.hit(tokens), 0u);  // without a sink there is no hit
+}
+
+TEST(Groups, RetentionKeepsInnerBoundariesReusable) {
+  const uint32_t B = 4;
+  for (const uint64_t retention : {uint64_t{0}, uint64_t{4 * B}}) {
+    Cache c(shape(80, B), {window_group(B + 1, 0, retention)});
+    const Tokens tokens = text(1, 16 * B + 1);
+    c.store(tokens);
+    EXPECT_EQ(c.hit(tokens), 16u * B);
+    const uint64_t inner = retention ? 8u * B : 0u;
+    EXPECT_EQ(c.hit(first(tokens, 9 * B)), inner);
+    EXPECT_EQ(c.hit(first(tokens, 8 * B + 1)), inner);
+  }
+}
+
+TEST(Groups, AHybridRequestIsEvictedBoundaryByBoundary) {
+  const uint32_t B = 4;
+  Cache c(shape(8, B), {full_group(), window_group(5 * B, 0, 2 * B)});
+  const Tokens tokens = text(1, 4 * B);
+  const Admitted r = c.compute(tokens);
+  const Ids f = c.table(r.id, 0), w = c.table(r.id, 1);
+  c.free(r.id);
+  // Boundaries at 8 (retention), 12 (the prompt's end) and 16 (the end): between two of them the window's blocks go first.
+  std::vector<uint64_t> hits = {c.whole_hit(tokens)};
+  Ids victims, one;
+  while (c.try_acquire(1, &one) == KVC_OK) {
+    victims.push_back(one[0]);
+    hits.push_back(c.whole_hit(tokens));
+  }
+  EXPECT_EQ(victims, (Ids{w[3], f[3], w[2], f[2], w[1], w[0], f[1], f[0]}));
+  EXPECT_EQ(hits, (std::vector<uint64_t>{16, 12, 12, 8, 8, 4, 0, 0, 0}));
+}
+
+TEST(Groups, PoolsAreCountedApart) {
+  const uint32_t B = 4;
+  Cache c(shape(0, B), {full_group(0), window_group(2 * B, 0, 0, 1)}, {10, 3});
+  Admitted r;
+  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE,
+                 c.try_allocate(text(1, 4 * B), &r));  // four blocks of pool 1, three exist
+  const Admitted fits = c.allocate(text(1, 3 * B));
+  for (int32_t block : c.table(fits.id, 0)) EXPECT_LT(block, 10);
+  for (int32_t block : c.table(fits.id, 1)) EXPECT_GE(block, 10);
+  kvc_pool_info info = sized<kvc_pool_info>();
+  ASSERT_EQ(kvc_manager_pool_info(c.get(), 1, &info), KVC_OK);
+  EXPECT_EQ(info.first_block, 10u);
+  EXPECT_EQ(info.free, 0u);
+  EXPECT_EQ(kvc_manager_pool_info(c.get(), 2, &info), KVC_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(Groups, ALengthWhoseWindowIsGoneCannotBeRestored) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {window_group(B + 1)});
+  const Admitted r = c.compute(text(1, 8 * B + 2));
+  const uint64_t least = c.request(r.id).min_truncate_tokens;
+  EXPECT_EQ(least, 8u * B);
+  EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED, c.try_truncate(r.id, least - 1));
+  c.truncate(r.id, least);
+  EXPECT_EQ(c.request(r.id).num_committed, least);
+  c.truncate(r.id, 0);  // always possible
+  EXPECT_EQ(c.available(), 40u);
+}
+
+TEST(Groups, ALengthWithinTheSinksCanBeRestored) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {window_group(B + 1, B)});
+  const Admitted r = c.compute(text(1, 8 * B));
+  EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED, c.try_truncate(r.id, 2 * B));
+  c.truncate(r.id, B);  // position 0 is a sink and was never returned
+  EXPECT_EQ(c.request(r.id).num_committed, B);
+}
+
+TEST(Groups, DroppingTheTailCostsItsBlocksOnceWithManyGroups) {
+  const uint32_t B = 4;
+  Cache c(shape(120, B), {full_group(), window_group(2 * B, 0, B), window_group(3 * B + 1, 0, B),
+                          full_group(), window_group(B, 0, B)});
+  const Tokens tokens = text(1, 8 * B + 1);
+  c.store(tokens);
+  EXPECT_EQ(c.hit(tokens), 8u * B);
+  for (const uint32_t drop : {1u, 2u, 20u}) {
+    kvc_request_config config = request_config();
+    config.drop_tail_blocks = drop;
+    const Admitted r = c.allocate(tokens, config);
+    EXPECT_EQ(r.cached, drop < 8 ? (8u - drop) * B : 0u);
+    c.free(r.id);
+  }
+}
+
+TEST(Groups, HitsOfAllGroupsAreTakenBeforeAnythingIsAllocated) {
+  const uint32_t B = 4;
+  // The pool holds exactly the cached prefix of both groups plus one block; the hits lie at the head of the
+  // LRU list.
+  Cache c(shape(6, B), {full_group(), full_group()});
+  const Tokens tokens = text(1, 2 * B);
+  c.store(tokens);
+  c.store(text(2, B));  // younger
+  EXPECT_EQ(c.stats().blocks_cached, 6u);
+  const Admitted r =
+      c.allocate(tokens + text(3, 1));  // two new blocks: only the younger prefix can give them
+  EXPECT_EQ(r.cached, 2u * B);
+  EXPECT_EQ(c.whole_hit(tokens), 2u * B);
+  EXPECT_EQ(c.whole_hit(text(2, B)), 0u);
+  Admitted refused;
+  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(tokens + text(4, 1), &refused));
+}
+
+}  // namespace
+}  // namespace conformance
