@@ -104,10 +104,10 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
   return KVC_OK;
 }
 
-kvc_status check_items(const Manager& manager, const kvc_step& step) {
-  if (step.num_requests > manager.shape().max_requests) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "num_requests is %zu; there are at most max_requests, %llu, and none may stand twice",
-                     step.num_requests, static_cast<unsigned long long>(manager.shape().max_requests));
+kvc_status check_items(const kvc_step& step) {
+  if (step.num_requests > kvc::kMaxHandleSlots) {
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "num_requests is %zu; a manager has at most %u requests, and none may stand twice",
+                     step.num_requests, kvc::kMaxHandleSlots);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
   KVC_REQUIRE_ARRAY(step.preempts, step.num_preempts);
@@ -187,7 +187,7 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
   if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0) {
     return kvc::fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
   }
-  if (const kvc_status status = check_items(manager, *step); status != KVC_OK) return status;
+  if (const kvc_status status = check_items(*step); status != KVC_OK) return status;
   if (const kvc_status status = check_extensions(*step); status != KVC_OK) return status;
   size_t stride = 0;
   if (const kvc_status status = check_admissions(manager, *step, &stride); status != KVC_OK) return status;
