@@ -30,7 +30,9 @@ static int wrong_reads(const int32_t* table, const int32_t* tokens, size_t lengt
 
 int main(void) {
   const kvc_manager_config config = {.struct_size = sizeof config, .num_blocks = kBlocks, .block_size = kB};
-  const kvc_step_limits limits = {sizeof limits, kBatch, kBatch, 1, kBatch, kPrompt, kBatch, kStride, 0};
+  kvc_step_limits limits = {.struct_size = sizeof limits, .max_admissions = 1, .max_prompt_tokens = kPrompt};
+  limits.max_frees = limits.max_requests = limits.max_tokens = limits.max_rows = kBatch;
+  limits.row_stride = kStride;
   kvc_manager* m;
   kvc_step* step;
   check(kvc_manager_create(&config, &m));

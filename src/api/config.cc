@@ -60,14 +60,18 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   if (group.kind != KVC_GROUP_FULL && group.kind != KVC_GROUP_SLIDING_WINDOW) {
     return fail(KVC_ERROR_UNSUPPORTED, "group %zu is of kind %u; full attention (0) and sliding window (1) are supported", g, group.kind);
   }
-  if (group.pool >= shape->num_pools || group.reserved != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu takes from pool %u of %u (reserved is %u and must be 0)", g, group.pool, shape->num_pools,
-                group.reserved);
+  if (group.reserved != 0) return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
+  if (group.pool >= shape->num_pools) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu takes from pool %u, there are %u", g, group.pool, shape->num_pools);
   }
   const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW;
-  if (window ? group.window_tokens == 0 : (group.window_tokens | group.retention_tokens | group.num_sink_tokens) != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu: window_tokens is %llu; a sliding window needs at least 1, full attention none of window, sinks, retention",
-                g, ull(group.window_tokens));
+  if (window && group.window_tokens == 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
+  }
+  if (!window && (group.window_tokens | group.retention_tokens | group.num_sink_tokens) != 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention has no window, retention or sinks",
+                g, ull(group.window_tokens), ull(group.retention_tokens), group.num_sink_tokens);
   }
   if (group.retention_tokens % shape->block_size != 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,

@@ -107,6 +107,10 @@ kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, s
     KVC_REQUIRE_ARRAY(requests, num_requests);
     KVC_REQUIRE_ARRAY(tables, num_requests);
     if (const kvc_status status = check_group(manager, group); status != KVC_OK) return status;
+    size_t bytes;
+    if (!kvc::checked_mul(num_requests, row_stride, &bytes) || !kvc::checked_mul(bytes, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX) {
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries are larger than the address space", num_requests, row_stride);
+    }
     return manager.export_tables(requests, num_requests, group, fill_id, tables, row_stride);
   });
 }

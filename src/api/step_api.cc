@@ -105,6 +105,10 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
 }
 
 kvc_status check_items(const kvc_step& step) {
+  if (step.num_requests > kvc::kMaxHandleSlots) {
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "num_requests is %zu; a manager has at most %u requests, and none may stand twice",
+                     step.num_requests, kvc::kMaxHandleSlots);
+  }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
   KVC_REQUIRE_ARRAY(step.preempts, step.num_preempts);
   KVC_REQUIRE_ARRAY(step.truncates, step.num_truncates);

@@ -31,7 +31,7 @@ class DigestHash {
   uint64_t value() const { return state_; }
 
  private:
-  uint64_t state_ = 0x9E3779B97F4A7C15u;
+  uint64_t state_ = 0x2545F4914F6CDD1Du;
 };
 
 }  // namespace kvc

@@ -122,23 +122,27 @@ void Manager::retire(uint64_t step_id) {
 
 uint64_t Manager::last_shortage() { return missing_blocks; }
 
-// OK if every pool has needed[p] + watermark blocks available; else the error, with what is missing.
+// OK if every pool has what is wanted of it and the watermark; AGAIN if what is fenced would fill every gap; else NO_SPACE.
 kvc_status Manager::shortage(const Demand& demand, uint64_t watermark, const char* who) {
+  size_t short_pool = kMaxPools;
+  bool again = true;
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     const PoolCounts& pool = pool_.counts(p);
     const uint64_t wanted = demand.blocks[p] == 0 ? 0 : demand.blocks[p] + watermark;
     if (wanted <= pool.available()) continue;
-    ++counters_.refusals;
-    missing_blocks = wanted - pool.available();
-    const bool again = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
-    return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
-                "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and %llu fenced; %s", who,
-                static_cast<unsigned long long>(wanted), p, static_cast<unsigned long long>(watermark),
-                static_cast<unsigned long long>(pool.available()), static_cast<unsigned long long>(pool.size),
-                static_cast<unsigned long long>(pool.fenced),
-                again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+    const bool fence_helps = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
+    if (short_pool == kMaxPools || (again && !fence_helps)) short_pool = p;  // the one that decides
+    again = again && fence_helps;
   }
-  return KVC_OK;
+  if (short_pool == kMaxPools) return KVC_OK;
+  const PoolCounts& pool = pool_.counts(short_pool);
+  const uint64_t wanted = demand.blocks[short_pool] + watermark;
+  missing_blocks = wanted - pool.available();
+  return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
+              "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and %llu fenced; %s", who,
+              static_cast<unsigned long long>(wanted), short_pool, static_cast<unsigned long long>(watermark),
+              static_cast<unsigned long long>(pool.available()), static_cast<unsigned long long>(pool.size),
+              static_cast<unsigned long long>(pool.fenced), again ? "retire a step" : "free or preempt requests, or enlarge the pool");
 }
 
 }  // namespace kvc

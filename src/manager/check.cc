@@ -22,6 +22,7 @@ class Checker {
   kvc_status run() {
     if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.max_nodes()) ||
         !users_.create(scratch_, m_.spaces_.size()) ||
+        !nodes_of_.create(scratch_, m_.spaces_.size()) ||
         !cached_.create(scratch_, m_.spaces_.size() * shape_.num_pools)) {
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks", static_cast<unsigned long long>(pool_.num_ids()));
     }
@@ -195,17 +196,20 @@ class Checker {
       if (!tree_.alive(id)) continue;
       const Node& node = tree_[id];
       ++alive;
+      ++nodes_of_[node.space];
       KVC_CHECK(node.resident != 0 || node.holds != 0 || is_node(node.first_child), "node %zu has no block, child or holder", i);
       KVC_CHECK(node.holds >= cursors_[i], "node %zu has %u holders, %u cursors", i, node.holds, cursors_[i]);
       KVC_CHECK(!is_node(node.parent) || (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
                                           tree_[node.parent].space == node.space && tree_[node.parent].epoch == node.epoch),
                 "node %zu hangs on a wrong parent", i);
+      uint32_t resident = 0;
       for (uint32_t g = 0; g < shape_.num_groups; ++g) {
         const BlockId block = tree_.block_of(id, g);
-        KVC_CHECK(is_block(block) == ((node.resident >> g & 1) != 0), "node %zu: resident mask %x, block %d of group %u", i, node.resident,
-                  raw(block), g);
-        KVC_CHECK(!is_block(block) || (pool_[block].node == id && pool_[block].group == g), "node %zu: block %d hangs elsewhere", i, raw(block));
+        if (!is_block(block)) continue;
+        resident |= 1u << g;
+        KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i, raw(block));
       }
+      KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i, node.resident, resident);
       const ExtraView none;
       KVC_CHECK(node.extra != nullptr || tree_.find(node.parent, node.key, tree_.tokens(id), none, node.epoch) == id,
                 "node %zu is not found by its content", i);
@@ -215,13 +219,24 @@ class Checker {
         KVC_CHECK(tree_[child].parent == id && tree_[child].sibling_prev == before, "the children of node %zu are broken", i);
       }
     }
-    KVC_CHECK(alive <= m_.counters_.nodes_used, "%zu nodes are alive, %llu counted", alive,
+    for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
+      ++alive;
+      ++nodes_of_[tree_[id].space];
+      KVC_CHECK(alive <= tree_.max_nodes(), "the orphans go in circles");
+    }
+    KVC_CHECK(alive == m_.counters_.nodes_used, "%zu nodes are in use, %llu counted", alive,
               static_cast<unsigned long long>(m_.counters_.nodes_used));
     return KVC_OK;
   }
 
   kvc_status spaces() {
     for (uint32_t s = 0; s < m_.spaces_.size(); ++s) {
+      KVC_CHECK(m_.spaces_[s].num_nodes == nodes_of_[s], "namespace slot %u has %u nodes, %u counted", s, nodes_of_[s],
+                m_.spaces_[s].num_nodes);
+      NodeId before = kNoNode;
+      for (NodeId child = m_.spaces_[s].first_child; is_node(child); before = child, child = tree_[child].sibling_next) {
+        KVC_CHECK(tree_[child].parent == root_of(s) && tree_[child].sibling_prev == before, "the first positions of namespace slot %u are broken", s);
+      }
       KVC_CHECK(m_.spaces_[s].users == users_[s], "namespace slot %u has %u users, %u counted", s, users_[s], m_.spaces_[s].users);
       for (size_t p = 0; p < shape_.num_pools; ++p) {
         KVC_CHECK(m_.spaces_.cached(s, p) == cached(s, p), "namespace slot %u has %llu cached blocks in pool %zu, %llu counted", s,
@@ -242,6 +257,7 @@ class Checker {
   Array<Holds> holds_;
   Array<uint32_t> cursors_;
   Array<uint32_t> users_;
+  Array<uint32_t> nodes_of_;  // per namespace
   Array<uint64_t> cached_;
 };
 

@@ -55,7 +55,10 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     demand.blocks[shape_.groups[g].pool] += added + (copied >> g & 1);
   }
-  if (const kvc_status status = shortage(demand, 0, "the extension"); status != KVC_OK) return status;
+  if (const kvc_status status = shortage(demand, 0, "the extension"); status != KVC_OK) {
+    ++counters_.refusals;
+    return status;
+  }
   if (!reserve_tables(request, positions) || !copies.reserve(*this, static_cast<size_t>(__builtin_popcount(copied)))) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
@@ -73,8 +76,9 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
     }
     if (added != 0) take_blocks(g, added, table.blocks.data + request.positions);
   }
+  if (has_partial && request.own_from > partial) request.own_from = static_cast<uint32_t>(partial);  // written by itself from now on
   request.tail_shared = false;
-  request.set_positions(positions, shape_.block_size);
+  request.set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   request.capacity = static_cast<uint32_t>(capacity);
   return KVC_OK;
 }
@@ -122,11 +126,12 @@ uint64_t Manager::next_chain(const Request& request, size_t position) const {
 
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
   if (num_tokens == 1 && append_within_block(request, *tokens)) return KVC_OK;
-  if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
-  if (!request.admitted) return append_known(request, tokens, num_tokens);
-  if (num_tokens > shape_.max_request_tokens - request.known ||
-      !request.reserve_tail(arena_, request.published * shape_.block_size, num_tokens)) {
-    return append_known(request, tokens, num_tokens);  // says which it was
+  if (num_tokens <= shape_.max_request_tokens) {  // else they are not read
+    if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
+  }
+  if (!request.admitted || num_tokens > shape_.max_request_tokens - request.known) return append_known(request, tokens, num_tokens);
+  if (!request.reserve_tail(arena_, request.published * shape_.block_size, num_tokens)) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu more tokens", num_tokens);
   }
   uint64_t capacity = request.known + num_tokens + request.lookahead;
   if (capacity > shape_.max_request_tokens) capacity = shape_.max_request_tokens;

@@ -171,7 +171,10 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
     }
   }
   const uint64_t watermark = live_requests_ != 0 ? shape_.watermark : 0;
-  if (const kvc_status status = shortage(demand, watermark, "the admission"); status != KVC_OK) return status;
+  if (const kvc_status status = shortage(demand, watermark, "the admission"); status != KVC_OK) {
+    ++counters_.refusals;
+    return status;
+  }
   if (!reserve_tables(request, positions)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
@@ -195,7 +198,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     take_blocks(g, positions - length, request.groups[g].blocks.data + length);
   }
-  request.set_positions(positions, shape_.block_size);
+  request.set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   request.capacity = static_cast<uint32_t>(capacity);
   request.committed = request.marked = request.num_cached = static_cast<uint32_t>(cached);
   request.published = request.own_from = static_cast<uint32_t>(length);

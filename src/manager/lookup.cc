@@ -19,6 +19,9 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
 }
 
 kvc_status check_keys(const TokenSpan& span) {
+  if (span.num_keys > span.num_tokens) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys, span.num_tokens);
+  }
   uint64_t end = 0;
   for (size_t i = 0; i < span.num_keys; ++i) {
     const kvc_extra_key& key = span.keys[i];

@@ -119,6 +119,7 @@ kvc_status Manager::close_namespace(uint64_t id) {
                 static_cast<unsigned long long>(id), space.users);
   }
   forget(slot);
+  announce_cleared(id);
   spaces_.close(slot);
   return KVC_OK;
 }
@@ -140,15 +141,18 @@ kvc_status Manager::reset(uint64_t namespace_id) {
     forget(slot);
   }
   ++counters_.epoch;
-  if (events_.enabled()) {
-    kvc_event event = {};
-    event.kind = KVC_EVENT_CLEARED;
-    event.namespace_id = namespace_id;
-    event.epoch = spaces_.epoch(namespace_id == 0 ? 0 : handle_slot(namespace_id));
-    event.block = -1;
-    events_.push(event, nullptr);
-  }
+  announce_cleared(namespace_id);
   return KVC_OK;
+}
+
+void Manager::announce_cleared(uint64_t namespace_id) {
+  if (!events_.enabled()) return;
+  kvc_event event = {};
+  event.kind = KVC_EVENT_CLEARED;
+  event.namespace_id = namespace_id;
+  event.epoch = spaces_.epoch(namespace_id == 0 ? 0 : handle_slot(namespace_id));
+  event.block = -1;
+  events_.push(event, nullptr);
 }
 
 kvc_status Manager::poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,

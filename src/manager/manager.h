@@ -104,6 +104,7 @@ class Manager {
   // manager.cc
   kvc_status find_space(uint64_t id, uint32_t* slot) const;
   void forget(uint32_t space);
+  void announce_cleared(uint64_t namespace_id);
 
   // blocks.cc
   void take_blocks(uint32_t group, size_t count, BlockId* out);
@@ -198,9 +199,9 @@ class Manager {
   kvc_status preempt(Request& request);
   kvc_status truncate(Request& request, uint64_t num_tokens);
   void truncate_waiting(Request& request, uint32_t num_tokens);
-  void cut_blocks(Request& request, size_t kept, bool stale);
+  void cut_blocks(Request& request, uint64_t tokens, size_t kept, bool stale);
   void unpublish_partial(Request& request, size_t position);
-  uint64_t min_truncate(const Request& request) const;
+  uint64_t restorable_from(const Request& request, uint64_t tokens) const;
 
   // step.cc
   kvc_status check_step(const StepPlan& plan);

@@ -70,13 +70,13 @@ kvc_status Manager::check_raw_blocks(const int32_t* blocks, size_t num_blocks) {
 
 kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, const int32_t* blocks,
                                    size_t num_blocks) {
-  while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;
   if (num_blocks > tokens.num_tokens / shape_.block_size) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu blocks need %zu tokens, only %zu are given", num_blocks,
                 num_blocks * shape_.block_size, tokens.num_tokens);
   }
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
+  while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;  // they publish nothing
   const Guard lock(*this);
   if (const kvc_status status = check_raw_blocks(blocks, num_blocks); status != KVC_OK) return status;
   const Prompt prompt = scratch.prompt();
@@ -89,7 +89,10 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
                   block.pool, group, shape_.groups[group].pool);
     }
     if (++block.fence > 1) return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: block %d stands twice", j, blocks[j]);
-    if (!is_node(block.node) || tree_.stale(tree_[block.node])) continue;
+    if (!is_node(block.node) || tree_.stale(tree_[block.node])) {
+      if (block.refs == 0) continue;
+      return fail(KVC_ERROR_BUSY, "entry %zu: block %d is held by %u requests as well", j, blocks[j], block.refs);
+    }
     const bool same = j < known && block.node == scratch.path()[j] && block.group == group;
     if (!same) return fail(KVC_ERROR_BUSY, "entry %zu: block %d is published under another identity", j, blocks[j]);
   }

@@ -158,17 +158,21 @@ kvc_status Manager::preempt_request(uint64_t id) {
   return preempt(*request);
 }
 
-// The smallest length above 0 whose windows are all still held.
-uint64_t Manager::min_truncate(const Request& request) const {
-  uint64_t smallest = request.known == 0 ? 0 : 1;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    const GroupShape& shape = shape_.groups[g];
-    const uint32_t dropped = request.groups[g].dropped;
-    if (!shape.windowed() || dropped <= shape.sinks) continue;
-    const uint64_t here = uint64_t{dropped} * shape_.block_size + shape.window - 1;
-    if (here > smallest) smallest = here;
+// The smallest length >= `tokens` whose windows are all still held. What lies below a window and is no sink may be gone.
+uint64_t Manager::restorable_from(const Request& request, uint64_t tokens) const {
+  for (;;) {
+    const uint64_t before = tokens;
+    for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
+      const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+      const GroupShape& shape = shape_.groups[g];
+      const uint64_t dropped = request.groups[g].dropped;
+      const uint64_t start = shape.window_start(tokens, shape_.block_size);
+      const uint64_t first = start > shape.sinks ? start : shape.sinks;
+      const uint64_t end = ceil_div(tokens, shape_.block_size);
+      if (first < (dropped < end ? dropped : end)) tokens = dropped * shape_.block_size + shape.window - 1;
+    }
+    if (tokens == before) return tokens;
   }
-  return smallest;
 }
 
 kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
@@ -200,10 +204,10 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
     truncate_waiting(request, tokens);
     return KVC_OK;
   }
-  if (const uint64_t smallest = min_truncate(request); tokens != 0 && tokens < smallest) {
+  if (const uint64_t nearest = restorable_from(request, tokens); tokens != 0 && nearest != tokens) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "cannot keep %u tokens: a sliding window has returned blocks that they need; the nearest lengths are %llu and 0", tokens,
-                static_cast<unsigned long long>(smallest));
+                static_cast<unsigned long long>(nearest));
   }
   const uint32_t block_size = shape_.block_size;
   const size_t published = tokens / block_size < request.published ? tokens / block_size : request.published;
@@ -221,11 +225,11 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
     request.cursor = cursor;
   }
   const bool stale = request.epoch != spaces_.epoch(request.space);
-  cut_blocks(request, kept, stale);
+  cut_blocks(request, tokens, kept, stale);
   if (cuts_published && tokens % block_size != 0) unpublish_partial(request, published);
 
   request.published = static_cast<uint32_t>(published);
-  if (request.own_from > request.published) request.own_from = request.published;
+  if (request.own_from > kept) request.own_from = static_cast<uint32_t>(kept);
   if (request.next_full != UINT32_MAX) request.next_full = (request.published + 1) * block_size;
   if (request.num_hashes > tokens / block_size) request.num_hashes = tokens / block_size;
   if (request.hashed > tokens / block_size || cuts_published) {
@@ -247,18 +251,21 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
 }
 
 // Releases the positions from `kept` on. What only this request published there is dropped.
-void Manager::cut_blocks(Request& request, size_t kept, bool stale) {
+void Manager::cut_blocks(Request& request, uint64_t tokens, size_t kept, bool stale) {
   for (size_t j = request.positions; j-- > kept;) {
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (is_block(block)) drop_ref(block, j < request.own_from, request.space, stale);
     }
   }
-  request.set_positions(kept, shape_.block_size);
+  request.set_positions(kept, shape_.block_size, shape_.max_request_tokens);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     if (table.synced > kept) table.synced = static_cast<uint32_t>(kept);
-    if (kept == 0) table.dropped = table.synced_dropped = 0;
+    if (!shape_.groups[g].windowed()) continue;
+    const auto start = static_cast<uint32_t>(shape_.groups[g].window_start(tokens, shape_.block_size));
+    if (table.dropped > start) table.dropped = start;
+    if (table.synced_dropped > start) table.synced_dropped = start;
   }
 }
 
@@ -302,7 +309,7 @@ kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   child->num_keys = num_keys;
   child->tail_base = first;
   child->known = child->committed = child->capacity = child->prompt_len = child->num_cached = parent->committed;
-  child->set_positions(positions, shape_.block_size);
+  child->set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   child->own_from = child->positions;
   child->marked = child->room;
   child->published = child->hashed = parent->published;

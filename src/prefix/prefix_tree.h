@@ -56,6 +56,7 @@ class PrefixTree {
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
   size_t max_nodes() const { return nodes_.size(); }
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
+  NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
     return is_node(parent) ? (*this)[parent].first_child : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
   }

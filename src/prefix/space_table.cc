@@ -104,7 +104,7 @@ kvc_status SpaceTable::open(const kvc_namespace_config& config, uint32_t* slot) 
     const bool limit = spaces_.size() == kMaxSpaces;
     if (limit || !cached_.grow(*memory_, larger * num_pools_) || !spaces_.grow(*memory_, larger)) {
       arena_->release(identity, Arena::rounded(size));
-      return limit ? fail(KVC_ERROR_LIMIT, "all %u namespaces are open; close some", kMaxSpaces)
+      return limit ? fail(KVC_ERROR_LIMIT, "all %u namespaces are open; close some", kMaxSpaces - 1)
                    : fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu namespaces", larger);
     }
   }
@@ -143,6 +143,7 @@ void SpaceTable::close(uint32_t slot) {
 void SpaceTable::free_if_unused(uint32_t slot) {
   Space& space = spaces_[slot];
   if (space.opens != 0 || space.num_nodes != 0 || slot == 0) return;
+  if (space.generation == UINT32_MAX) return;  // ids are never reused: this slot is retired
   space.hash_next = unused_;
   unused_ = static_cast<int32_t>(slot);
 }

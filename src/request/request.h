@@ -26,7 +26,7 @@ struct Request {
   uint64_t id;  // 0 = slot not in use
   uint32_t known, capacity, committed;
   uint32_t positions;
-  uint32_t room;           // tokens that fit in them
+  uint32_t room;           // tokens that may be in them
   uint32_t marked;         // tokens in positions marked written: committed, rounded up
   uint32_t published;      // positions behind the cursor
   uint32_t next_full;      // (published + 1) * block size while publishing, else UINT32_MAX
@@ -60,9 +60,10 @@ struct Request {
   uint32_t num_keys;
   int32_t next_free;       // slot list
 
-  void set_positions(size_t count, uint32_t block_size) {
+  void set_positions(size_t count, uint32_t block_size, uint64_t max_tokens) {
     positions = static_cast<uint32_t>(count);
-    room = positions * block_size;
+    const uint64_t fits = uint64_t{positions} * block_size;
+    room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
   }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
   // Room for `extra` more tokens behind the known ones; tokens before `first_needed` may be forgotten. False: nothing changed.

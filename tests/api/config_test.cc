@@ -75,7 +75,7 @@ TEST(Config, ABadFieldIsNamed) {
       {"pool 0", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].num_blocks = 0; }},
       {"kind", kUnsupported, [](Config& c) { c.use_groups(1), c.groups[0].kind = 2; }},
       {"pool", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].pool = 1; }},
-      {"reserved", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].reserved = 1; }},
+      {"reserved", KVC_ERROR_UNSUPPORTED, [](Config& c) { c.use_groups(1), c.groups[0].reserved = 1; }},
       {"window_tokens", kInvalid,
        [](Config& c) { c.use_groups(1), c.groups[0].kind = KVC_GROUP_SLIDING_WINDOW; }},
       {"window_tokens", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].window_tokens = 4; }},

@@ -60,7 +60,8 @@ TEST(Hpp, MovedFromHandlesAreEmptyAndGiveNothingBack) {
   EXPECT_FALSE(a);
   EXPECT_EQ(a.id(), 0u);
   EXPECT_EQ(b.id(), id);
-  b = std::move(b);
+  kvc::Request& same = b;
+  b = std::move(same);
   EXPECT_EQ(b.id(), id);
   kvc::Request other = m.allocate(numbers(100, 5));
   other = std::move(b);  // frees what it held

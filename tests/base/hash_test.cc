@@ -98,21 +98,21 @@ TEST(TableHash, TheSameSeedGivesTheSameHash) {
 
 TEST(DigestHash, IsAFixedFunction) {
   DigestHash hash;
-  EXPECT_EQ(hash.value(), 0x9E3779B97F4A7C15u);
+  EXPECT_EQ(hash.value(), 2685821657736338717u);
   hash.add(0);
-  EXPECT_EQ(hash.value(), 0u) << "the initial state passes the first value on as it is";
+  EXPECT_EQ(hash.value(), 5209716117320763299u) << "the first value is mixed like any other";
   hash.add(1);
-  EXPECT_EQ(hash.value(), 3387146130302042390u);
+  EXPECT_EQ(hash.value(), 8298838552857719985u);
   hash.add(UINT64_MAX);
-  EXPECT_EQ(hash.value(), 16386933725238230180u);
+  EXPECT_EQ(hash.value(), 8888597082551753557u);
   hash.add_bytes("kvcache", 7);
-  EXPECT_EQ(hash.value(), 5768424653350475639u);
+  EXPECT_EQ(hash.value(), 10835307114125054644u);
   hash.add_bytes(nullptr, 0);
-  EXPECT_EQ(hash.value(), 17399559267938949197u);
+  EXPECT_EQ(hash.value(), 13788178608622009760u);
   std::vector<unsigned char> bytes(1000);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 7);
   hash.add_bytes(bytes.data(), bytes.size());
-  EXPECT_EQ(hash.value(), 14806056950558830300u);
+  EXPECT_EQ(hash.value(), 11187908723986781549u);
 }
 
 TEST(DigestHash, OrderAndLengthCount) {

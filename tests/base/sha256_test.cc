@@ -108,10 +108,18 @@ TEST_P(Sha256Test, UnalignedInputAgreesWithOpenssl) {
   }
 }
 
-TEST_P(Sha256Test, LengthAbove32BitsIsCounted) {
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Paths, Sha256Test, testing::Values(Sha256Path::kScalar, Sha256Path::kInstructions),
+                         [](const auto& path) {
+                           return path.param == Sha256Path::kScalar ? "Scalar" : "Instructions";
+                         });
+
+#if defined(KVC_TEST_OPENSSL)
+TEST(Sha256Length, IsCountedAbove32Bits) {
   // 512 MiB + 1 byte: the length in bits needs more than 32 bits.
   std::vector<uint8_t> part(1 << 20, 0x5a);
-  Sha256 hash(GetParam());
+  Sha256 hash;  // padding is the same for all paths
   EVP_MD_CTX* expected = EVP_MD_CTX_new();
   ASSERT_EQ(EVP_DigestInit_ex(expected, EVP_sha256(), nullptr), 1);
   for (int i = 0; i < 512; ++i) {
@@ -125,13 +133,7 @@ TEST_P(Sha256Test, LengthAbove32BitsIsCounted) {
   EVP_MD_CTX_free(expected);
   EXPECT_EQ(hex(hash.finish()), hex(digest));
 }
-
 #endif
-
-INSTANTIATE_TEST_SUITE_P(Paths, Sha256Test, testing::Values(Sha256Path::kScalar, Sha256Path::kInstructions),
-                         [](const auto& path) {
-                           return path.param == Sha256Path::kScalar ? "Scalar" : "Instructions";
-                         });
 
 TEST(Sha256Dispatch, DefaultAgreesWithScalar) {
   std::mt19937_64 random(4);

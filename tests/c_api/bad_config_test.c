@@ -134,7 +134,7 @@ static void test_namespace_limit(void) {
   }
   CHECK(opened >= 65534); /* whether the default one counts is not said */
   id = POISON;
-  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_open_namespace(m, &c, &id), "65535", "");
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_open_namespace(m, &c, &id), "6553", "");
   CHECK(id == POISON);
   end_manager(m);
 }

@@ -95,6 +95,12 @@ static void test_arrays(kvc_manager* m, const int32_t* tokens, uint64_t admitted
   }
 }
 
+/* A step whose only item was refused changes nothing once its number is retired. */
+static void too_long_item(kvc_manager* m, kvc_status whole, const kvc_step* s, kvc_status item, uint64_t digest_before) {
+  if (whole == KVC_OK) OK(kvc_manager_retire_step(m, s->step_id));
+  too_long(m, whole == KVC_OK ? item : whole, digest_before);
+}
+
 /* The counts of a step: more than requests can exist, or offsets that send the library far away. */
 static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) {
   const uint64_t* ids = at_the_edge(&admitted, sizeof admitted);
@@ -147,7 +153,7 @@ static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) 
                    .copy_capacity = 4};
     const uint64_t before = digest(m);
     kvc_status whole = kvc_manager_step(m, &s); /* refused as a whole or, with one item, that item */
-    too_long(m, whole == KVC_OK ? one : whole, before);
+    too_long_item(m, whole, &s, one, before);
     s = (kvc_step){.struct_size = sizeof s,
                    .fill_id = -1,
                    .num_requests = 1,
@@ -159,7 +165,7 @@ static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) 
                    .copies = copies,
                    .copy_capacity = 4};
     whole = kvc_manager_step(m, &s);
-    too_long(m, whole == KVC_OK ? one : whole, before);
+    too_long_item(m, whole, &s, one, before);
     s = (kvc_step){.struct_size = sizeof s,
                    .fill_id = -1,
                    .num_admissions = 1,
@@ -169,7 +175,7 @@ static void test_step(kvc_manager* m, const int32_t* tokens, uint64_t admitted) 
                    .admitted = &id,
                    .cached = &cached};
     whole = kvc_manager_step(m, &s);
-    too_long(m, whole == KVC_OK ? one : whole, before);
+    too_long_item(m, whole, &s, one, before);
     CHECK(whole == KVC_OK ? id == 0 : id == POISON);
   }
 }

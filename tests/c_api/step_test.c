@@ -322,10 +322,29 @@ static void test_copies(void) {
   end_manager(m);
 }
 
+/* A request that stands twice is the engine's mistake; whatever the answer, the state stays sound. */
+static void test_request_twice(void) {
+  kvc_manager* m = small_manager(8);
+  Engine e = make_engine(m);
+  int32_t prompt[6];
+  fill_tokens(prompt, 6, 1);
+  const uint64_t r = allocate(m, prompt, 6, 0);
+  clear(&e);
+  add_request(&e, r, 6, 3, 1, 0);
+  add_request(&e, r, 6, 3, 2, 0);
+  const kvc_status status = kvc_manager_step(m, e.step);
+  CHECK(status == KVC_OK || status == KVC_ERROR_INVALID_ARGUMENT);
+  OK(kvc_manager_check(m));
+  OK(kvc_manager_free_request(m, r));
+  kvc_step_destroy(e.step);
+  end_manager(m);
+}
+
 int main(void) {
   test_views();
   test_phases();
   test_late_tokens();
   test_copies();
+  test_request_twice();
   return 0;
 }

@@ -169,7 +169,7 @@ TEST_F(CheckTest, WrongPlaceInTheTree) {
   Node& parent = tree[node.parent];
   expect_found(parent.epoch, 1u, "");
   expect_found(node.sibling_prev, node.parent, "children");
-  expect_found(peer().counters().nodes_used, uint64_t{1}, "alive");
+  expect_found(peer().counters().nodes_used, uint64_t{1}, "in use");
 }
 
 TEST_F(CheckTest, CursorsOnDeadOrWrongNodes) {

@@ -237,6 +237,7 @@ class Rules {
       need[config_.groups[g].pool] += up(capacity) - r.table[g].size() + shared(r, g);
     if (kvc_status status = fits(need, {}, 0)) return ++stats.refusals, status;
     for (size_t g = 0; g < config_.groups.size(); ++g) {
+      if (r.capacity % B) r.table[g][r.capacity / B].own = true;  // about to write there
       if (shared(r, g)) {
         Cell& cell = r.table[g][r.capacity / B];
         const Copy copy{cell.block, take(g)};
