@@ -27,7 +27,8 @@ uint32_t Manager::shared_groups(const Request& request, size_t position) const {
     const BlockId id = request.groups[g].blocks.data[position];
     if (!is_block(id)) continue;
     const Block& block = pool_[id];
-    if (is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0) groups |= 1u << g;
+    const bool findable = is_node(block.node) && !tree_.stale(tree_[block.node]);
+    if (findable || block.refs > 1 || block.raw != 0 || block.pins != 0) groups |= 1u << g;
   }
   return groups;
 }

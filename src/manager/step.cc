@@ -10,7 +10,7 @@ namespace kvc {
 namespace {
 
 constexpr size_t kSlice = 64;    // items per hold of the lock
-constexpr size_t kPrefetch = 4;  // requests ahead
+constexpr size_t kPrefetch = 6;  // requests ahead
 
 }  // namespace
 
@@ -90,7 +90,8 @@ kvc_status Manager::check_step(const StepPlan& plan) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may make %zu copies, copy_capacity is %zu", needed, step.copy_capacity);
     }
   }
-  if (step.changes != nullptr && step.block_tables != nullptr) {
+  const bool surely_enough = step.row_stride != 0 && step.change_capacity / shape_.num_groups / step.row_stride >= plan.num_items();
+  if (step.changes != nullptr && step.block_tables != nullptr && !surely_enough) {
     const size_t needed = bound_changes(plan);
     if (needed > step.change_capacity) {
       step.num_changes = needed;
@@ -120,7 +121,14 @@ kvc_status Manager::step(StepPlan& plan) {
     };
     retire(step.retired_step);
     kvc_status* const request_status = plan.request_status();
-    for (size_t i = 0; i < step.num_requests; ++i, pause()) commit_item(plan, i, request_status[i]);
+    // Where nothing stands between committing and extending, an item does both while it is in the cache: without windows a commit
+    // releases no block, so the order of items makes no difference.
+    const bool together =
+        shape_.window_groups == 0 && step.num_frees == 0 && step.num_preempts == 0 && step.num_truncates == 0;
+    for (size_t i = 0; i < step.num_requests; ++i, pause()) {
+      commit_item(plan, i, request_status[i]);
+      if (together) extend_item(plan, i, request_status[i], copies);
+    }
     kvc_status* status = step.status;
     for (size_t i = 0; i < step.num_frees; ++i, pause()) {
       Request* request;
@@ -139,7 +147,7 @@ kvc_status Manager::step(StepPlan& plan) {
       if (*status == KVC_OK) *status = truncate(*request, step.truncate_lengths[i]);
       ++status;
     }
-    for (size_t i = 0; i < step.num_requests; ++i, pause()) extend_item(plan, i, request_status[i], copies);
+    for (size_t i = 0; i < step.num_requests && !together; ++i, pause()) extend_item(plan, i, request_status[i], copies);
     step.num_copies = copies.count;
     if (step.num_admissions == 0) {
       end_step(plan, id);
@@ -188,7 +196,6 @@ void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
 
 void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies) {
   const kvc_step& step = plan.step;
-  if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
   const uint64_t count = plan.extension(i);

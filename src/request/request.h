@@ -86,7 +86,10 @@ class RequestTable {
   }
   void prefetch(uint64_t id) const {
     const uint32_t slot = handle_slot(id);
-    if (slot < requests_.size()) __builtin_prefetch(&requests_[slot]);
+    if (slot >= requests_.size()) return;
+    __builtin_prefetch(&requests_[slot]);
+    __builtin_prefetch(reinterpret_cast<const char*>(&requests_[slot]) + 64);
+    __builtin_prefetch(&tables_[slot * num_groups_]);
   }
   // A cleared record that find() does not see until publish(); nullptr if all slots are in use.
   Request* take();
