@@ -245,6 +245,7 @@ class Cache {
     const kvc_request_info info = request(id);
     const size_t entries = static_cast<size_t>((info.capacity + block_size() - 1) / block_size());
     Ids ids(entries, -7);
+    if (entries == 0) return ids;
     EXPECT_EQ(kvc_manager_export_tables(m_, &id, 1, group, -1, ids.data(), entries), KVC_OK)
         << kvc_last_error();
     return ids;

@@ -104,7 +104,8 @@ TEST(Groups, AHybridRequestIsEvictedBoundaryByBoundary) {
   const Admitted r = c.compute(tokens);
   const Ids f = c.table(r.id, 0), w = c.table(r.id, 1);
   c.free(r.id);
-  // Boundaries at 8 (retention), 12 (the prompt's end) and 16 (the end): between two of them the window's blocks go first.
+  // Boundaries at 8 (retention), 12 (the prompt's end) and 16 (the end): between two of them the window's
+  // blocks go first.
   std::vector<uint64_t> hits = {c.whole_hit(tokens)};
   Ids victims, one;
   while (c.try_acquire(1, &one) == KVC_OK) {
