@@ -46,7 +46,7 @@ void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_ch
   set(KVC_STEP_STATUS, KVC_INT32, 0, 0, 3 * limits.max_frees + requests + admissions);
   set(KVC_STEP_ADMITTED, KVC_UINT64, 0, 0, admissions);
   set(KVC_STEP_CACHED, KVC_UINT64, 0, 0, admissions);
-  set(KVC_STEP_NUM_BLOCKS, KVC_UINT64, groups, 0, requests + admissions);
+  set(KVC_STEP_NUM_BLOCKS, KVC_UINT64, 0, 0, groups * (requests + admissions));
   set(KVC_STEP_BLOCK_TABLES, KVC_INT32, groups, limits.max_rows, limits.row_stride);
   set(KVC_STEP_SLOTS, KVC_INT64, groups, 0, limits.max_tokens);
   set(KVC_STEP_COPIES, KVC_INT32, groups * requests, 0, 2);
@@ -54,7 +54,7 @@ void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_ch
 }
 
 [[nodiscard]] bool bytes_of(int array, const ArrayShape& shape, size_t* bytes) {
-  const bool has_outer = array >= KVC_STEP_NUM_BLOCKS;
+  const bool has_outer = array > KVC_STEP_NUM_BLOCKS;
   const bool has_middle = array == KVC_STEP_BLOCK_TABLES;
   *bytes = element_size(shape.dtype);
   return kvc::checked_mul(*bytes, shape.inner, bytes) && (!has_middle || kvc::checked_mul(*bytes, shape.middle, bytes)) &&
@@ -267,7 +267,7 @@ kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view) {
     kvc_view out = {};
     out.data = made->arrays[array];
     out.dtype = shape.dtype;
-    if (array >= KVC_STEP_NUM_BLOCKS) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
+    if (array > KVC_STEP_NUM_BLOCKS) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
     if (array == KVC_STEP_BLOCK_TABLES) out.shape[out.ndim++] = static_cast<int64_t>(shape.middle);
     out.shape[out.ndim++] = static_cast<int64_t>(shape.inner);
     int64_t stride = static_cast<int64_t>(element_size(shape.dtype));

@@ -258,7 +258,7 @@ void Manager::drop_window(Request& request, uint32_t group, size_t end) {
 
 kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
   CopyList copies{true};
   return extend(*request, capacity, copies);
@@ -266,7 +266,7 @@ kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
 
 kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   CopyList copies{true};
   return append(*request, tokens, num_tokens, copies);
@@ -274,7 +274,7 @@ kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num
 
 kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
   return commit(*request, num_committed);
 }

@@ -25,7 +25,7 @@ bool Manager::reserve_tables(Request& request, size_t positions) {
 
 kvc_status Manager::create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
                                    uint64_t* id, uint64_t* num_cached, size_t max_positions) {
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = begin_request(prompt, config, &request); status != KVC_OK) return status;
   kvc_status status = fill_request(*request, prompt);  // long, without the lock
 
@@ -49,7 +49,7 @@ kvc_status Manager::begin_request(const TokenSpan& prompt, const kvc_request_con
   }
   if (const kvc_status status = check_keys(prompt); status != KVC_OK) return status;
   const std::lock_guard lock(mutex_);
-  uint32_t space;
+  uint32_t space = 0;
   if (const kvc_status status = find_space(config.namespace_id, &space); status != KVC_OK) return status;
   Request* request = requests_.take();
   if (request == nullptr) {
@@ -111,7 +111,7 @@ void Manager::discard(Request& request) {
 
 kvc_status Manager::admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   if (request->admitted) {
     return fail(KVC_ERROR_BUSY, "request %#llx is admitted already", static_cast<unsigned long long>(id));
@@ -150,7 +150,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   const Prompt prompt{request.tail.data, request.hashes.data,  request.keys.data,
                       request.num_keys,  request.space,        static_cast<uint32_t>(epoch)};
   const NodeId* path = path_.data;
-  uint32_t lost;
+  uint32_t lost = 0;
   const size_t length = match(prompt, limit, groups, request.drop_tail_blocks, path_.data, residents_.data, &lost);
 
   // What it takes out of each pool: new blocks, and hits that nobody holds yet.

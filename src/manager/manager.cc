@@ -89,7 +89,7 @@ void Manager::publish_stats() {
 
 kvc_status Manager::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
   const Guard lock(*this);
-  uint32_t slot;
+  uint32_t slot = 0;
   if (const kvc_status status = spaces_.open(config, &slot); status != KVC_OK) return status;
   *id = spaces_.id(slot);
   return KVC_OK;
@@ -106,7 +106,7 @@ kvc_status Manager::find_space(uint64_t id, uint32_t* slot) const {
 
 kvc_status Manager::close_namespace(uint64_t id) {
   const Guard lock(*this);
-  uint32_t slot;
+  uint32_t slot = 0;
   if (id == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "namespace 0 is the default one and is never closed");
   if (const kvc_status status = find_space(id, &slot); status != KVC_OK) return status;
   Space& space = spaces_[slot];
@@ -136,7 +136,7 @@ kvc_status Manager::reset(uint64_t namespace_id) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
     spaces_.reset_all();
   } else {
-    uint32_t slot;
+    uint32_t slot = 0;
     if (const kvc_status status = find_space(namespace_id, &slot); status != KVC_OK) return status;
     forget(slot);
   }

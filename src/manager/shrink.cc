@@ -111,7 +111,7 @@ void Manager::end_request(Request& request) {
 
 kvc_status Manager::free_request(uint64_t id) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   end_request(*request);
   return KVC_OK;
@@ -153,7 +153,7 @@ kvc_status Manager::preempt(Request& request) {
 
 kvc_status Manager::preempt_request(uint64_t id) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
   return preempt(*request);
 }
@@ -177,7 +177,7 @@ uint64_t Manager::restorable_from(const Request& request, uint64_t tokens) const
 
 kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   return truncate(*request, num_tokens);
 }
@@ -282,7 +282,7 @@ void Manager::unpublish_partial(Request& request, size_t position) {
 
 kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   const Guard lock(*this);
-  Request* parent;
+  Request* parent = nullptr;
   if (const kvc_status status = find_request(id, true, &parent); status != KVC_OK) return status;
   Request* child = requests_.take();
   if (child == nullptr) {

@@ -122,27 +122,27 @@ kvc_status Manager::step(StepPlan& plan) {
     retire(step.retired_step);
     kvc_status* const request_status = plan.request_status();
     // Where nothing stands between committing and extending, an item does both while it is in the cache: without windows a commit
-    // releases no block, so the order of items makes no difference.
+    // releases no block, so the order of items makes no difference, but to events.
     const bool together =
-        shape_.window_groups == 0 && step.num_frees == 0 && step.num_preempts == 0 && step.num_truncates == 0;
+        shape_.window_groups == 0 && !events_.enabled() && step.num_frees == 0 && step.num_preempts == 0 && step.num_truncates == 0;
     for (size_t i = 0; i < step.num_requests; ++i, pause()) {
       commit_item(plan, i, request_status[i]);
       if (together) extend_item(plan, i, request_status[i], copies);
     }
     kvc_status* status = step.status;
     for (size_t i = 0; i < step.num_frees; ++i, pause()) {
-      Request* request;
+      Request* request = nullptr;
       *status = find_request(step.frees[i], false, &request);
       if (*status++ == KVC_OK) end_request(*request);
     }
     for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
-      Request* request;
+      Request* request = nullptr;
       *status = find_request(step.preempts[i], true, &request);
       if (*status == KVC_OK) *status = preempt(*request);
       ++status;
     }
     for (size_t i = 0; i < step.num_truncates; ++i, pause()) {
-      Request* request;
+      Request* request = nullptr;
       *status = find_request(step.truncates[i], false, &request);
       if (*status == KVC_OK) *status = truncate(*request, step.truncate_lengths[i]);
       ++status;
@@ -175,7 +175,7 @@ void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
   if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
-  if (request != nullptr && request->admitted && step.commit_offsets == nullptr && step.committed != nullptr &&
+  if (request != nullptr && request->admitted && plan.commit_tokens(i) == 0 && step.committed != nullptr &&
       commit_within_block(*request, step.committed[i])) {
     status = KVC_OK;
     return;

@@ -8,7 +8,7 @@ kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t 
                                   size_t row_stride) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < num_ids; ++i) {
-    Request* request;
+    Request* request = nullptr;
     if (const kvc_status status = find_request(ids[i], false, &request); status != KVC_OK) return status;
     if (request->positions > row_stride) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu", i,
@@ -28,7 +28,7 @@ kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t 
 kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
                                  size_t element_size) {
   const std::lock_guard lock(mutex_);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %llu are past the capacity, %u",
