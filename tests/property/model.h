@@ -279,14 +279,16 @@ class Model : public Rules {
       const Block& b = blocks_[ids[j]];
       const Key k = key(ns, text, j + 1);
       if (b.pool != config_.groups[group].pool || wanted.count(ids[j])) return KVC_ERROR_INVALID_ARGUMENT;
-      if (b.published ? b.at->first != k || b.group != int(group) : b.requests > 0) return KVC_ERROR_BUSY;
+      if (findable(ids[j]) ? b.at->first != k || b.group != int(group) : b.requests > 0)
+        return KVC_ERROR_BUSY;
       wanted[ids[j]] = k;
     }
     if (config_.no_cache) return KVC_OK;
     for (int id : ids)
-      if (id >= 0 && !blocks_[id].published)
-        stats.duplicates += attach(id, group, wanted[id]), blocks_[id].written = true,
-                                                           blocks_[id].group = int(group), changed();
+      if (id >= 0 && !findable(id)) {
+        detach(id), blocks_[id].written = true, blocks_[id].group = int(group);
+        stats.duplicates += attach(id, group, wanted[id]), changed();
+      }
     return KVC_OK;
   }
   kvc_status release_raw(const std::vector<int>& ids) {
@@ -316,7 +318,7 @@ class Model : public Rules {
         if (r.options.ns == ns) return KVC_ERROR_BUSY;
       for (auto& [id, p] : pins)
         if (p.ns == ns) return KVC_ERROR_BUSY;
-      spaces_.erase(ns), epochs.erase(ns), forget(ns);
+      spaces_.erase(ns), epochs.erase(ns), clear(ns);
     } else {
       --spaces_[ns].second;
     }
@@ -325,7 +327,7 @@ class Model : public Rules {
   kvc_status reset(uint64_t ns) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == ns;
-    forget(ns), ++stats.epoch;
+    clear(ns), ++stats.epoch;
     return changed();
   }
   std::vector<Copy> take_copies() {

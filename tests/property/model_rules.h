@@ -218,14 +218,11 @@ class Rules {
     events.push_back({kind, at->first.ns, int(g), id, at->first.prefix.size() - B, at->first});
   }
   bool current(const Key& k) const { return epochs.count(k.ns) && epochs.at(k.ns) == k.epoch; }
-  void forget(uint64_t ns) {  // after its epoch is over: raw-held blocks are unpublished, others stay where
-                              // they are, stale
-    for (size_t id = 0; id < blocks_.size(); ++id)
-      if (blocks_[id].raw && !findable(int(id))) detach(int(id));
+  void clear(uint64_t ns) {  // its epoch is over already: what was published there stays where it is, stale
     events.push_back({KVC_EVENT_CLEARED, ns, 0, -1, 0, {}});
   }
-  bool shared(const Request& r,
-              size_t g) const {  // must the block that the next token goes to be copied first?
+  // Must the block that the next token goes to be copied first? A stale publication counts as well.
+  bool shared(const Request& r, size_t g) const {
     if (r.capacity % B == 0) return false;
     const int b = r.table[g][r.capacity / B].block;
     return blocks_[b].published || holds(b) > 1;
