@@ -169,10 +169,10 @@ enum {
   KVC_STEP_ADMIT_OFFSETS = 11,   /**< uint64 [max_admissions + 1] */
   KVC_STEP_ADMIT_TOKENS = 12,    /**< int32 [max_prompt_tokens] */
   KVC_STEP_ROWS = 13,            /**< int32 [max_requests + max_admissions] */
-  KVC_STEP_STATUS = 14,          /**< int32 [3 * max_frees + max_requests + max_admissions] */
+  KVC_STEP_STATUS = 14,          /**< int32 [3 * max_frees + max_requests + max_admissions], packed by the step's own counts */
   KVC_STEP_ADMITTED = 15,        /**< uint64 [max_admissions] */
   KVC_STEP_CACHED = 16,          /**< uint64 [max_admissions] */
-  KVC_STEP_NUM_BLOCKS = 17,      /**< uint64 [num_groups, max_requests + max_admissions] */
+  KVC_STEP_NUM_BLOCKS = 17,      /**< uint64 [num_groups * (max_requests + max_admissions)], packed by the step's own counts */
   KVC_STEP_BLOCK_TABLES = 18,    /**< int32 [num_groups, max_rows, row_stride] */
   KVC_STEP_SLOTS = 19,           /**< int64 [num_groups, max_tokens] */
   KVC_STEP_COPIES = 20,          /**< int32 [num_groups * max_requests, 2] */
@@ -214,7 +214,7 @@ typedef struct kvc_group_config {
 /** Shape and limits of a manager. Everything but num_blocks (or pools) has a default. */
 typedef struct kvc_manager_config {
   size_t struct_size;          /**< sizeof(kvc_manager_config) */
-  uint64_t num_blocks;         /**< Blocks of the only pool, 1 .. 2^31 - 2, the null block included; 0 when `pools` is given. */
+  uint64_t num_blocks;         /**< Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 when `pools` is given. */
   uint64_t max_nodes;          /**< Prefix positions remembered. 0 = blocks + blocks/32 + 64 with full-attention groups only, else
                                     2 * blocks. When all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
   uint64_t max_requests;       /**< Requests alive at once, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
@@ -497,7 +497,7 @@ KVC_API kvc_status kvc_manager_properties(kvc_manager *m, kvc_properties *proper
  *  with all parts absent is the default namespace, id 0, which needs no closing.
  *  @param[in]  config       Identity; bytes are copied.
  *  @param[out] namespace_id Id for requests, probes and pins.
- *  @return KVC_OK, INVALID_ARGUMENT, LIMIT (65,535 namespaces), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+ *  @return KVC_OK, INVALID_ARGUMENT, LIMIT (65,535 namespaces beside the default one), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
 KVC_API kvc_status kvc_manager_open_namespace(kvc_manager *m, const kvc_namespace_config *config, uint64_t *namespace_id);
 
 /** Undoes one open. The last close drops what the namespace has cached and makes its id stale.
@@ -514,7 +514,8 @@ KVC_API kvc_status kvc_manager_reset(kvc_manager *m, uint64_t namespace_id);
 KVC_API kvc_status kvc_manager_check(kvc_manager *m);
 
 /** A hash of the state: blocks, list order, cached prefixes by content, requests, namespaces, epochs. Equal call sequences give equal
- *  digests in any build, process and seed. Not part of it: statistics, events, error texts. O(blocks + nodes), for tests.
+ *  digests in any build, process and seed. Not part of it: statistics, events, error texts,
+ *  step numbers (but whether steps are in flight is). O(blocks + nodes), for tests.
  *  @return KVC_OK. Thread-safe. Since 0.1. */
 KVC_API kvc_status kvc_manager_digest(kvc_manager *m, uint64_t *digest);
 
@@ -673,8 +674,8 @@ KVC_API kvc_status kvc_manager_poll_events(kvc_manager *m, uint64_t *cursor, kvc
 
 /* ---------------------------------------------------------------- the step */
 
-/** Makes a step with all its arrays in one allocation, so that nothing is allocated while serving. Pointers and capacities are set, counts are 0,
- *  block_tables hold fill_id -1. Fill arrays through kvc_step_view, set counts, flags and fill_id in the struct. It belongs to no thread, and
+/** Makes a step with all its arrays in one allocation, so that nothing is allocated while serving. Pointers and capacities are set, counts and arrays are 0,
+ *  block_tables hold fill_id -1. (rows too are 0: fill them, or set the pointer to NULL.) Fill arrays through kvc_step_view, set counts, flags and fill_id in the struct. It belongs to no thread, and
  *  may outlive no manager. Used by one thread at a time.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager *m, const kvc_step_limits *limits, kvc_step **step);

@@ -23,7 +23,9 @@ kvc_status read_element(const T* array, size_t i, const char* name, T* out) {
   size_t size;
   std::memcpy(&size, element, sizeof size);
   if (size != stride) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "element %zu of an array of %s has struct_size %zu, the first has %zu", i, name, size, stride);
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "element %zu of an array of %s has struct_size %zu, the first has %zu", i, name, size,
+                stride);
   }
   return read_struct(element, stride, name, out);
 }
@@ -32,13 +34,16 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   shape->num_pools = config.num_pools == 0 ? 1 : static_cast<uint32_t>(config.num_pools);
   shape->pool_blocks[0] = config.num_blocks;
   if (config.num_pools != 0 && config.num_blocks != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "num_blocks is %llu beside %zu pools; give one of them", ull(config.num_blocks), config.num_pools);
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "num_blocks is %llu beside %zu pools; give one of them",
+                ull(config.num_blocks), config.num_pools);
   }
-  if (config.num_pools > kMaxPools) return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu pools; at most %zu", config.num_pools, kMaxPools);
+  if (config.num_pools > kMaxPools)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu pools; at most %zu", config.num_pools, kMaxPools);
   KVC_REQUIRE_ARRAY(config.pools, config.num_pools);
   for (size_t p = 0; p < config.num_pools; ++p) {
     kvc_pool_config pool;
-    if (const kvc_status status = read_element(config.pools, p, "kvc_pool_config", &pool); status != KVC_OK) return status;
+    if (const kvc_status status = read_element(config.pools, p, "kvc_pool_config", &pool); status != KVC_OK)
+      return status;
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
@@ -47,8 +52,10 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     const uint64_t blocks = shape->pool_blocks[p];
     const uint64_t least = null_block && p == 0 ? 2 : 1;
     if (blocks < least || blocks > kMaxBlocks - shape->num_blocks) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
-                  ull(blocks), ull(least), ull(kMaxBlocks));
+      return fail(
+          KVC_ERROR_INVALID_ARGUMENT,
+          "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
+          ull(blocks), ull(least), ull(kMaxBlocks));
     }
     shape->num_blocks += blocks;
   }
@@ -58,23 +65,30 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   GroupShape& out = shape->groups[g];
   if (group.kind != KVC_GROUP_FULL && group.kind != KVC_GROUP_SLIDING_WINDOW) {
-    return fail(KVC_ERROR_UNSUPPORTED, "group %zu is of kind %u; full attention (0) and sliding window (1) are supported", g, group.kind);
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "group %zu is of kind %u; full attention (0) and sliding window (1) are supported", g,
+                group.kind);
   }
-  if (group.reserved != 0) return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
+  if (group.reserved != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
   if (group.pool >= shape->num_pools) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu takes from pool %u, there are %u", g, group.pool, shape->num_pools);
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu takes from pool %u, there are %u", g, group.pool,
+                shape->num_pools);
   }
   const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW;
   if (window && group.window_tokens == 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
   }
   if (!window && (group.window_tokens | group.retention_tokens | group.num_sink_tokens) != 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention has no window, retention or sinks",
+                "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention "
+                "has no window, retention or sinks",
                 g, ull(group.window_tokens), ull(group.retention_tokens), group.num_sink_tokens);
   }
   if (group.retention_tokens % shape->block_size != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
                 ull(group.retention_tokens), shape->block_size);
   }
   out.kind = group.kind;
@@ -87,7 +101,8 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
 }
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
-  if (config.num_groups > kMaxGroups) return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu groups; at most %zu", config.num_groups, kMaxGroups);
+  if (config.num_groups > kMaxGroups)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu groups; at most %zu", config.num_groups, kMaxGroups);
   KVC_REQUIRE_ARRAY(config.groups, config.num_groups);
   shape->num_groups = config.num_groups == 0 ? 1 : static_cast<uint32_t>(config.num_groups);
   shape->window_groups = shape->full_groups = 0;
@@ -95,7 +110,9 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   for (size_t g = 0; g < shape->num_groups; ++g) {
     kvc_group_config group = {};
     if (config.num_groups != 0) {
-      if (const kvc_status status = read_element(config.groups, g, "kvc_group_config", &group); status != KVC_OK) return status;
+      if (const kvc_status status = read_element(config.groups, g, "kvc_group_config", &group);
+          status != KVC_OK)
+        return status;
     }
     if (const kvc_status status = read_group(group, g, shape); status != KVC_OK) return status;
     used_pools |= 1u << group.pool;
@@ -109,8 +126,11 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
   const uint64_t blocks = shape->num_blocks;
   const bool windows = shape->window_groups != 0;
-  shape->max_nodes = config.max_nodes != 0 ? config.max_nodes : windows ? 2 * blocks : blocks + blocks / 32 + 64;
-  if (config.max_nodes == 0 && shape->max_nodes >= (uint64_t{1} << 31) - 1) shape->max_nodes = (uint64_t{1} << 31) - 2;
+  shape->max_nodes = config.max_nodes != 0 ? config.max_nodes
+                     : windows             ? 2 * blocks
+                                           : blocks + blocks / 32 + 64;
+  if (config.max_nodes == 0 && shape->max_nodes >= (uint64_t{1} << 31) - 1)
+    shape->max_nodes = (uint64_t{1} << 31) - 2;
   shape->max_requests = config.max_requests != 0 ? config.max_requests : 1024;
   shape->max_request_tokens = config.max_request_tokens != 0 ? config.max_request_tokens : uint64_t{1} << 24;
   shape->event_capacity = config.event_capacity;
@@ -126,7 +146,8 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
                 {"watermark_blocks", shape->watermark, kMaxBlocks}};
   for (const auto& limit : limits) {
     if (limit.value > limit.limit) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %llu; at most %llu", limit.name, ull(limit.value), ull(limit.limit));
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %llu; at most %llu", limit.name, ull(limit.value),
+                  ull(limit.limit));
     }
   }
   return KVC_OK;
@@ -135,13 +156,17 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
-  if (shape->block_size > 1024) return fail(KVC_ERROR_INVALID_ARGUMENT, "block_size is %u; 1 to 1024 tokens", config.block_size);
+  if (shape->block_size > 1024)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "block_size is %u; 1 to 1024 tokens", config.block_size);
   shape->by_block = Divider(shape->block_size);
   shape->vocab_size = config.vocab_size;
-  if (config.vocab_size > uint32_t{1} << 31) return fail(KVC_ERROR_INVALID_ARGUMENT, "vocab_size is %u; at most 2^31", config.vocab_size);
-  if (config.policy != KVC_POLICY_LRU) return fail(KVC_ERROR_UNSUPPORTED, "policy %u; KVC_POLICY_LRU (0) is supported", config.policy);
+  if (config.vocab_size > uint32_t{1} << 31)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "vocab_size is %u; at most 2^31", config.vocab_size);
+  if (config.policy != KVC_POLICY_LRU)
+    return fail(KVC_ERROR_UNSUPPORTED, "policy %u; KVC_POLICY_LRU (0) is supported", config.policy);
   if ((config.flags & ~kManagerFlags) != 0) {
-    return fail(KVC_ERROR_UNSUPPORTED, "manager flags %#x are not supported; ask kvc_supports", config.flags & ~kManagerFlags);
+    return fail(KVC_ERROR_UNSUPPORTED, "manager flags %#x are not supported; ask kvc_supports",
+                config.flags & ~kManagerFlags);
   }
   shape->flags = config.flags;
   if (const kvc_status status = read_pools(config, shape); status != KVC_OK) return status;
@@ -152,7 +177,9 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env) {
   if (allocator == nullptr) return KVC_OK;
   kvc_allocator own;
-  if (const kvc_status status = read_struct(allocator, allocator->struct_size, "kvc_allocator", &own); status != KVC_OK) return status;
+  if (const kvc_status status = read_struct(allocator, allocator->struct_size, "kvc_allocator", &own);
+      status != KVC_OK)
+    return status;
   KVC_REQUIRE_POINTER(own.allocate);
   KVC_REQUIRE_POINTER(own.release);
   env->allocator_data = own.user_data;
@@ -168,10 +195,13 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   KVC_REQUIRE_POINTER(manager);
   kvc_manager_config own;
   Shape shape;
-  if (const kvc_status status = read_struct(config, config->struct_size, "kvc_manager_config", &own); status != KVC_OK) return status;
+  if (const kvc_status status = read_struct(config, config->struct_size, "kvc_manager_config", &own);
+      status != KVC_OK)
+    return status;
   if (const kvc_status status = read_allocator(own.allocator, &env); status != KVC_OK) return status;
   if (const kvc_status status = read_shape(own, &shape); status != KVC_OK) return status;
-  auto* handle = static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));
+  auto* handle =
+      static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));
   if (handle == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");
   Manager* impl;
   if (const kvc_status status = Manager::create(shape, env, &impl); status != KVC_OK) {
@@ -183,20 +213,27 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   return KVC_OK;
 }
 
-kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size, kvc_request_config* out) {
+kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,
+                               kvc_request_config* out) {
   *out = kvc_request_config{};
   out->struct_size = sizeof *out;
   if (config == nullptr) return KVC_OK;
-  if (const kvc_status status = read_struct(config, struct_size, "kvc_request_config", out); status != KVC_OK) return status;
-  if ((out->flags & ~kRequestFlags) != 0) return fail(KVC_ERROR_UNSUPPORTED, "request flags %#x are not supported", out->flags & ~kRequestFlags);
-  if (out->priority != 0) return fail(KVC_ERROR_UNSUPPORTED, "priority is %lld; priorities are not supported, use 0", static_cast<long long>(out->priority));
+  if (const kvc_status status = read_struct(config, struct_size, "kvc_request_config", out); status != KVC_OK)
+    return status;
+  if ((out->flags & ~kRequestFlags) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "request flags %#x are not supported", out->flags & ~kRequestFlags);
+  if (out->priority != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "priority is %lld; priorities are not supported, use 0",
+                static_cast<long long>(out->priority));
   const struct {
     const char* name;
     uint64_t value;
-  } counts[] = {{"external_tokens", out->external_tokens}, {"slots", out->slots}, {"lookahead", out->lookahead}};
+  } counts[] = {
+      {"external_tokens", out->external_tokens}, {"slots", out->slots}, {"lookahead", out->lookahead}};
   for (const auto& count : counts) {
     if (count.value > shape.max_request_tokens) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %llu; at most max_request_tokens, %llu", count.name, ull(count.value), ull(shape.max_request_tokens));
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %llu; at most max_request_tokens, %llu", count.name,
+                  ull(count.value), ull(shape.max_request_tokens));
     }
   }
   return KVC_OK;

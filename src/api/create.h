@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_manager_create with an Env of the caller's choice: how tests inject failures, randomness and hash collisions.
+// kvc_manager_create with an Env of the caller's choice: how tests inject failures, randomness and hash
+// collisions.
 #pragma once
 #include <kvcache.h>
 

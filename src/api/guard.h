@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one boundary between C and C++: nothing thrown passes it, warnings are delivered after the lock is free, and structs that grow are
-// read and written by their struct_size.
+// The one boundary between C and C++: nothing thrown passes it, warnings are delivered after the lock is
+// free, and structs that grow are read and written by their struct_size.
 #pragma once
 #include <cstring>
 #include <exception>
@@ -43,16 +43,17 @@ kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
 
 #define KVC_REQUIRE_POINTER(pointer) \
   if ((pointer) == nullptr) return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL", #pointer)
-#define KVC_REQUIRE_ARRAY(pointer, count) \
-  if ((pointer) == nullptr && (count) != 0) return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", #pointer, #count)
+#define KVC_REQUIRE_ARRAY(pointer, count)   \
+  if ((pointer) == nullptr && (count) != 0) \
+  return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", #pointer, #count)
 
 inline constexpr size_t kLargestStruct = 4096;
 
 // Sizes in version 0.1: what every caller has at least.
 template <typename T>
 inline constexpr size_t kFirstSize = 0;
-#define KVC_FIRST_SIZE(type, size)             \
-  template <>                                  \
+#define KVC_FIRST_SIZE(type, size)                 \
+  template <>                                      \
   inline constexpr size_t kFirstSize<type> = size; \
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
@@ -74,7 +75,8 @@ KVC_FIRST_SIZE(kvc_step, 360);
 template <typename T>
 kvc_status check_size(size_t struct_size, const char* name) {
   if (struct_size < kFirstSize<T> || struct_size > kLargestStruct) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%s.struct_size is %zu; set it to sizeof(%s), %zu here", name, struct_size, name, sizeof(T));
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%s.struct_size is %zu; set it to sizeof(%s), %zu here", name,
+                struct_size, name, sizeof(T));
   }
   return KVC_OK;
 }
@@ -86,7 +88,10 @@ kvc_status read_struct(const void* from, size_t struct_size, const char* name, T
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (size_t i = sizeof(T); i < struct_size; ++i) {
     if (bytes[i] != 0) {
-      return fail(KVC_ERROR_UNSUPPORTED, "%s has a field at byte %zu that this library does not know; set it to 0 or update the library", name, i);
+      return fail(
+          KVC_ERROR_UNSUPPORTED,
+          "%s has a field at byte %zu that this library does not know; set it to 0 or update the library",
+          name, i);
     }
   }
   *out = T{};
@@ -101,11 +106,13 @@ void write_struct(const T& from, T* to) {
   const size_t size = to->struct_size;
   constexpr size_t kHead = sizeof(size_t);
   const size_t known = size < sizeof(T) ? size : sizeof(T);
-  std::memcpy(reinterpret_cast<char*>(to) + kHead, reinterpret_cast<const char*>(&from) + kHead, known - kHead);
+  std::memcpy(reinterpret_cast<char*>(to) + kHead, reinterpret_cast<const char*>(&from) + kHead,
+              known - kHead);
   if (size > known) std::memset(reinterpret_cast<char*>(to) + known, 0, size - known);
 }
 
 // api/config.cc
-kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size, kvc_request_config* out);
+kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,
+                               kvc_request_config* out);
 
 }  // namespace kvc

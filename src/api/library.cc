@@ -12,24 +12,25 @@ extern "C" {
 uint32_t kvc_version(void) { return KVC_VERSION_MAJOR * 10000 + KVC_VERSION_MINOR * 100 + KVC_VERSION_PATCH; }
 
 const char* kvc_build_info(void) {
-  return "libkvcache " KVC_TEXT(KVC_VERSION_MAJOR) "." KVC_TEXT(KVC_VERSION_MINOR) "." KVC_TEXT(KVC_VERSION_PATCH)
+  return "libkvcache " KVC_TEXT(KVC_VERSION_MAJOR) "." KVC_TEXT(KVC_VERSION_MINOR) "." KVC_TEXT(
+      KVC_VERSION_PATCH)
 #if defined(__clang__)
-         ", clang " KVC_TEXT(__clang_major__) "." KVC_TEXT(__clang_minor__)
+      ", clang " KVC_TEXT(__clang_major__) "." KVC_TEXT(__clang_minor__)
 #else
-         ", gcc " KVC_TEXT(__GNUC__) "." KVC_TEXT(__GNUC_MINOR__)
+      ", gcc " KVC_TEXT(__GNUC__) "." KVC_TEXT(__GNUC_MINOR__)
 #endif
 #if defined(__x86_64__)
-         ", x86-64"
+          ", x86-64"
 #else
-         ", aarch64"
+          ", aarch64"
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-         ", address sanitizer"
+          ", address sanitizer"
 #elif defined(__SANITIZE_THREAD__)
-         ", thread sanitizer"
+          ", thread sanitizer"
 #endif
 #if !defined(__OPTIMIZE__)
-         ", not optimized"
+          ", not optimized"
 #endif
       ;
 }
@@ -43,8 +44,11 @@ kvc_status kvc_supports(uint32_t feature) {
     case KVC_FEATURE_LRU:
     case KVC_FEATURE_SLIDING_WINDOW:
     case KVC_FEATURE_SEVERAL_POOLS:
-    case KVC_FEATURE_EVENTS: return KVC_OK;
-    default: return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature, kvc_build_info());
+    case KVC_FEATURE_EVENTS:
+      return KVC_OK;
+    default:
+      return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature,
+                       kvc_build_info());
   }
 }
 

@@ -12,7 +12,8 @@ static_assert(offsetof(kvc_stats, blocks_pinned) == sizeof(size_t) + offsetof(kv
 static_assert(offsetof(kvc_stats, admissions) == sizeof(size_t) + offsetof(kvc::Counters, admissions));
 static_assert(offsetof(kvc_stats, refusals) == sizeof(size_t) + offsetof(kvc::Counters, refusals));
 static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(kvc::Counters, duplicates));
-static_assert(offsetof(kvc_stats, metadata_bytes) == sizeof(size_t) + offsetof(kvc::Counters, metadata_bytes));
+static_assert(offsetof(kvc_stats, metadata_bytes) ==
+              sizeof(size_t) + offsetof(kvc::Counters, metadata_bytes));
 
 constexpr size_t kMaxIdentityPart = 65536;
 
@@ -23,7 +24,9 @@ extern "C" {
 kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(properties);
-    if (const kvc_status status = kvc::check_size<kvc_properties>(properties->struct_size, "kvc_properties"); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::check_size<kvc_properties>(properties->struct_size, "kvc_properties");
+        status != KVC_OK)
+      return status;
     const kvc::Shape& shape = manager.shape();
     kvc_properties out = {};
     out.num_blocks = shape.num_blocks;
@@ -43,21 +46,26 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   });
 }
 
-kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config* config, uint64_t* namespace_id) {
+kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config* config,
+                                      uint64_t* namespace_id) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(config);
     KVC_REQUIRE_POINTER(namespace_id);
     kvc_namespace_config own;
-    if (const kvc_status status = kvc::read_struct(config, config->struct_size, "kvc_namespace_config", &own); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::read_struct(config, config->struct_size, "kvc_namespace_config", &own);
+        status != KVC_OK)
+      return status;
     const struct {
       const char* name;
       const void* data;
       size_t size;
-    } parts[] = {{"model", own.model, own.model_size}, {"adapter", own.adapter, own.adapter_size}, {"tenant", own.tenant, own.tenant_size}};
+    } parts[] = {{"model", own.model, own.model_size},
+                 {"adapter", own.adapter, own.adapter_size},
+                 {"tenant", own.tenant, own.tenant_size}};
     for (const auto& part : parts) {
       if (part.size > kMaxIdentityPart || (part.data == nullptr && part.size != 0)) {
-        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s_size is %zu%s; at most %zu bytes", part.name, part.size,
-                         part.data == nullptr ? " of NULL" : "", kMaxIdentityPart);
+        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s_size is %zu%s; at most %zu bytes", part.name,
+                         part.size, part.data == nullptr ? " of NULL" : "", kMaxIdentityPart);
       }
     }
     return manager.open_namespace(own, namespace_id);
@@ -88,7 +96,9 @@ kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
   if (m == nullptr) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "the manager is NULL");
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(stats);
-    if (const kvc_status status = kvc::check_size<kvc_stats>(stats->struct_size, "kvc_stats"); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::check_size<kvc_stats>(stats->struct_size, "kvc_stats");
+        status != KVC_OK)
+      return status;
     const kvc::Counters counters = m->impl->stats();
     kvc_stats out = {};
     std::memcpy(&out.epoch, &counters, sizeof counters);
@@ -100,8 +110,11 @@ kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
 kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_pool_info>(info->struct_size, "kvc_pool_info"); status != KVC_OK) return status;
-    if (pool >= manager.shape().num_pools) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no pool %u of %u", pool, manager.shape().num_pools);
+    if (const kvc_status status = kvc::check_size<kvc_pool_info>(info->struct_size, "kvc_pool_info");
+        status != KVC_OK)
+      return status;
+    if (pool >= manager.shape().num_pools)
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no pool %u of %u", pool, manager.shape().num_pools);
     kvc_pool_info out = {};
     const kvc_status status = manager.pool_info(pool, &out);
     if (status == KVC_OK) kvc::write_struct(out, info);
@@ -112,7 +125,9 @@ kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* i
 kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_block_info>(info->struct_size, "kvc_block_info"); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::check_size<kvc_block_info>(info->struct_size, "kvc_block_info");
+        status != KVC_OK)
+      return status;
     kvc_block_info out = {};
     const kvc_status status = manager.block_info(block, &out);
     if (status == KVC_OK) kvc::write_struct(out, info);
@@ -120,14 +135,15 @@ kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info*
   });
 }
 
-kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event* events, size_t event_size, size_t capacity, size_t* count,
-                                   int32_t* tokens, size_t token_capacity) {
+kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event* events, size_t event_size,
+                                   size_t capacity, size_t* count, int32_t* tokens, size_t token_capacity) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(cursor);
     KVC_REQUIRE_POINTER(count);
     KVC_REQUIRE_ARRAY(events, capacity);
     if (event_size < sizeof(kvc_event) || event_size > kvc::kLargestStruct) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "event_size is %zu; set it to sizeof(kvc_event), %zu here", event_size, sizeof(kvc_event));
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "event_size is %zu; set it to sizeof(kvc_event), %zu here",
+                       event_size, sizeof(kvc_event));
     }
     return manager.poll_events(cursor, events, event_size, capacity, count, tokens, token_capacity);
   });

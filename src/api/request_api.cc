@@ -6,14 +6,16 @@ using kvc::Manager;
 
 namespace {
 
-kvc_status create(Manager& manager, const kvc::TokenSpan& prompt, const kvc_request_config* config, bool admit, uint64_t* request,
-                  uint64_t* num_cached) {
+kvc_status create(Manager& manager, const kvc::TokenSpan& prompt, const kvc_request_config* config,
+                  bool admit, uint64_t* request, uint64_t* num_cached) {
   KVC_REQUIRE_ARRAY(prompt.tokens, prompt.num_tokens);
   KVC_REQUIRE_ARRAY(prompt.keys, prompt.num_keys);
   KVC_REQUIRE_POINTER(request);
   kvc_request_config own;
   const size_t size = config == nullptr ? 0 : config->struct_size;
-  if (const kvc_status status = kvc::read_request_config(manager.shape(), config, size, &own); status != KVC_OK) return status;
+  if (const kvc_status status = kvc::read_request_config(manager.shape(), config, size, &own);
+      status != KVC_OK)
+    return status;
   return manager.create_request(prompt, own, admit, request, num_cached);
 }
 
@@ -26,7 +28,8 @@ kvc_status check_group(const Manager& manager, uint32_t group) {
 
 extern "C" {
 
-kvc_status kvc_manager_create_request(kvc_manager* m, const int32_t* tokens, size_t num_tokens, const kvc_extra_key* keys, size_t num_keys,
+kvc_status kvc_manager_create_request(kvc_manager* m, const int32_t* tokens, size_t num_tokens,
+                                      const kvc_extra_key* keys, size_t num_keys,
                                       const kvc_request_config* config, uint64_t* request) {
   return kvc::on_manager(m, [&](Manager& manager) {
     return create(manager, {tokens, num_tokens, keys, num_keys}, config, false, request, nullptr);
@@ -37,8 +40,10 @@ kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t*
   return kvc::on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
 }
 
-kvc_status kvc_manager_allocate_request(kvc_manager* m, const int32_t* tokens, size_t num_tokens, const kvc_extra_key* keys, size_t num_keys,
-                                        const kvc_request_config* config, uint64_t* request, uint64_t* num_cached) {
+kvc_status kvc_manager_allocate_request(kvc_manager* m, const int32_t* tokens, size_t num_tokens,
+                                        const kvc_extra_key* keys, size_t num_keys,
+                                        const kvc_request_config* config, uint64_t* request,
+                                        uint64_t* num_cached) {
   return kvc::on_manager(m, [&](Manager& manager) {
     return create(manager, {tokens, num_tokens, keys, num_keys}, config, true, request, num_cached);
   });
@@ -48,7 +53,8 @@ kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t
   return kvc::on_manager(m, [&](Manager& manager) { return manager.reserve_tokens(request, capacity); });
 }
 
-kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens, size_t num_tokens) {
+kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
+                                     size_t num_tokens) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(tokens, num_tokens);
     if (num_tokens > manager.shape().max_request_tokens) {
@@ -85,7 +91,9 @@ kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request) {
 kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_request_info>(info->struct_size, "kvc_request_info"); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::check_size<kvc_request_info>(info->struct_size, "kvc_request_info");
+        status != KVC_OK)
+      return status;
     kvc_request_info out = {};
     const kvc_status status = manager.request_info(request, &out);
     if (status == KVC_OK) kvc::write_struct(out, info);
@@ -101,27 +109,30 @@ kvc_status kvc_manager_list_requests(kvc_manager* m, uint64_t* requests, size_t 
   });
 }
 
-kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, size_t num_requests, uint32_t group, int32_t fill_id,
-                                     int32_t* tables, size_t row_stride) {
+kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, size_t num_requests,
+                                     uint32_t group, int32_t fill_id, int32_t* tables, size_t row_stride) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(requests, num_requests);
     KVC_REQUIRE_ARRAY(tables, num_requests);
     if (const kvc_status status = check_group(manager, group); status != KVC_OK) return status;
     size_t bytes;
-    if (!kvc::checked_mul(num_requests, row_stride, &bytes) || !kvc::checked_mul(bytes, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries are larger than the address space", num_requests, row_stride);
+    if (!kvc::checked_mul(num_requests, row_stride, &bytes) ||
+        !kvc::checked_mul(bytes, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX) {
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                       "%zu rows of %zu entries are larger than the address space", num_requests, row_stride);
     }
     return manager.export_tables(requests, num_requests, group, fill_id, tables, row_stride);
   });
 }
 
-kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
-                                    size_t element_size) {
+kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group, uint64_t first_token,
+                                    uint64_t num_tokens, void* slots, size_t element_size) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(slots, num_tokens);
     if (const kvc_status status = check_group(manager, group); status != KVC_OK) return status;
     if (element_size != 4 && element_size != 8) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "element_size is %zu; 4 (int32) or 8 (int64)", element_size);
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "element_size is %zu; 4 (int32) or 8 (int64)",
+                       element_size);
     }
     return manager.export_slots(request, group, first_token, num_tokens, slots, element_size);
   });

@@ -46,7 +46,7 @@ void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_ch
   set(KVC_STEP_STATUS, KVC_INT32, 0, 0, 3 * limits.max_frees + requests + admissions);
   set(KVC_STEP_ADMITTED, KVC_UINT64, 0, 0, admissions);
   set(KVC_STEP_CACHED, KVC_UINT64, 0, 0, admissions);
-  set(KVC_STEP_NUM_BLOCKS, KVC_UINT64, groups, 0, requests + admissions);
+  set(KVC_STEP_NUM_BLOCKS, KVC_UINT64, 0, 0, groups * (requests + admissions));
   set(KVC_STEP_BLOCK_TABLES, KVC_INT32, groups, limits.max_rows, limits.row_stride);
   set(KVC_STEP_SLOTS, KVC_INT64, groups, 0, limits.max_tokens);
   set(KVC_STEP_COPIES, KVC_INT32, groups * requests, 0, 2);
@@ -54,10 +54,11 @@ void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_ch
 }
 
 [[nodiscard]] bool bytes_of(int array, const ArrayShape& shape, size_t* bytes) {
-  const bool has_outer = array >= KVC_STEP_NUM_BLOCKS;
+  const bool has_outer = array > KVC_STEP_NUM_BLOCKS;
   const bool has_middle = array == KVC_STEP_BLOCK_TABLES;
   *bytes = element_size(shape.dtype);
-  return kvc::checked_mul(*bytes, shape.inner, bytes) && (!has_middle || kvc::checked_mul(*bytes, shape.middle, bytes)) &&
+  return kvc::checked_mul(*bytes, shape.inner, bytes) &&
+         (!has_middle || kvc::checked_mul(*bytes, shape.middle, bytes)) &&
          (!has_outer || kvc::checked_mul(*bytes, shape.outer, bytes)) && *bytes <= PTRDIFF_MAX;
 }
 
@@ -95,10 +96,13 @@ void point_arrays(MadeStep& made) {
 
 kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name) {
   if (offsets == nullptr) return KVC_OK;
-  if (offsets[0] != 0) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[0] is %llu, not 0", name, static_cast<unsigned long long>(offsets[0]));
+  if (offsets[0] != 0)
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[0] is %llu, not 0", name,
+                     static_cast<unsigned long long>(offsets[0]));
   for (size_t i = 0; i < count; ++i) {
     if (offsets[i + 1] >= offsets[i] && offsets[i + 1] - offsets[i] <= UINT32_MAX) continue;
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is %llu after %llu", name, i + 1, static_cast<unsigned long long>(offsets[i + 1]),
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is %llu after %llu", name, i + 1,
+                     static_cast<unsigned long long>(offsets[i + 1]),
                      static_cast<unsigned long long>(offsets[i]));
   }
   return KVC_OK;
@@ -106,7 +110,8 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
 
 kvc_status check_items(const kvc_step& step) {
   if (step.num_requests > kvc::kMaxHandleSlots) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "num_requests is %zu; a manager has at most %u requests, and none may stand twice",
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                     "num_requests is %zu; a manager has at most %u requests, and none may stand twice",
                      step.num_requests, kvc::kMaxHandleSlots);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
@@ -116,48 +121,69 @@ kvc_status check_items(const kvc_step& step) {
   KVC_REQUIRE_ARRAY(step.requests, step.num_requests);
   KVC_REQUIRE_ARRAY(step.admitted, step.num_admissions);
   KVC_REQUIRE_ARRAY(step.cached, step.num_admissions);
-  const size_t counts[] = {step.num_frees, step.num_preempts, step.num_truncates, step.num_requests, step.num_admissions};
+  const size_t counts[] = {step.num_frees, step.num_preempts, step.num_truncates, step.num_requests,
+                           step.num_admissions};
   for (const size_t count : counts) {
-    if (count > UINT32_MAX) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step", count);
+    if (count > UINT32_MAX)
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step", count);
     KVC_REQUIRE_ARRAY(step.status, count);
   }
   return KVC_OK;
 }
 
 kvc_status check_extensions(kvc_step& step) {
-  if (const kvc_status status = check_offsets(step.commit_offsets, step.num_requests, "commit_offsets"); status != KVC_OK) return status;
-  if (const kvc_status status = check_offsets(step.extend_offsets, step.num_requests, "extend_offsets"); status != KVC_OK) return status;
-  if (step.commit_offsets != nullptr) KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
+  if (const kvc_status status = check_offsets(step.commit_offsets, step.num_requests, "commit_offsets");
+      status != KVC_OK)
+    return status;
+  if (const kvc_status status = check_offsets(step.extend_offsets, step.num_requests, "extend_offsets");
+      status != KVC_OK)
+    return status;
+  if (step.commit_offsets != nullptr)
+    KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
   if (step.extend_offsets == nullptr || step.slots == nullptr) return KVC_OK;
   const uint64_t slots = step.extend_offsets[step.num_requests];
   if (slots > step.slot_capacity) {
     step.num_slots = static_cast<size_t>(slots);
-    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step extends by %llu tokens, slot_capacity is %zu", static_cast<unsigned long long>(slots),
-                     step.slot_capacity);
+    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step extends by %llu tokens, slot_capacity is %zu",
+                     static_cast<unsigned long long>(slots), step.slot_capacity);
   }
   return KVC_OK;
 }
 
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
   bool any_new = false;
-  for (size_t i = 0; i < step.num_admissions; ++i) any_new |= step.admit_requests == nullptr || step.admit_requests[i] == 0;
+  for (size_t i = 0; i < step.num_admissions; ++i)
+    any_new |= step.admit_requests == nullptr || step.admit_requests[i] == 0;
   if (!any_new) return KVC_OK;
   KVC_REQUIRE_POINTER(step.admit_offsets);
-  if (const kvc_status status = check_offsets(step.admit_offsets, step.num_admissions, "admit_offsets"); status != KVC_OK) return status;
-  if (const kvc_status status = check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets"); status != KVC_OK) return status;
+  if (const kvc_status status = check_offsets(step.admit_offsets, step.num_admissions, "admit_offsets");
+      status != KVC_OK)
+    return status;
+  if (const kvc_status status =
+          check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets");
+      status != KVC_OK)
+    return status;
   KVC_REQUIRE_ARRAY(step.admit_tokens, step.admit_offsets[step.num_admissions]);
-  if (step.admit_key_offsets != nullptr) KVC_REQUIRE_ARRAY(step.admit_keys, step.admit_key_offsets[step.num_admissions]);
+  if (step.admit_key_offsets != nullptr)
+    KVC_REQUIRE_ARRAY(step.admit_keys, step.admit_key_offsets[step.num_admissions]);
   if (step.admit_configs == nullptr) return KVC_OK;
   *stride = step.admit_configs->struct_size;
   for (size_t i = 0; i < step.num_admissions; ++i) {
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) continue;
-    const auto* config = reinterpret_cast<const kvc_request_config*>(reinterpret_cast<const char*>(step.admit_configs) + i * *stride);
-    if (const kvc_status status = kvc::check_size<kvc_request_config>(*stride, "kvc_request_config"); status != KVC_OK) return status;
+    const auto* config = reinterpret_cast<const kvc_request_config*>(
+        reinterpret_cast<const char*>(step.admit_configs) + i * *stride);
+    if (const kvc_status status = kvc::check_size<kvc_request_config>(*stride, "kvc_request_config");
+        status != KVC_OK)
+      return status;
     if (config->struct_size != *stride) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "admit_configs[%zu].struct_size is %zu, that of the first %zu", i, config->struct_size, *stride);
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                       "admit_configs[%zu].struct_size is %zu, that of the first %zu", i, config->struct_size,
+                       *stride);
     }
     kvc_request_config own;
-    if (const kvc_status status = kvc::read_request_config(manager.shape(), config, *stride, &own); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::read_request_config(manager.shape(), config, *stride, &own);
+        status != KVC_OK)
+      return status;
   }
   return KVC_OK;
 }
@@ -166,12 +192,14 @@ kvc_status check_rows(const kvc_step& step) {
   const size_t items = step.num_requests + step.num_admissions;
   if (step.block_tables == nullptr) return KVC_OK;
   if (step.num_rows > INT32_MAX || step.row_stride > INT32_MAX) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries; at most 2^31 - 1 each", step.num_rows, step.row_stride);
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries; at most 2^31 - 1 each",
+                     step.num_rows, step.row_stride);
   }
   for (size_t i = 0; i < items; ++i) {
     const int64_t row = step.rows == nullptr ? static_cast<int64_t>(i) : step.rows[i];
     if (row < -1 || row >= static_cast<int64_t>(step.num_rows)) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "item %zu is in row %lld of %zu", i, static_cast<long long>(row), step.num_rows);
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "item %zu is in row %lld of %zu", i,
+                       static_cast<long long>(row), step.num_rows);
     }
   }
   return KVC_OK;
@@ -179,10 +207,13 @@ kvc_status check_rows(const kvc_step& step) {
 
 kvc_status run_step(Manager& manager, kvc_step* step) {
   KVC_REQUIRE_POINTER(step);
-  if (const kvc_status status = kvc::check_size<kvc_step>(step->struct_size, "kvc_step"); status != KVC_OK) return status;
+  if (const kvc_status status = kvc::check_size<kvc_step>(step->struct_size, "kvc_step"); status != KVC_OK)
+    return status;
   kvc_step unused;
   if (step->struct_size != sizeof unused) {
-    if (const kvc_status status = kvc::read_struct(step, step->struct_size, "kvc_step", &unused); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::read_struct(step, step->struct_size, "kvc_step", &unused);
+        status != KVC_OK)
+      return status;
   }
   if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0) {
     return kvc::fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
@@ -193,7 +224,8 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
   if (const kvc_status status = check_admissions(manager, *step, &stride); status != KVC_OK) return status;
   if (const kvc_status status = check_rows(*step); status != KVC_OK) return status;
   if (step->copies == nullptr && step->copy_capacity != 0) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "copies is NULL and copy_capacity is %zu", step->copy_capacity);
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "copies is NULL and copy_capacity is %zu",
+                     step->copy_capacity);
   }
   kvc::StepPlan plan{*step, stride};
   return manager.step(plan);
@@ -208,32 +240,42 @@ kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_st
     KVC_REQUIRE_POINTER(limits);
     KVC_REQUIRE_POINTER(step);
     kvc_step_limits own;
-    if (const kvc_status status = kvc::read_struct(limits, limits->struct_size, "kvc_step_limits", &own); status != KVC_OK) return status;
+    if (const kvc_status status = kvc::read_struct(limits, limits->struct_size, "kvc_step_limits", &own);
+        status != KVC_OK)
+      return status;
     constexpr uint64_t kMost = uint64_t{1} << 40;  // so that sums and products below cannot wrap unseen
-    for (const uint64_t value : {own.max_frees, own.max_requests, own.max_admissions, own.max_tokens, own.max_prompt_tokens, own.max_rows,
-                                 own.row_stride, own.max_changes}) {
-      if (value > kMost) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "a step limit is %llu; at most 2^40", static_cast<unsigned long long>(value));
+    for (const uint64_t value : {own.max_frees, own.max_requests, own.max_admissions, own.max_tokens,
+                                 own.max_prompt_tokens, own.max_rows, own.row_stride, own.max_changes}) {
+      if (value > kMost)
+        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "a step limit is %llu; at most 2^40",
+                         static_cast<unsigned long long>(value));
     }
     const uint64_t groups = manager.shape().num_groups;
     uint64_t changes = own.max_changes;
     MadeStep made = {};
     size_t size = (sizeof(MadeStep) + 63) & ~size_t{63};
     size_t offsets[kNumArrays];
-    bool fits = changes != 0 || kvc::checked_mul(groups * (own.max_requests + own.max_admissions), own.row_stride, &changes);
+    bool fits = changes != 0 ||
+                kvc::checked_mul(groups * (own.max_requests + own.max_admissions), own.row_stride, &changes);
     fill_shapes(own, groups, changes, made.shapes);
     for (int i = 0; i < kNumArrays && fits; ++i) {
       size_t bytes;
       offsets[i] = size;
-      fits = bytes_of(i, made.shapes[i], &bytes) && kvc::checked_add(size, (bytes + 63) & ~size_t{63}, &size) && size <= PTRDIFF_MAX;
+      fits = bytes_of(i, made.shapes[i], &bytes) &&
+             kvc::checked_add(size, (bytes + 63) & ~size_t{63}, &size) && size <= PTRDIFF_MAX;
     }
-    if (!fits) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "the arrays of this step are larger than the address space");
+    if (!fits)
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                       "the arrays of this step are larger than the address space");
     auto* memory = static_cast<char*>(manager.allocate_for_caller(size));
-    if (memory == nullptr) return kvc::fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a step of %zu bytes", size);
+    if (memory == nullptr)
+      return kvc::fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a step of %zu bytes", size);
     std::memset(memory, 0, size);
     made.manager = &manager;
     made.size = size;
     for (int i = 0; i < kNumArrays; ++i) made.arrays[i] = memory + offsets[i];
-    std::memset(made.arrays[KVC_STEP_BLOCK_TABLES], 0xff, offsets[KVC_STEP_SLOTS] - offsets[KVC_STEP_BLOCK_TABLES]);
+    std::memset(made.arrays[KVC_STEP_BLOCK_TABLES], 0xff,
+                offsets[KVC_STEP_SLOTS] - offsets[KVC_STEP_BLOCK_TABLES]);
     made.step.struct_size = sizeof(kvc_step);
     made.step.fill_id = -1;
     made.step.num_rows = static_cast<size_t>(own.max_rows);
@@ -260,14 +302,16 @@ kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view) {
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(step);
     KVC_REQUIRE_POINTER(view);
-    if (step->internal == nullptr) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "this step was not made by kvc_step_create");
-    if (array < 0 || array >= kNumArrays) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no array %d; 0 to %d", array, kNumArrays - 1);
+    if (step->internal == nullptr)
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "this step was not made by kvc_step_create");
+    if (array < 0 || array >= kNumArrays)
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no array %d; 0 to %d", array, kNumArrays - 1);
     const auto* made = static_cast<const MadeStep*>(step->internal);
     const ArrayShape& shape = made->shapes[array];
     kvc_view out = {};
     out.data = made->arrays[array];
     out.dtype = shape.dtype;
-    if (array >= KVC_STEP_NUM_BLOCKS) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
+    if (array > KVC_STEP_NUM_BLOCKS) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
     if (array == KVC_STEP_BLOCK_TABLES) out.shape[out.ndim++] = static_cast<int64_t>(shape.middle);
     out.shape[out.ndim++] = static_cast<int64_t>(shape.inner);
     int64_t stride = static_cast<int64_t>(element_size(shape.dtype));

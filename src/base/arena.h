@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of changing size (tables, tokens, hashes of requests) in power-of-two classes. A returned buffer waits in its class for the
-// next taker, so that a steady state takes nothing from the heap. Chunks go back only with the arena. Not thread-safe.
+// Buffers of changing size (tables, tokens, hashes of requests) in power-of-two classes. A returned buffer
+// waits in its class for the next taker, so that a steady state takes nothing from the heap. Chunks go back
+// only with the arena. Not thread-safe.
 #pragma once
 #include "base/memory.h"
 

@@ -6,8 +6,12 @@
 
 namespace kvc {
 
-[[nodiscard]] inline bool checked_add(size_t a, size_t b, size_t* sum) { return !__builtin_add_overflow(a, b, sum); }
-[[nodiscard]] inline bool checked_mul(size_t a, size_t b, size_t* product) { return !__builtin_mul_overflow(a, b, product); }
+[[nodiscard]] inline bool checked_add(size_t a, size_t b, size_t* sum) {
+  return !__builtin_add_overflow(a, b, sum);
+}
+[[nodiscard]] inline bool checked_mul(size_t a, size_t b, size_t* product) {
+  return !__builtin_mul_overflow(a, b, product);
+}
 
 constexpr uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Large arrays are aligned to huge pages and ask for them: random access to nodes is bound by TLB misses otherwise.
+// Large arrays are aligned to huge pages and ask for them: random access to nodes is bound by TLB misses
+// otherwise.
 void* allocate_aligned(void*, size_t size, size_t alignment) {
   const bool huge = size >= kHugePage / 2;
   if (huge && alignment < kHugePage) alignment = kHugePage;
@@ -31,9 +32,7 @@ uint64_t wall_clock_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-bool random_bytes(void* out, size_t size) {
-  return getrandom(out, size, 0) == static_cast<ssize_t>(size);
-}
+bool random_bytes(void* out, size_t size) { return getrandom(out, size, 0) == static_cast<ssize_t>(size); }
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a manager takes from the outside world, in one table that tests replace: memory, wall clock, randomness, failpoints, and a
-// mask over the table hash that makes collisions as frequent as a test wants. Passed by value at creation; functions may be called from
-// any thread that calls the manager.
+// Everything a manager takes from the outside world, in one table that tests replace: memory, wall clock,
+// randomness, failpoints, and a mask over the table hash that makes collisions as frequent as a test wants.
+// Passed by value at creation; functions may be called from any thread that calls the manager.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table hash: a chain over block contents, seeded by a secret. It only finds candidates; every hit is compared, so nothing but
-// speed depends on it. The parent's position takes no part, which lets a whole prompt be hashed before any look-up.
+// The table hash: a chain over block contents, seeded by a secret. It only finds candidates; every hit is
+// compared, so nothing but speed depends on it. The parent's position takes no part, which lets a whole
+// prompt be hashed before any look-up.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +12,12 @@ class TableHash {
  public:
   void init(uint64_t seed);
 
-  // Start of the chain for a namespace: its slot and the generation of the slot. Epochs are told apart by comparison alone.
+  // Start of the chain for a namespace: its slot and the generation of the slot. Epochs are told apart by
+  // comparison alone.
   uint64_t root(uint32_t space, uint32_t generation) const;
   // out[i] = chain over tokens [0, (i + 1) * block_size) after `chain`; returns the last one.
-  uint64_t blocks(uint64_t chain, const int32_t* tokens, size_t block_size, size_t num_blocks, uint64_t* out) const;
+  uint64_t blocks(uint64_t chain, const int32_t* tokens, size_t block_size, size_t num_blocks,
+                  uint64_t* out) const;
   // Mixes the identity of extra content into the chain, after the block's tokens.
   uint64_t extra(uint64_t chain, const void* data, size_t size) const;
 

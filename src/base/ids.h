@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index types that must never be mixed up: a block is a place in the engine's memory, a node is a prefix position.
-// A parent is a node or, negative, the root of a namespace (its slot, complemented).
+// Index types that must never be mixed up: a block is a place in the engine's memory, a node is a prefix
+// position. A parent is a node or, negative, the root of a namespace (its slot, complemented).
 #pragma once
 #include <cstdint>
 

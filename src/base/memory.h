@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of one manager: every byte comes from the Env's allocator and is counted. Array is a fixed-size array of plain records
-// from it. Not thread-safe: creation, or under the manager's lock.
+// The memory of one manager: every byte comes from the Env's allocator and is counted. Array is a fixed-size
+// array of plain records from it. Not thread-safe: creation, or under the manager's lock.
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -44,7 +44,8 @@ class Array {
     if (memory_ != nullptr) memory_->release(data_, size_ * sizeof(T), kAlignment);
   }
 
-  // Takes `size` zeroed elements; false if there is no memory or the size overflows. Zeroing also touches the pages.
+  // Takes `size` zeroed elements; false if there is no memory or the size overflows. Zeroing also touches the
+  // pages.
   [[nodiscard]] bool create(Memory& memory, size_t size) {
     size_t bytes;
     if (!checked_mul(size, sizeof(T), &bytes)) return false;

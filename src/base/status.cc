@@ -21,21 +21,36 @@ const char* last_error() { return error_text; }
 
 const char* status_name(kvc_status status) {
   switch (status) {
-    case KVC_OK: return "KVC_OK";
-    case KVC_ERROR_INVALID_ARGUMENT: return "KVC_ERROR_INVALID_ARGUMENT";
-    case KVC_ERROR_OUT_OF_MEMORY: return "KVC_ERROR_OUT_OF_MEMORY";
-    case KVC_ERROR_NO_SPACE: return "KVC_ERROR_NO_SPACE";
-    case KVC_ERROR_NOT_FOUND: return "KVC_ERROR_NOT_FOUND";
-    case KVC_ERROR_BUSY: return "KVC_ERROR_BUSY";
-    case KVC_ERROR_LIMIT: return "KVC_ERROR_LIMIT";
-    case KVC_ERROR_BUFFER_TOO_SMALL: return "KVC_ERROR_BUFFER_TOO_SMALL";
-    case KVC_ERROR_UNSUPPORTED: return "KVC_ERROR_UNSUPPORTED";
-    case KVC_ERROR_NOT_HELD: return "KVC_ERROR_NOT_HELD";
-    case KVC_ERROR_CORRUPT: return "KVC_ERROR_CORRUPT";
-    case KVC_ERROR_INTERNAL: return "KVC_ERROR_INTERNAL";
-    case KVC_ERROR_AGAIN: return "KVC_ERROR_AGAIN";
-    case KVC_ERROR_SKIPPED: return "KVC_ERROR_SKIPPED";
-    default: return "unknown status";
+    case KVC_OK:
+      return "KVC_OK";
+    case KVC_ERROR_INVALID_ARGUMENT:
+      return "KVC_ERROR_INVALID_ARGUMENT";
+    case KVC_ERROR_OUT_OF_MEMORY:
+      return "KVC_ERROR_OUT_OF_MEMORY";
+    case KVC_ERROR_NO_SPACE:
+      return "KVC_ERROR_NO_SPACE";
+    case KVC_ERROR_NOT_FOUND:
+      return "KVC_ERROR_NOT_FOUND";
+    case KVC_ERROR_BUSY:
+      return "KVC_ERROR_BUSY";
+    case KVC_ERROR_LIMIT:
+      return "KVC_ERROR_LIMIT";
+    case KVC_ERROR_BUFFER_TOO_SMALL:
+      return "KVC_ERROR_BUFFER_TOO_SMALL";
+    case KVC_ERROR_UNSUPPORTED:
+      return "KVC_ERROR_UNSUPPORTED";
+    case KVC_ERROR_NOT_HELD:
+      return "KVC_ERROR_NOT_HELD";
+    case KVC_ERROR_CORRUPT:
+      return "KVC_ERROR_CORRUPT";
+    case KVC_ERROR_INTERNAL:
+      return "KVC_ERROR_INTERNAL";
+    case KVC_ERROR_AGAIN:
+      return "KVC_ERROR_AGAIN";
+    case KVC_ERROR_SKIPPED:
+      return "KVC_ERROR_SKIPPED";
+    default:
+      return "unknown status";
   }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors inside the library: a kvc_status, with its text in a fixed buffer of the calling thread. Texts name the value, the limit and
-// the fix. Nothing here allocates or throws.
+// Errors inside the library: a kvc_status, with its text in a fixed buffer of the calling thread. Texts name
+// the value, the limit and the fix. Nothing here allocates or throws.
 #pragma once
 #include <kvcache.h>
 
 namespace kvc {
 
 // Formats the calling thread's error text and returns `status`.
-[[gnu::cold]] kvc_status fail(kvc_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+[[gnu::cold]] kvc_status fail(kvc_status status, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 const char* last_error();
 const char* status_name(kvc_status status);

@@ -24,8 +24,8 @@ void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
   }
 }
 
-// Coming victims are fetched in stages, each when the one before has arrived: the block, its node, the node's bucket, the chain that it
-// ends. The stages go on from call to call.
+// Coming victims are fetched in stages, each when the one before has arrived: the block, its node, the node's
+// bucket, the chain that it ends. The stages go on from call to call.
 void Manager::look_ahead(uint32_t pool, BlockId victim) {
   constexpr size_t kNode = 10, kBucket = 18, kChain = 25;
   pool_.prefetch(pool_.look_ahead(pool, pool_.skip(pool_[victim])));
@@ -122,7 +122,8 @@ void Manager::retire(uint64_t step_id) {
 
 uint64_t Manager::last_shortage() { return missing_blocks; }
 
-// OK if every pool has what is wanted of it and the watermark; AGAIN if what is fenced would fill every gap; else NO_SPACE.
+// OK if every pool has what is wanted of it and the watermark; AGAIN if what is fenced would fill every gap;
+// else NO_SPACE.
 kvc_status Manager::shortage(const Demand& demand, uint64_t watermark, const char* who) {
   size_t short_pool = kMaxPools;
   bool again = true;
@@ -139,10 +140,12 @@ kvc_status Manager::shortage(const Demand& demand, uint64_t watermark, const cha
   const uint64_t wanted = demand.blocks[short_pool] + watermark;
   missing_blocks = wanted - pool.available();
   return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
-              "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and %llu fenced; %s", who,
-              static_cast<unsigned long long>(wanted), short_pool, static_cast<unsigned long long>(watermark),
-              static_cast<unsigned long long>(pool.available()), static_cast<unsigned long long>(pool.size),
-              static_cast<unsigned long long>(pool.fenced), again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+              "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
+              "%llu fenced; %s",
+              who, static_cast<unsigned long long>(wanted), short_pool,
+              static_cast<unsigned long long>(watermark), static_cast<unsigned long long>(pool.available()),
+              static_cast<unsigned long long>(pool.size), static_cast<unsigned long long>(pool.fenced),
+              again ? "retire a step" : "free or preempt requests, or enlarge the pool");
 }
 
 }  // namespace kvc

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_manager_check: counts everything anew and compares. The first difference is reported. O(blocks + nodes + tables).
+// kvc_manager_check: counts everything anew and compares. The first difference is reported. O(blocks + nodes
+// + tables).
 #include "manager/guard.h"
 
 namespace kvc {
@@ -17,14 +18,18 @@ struct Holds {
 class Checker {
  public:
   explicit Checker(Manager& manager)
-      : m_(manager), pool_(manager.pool_), tree_(manager.tree_), shape_(manager.shape_), scratch_(manager.env_) {}
+      : m_(manager),
+        pool_(manager.pool_),
+        tree_(manager.tree_),
+        shape_(manager.shape_),
+        scratch_(manager.env_) {}
 
   kvc_status run() {
     if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.max_nodes()) ||
-        !users_.create(scratch_, m_.spaces_.size()) ||
-        !nodes_of_.create(scratch_, m_.spaces_.size()) ||
+        !users_.create(scratch_, m_.spaces_.size()) || !nodes_of_.create(scratch_, m_.spaces_.size()) ||
         !cached_.create(scratch_, m_.spaces_.size() * shape_.num_pools)) {
-      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks", static_cast<unsigned long long>(pool_.num_ids()));
+      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks",
+                  static_cast<unsigned long long>(pool_.num_ids()));
     }
     kvc_status status = requests();
     if (status == KVC_OK) status = pins();
@@ -44,31 +49,35 @@ class Checker {
       if (r.id == 0) continue;
       ++all;
       ++users_[r.space];
-      KVC_CHECK(r.committed <= r.known && r.committed <= r.capacity, "request %zu: committed %u, known %u, capacity %u", i, r.committed,
-                r.known, r.capacity);
+      KVC_CHECK(r.committed <= r.known && r.committed <= r.capacity,
+                "request %zu: committed %u, known %u, capacity %u", i, r.committed, r.known, r.capacity);
       KVC_CHECK(r.tail_base <= r.published * shape_.block_size && r.known - r.tail_base <= r.tail.capacity,
                 "request %zu: its tail does not cover its tokens", i);
       if (!r.admitted) {
-        KVC_CHECK(r.positions == 0 && r.capacity == 0 && r.tail_base == 0, "request %zu waits but has %u positions", i, r.positions);
-        KVC_CHECK(r.num_hashes == r.known / shape_.block_size && r.hashed == r.num_hashes, "request %zu waits with %u of %u hashes", i,
-                  r.num_hashes, r.known / shape_.block_size);
+        KVC_CHECK(r.positions == 0 && r.capacity == 0 && r.tail_base == 0,
+                  "request %zu waits but has %u positions", i, r.positions);
+        KVC_CHECK(r.num_hashes == r.known / shape_.block_size && r.hashed == r.num_hashes,
+                  "request %zu waits with %u of %u hashes", i, r.num_hashes, r.known / shape_.block_size);
         continue;
       }
       ++live;
-      KVC_CHECK(r.positions == ceil_div(r.capacity, shape_.block_size), "request %zu: %u positions for a capacity of %u", i, r.positions,
-                r.capacity);
+      KVC_CHECK(r.positions == ceil_div(r.capacity, shape_.block_size),
+                "request %zu: %u positions for a capacity of %u", i, r.positions, r.capacity);
       KVC_CHECK(r.published * shape_.block_size <= r.committed, "request %zu published %u of %u tokens", i,
                 r.published * shape_.block_size, r.committed);
       if (is_node(r.cursor)) {
-        KVC_CHECK(tree_.alive(r.cursor) && tree_[r.cursor].depth + 1 == r.published, "request %zu: its cursor is wrong", i);
+        KVC_CHECK(tree_.alive(r.cursor) && tree_[r.cursor].depth + 1 == r.published,
+                  "request %zu: its cursor is wrong", i);
         ++cursors_[static_cast<size_t>(raw(r.cursor))];
       } else {
         KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
       }
       if (const kvc_status status = tables(i, r); status != KVC_OK) return status;
     }
-    KVC_CHECK(live == m_.live_requests_ && all == m_.num_requests_, "%zu requests, %zu admitted; counted %llu, %llu", all, live,
-              static_cast<unsigned long long>(m_.num_requests_), static_cast<unsigned long long>(m_.live_requests_));
+    KVC_CHECK(live == m_.live_requests_ && all == m_.num_requests_,
+              "%zu requests, %zu admitted; counted %llu, %llu", all, live,
+              static_cast<unsigned long long>(m_.num_requests_),
+              static_cast<unsigned long long>(m_.live_requests_));
     return KVC_OK;
   }
 
@@ -80,16 +89,18 @@ class Checker {
       for (size_t j = r.positions; j-- > 0;) {
         const BlockId id = table.blocks.data[j];
         const bool dropped = shape.windowed() && j >= shape.sinks && j < table.dropped;
-        KVC_CHECK(is_block(id) != dropped, "request %zu, group %u, position %zu: block %d, returned positions end at %u", i, g, j, raw(id),
-                  table.dropped);
+        KVC_CHECK(is_block(id) != dropped,
+                  "request %zu, group %u, position %zu: block %d, returned positions end at %u", i, g, j,
+                  raw(id), table.dropped);
         const NodeId here = j < r.published ? node : kNoNode;
         if (j < r.published) node = tree_[node].parent;
         if (dropped) continue;
         KVC_CHECK(pool_.exists(raw(id)) && pool_[id].pool == shape.pool && pool_[id].group == g,
                   "request %zu, group %u, position %zu: block %d is not of this group", i, g, j, raw(id));
-        KVC_CHECK(j >= r.published || pool_[id].node == here, "request %zu, group %u, position %zu: block %d is published elsewhere", i, g,
-                  j, raw(id));
-        KVC_CHECK((pool_[id].written != 0) || j * shape_.block_size >= r.committed, "block %d holds committed tokens, marked unwritten", raw(id));
+        KVC_CHECK(j >= r.published || pool_[id].node == here,
+                  "request %zu, group %u, position %zu: block %d is published elsewhere", i, g, j, raw(id));
+        KVC_CHECK((pool_[id].written != 0) || j * shape_.block_size >= r.committed,
+                  "block %d holds committed tokens, marked unwritten", raw(id));
         ++holds_[static_cast<size_t>(raw(id))].refs;
       }
     }
@@ -113,11 +124,13 @@ class Checker {
     const PoolCounts& counts = pool_.counts(p);
     size_t free = 0, lru = 0, fenced = 0, stale = 0;
     for (BlockId id = pool_.free_top(p); is_block(id); id = pool_[id].next, ++free) {
-      KVC_CHECK(pool_[id].list == List::kFree && pool_[id].pool == p && free <= counts.free, "FREE of pool %zu holds block %d", p, raw(id));
+      KVC_CHECK(pool_[id].list == List::kFree && pool_[id].pool == p && free <= counts.free,
+                "FREE of pool %zu holds block %d", p, raw(id));
     }
     for (BlockId id = pool_.lru_head(p); !pool_.at_end(id); id = pool_[id].next, ++lru) {
-      KVC_CHECK(pool_[id].list == List::kLru && pool_[id].pool == p && lru <= counts.lru && is_node(pool_[id].node),
-                "LRU of pool %zu holds block %d", p, raw(id));
+      KVC_CHECK(
+          pool_[id].list == List::kLru && pool_[id].pool == p && lru <= counts.lru && is_node(pool_[id].node),
+          "LRU of pool %zu holds block %d", p, raw(id));
       const Node& node = tree_[pool_[id].node];
       if (tree_.stale(node)) {
         ++stale;
@@ -127,16 +140,18 @@ class Checker {
     }
     uint32_t fence = 0;
     for (BlockId id = pool_.fenced_head(p); !pool_.at_end(id); id = pool_[id].next, ++fenced) {
-      KVC_CHECK(pool_[id].list == List::kFenced && pool_[id].pool == p && fenced <= counts.fenced, "FENCED of pool %zu holds block %d", p,
-                raw(id));
-      KVC_CHECK(fenced == 0 || static_cast<int32_t>(pool_[id].fence - fence) >= 0, "FENCED of pool %zu is out of order", p);
+      KVC_CHECK(pool_[id].list == List::kFenced && pool_[id].pool == p && fenced <= counts.fenced,
+                "FENCED of pool %zu holds block %d", p, raw(id));
+      KVC_CHECK(fenced == 0 || static_cast<int32_t>(pool_[id].fence - fence) >= 0,
+                "FENCED of pool %zu is out of order", p);
       KVC_CHECK(!pool_.fence_passed(pool_[id], m_.retired_), "block %d is fenced by a retired step", raw(id));
       fence = pool_[id].fence;
     }
     KVC_CHECK(free == counts.free && lru == counts.lru && fenced == counts.fenced && stale == counts.stale,
-              "pool %zu has %zu free, %zu in LRU (%zu stale), %zu fenced; counted %llu, %llu (%llu), %llu", p, free, lru, stale, fenced,
-              static_cast<unsigned long long>(counts.free), static_cast<unsigned long long>(counts.lru),
-              static_cast<unsigned long long>(counts.stale), static_cast<unsigned long long>(counts.fenced));
+              "pool %zu has %zu free, %zu in LRU (%zu stale), %zu fenced; counted %llu, %llu (%llu), %llu", p,
+              free, lru, stale, fenced, static_cast<unsigned long long>(counts.free),
+              static_cast<unsigned long long>(counts.lru), static_cast<unsigned long long>(counts.stale),
+              static_cast<unsigned long long>(counts.fenced));
     return KVC_OK;
   }
 
@@ -149,24 +164,30 @@ class Checker {
         const Block& block = pool_[id];
         ++listed[static_cast<size_t>(block.list)];
         const bool held = block.list == List::kHeld;
-        KVC_CHECK(held == block.held(), "block %d: list %d with %u references, %u raw holds, %u pins", raw(id),
-                  static_cast<int>(block.list), block.refs, block.raw, block.pins);
+        KVC_CHECK(held == block.held(), "block %d: list %d with %u references, %u raw holds, %u pins",
+                  raw(id), static_cast<int>(block.list), block.refs, block.raw, block.pins);
         KVC_CHECK(block.refs == holds_[i].refs && block.pins == holds_[i].pins,
-                  "block %d: %u references and %u pins; tables have %u, pins %u", raw(id), block.refs, block.pins, holds_[i].refs,
-                  holds_[i].pins);
-        KVC_CHECK(!is_node(block.node) || block.list != List::kFree, "block %d is free and published", raw(id));
-        KVC_CHECK(!is_node(block.node) || block.written != 0, "block %d is published and not written", raw(id));
-        KVC_CHECK(is_node(block.node) || block.next_copy == id, "block %d is not published and has copies", raw(id));
+                  "block %d: %u references and %u pins; tables have %u, pins %u", raw(id), block.refs,
+                  block.pins, holds_[i].refs, holds_[i].pins);
+        KVC_CHECK(!is_node(block.node) || block.list != List::kFree, "block %d is free and published",
+                  raw(id));
+        KVC_CHECK(!is_node(block.node) || block.written != 0, "block %d is published and not written",
+                  raw(id));
+        KVC_CHECK(is_node(block.node) || block.next_copy == id, "block %d is not published and has copies",
+                  raw(id));
         reserved += held && block.written == 0;
         pinned += held && block.refs == 0 && block.raw == 0;
         if (is_node(block.node)) {
           if (const kvc_status status = copies(id); status != KVC_OK) return status;
         }
       }
-      KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned, "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p,
+      KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,
+                "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p,
                 static_cast<unsigned long long>(reserved), static_cast<unsigned long long>(pinned),
-                static_cast<unsigned long long>(counts.reserved), static_cast<unsigned long long>(counts.pinned));
-      KVC_CHECK(listed[0] + counts.free + counts.lru + counts.fenced == counts.size, "the states of pool %zu do not sum to it", p);
+                static_cast<unsigned long long>(counts.reserved),
+                static_cast<unsigned long long>(counts.pinned));
+      KVC_CHECK(listed[0] + counts.free + counts.lru + counts.fenced == counts.size,
+                "the states of pool %zu do not sum to it", p);
     }
     return KVC_OK;
   }
@@ -175,13 +196,15 @@ class Checker {
     const Block& block = pool_[id];
     KVC_CHECK(tree_.alive(block.node), "block %d hangs on a dead node", raw(id));
     const BlockId lowest = tree_.block_of(block.node, block.group);
-    KVC_CHECK(is_block(lowest) && raw(lowest) <= raw(id), "block %d is lower than the lowest copy, %d", raw(id), raw(lowest));
+    KVC_CHECK(is_block(lowest) && raw(lowest) <= raw(id), "block %d is lower than the lowest copy, %d",
+              raw(id), raw(lowest));
     if (lowest != id) return KVC_OK;
     size_t idle = 0, count = 0;
     BlockId copy = id;
     do {
-      KVC_CHECK(pool_[copy].node == block.node && pool_[copy].group == block.group && ++count <= block_limit(), "the copies of block %d are broken",
-                raw(id));
+      KVC_CHECK(
+          pool_[copy].node == block.node && pool_[copy].group == block.group && ++count <= block_limit(),
+          "the copies of block %d are broken", raw(id));
       idle += pool_[copy].list == List::kLru;
       copy = pool_[copy].next_copy;
     } while (copy != id);
@@ -197,26 +220,32 @@ class Checker {
       const Node& node = tree_[id];
       ++alive;
       ++nodes_of_[node.space];
-      KVC_CHECK(node.resident != 0 || node.holds != 0 || is_node(node.first_child), "node %zu has no block, child or holder", i);
+      KVC_CHECK(node.resident != 0 || node.holds != 0 || is_node(node.first_child),
+                "node %zu has no block, child or holder", i);
       KVC_CHECK(node.holds >= cursors_[i], "node %zu has %u holders, %u cursors", i, node.holds, cursors_[i]);
-      KVC_CHECK(!is_node(node.parent) || (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
-                                          tree_[node.parent].space == node.space && tree_[node.parent].epoch == node.epoch),
+      KVC_CHECK(!is_node(node.parent) ||
+                    (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
+                     tree_[node.parent].space == node.space && tree_[node.parent].epoch == node.epoch),
                 "node %zu hangs on a wrong parent", i);
       uint32_t resident = 0;
       for (uint32_t g = 0; g < shape_.num_groups; ++g) {
         const BlockId block = tree_.block_of(id, g);
         if (!is_block(block)) continue;
         resident |= 1u << g;
-        KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i, raw(block));
+        KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i,
+                  raw(block));
       }
-      KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i, node.resident, resident);
+      KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
+                node.resident, resident);
       const ExtraView none;
-      KVC_CHECK(node.extra != nullptr || tree_.find(node.parent, node.key, tree_.tokens(id), none, node.epoch) == id,
+      KVC_CHECK(node.extra != nullptr ||
+                    tree_.find(node.parent, node.key, tree_.tokens(id), none, node.epoch) == id,
                 "node %zu is not found by its content", i);
       NodeId child = node.first_child;
       NodeId before = kNoNode;
       for (; is_node(child); before = child, child = tree_[child].sibling_next) {
-        KVC_CHECK(tree_[child].parent == id && tree_[child].sibling_prev == before, "the children of node %zu are broken", i);
+        KVC_CHECK(tree_[child].parent == id && tree_[child].sibling_prev == before,
+                  "the children of node %zu are broken", i);
       }
     }
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
@@ -231,16 +260,21 @@ class Checker {
 
   kvc_status spaces() {
     for (uint32_t s = 0; s < m_.spaces_.size(); ++s) {
-      KVC_CHECK(m_.spaces_[s].num_nodes == nodes_of_[s], "namespace slot %u has %u nodes, %u counted", s, nodes_of_[s],
-                m_.spaces_[s].num_nodes);
+      KVC_CHECK(m_.spaces_[s].num_nodes == nodes_of_[s], "namespace slot %u has %u nodes, %u counted", s,
+                nodes_of_[s], m_.spaces_[s].num_nodes);
       NodeId before = kNoNode;
-      for (NodeId child = m_.spaces_[s].first_child; is_node(child); before = child, child = tree_[child].sibling_next) {
-        KVC_CHECK(tree_[child].parent == root_of(s) && tree_[child].sibling_prev == before, "the first positions of namespace slot %u are broken", s);
+      for (NodeId child = m_.spaces_[s].first_child; is_node(child);
+           before = child, child = tree_[child].sibling_next) {
+        KVC_CHECK(tree_[child].parent == root_of(s) && tree_[child].sibling_prev == before,
+                  "the first positions of namespace slot %u are broken", s);
       }
-      KVC_CHECK(m_.spaces_[s].users == users_[s], "namespace slot %u has %u users, %u counted", s, users_[s], m_.spaces_[s].users);
+      KVC_CHECK(m_.spaces_[s].users == users_[s], "namespace slot %u has %u users, %u counted", s, users_[s],
+                m_.spaces_[s].users);
       for (size_t p = 0; p < shape_.num_pools; ++p) {
-        KVC_CHECK(m_.spaces_.cached(s, p) == cached(s, p), "namespace slot %u has %llu cached blocks in pool %zu, %llu counted", s,
-                  static_cast<unsigned long long>(cached(s, p)), p, static_cast<unsigned long long>(m_.spaces_.cached(s, p)));
+        KVC_CHECK(m_.spaces_.cached(s, p) == cached(s, p),
+                  "namespace slot %u has %llu cached blocks in pool %zu, %llu counted", s,
+                  static_cast<unsigned long long>(cached(s, p)), p,
+                  static_cast<unsigned long long>(m_.spaces_.cached(s, p)));
       }
     }
     return KVC_OK;

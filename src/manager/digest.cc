@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_manager_digest: a hash of everything that decides future answers. Nodes go in by content (a hash chain over tokens and extra keys with a
-// fixed seed), never by index, hash or address.
+// kvc_manager_digest: a hash of everything that decides future answers. Nodes go in by content (a hash chain
+// over tokens and extra keys with a fixed seed), never by index, hash or address.
 #include "manager/guard.h"
 
 namespace kvc {
@@ -17,7 +17,8 @@ uint64_t content(uint64_t parent, const Node& node, const int32_t* tokens, uint3
 
 }  // namespace
 
-// Walks all known positions of a namespace, newest sibling first, depth first; up again over parents. `path` has room for the deepest one.
+// Walks all known positions of a namespace, newest sibling first, depth first; up again over parents. `path`
+// has room for the deepest one.
 void Manager::digest_space(uint32_t space, DigestHash& out) const {
   out.add(spaces_.epoch(space));
   out.add(spaces_[space].opens);
@@ -53,15 +54,18 @@ void Manager::digest_space(uint32_t space, DigestHash& out) const {
 
 void Manager::digest_pool(size_t p, DigestHash& out) const {
   const PoolCounts& counts = pool_.counts(p);
-  for (BlockId id = pool_.free_top(p); is_block(id); id = pool_[id].next) out.add(static_cast<uint64_t>(raw(id)));
-  for (BlockId id = pool_.lru_head(p); !pool_.at_end(id); id = pool_[id].next) out.add(static_cast<uint64_t>(raw(id)));
+  for (BlockId id = pool_.free_top(p); is_block(id); id = pool_[id].next)
+    out.add(static_cast<uint64_t>(raw(id)));
+  for (BlockId id = pool_.lru_head(p); !pool_.at_end(id); id = pool_[id].next)
+    out.add(static_cast<uint64_t>(raw(id)));
   for (BlockId id = pool_.fenced_head(p); !pool_.at_end(id); id = pool_[id].next) {
     out.add(static_cast<uint64_t>(raw(id)));
     out.add(pool_[id].fence);
   }
   for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
     const Block& block = pool_[BlockId{static_cast<int32_t>(i)}];
-    out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 | uint64_t{block.raw} << 16 | uint64_t{block.pins} << 32);
+    out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 | uint64_t{block.raw} << 16 |
+            uint64_t{block.pins} << 32);
     out.add(block.refs);
     if (block.list != List::kFree) out.add(block.group);
   }
@@ -70,15 +74,18 @@ void Manager::digest_pool(size_t p, DigestHash& out) const {
 void Manager::digest_request(const Request& request, DigestHash& out) const {
   out.add(request.space);
   out.add(request.epoch == spaces_.epoch(request.space));
-  for (const uint64_t value : {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed}, uint64_t{request.published},
-                               uint64_t{request.flags}, uint64_t{request.prompt_len}, uint64_t{request.own_from}, request.slots,
-                               request.external_tokens, request.max_cached_tokens, uint64_t{request.lookahead},
-                               uint64_t{request.drop_tail_blocks}, request.user_data, uint64_t{request.admitted},
-                               uint64_t{request.next_full != UINT32_MAX}, uint64_t{request.readmission}}) {
+  for (const uint64_t value :
+       {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed},
+        uint64_t{request.published}, uint64_t{request.flags}, uint64_t{request.prompt_len},
+        uint64_t{request.own_from}, request.slots, request.external_tokens, request.max_cached_tokens,
+        uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks}, request.user_data,
+        uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
+        uint64_t{request.readmission}}) {
     out.add(value);
   }
   const uint32_t published = request.published * shape_.block_size;
-  if (request.known > published) out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
+  if (request.known > published)
+    out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
   out.add_bytes(request.keys.data, request.num_keys * sizeof(kvc_extra_key));
   for (size_t g = 0; g < shape_.num_groups; ++g) {
     out.add(request.positions == 0 ? 0 : request.groups[g].dropped);

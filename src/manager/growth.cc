@@ -44,9 +44,11 @@ kvc_status Manager::extend(Request& request, uint64_t capacity, CopyList& copies
 kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList& copies) {
   if (capacity > shape_.max_request_tokens) {
     return fail(KVC_ERROR_LIMIT, "a capacity of %llu tokens is more than max_request_tokens, %llu",
-                static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(shape_.max_request_tokens));
+                static_cast<unsigned long long>(capacity),
+                static_cast<unsigned long long>(shape_.max_request_tokens));
   }
-  const size_t partial = request.capacity / shape_.block_size;  // position about to be written, if partly filled
+  const size_t partial =
+      request.capacity / shape_.block_size;  // position about to be written, if partly filled
   const bool has_partial = request.tail_shared && request.capacity % shape_.block_size != 0;
   const uint32_t copied = has_partial ? shared_groups(request, partial) : 0;
   const size_t positions = positions_of(capacity);
@@ -59,7 +61,8 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
     ++counters_.refusals;
     return status;
   }
-  if (!reserve_tables(request, positions) || !copies.reserve(*this, static_cast<size_t>(__builtin_popcount(copied)))) {
+  if (!reserve_tables(request, positions) ||
+      !copies.reserve(*this, static_cast<size_t>(__builtin_popcount(copied)))) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
 
@@ -76,7 +79,8 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
     }
     if (added != 0) take_blocks(g, added, table.blocks.data + request.positions);
   }
-  if (has_partial && request.own_from > partial) request.own_from = static_cast<uint32_t>(partial);  // written by itself from now on
+  if (has_partial && request.own_from > partial)
+    request.own_from = static_cast<uint32_t>(partial);  // written by itself from now on
   request.tail_shared = false;
   request.set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   request.capacity = static_cast<uint32_t>(capacity);
@@ -86,8 +90,8 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
 // Tokens become known; for a waiting request they are hashed for its next match.
 kvc_status Manager::append_known(Request& request, const int32_t* tokens, size_t num_tokens) {
   if (num_tokens > shape_.max_request_tokens - request.known) {
-    return fail(KVC_ERROR_LIMIT, "%u + %zu tokens are more than max_request_tokens, %llu", request.known, num_tokens,
-                static_cast<unsigned long long>(shape_.max_request_tokens));
+    return fail(KVC_ERROR_LIMIT, "%u + %zu tokens are more than max_request_tokens, %llu", request.known,
+                num_tokens, static_cast<unsigned long long>(shape_.max_request_tokens));
   }
   const uint32_t needed_from = request.published * shape_.block_size;
   const uint64_t blocks = (request.known + num_tokens) / shape_.block_size;
@@ -98,7 +102,8 @@ kvc_status Manager::append_known(Request& request, const int32_t* tokens, size_t
   if (num_tokens == 1) {
     request.tail.data[request.known - request.tail_base] = *tokens;
   } else if (num_tokens != 0) {
-    std::memcpy(request.tail.data + (request.known - request.tail_base), tokens, num_tokens * sizeof(int32_t));
+    std::memcpy(request.tail.data + (request.known - request.tail_base), tokens,
+                num_tokens * sizeof(int32_t));
   }
   request.known += static_cast<uint32_t>(num_tokens);
   if (!request.admitted) hash_known(request);
@@ -127,9 +132,11 @@ uint64_t Manager::next_chain(const Request& request, size_t position) const {
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
   if (num_tokens == 1 && append_within_block(request, *tokens)) return KVC_OK;
   if (num_tokens <= shape_.max_request_tokens) {  // else they are not read
-    if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK) return status;
+    if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK)
+      return status;
   }
-  if (!request.admitted || num_tokens > shape_.max_request_tokens - request.known) return append_known(request, tokens, num_tokens);
+  if (!request.admitted || num_tokens > shape_.max_request_tokens - request.known)
+    return append_known(request, tokens, num_tokens);
   if (!request.reserve_tail(arena_, request.published * shape_.block_size, num_tokens)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu more tokens", num_tokens);
   }
@@ -141,15 +148,19 @@ kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_t
 
 kvc_status Manager::commit(Request& request, uint64_t num_committed) {
   if (commit_within_block(request, num_committed)) return KVC_OK;
-  if (num_committed < request.committed || num_committed > request.known || num_committed > request.capacity) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
-                static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
+  if (num_committed < request.committed || num_committed > request.known ||
+      num_committed > request.capacity) {
+    return fail(
+        KVC_ERROR_INVALID_ARGUMENT,
+        "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
+        static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
-  size_t first = shape_.by_block.divide_up(request.committed);  // positions that get their first committed token
+  size_t first =
+      shape_.by_block.divide_up(request.committed);  // positions that get their first committed token
   if (committed >= request.next_full) {
-    if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK) return status;
+    if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK)
+      return status;
     if (first < request.published) first = request.published;  // publishing has marked them
   }
   const size_t last = shape_.by_block.divide_up(committed);
@@ -175,7 +186,8 @@ kvc_status Manager::publish(Request& request, size_t full) {
     return KVC_OK;
   }
   ExtraRecords extras(arena_, request.keys.data, request.num_keys, begin, full, shape_.block_size);
-  if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
+  if (!extras.ok())
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", full - begin);
 
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   const PrefixTree::Bulk bulk(tree_, full - begin);
@@ -236,9 +248,11 @@ bool Manager::serves_boundary(const Request& request, uint32_t group, size_t pos
   const auto serves = [&](uint64_t boundary) {
     return position < boundary / block_size && position >= shape.window_start(boundary, block_size);
   };
-  const uint64_t prompt_end = request.prompt_len == 0 ? 0 : (request.prompt_len - 1) / block_size * block_size;
+  const uint64_t prompt_end =
+      request.prompt_len == 0 ? 0 : (request.prompt_len - 1) / block_size * block_size;
   if (serves(prompt_end)) return true;
-  return shape.retention != 0 && serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
+  return shape.retention != 0 &&
+         serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
 }
 
 void Manager::drop_window(Request& request, uint32_t group, size_t end) {
@@ -257,7 +271,7 @@ void Manager::drop_window(Request& request, uint32_t group, size_t end) {
 
 kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
   CopyList copies{true};
   return extend(*request, capacity, copies);
@@ -265,7 +279,7 @@ kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
 
 kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   CopyList copies{true};
   return append(*request, tokens, num_tokens, copies);
@@ -273,7 +287,7 @@ kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num
 
 kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
   return commit(*request, num_committed);
 }

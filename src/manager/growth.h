@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where copy-on-write pairs go: into the arrays of a step, or, from single calls, into the manager's list until they are taken.
+// Where copy-on-write pairs go: into the arrays of a step, or, from single calls, into the manager's list
+// until they are taken.
 #pragma once
 #include "manager/manager.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manager's lock for calls that change state: publishes the counters for stats readers before it is released.
+// The manager's lock for calls that change state: publishes the counters for stats readers before it is
+// released.
 #pragma once
 #include "manager/manager.h"
 

@@ -6,7 +6,7 @@ namespace kvc {
 
 kvc_status Manager::request_info(uint64_t id, kvc_request_info* info) {
   const std::lock_guard lock(mutex_);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   info->namespace_id = spaces_.id(request->space);
   info->user_data = request->user_data;
@@ -16,7 +16,8 @@ kvc_status Manager::request_info(uint64_t id, kvc_request_info* info) {
   info->capacity = request->capacity;
   info->num_blocks = 0;
   for (size_t g = 0; g < shape_.num_groups; ++g) {
-    for (size_t j = 0; j < request->positions; ++j) info->num_blocks += is_block(request->groups[g].blocks.data[j]);
+    for (size_t j = 0; j < request->positions; ++j)
+      info->num_blocks += is_block(request->groups[g].blocks.data[j]);
   }
   info->lost_reuse_tokens = request->lost;
   info->min_truncate_tokens = request->known == 0 ? 0 : request->admitted ? restorable_from(*request, 1) : 1;
@@ -64,9 +65,15 @@ kvc_status Manager::block_info(int32_t id, kvc_block_info* info) {
   const Block& block = pool_[BlockId{id}];
   const bool published = is_node(block.node) && !tree_.stale(tree_[block.node]);
   switch (block.list) {
-    case List::kFree: info->state = KVC_BLOCK_FREE; break;
-    case List::kLru: info->state = published ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE; break;
-    case List::kFenced: info->state = KVC_BLOCK_FENCED; break;
+    case List::kFree:
+      info->state = KVC_BLOCK_FREE;
+      break;
+    case List::kLru:
+      info->state = published ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
+      break;
+    case List::kFenced:
+      info->state = KVC_BLOCK_FENCED;
+      break;
     case List::kHeld:
       info->state = block.refs == 0 && block.raw == 0 ? KVC_BLOCK_PINNED
                     : block.written != 0              ? KVC_BLOCK_LIVE

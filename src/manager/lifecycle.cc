@@ -7,10 +7,12 @@ namespace kvc {
 kvc_status Manager::find_request(uint64_t id, bool must_be_admitted, Request** out) {
   Request* request = requests_.find(id);
   if (request == nullptr) [[unlikely]] {
-    return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: freed, or of another manager", static_cast<unsigned long long>(id));
+    return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: freed, or of another manager",
+                static_cast<unsigned long long>(id));
   }
   if (must_be_admitted && !request->admitted) {
-    return fail(KVC_ERROR_BUSY, "request %#llx is waiting; admit it first", static_cast<unsigned long long>(id));
+    return fail(KVC_ERROR_BUSY, "request %#llx is waiting; admit it first",
+                static_cast<unsigned long long>(id));
   }
   *out = request;
   return KVC_OK;
@@ -25,7 +27,7 @@ bool Manager::reserve_tables(Request& request, size_t positions) {
 
 kvc_status Manager::create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
                                    uint64_t* id, uint64_t* num_cached, size_t max_positions) {
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = begin_request(prompt, config, &request); status != KVC_OK) return status;
   kvc_status status = fill_request(*request, prompt);  // long, without the lock
 
@@ -49,7 +51,7 @@ kvc_status Manager::begin_request(const TokenSpan& prompt, const kvc_request_con
   }
   if (const kvc_status status = check_keys(prompt); status != KVC_OK) return status;
   const std::lock_guard lock(mutex_);
-  uint32_t space;
+  uint32_t space = 0;
   if (const kvc_status status = find_space(config.namespace_id, &space); status != KVC_OK) return status;
   Request* request = requests_.take();
   if (request == nullptr) {
@@ -81,20 +83,23 @@ kvc_status Manager::begin_request(const TokenSpan& prompt, const kvc_request_con
 kvc_status Manager::fill_request(Request& request, const TokenSpan& prompt) {
   const uint32_t block_size = shape_.block_size;
   const size_t piece = block_size * (block_size >= 1024 ? 1 : 1024 / block_size);
-  if (prompt.num_keys != 0) std::memcpy(request.keys.data, prompt.keys, prompt.num_keys * sizeof(kvc_extra_key));
+  if (prompt.num_keys != 0)
+    std::memcpy(request.keys.data, prompt.keys, prompt.num_keys * sizeof(kvc_extra_key));
   request.num_keys = static_cast<uint32_t>(prompt.num_keys);
   for (size_t done = 0; done < prompt.num_tokens; done += piece) {
     const size_t count = prompt.num_tokens - done < piece ? prompt.num_tokens - done : piece;
     int32_t* tokens = request.tail.data + done;
     std::memcpy(tokens, prompt.tokens + done, count * sizeof(int32_t));
-    if (const kvc_status status = check_tokens(tokens, count, shape_.vocab_size, done); status != KVC_OK) return status;
+    if (const kvc_status status = check_tokens(tokens, count, shape_.vocab_size, done); status != KVC_OK)
+      return status;
     if (prompt.num_keys == 0) {
       request.chain = hash_.blocks(request.chain, tokens, block_size, count / block_size,
                                    request.hashes.data + done / block_size);
     }
   }
   if (prompt.num_keys != 0) {
-    request.chain = hash_span(hash_, request.chain, {request.tail.data, prompt.num_tokens, request.keys.data, prompt.num_keys},
+    request.chain = hash_span(hash_, request.chain,
+                              {request.tail.data, prompt.num_tokens, request.keys.data, prompt.num_keys},
                               block_size, request.hashes.data);
   }
   request.known = request.prompt_len = static_cast<uint32_t>(prompt.num_tokens);
@@ -111,7 +116,7 @@ void Manager::discard(Request& request) {
 
 kvc_status Manager::admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   if (request->admitted) {
     return fail(KVC_ERROR_BUSY, "request %#llx is admitted already", static_cast<unsigned long long>(id));
@@ -124,7 +129,8 @@ kvc_status Manager::admit_request(uint64_t id, uint64_t* num_cached, size_t max_
 size_t Manager::hit_limit(const Request& request) const {
   if (!shape_.caches() || (request.flags & KVC_REQUEST_NO_READ) != 0 || request.known == 0) return 0;
   uint64_t tokens = request.known - 1;
-  if (request.max_cached_tokens != 0 && request.max_cached_tokens < tokens) tokens = request.max_cached_tokens;
+  if (request.max_cached_tokens != 0 && request.max_cached_tokens < tokens)
+    tokens = request.max_cached_tokens;
   return tokens / shape_.block_size;
 }
 
@@ -141,17 +147,19 @@ uint64_t Manager::admitted_capacity(const Request& request, uint64_t cached, boo
 
 kvc_status Manager::admit(Request& request, size_t max_positions) {
   if (const size_t longest = positions_of(admitted_capacity(request, 0, true)); longest > max_positions) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest, max_positions);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
+                max_positions);
   }
   const uint32_t groups = shape_.full_groups | shape_.window_groups;
   const size_t limit = hit_limit(request);
   if (!reserve_scratch(limit)) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
   const uint64_t epoch = spaces_.epoch(request.space);
-  const Prompt prompt{request.tail.data, request.hashes.data,  request.keys.data,
-                      request.num_keys,  request.space,        static_cast<uint32_t>(epoch)};
+  const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
+                      request.num_keys,  request.space,       static_cast<uint32_t>(epoch)};
   const NodeId* path = path_.data;
-  uint32_t lost;
-  const size_t length = match(prompt, limit, groups, request.drop_tail_blocks, path_.data, residents_.data, &lost);
+  uint32_t lost = 0;
+  const size_t length =
+      match(prompt, limit, groups, request.drop_tail_blocks, path_.data, residents_.data, &lost);
 
   // What it takes out of each pool: new blocks, and hits that nobody holds yet.
   const uint64_t cached = length * shape_.block_size;

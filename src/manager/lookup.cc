@@ -6,7 +6,8 @@
 namespace kvc {
 
 kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset) {
-  const int32_t limit = vocab_size == 0 || vocab_size > INT32_MAX ? INT32_MAX : static_cast<int32_t>(vocab_size - 1);
+  const int32_t limit =
+      vocab_size == 0 || vocab_size > INT32_MAX ? INT32_MAX : static_cast<int32_t>(vocab_size - 1);
   uint32_t bad = 0;  // top bit set if a token is negative or above the limit: vectorizes
   for (size_t i = 0; i < num_tokens; ++i) {
     const auto token = static_cast<uint32_t>(tokens[i]);
@@ -15,12 +16,15 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
   if (bad <= INT32_MAX) return KVC_OK;
   size_t i = 0;
   while (tokens[i] >= 0 && tokens[i] <= limit) ++i;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i, tokens[i], limit);
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i,
+              tokens[i], limit);
 }
 
 kvc_status check_keys(const TokenSpan& span) {
   if (span.num_keys > span.num_tokens) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys, span.num_tokens);
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys,
+                span.num_tokens);
   }
   uint64_t end = 0;
   for (size_t i = 0; i < span.num_keys; ++i) {
@@ -28,16 +32,18 @@ kvc_status check_keys(const TokenSpan& span) {
     if (key.num_tokens == 0 || key.first_token < end || key.num_tokens > span.num_tokens ||
         key.first_token > span.num_tokens - key.num_tokens) {
       return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and inside the %zu tokens",
-                  i, static_cast<unsigned long long>(key.first_token), static_cast<unsigned long long>(key.num_tokens),
-                  span.num_tokens);
+                  "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and "
+                  "inside the %zu tokens",
+                  i, static_cast<unsigned long long>(key.first_token),
+                  static_cast<unsigned long long>(key.num_tokens), span.num_tokens);
     }
     end = key.first_token + key.num_tokens;
   }
   return KVC_OK;
 }
 
-uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size, uint64_t* out) {
+uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size,
+                   uint64_t* out) {
   const size_t blocks = span.num_tokens / block_size;
   if (span.num_keys == 0) return hash.blocks(chain, span.tokens, block_size, blocks, out);
   for (size_t i = 0; i < blocks; ++i) {
@@ -65,7 +71,8 @@ LookupScratch::LookupScratch(Manager& manager, uint64_t namespace_id, const Toke
     if ((status_ = manager.find_space(namespace_id, &space_)) != KVC_OK) return;
     root = manager.hash_.root(space_, manager.spaces_[space_].generation);
     if (!hashes_.reserve(manager.arena_, num_blocks_, 0) || !path_.reserve(manager.arena_, num_blocks_, 0) ||
-        !residents_.reserve(manager.arena_, num_blocks_, 0) || !idle_.reserve(manager.arena_, num_blocks_, 0)) {
+        !residents_.reserve(manager.arena_, num_blocks_, 0) ||
+        !idle_.reserve(manager.arena_, num_blocks_, 0)) {
       status_ = fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to look up %zu blocks", num_blocks_);
       return;
     }
@@ -83,8 +90,8 @@ LookupScratch::~LookupScratch() {
 }
 
 Prompt LookupScratch::prompt() const {
-  return Prompt{span_.tokens, hashes_.data, span_.keys, span_.num_keys,
-                space_,       static_cast<uint32_t>(manager_.spaces_.epoch(space_))};
+  return Prompt{span_.tokens,   hashes_.data, span_.keys,
+                span_.num_keys, space_,       static_cast<uint32_t>(manager_.spaces_.epoch(space_))};
 }
 
 }  // namespace kvc

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of a call, checked and hashed outside the lock. A LookupScratch borrows its arrays from the manager's arena for one call.
+// Tokens of a call, checked and hashed outside the lock. A LookupScratch borrows its arrays from the
+// manager's arena for one call.
 #pragma once
 #include <kvcache.h>
 
@@ -20,15 +21,18 @@ struct TokenSpan {
 inline bool token_in_range(int32_t token, uint32_t vocab_size) {
   return token >= 0 && (vocab_size == 0 || static_cast<uint32_t>(token) < vocab_size);
 }
-// INVALID_ARGUMENT with the position and value of the first token that is negative or not below vocab_size (0 = any).
+// INVALID_ARGUMENT with the position and value of the first token that is negative or not below vocab_size (0
+// = any).
 kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset = 0);
 // Keys in order, disjoint, inside the tokens.
 kvc_status check_keys(const TokenSpan& span);
 
 // Table keys of the full blocks of `span`: out[num_tokens / block_size]. Returns the unmasked chain.
-uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size, uint64_t* out);
+uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size,
+                   uint64_t* out);
 
-// The path of one call: hashes, nodes, residents. `status` says whether it could be made; the manager must be unlocked around it.
+// The path of one call: hashes, nodes, residents. `status` says whether it could be made; the manager must be
+// unlocked around it.
 class LookupScratch {
  public:
   LookupScratch(Manager& manager, uint64_t namespace_id, const TokenSpan& span);

@@ -13,11 +13,16 @@ std::atomic<uint32_t> creation_counter{0};
 }
 
 Manager::Manager(const Shape& shape, const Env& env)
-    : shape_(shape), env_(env), memory_(env_), arena_(memory_), tree_(pool_, spaces_, arena_, events_, counters_) {}
+    : shape_(shape),
+      env_(env),
+      memory_(env_),
+      arena_(memory_),
+      tree_(pool_, spaces_, arena_, events_, counters_) {}
 
 kvc_status Manager::create(const Shape& shape, const Env& env, Manager** out) {
   void* place = env.allocate(env.allocator_data, sizeof(Manager), alignof(Manager));
-  if (place == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager of %zu bytes", sizeof(Manager));
+  if (place == nullptr)
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager of %zu bytes", sizeof(Manager));
   auto* manager = new (place) Manager(shape, env);
   if (const kvc_status status = manager->build(); status != KVC_OK) {
     destroy(manager);
@@ -44,7 +49,8 @@ kvc_status Manager::build() {
   const uint64_t usual = shape_.num_blocks * 8;
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
   if (!events_.create(memory_, env_, shape_.event_capacity, shape_.block_size) ||
-      !pool_.create(memory_, shape_.pool_blocks, shape_.num_pools, (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) ||
+      !pool_.create(memory_, shape_.pool_blocks, shape_.num_pools,
+                    (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) ||
       !spaces_.create(memory_, arena_, shape_.num_pools, tag) ||
       !tree_.create(memory_, shape_.max_nodes, shape_.block_size, shape_.num_groups, env_.table_hash_mask) ||
       !requests_.create(memory_, shape_.max_requests, shape_.num_groups, tag) ||
@@ -52,8 +58,10 @@ kvc_status Manager::build() {
       !arena_.reserve(reserve)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY,
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
-                static_cast<unsigned long long>(shape_.num_blocks), static_cast<unsigned long long>(shape_.max_nodes),
-                static_cast<unsigned long long>(shape_.max_requests), static_cast<unsigned long long>(memory_.bytes()));
+                static_cast<unsigned long long>(shape_.num_blocks),
+                static_cast<unsigned long long>(shape_.max_nodes),
+                static_cast<unsigned long long>(shape_.max_requests),
+                static_cast<unsigned long long>(memory_.bytes()));
   }
   publish_stats();
   return KVC_OK;
@@ -89,7 +97,7 @@ void Manager::publish_stats() {
 
 kvc_status Manager::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
   const Guard lock(*this);
-  uint32_t slot;
+  uint32_t slot = 0;
   if (const kvc_status status = spaces_.open(config, &slot); status != KVC_OK) return status;
   *id = spaces_.id(slot);
   return KVC_OK;
@@ -106,7 +114,7 @@ kvc_status Manager::find_space(uint64_t id, uint32_t* slot) const {
 
 kvc_status Manager::close_namespace(uint64_t id) {
   const Guard lock(*this);
-  uint32_t slot;
+  uint32_t slot = 0;
   if (id == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "namespace 0 is the default one and is never closed");
   if (const kvc_status status = find_space(id, &slot); status != KVC_OK) return status;
   Space& space = spaces_[slot];
@@ -136,7 +144,7 @@ kvc_status Manager::reset(uint64_t namespace_id) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
     spaces_.reset_all();
   } else {
-    uint32_t slot;
+    uint32_t slot = 0;
     if (const kvc_status status = find_space(namespace_id, &slot); status != KVC_OK) return status;
     forget(slot);
   }
@@ -155,15 +163,16 @@ void Manager::announce_cleared(uint64_t namespace_id) {
   events_.push(event, nullptr);
 }
 
-kvc_status Manager::poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
-                                int32_t* tokens, size_t token_capacity) {
+kvc_status Manager::poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity,
+                                size_t* count, int32_t* tokens, size_t token_capacity) {
   const std::lock_guard lock(mutex_);
   if (!events_.enabled()) {
     return fail(KVC_ERROR_UNSUPPORTED, "this manager keeps no events; create it with event_capacity > 0");
   }
   if (*cursor > events_.next_sequence()) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "cursor %llu is in the future; the next event is %llu",
-                static_cast<unsigned long long>(*cursor), static_cast<unsigned long long>(events_.next_sequence()));
+                static_cast<unsigned long long>(*cursor),
+                static_cast<unsigned long long>(events_.next_sequence()));
   }
   *count = events_.read(cursor, events, event_size, capacity, tokens, token_capacity);
   return KVC_OK;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facade: composes pools, prefix tree and requests into the operations of kvcache.h, and owns the only lock. Public functions lock,
-// check everything that can fail, take all memory that is needed, and only then change state. Behaviour: docs/SEMANTICS.md.
+// The facade: composes pools, prefix tree and requests into the operations of kvcache.h, and owns the only
+// lock. Public functions lock, check everything that can fail, take all memory that is needed, and only then
+// change state. Behaviour: docs/SEMANTICS.md.
 //
-// Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits, growth.cc extends and commits,
-// shrink.cc releases, truncates and forks, step.cc batches all of these, prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc
-// exports, inspect.cc reports, check.cc and digest.cc walk the whole state.
+// Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits,
+// growth.cc extends and commits, shrink.cc releases, truncates and forks, step.cc batches all of these,
+// prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc exports, inspect.cc reports,
+// check.cc and digest.cc walk the whole state.
 #pragma once
 #include <mutex>
 
@@ -37,9 +39,10 @@ class Manager {
   kvc_status close_namespace(uint64_t id);
   kvc_status reset(uint64_t namespace_id);
 
-  // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow max_positions.
-  kvc_status create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
-                            uint64_t* num_cached, size_t max_positions = SIZE_MAX);
+  // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow
+  // max_positions.
+  kvc_status create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit,
+                            uint64_t* id, uint64_t* num_cached, size_t max_positions = SIZE_MAX);
   kvc_status admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions = SIZE_MAX);
   kvc_status reserve_tokens(uint64_t id, uint64_t capacity);
   kvc_status append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens);
@@ -51,8 +54,8 @@ class Manager {
   kvc_status request_info(uint64_t id, kvc_request_info* info);
   kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count);
 
-  kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id, int32_t* tables,
-                           size_t row_stride);
+  kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
+                           int32_t* tables, size_t row_stride);
   kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
                           size_t element_size);
   kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count);
@@ -66,8 +69,8 @@ class Manager {
   kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks);
   kvc_status acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, int32_t* blocks,
                             size_t capacity, size_t* count);
-  kvc_status publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, const int32_t* blocks,
-                            size_t num_blocks);
+  kvc_status publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
+                            const int32_t* blocks, size_t num_blocks);
   kvc_status release_blocks(const int32_t* blocks, size_t num_blocks);
 
   kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
@@ -115,9 +118,9 @@ class Manager {
   }
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
-  void hit(BlockId block);                                   // out of LRU or FENCED, before a hold is added
-  void place(BlockId block);                                 // its last hold is gone
-  void place(BlockId block, uint32_t space, bool stale);     // the same with its node's namespace known
+  void hit(BlockId block);                                // out of LRU or FENCED, before a hold is added
+  void place(BlockId block);                              // its last hold is gone
+  void place(BlockId block, uint32_t space, bool stale);  // the same with its node's namespace known
   void settle(BlockId block);
   void settle(BlockId block, uint32_t space, bool stale);
   void retire(uint64_t step_id);
@@ -130,11 +133,12 @@ class Manager {
 
   // match.cc
   size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const;
-  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys, uint32_t groups) const;
+  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
+                        uint32_t groups) const;
   size_t cut(const TokenSpan& tokens, size_t positions) const;
   // Longest hit within `limit` positions in `groups`; path and residents are filled for it. lost may be null.
-  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path, uint32_t* residents,
-               uint32_t* lost);
+  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
+               uint32_t* residents, uint32_t* lost);
   uint32_t lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
   // Whether a hit of `length` positions needs the group's block at `position`.
   bool needs_position(uint32_t group, size_t position, size_t length) const;
@@ -149,7 +153,9 @@ class Manager {
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
   void count_admission(Request& request);
   kvc_status find_request(uint64_t id, bool must_be_admitted, Request** request);
-  size_t positions_of(uint64_t tokens) const { return shape_.by_block.divide_up(static_cast<uint32_t>(tokens)); }
+  size_t positions_of(uint64_t tokens) const {
+    return shape_.by_block.divide_up(static_cast<uint32_t>(tokens));
+  }
   bool reserve_tables(Request& request, size_t positions);
 
   // growth.cc
@@ -211,8 +217,8 @@ class Manager {
   bool owns_row(const Request& request, int32_t row) const;
   void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
   void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
-  kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens, uint64_t first,
-                            uint64_t count, CopyList& copies);
+  kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
+                            uint64_t first, uint64_t count, CopyList& copies);
   void admit_item(StepPlan& plan, size_t i, bool* refused);
   void write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first, uint64_t count);
   void show(StepPlan& plan, size_t item, Request* request);
@@ -242,16 +248,16 @@ class Manager {
   RequestTable requests_;
   PinTable pins_;
   TableHash hash_;
-  Buffer<NodeId> path_ = {};          // scratch of matching
+  Buffer<NodeId> path_ = {};  // scratch of matching
   Buffer<uint32_t> residents_ = {};
   Buffer<kvc_block_copy> copies_ = {};  // of single calls, sources held
   size_t num_copies_ = 0;
-  Array<uint64_t> row_owners_;        // request whose entries a row of the step tables shows
-  uint64_t assigned_ = 0;             // steps begun
-  uint64_t issued_ = 0;               // newest step that may be in flight
+  Array<uint64_t> row_owners_;  // request whose entries a row of the step tables shows
+  uint64_t assigned_ = 0;       // steps begun
+  uint64_t issued_ = 0;         // newest step that may be in flight
   uint64_t retired_ = 0;
   uint64_t num_requests_ = 0;
-  uint64_t live_requests_ = 0;         // admitted ones
+  uint64_t live_requests_ = 0;  // admitted ones
   const char* warning_ = nullptr;
   bool warned_nodes_ = false;
 };

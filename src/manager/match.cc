@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long is the hit: the longest length that every group can serve. Works on residency masks along a known path, so that the same rules
-// serve admissions, probes, pins and raw prefixes.
+// How long is the hit: the longest length that every group can serve. Works on residency masks along a known
+// path, so that the same rules serve admissions, probes, pins and raw prefixes.
 #include "manager/manager.h"
 
 namespace kvc {
@@ -41,7 +41,8 @@ size_t Manager::cut(const TokenSpan& tokens, size_t positions) const {
 }
 
 // Every constraint only shortens, so the first length that all accept is the longest.
-size_t Manager::longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys, uint32_t groups) const {
+size_t Manager::longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
+                               uint32_t groups) const {
   const uint32_t full = groups & shape_.full_groups;
   size_t length = 0;
   while (length < limit && (residents[length] & full) == full) ++length;
@@ -55,7 +56,8 @@ size_t Manager::longest_common(size_t limit, const uint32_t* residents, const To
   }
 }
 
-uint32_t Manager::lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const {
+uint32_t Manager::lost_positions(size_t known, size_t length, const uint32_t* residents,
+                                 uint32_t groups) const {
   size_t best = length;
   for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
     const size_t alone = longest_common(known, residents, TokenSpan{}, rest & -rest);

@@ -4,14 +4,16 @@
 
 namespace kvc {
 
-// Reads in slices, holding the last node between two of them, so that a long prompt never keeps others waiting.
+// Reads in slices, holding the last node between two of them, so that a long prompt never keeps others
+// waiting.
 kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
   constexpr size_t kSlice = 256;
   const uint32_t groups = shape_.full_groups | shape_.window_groups;
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
-  const size_t limit = shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
+  const size_t limit =
+      shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
   PoolCounts counts[kMaxPools];
 
   size_t known = 0;
@@ -54,21 +56,26 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     uint64_t& pool = wanted[shape_.groups[g].pool];
     pool += positions_of(tokens.num_tokens) - length;
-    for (size_t j = 0; j < length; ++j) pool += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
+    for (size_t j = 0; j < length; ++j)
+      pool += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
   }
   size_t tightest = 0;
   for (size_t p = 1; p < shape_.num_pools; ++p) {
-    const auto slack = [&](size_t q) { return static_cast<int64_t>(counts[q].available()) - static_cast<int64_t>(wanted[q]); };
+    const auto slack = [&](size_t q) {
+      return static_cast<int64_t>(counts[q].available()) - static_cast<int64_t>(wanted[q]);
+    };
     if (slack(p) < slack(tightest)) tightest = p;
   }
   info->num_cached = length * shape_.block_size;
   info->blocks_needed = wanted[tightest];
   info->blocks_available = counts[tightest].available();
-  info->lost_reuse_tokens = uint64_t{lost_positions(known, before_cut, scratch.residents(), groups)} * shape_.block_size;
+  info->lost_reuse_tokens =
+      uint64_t{lost_positions(known, before_cut, scratch.residents(), groups)} * shape_.block_size;
   return KVC_OK;
 }
 
-kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* id, uint64_t* num_pinned) {
+kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* id,
+                               uint64_t* num_pinned) {
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
   const Guard lock(*this);
@@ -76,11 +83,13 @@ kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, u
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length = match(prompt, limit, shape_.full_groups | shape_.window_groups, 0, scratch.path(),
                               scratch.residents(), nullptr);
-  if (length == 0) return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", tokens.num_tokens);
+  if (length == 0)
+    return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", tokens.num_tokens);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
       if (needs_position(g, j, length) && pool_[tree_.block_of(scratch.path()[j], g)].pins == UINT16_MAX) {
-        return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", j, UINT16_MAX);
+        return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", j,
+                    UINT16_MAX);
       }
     }
   }
@@ -115,7 +124,8 @@ kvc_status Manager::unpin_prefix(uint64_t id) {
   const Guard lock(*this);
   Pin* pin = pins_.find(id);
   if (pin == nullptr) {
-    return fail(KVC_ERROR_NOT_FOUND, "no pin %#llx: ended, or of another manager", static_cast<unsigned long long>(id));
+    return fail(KVC_ERROR_NOT_FOUND, "no pin %#llx: ended, or of another manager",
+                static_cast<unsigned long long>(id));
   }
   for (const uint32_t kind : {shape_.window_groups, shape_.full_groups}) {
     for (size_t j = pin->length; j-- > 0;) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw blocks, for engines that keep their own tables: acquire, look up, publish, release. Raw holds are counted apart from requests'
-// references. While a block is held its fence field is free: it serves here to count a block's entries in one call.
+// Raw blocks, for engines that keep their own tables: acquire, look up, publish, release. Raw holds are
+// counted apart from requests' references. While a block is held its fence field is free: it serves here to
+// count a block's entries in one call.
 #include "manager/guard.h"
 
 namespace kvc {
@@ -25,8 +26,8 @@ kvc_status Manager::acquire_blocks(uint32_t group, int32_t* blocks, size_t num_b
   return KVC_OK;
 }
 
-kvc_status Manager::acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, int32_t* blocks,
-                                   size_t capacity, size_t* count) {
+kvc_status Manager::acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
+                                   int32_t* blocks, size_t capacity, size_t* count) {
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
   const Guard lock(*this);
@@ -35,11 +36,14 @@ kvc_status Manager::acquire_prefix(uint64_t namespace_id, uint32_t group, const 
       match(scratch.prompt(), limit, 1u << group, 0, scratch.path(), scratch.residents(), nullptr);
   if (length > capacity) {
     *count = length;
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prefix has %zu blocks, the array room for %zu", length, capacity);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prefix has %zu blocks, the array room for %zu", length,
+                capacity);
   }
   for (size_t j = 0; j < length; ++j) {
-    if (needs_position(group, j, length) && pool_[tree_.block_of(scratch.path()[j], group)].raw == UINT16_MAX) {
-      return fail(KVC_ERROR_LIMIT, "position %zu of this prefix has %d raw holds; release some", j, UINT16_MAX);
+    if (needs_position(group, j, length) &&
+        pool_[tree_.block_of(scratch.path()[j], group)].raw == UINT16_MAX) {
+      return fail(KVC_ERROR_LIMIT, "position %zu of this prefix has %d raw holds; release some", j,
+                  UINT16_MAX);
     }
   }
   for (size_t j = 0; j < length; ++j) {
@@ -68,8 +72,8 @@ kvc_status Manager::check_raw_blocks(const int32_t* blocks, size_t num_blocks) {
   return KVC_OK;
 }
 
-kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, const int32_t* blocks,
-                                   size_t num_blocks) {
+kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
+                                   const int32_t* blocks, size_t num_blocks) {
   if (num_blocks > tokens.num_tokens / shape_.block_size) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu blocks need %zu tokens, only %zu are given", num_blocks,
                 num_blocks * shape_.block_size, tokens.num_tokens);
@@ -85,29 +89,35 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
     if (blocks[j] == -1) continue;
     Block& block = pool_[BlockId{blocks[j]}];
     if (block.pool != shape_.groups[group].pool) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j],
-                  block.pool, group, shape_.groups[group].pool);
+      return fail(KVC_ERROR_INVALID_ARGUMENT,
+                  "entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j], block.pool,
+                  group, shape_.groups[group].pool);
     }
-    if (++block.fence > 1) return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: block %d stands twice", j, blocks[j]);
+    if (++block.fence > 1)
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: block %d stands twice", j, blocks[j]);
     if (!is_node(block.node) || tree_.stale(tree_[block.node])) {
       if (block.refs == 0) continue;
-      return fail(KVC_ERROR_BUSY, "entry %zu: block %d is held by %u requests as well", j, blocks[j], block.refs);
+      return fail(KVC_ERROR_BUSY, "entry %zu: block %d is held by %u requests as well", j, blocks[j],
+                  block.refs);
     }
     const bool same = j < known && block.node == scratch.path()[j] && block.group == group;
-    if (!same) return fail(KVC_ERROR_BUSY, "entry %zu: block %d is published under another identity", j, blocks[j]);
+    if (!same)
+      return fail(KVC_ERROR_BUSY, "entry %zu: block %d is published under another identity", j, blocks[j]);
   }
   if (!shape_.caches()) return KVC_OK;
   if (num_blocks - known > tree_.free_nodes()) {
-    return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes", num_blocks - known,
-                tree_.free_nodes());
+    return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes",
+                num_blocks - known, tree_.free_nodes());
   }
   ExtraRecords extras(arena_, tokens.keys, tokens.num_keys, 0, num_blocks, shape_.block_size);
-  if (!extras.ok()) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", num_blocks);
+  if (!extras.ok())
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", num_blocks);
 
   NodeId parent = root_of(prompt.space);
   for (size_t j = 0; j < num_blocks; ++j) {
-    const NodeId node = tree_.publish_position(parent, prompt.hashes[j], prompt.tokens + j * shape_.block_size, extras, j,
-                                               prompt.space, prompt.epoch);
+    const NodeId node =
+        tree_.publish_position(parent, prompt.hashes[j], prompt.tokens + j * shape_.block_size, extras, j,
+                               prompt.space, prompt.epoch);
     if (!is_node(node)) break;  // nodes were counted above
     parent = node;
     if (blocks[j] == -1) continue;
@@ -129,8 +139,8 @@ kvc_status Manager::release_blocks(const int32_t* blocks, size_t num_blocks) {
     if (blocks[i] == -1) continue;
     Block& block = pool_[BlockId{blocks[i]}];
     if (++block.fence > block.raw) {
-      return fail(KVC_ERROR_NOT_HELD, "entry %zu: block %d has %d raw holds, this would release more", i, blocks[i],
-                  block.raw);
+      return fail(KVC_ERROR_NOT_HELD, "entry %zu: block %d has %d raw holds, this would release more", i,
+                  blocks[i], block.raw);
     }
   }
   for (size_t i = num_blocks; i-- > 0;) {

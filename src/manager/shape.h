@@ -14,7 +14,8 @@ inline constexpr size_t kMaxPools = 32;
 class Divider {
  public:
   Divider() = default;
-  explicit Divider(uint32_t divisor) : divisor_(divisor), factor_(divisor == 1 ? 0 : UINT64_MAX / divisor + 1) {}
+  explicit Divider(uint32_t divisor)
+      : divisor_(divisor), factor_(divisor == 1 ? 0 : UINT64_MAX / divisor + 1) {}
   uint32_t divide(uint32_t n) const {
     return factor_ == 0 ? n : static_cast<uint32_t>(static_cast<unsigned __int128>(n) * factor_ >> 64);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that give blocks back: freed, preempted, truncated; and forks, which share them. The order of release decides the order of
-// eviction: docs/SEMANTICS.md.
+// Requests that give blocks back: freed, preempted, truncated; and forks, which share them. The order of
+// release decides the order of eviction: docs/SEMANTICS.md.
 #include "manager/growth.h"
 #include "manager/guard.h"
 
@@ -57,7 +57,8 @@ void Manager::release_full(Request& request, size_t begin, size_t end, bool stal
   }
 }
 
-// The usual release: one full group, no step in flight, epoch not over. Published sole copies go to LRU in one sweep.
+// The usual release: one full group, no step in flight, epoch not over. Published sole copies go to LRU in
+// one sweep.
 void Manager::release_to_lru(Request& request, uint32_t group, size_t begin, size_t end) {
   constexpr size_t kAhead = 8;
   const uint32_t pool = shape_.groups[group].pool;
@@ -98,7 +99,8 @@ void Manager::end_admission(Request& request) {
   tree_.release(request.cursor);
   request.cursor = kNoNode;
   request.admitted = false;
-  request.positions = request.room = request.capacity = request.committed = request.marked = request.published = 0;
+  request.positions = request.room = request.capacity = request.committed = request.marked =
+      request.published = 0;
   request.next_full = UINT32_MAX;
   request.row = -1;
   --live_requests_;
@@ -111,13 +113,14 @@ void Manager::end_request(Request& request) {
 
 kvc_status Manager::free_request(uint64_t id) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   end_request(*request);
   return KVC_OK;
 }
 
-// Makes the tail begin at `first_position`, taking what was published since from the nodes. False: no memory, nothing changed.
+// Makes the tail begin at `first_position`, taking what was published since from the nodes. False: no memory,
+// nothing changed.
 bool Manager::gather_tokens(Request& request, size_t first_position) {
   const uint32_t block_size = shape_.block_size;
   const auto first = static_cast<uint32_t>(first_position * block_size);
@@ -126,11 +129,13 @@ bool Manager::gather_tokens(Request& request, size_t first_position) {
   if (!whole.reserve(arena_, request.known - first, 0)) return false;
   NodeId node = request.cursor;
   for (size_t j = request.published; j-- > first_position; node = tree_[node].parent) {
-    std::memcpy(whole.data + (j - first_position) * block_size, tree_.tokens(node), block_size * sizeof(int32_t));
+    std::memcpy(whole.data + (j - first_position) * block_size, tree_.tokens(node),
+                block_size * sizeof(int32_t));
   }
   const uint32_t published = request.published * block_size;
   if (request.known > published) {
-    std::memcpy(whole.data + (published - first), request.token(published), (request.known - published) * sizeof(int32_t));
+    std::memcpy(whole.data + (published - first), request.token(published),
+                (request.known - published) * sizeof(int32_t));
   }
   request.tail.clear(arena_);
   request.tail = whole;
@@ -153,12 +158,13 @@ kvc_status Manager::preempt(Request& request) {
 
 kvc_status Manager::preempt_request(uint64_t id) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
   return preempt(*request);
 }
 
-// The smallest length >= `tokens` whose windows are all still held. What lies below a window and is no sink may be gone.
+// The smallest length >= `tokens` whose windows are all still held. What lies below a window and is no sink
+// may be gone.
 uint64_t Manager::restorable_from(const Request& request, uint64_t tokens) const {
   for (;;) {
     const uint64_t before = tokens;
@@ -177,7 +183,7 @@ uint64_t Manager::restorable_from(const Request& request, uint64_t tokens) const
 
 kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
   const Guard lock(*this);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   return truncate(*request, num_tokens);
 }
@@ -185,7 +191,8 @@ kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
 void Manager::truncate_waiting(Request& request, uint32_t num_tokens) {
   request.known = num_tokens;
   if (request.prompt_len > num_tokens) request.prompt_len = num_tokens;
-  while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= num_tokens) --request.num_keys;
+  while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= num_tokens)
+    --request.num_keys;
   const uint32_t blocks = num_tokens / shape_.block_size;
   if (request.hashed > blocks) {
     request.hashed = request.num_hashes = blocks;
@@ -206,8 +213,9 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
   }
   if (const uint64_t nearest = restorable_from(request, tokens); tokens != 0 && nearest != tokens) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "cannot keep %u tokens: a sliding window has returned blocks that they need; the nearest lengths are %llu and 0", tokens,
-                static_cast<unsigned long long>(nearest));
+                "cannot keep %u tokens: a sliding window has returned blocks that they need; the nearest "
+                "lengths are %llu and 0",
+                tokens, static_cast<unsigned long long>(nearest));
   }
   const uint32_t block_size = shape_.block_size;
   const size_t published = tokens / block_size < request.published ? tokens / block_size : request.published;
@@ -235,12 +243,12 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
   if (request.hashed > tokens / block_size || cuts_published) {
     const bool from_keys = request.num_hashes > published;
     request.hashed = from_keys ? request.num_hashes : request.published;
-    request.chain = from_keys ? request.hashes.data[request.num_hashes - 1]
-                    : is_node(request.cursor)
-                        ? tree_[request.cursor].key
-                        : hash_.root(request.space, spaces_[request.space].generation);
+    request.chain = from_keys                 ? request.hashes.data[request.num_hashes - 1]
+                    : is_node(request.cursor) ? tree_[request.cursor].key
+                                              : hash_.root(request.space, spaces_[request.space].generation);
   }
-  while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= tokens) --request.num_keys;
+  while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= tokens)
+    --request.num_keys;
   request.known = tokens;
   if (request.prompt_len > tokens) request.prompt_len = tokens;
   if (request.committed > tokens) request.committed = tokens;
@@ -275,14 +283,15 @@ void Manager::unpublish_partial(Request& request, size_t position) {
     const BlockId id = request.groups[g].blocks.data[position];
     if (!is_block(id)) continue;
     const Block& block = pool_[id];
-    if (!is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0 || block.next_copy != id) continue;
+    if (!is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0 || block.next_copy != id)
+      continue;
     if (!is_node(tree_[block.node].first_child)) tree_.detach(id);
   }
 }
 
 kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   const Guard lock(*this);
-  Request* parent;
+  Request* parent = nullptr;
   if (const kvc_status status = find_request(id, true, &parent); status != KVC_OK) return status;
   Request* child = requests_.take();
   if (child == nullptr) {
@@ -296,8 +305,8 @@ kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   const size_t positions = positions_of(parent->committed);
   uint32_t num_keys = parent->num_keys;
   while (num_keys != 0 && parent->keys.data[num_keys - 1].first_token >= parent->committed) --num_keys;
-  if (!child->tail.reserve(arena_, parent->committed - first + 2 * shape_.block_size, 0) || !reserve_tables(*child, positions) ||
-      !child->keys.reserve(arena_, num_keys, 0)) {
+  if (!child->tail.reserve(arena_, parent->committed - first + 2 * shape_.block_size, 0) ||
+      !reserve_tables(*child, positions) || !child->keys.reserve(arena_, num_keys, 0)) {
     discard(*child);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent->committed);
   }
@@ -308,7 +317,8 @@ kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   if (num_keys != 0) std::memcpy(child->keys.data, parent->keys.data, num_keys * sizeof(kvc_extra_key));
   child->num_keys = num_keys;
   child->tail_base = first;
-  child->known = child->committed = child->capacity = child->prompt_len = child->num_cached = parent->committed;
+  child->known = child->committed = child->capacity = child->prompt_len = child->num_cached =
+      parent->committed;
   child->set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   child->own_from = child->positions;
   child->marked = child->room;

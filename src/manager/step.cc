@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine step: many items in one call, in fixed phases. The lock is let go between slices of items; admissions copy and hash their
-// tokens without it.
+// The engine step: many items in one call, in fixed phases. The lock is let go between slices of items;
+// admissions copy and hash their tokens without it.
 #include "manager/step.h"
 
 #include "manager/growth.h"
@@ -10,7 +10,7 @@ namespace kvc {
 namespace {
 
 constexpr size_t kSlice = 64;    // items per hold of the lock
-constexpr size_t kPrefetch = 4;  // requests ahead
+constexpr size_t kPrefetch = 6;  // requests ahead
 
 }  // namespace
 
@@ -27,7 +27,8 @@ kvc_status Manager::retire_step(uint64_t step_id) {
 // Table entries that the step may write at most. Rows of requests that are cut in the same step count whole.
 size_t Manager::bound_changes(const StepPlan& plan) {
   const kvc_step& step = plan.step;
-  const bool any_whole = (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || step.num_truncates != 0 || step.num_preempts != 0;
+  const bool any_whole =
+      (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || step.num_truncates != 0 || step.num_preempts != 0;
   size_t bound = 0;
   for (size_t i = 0; i < step.num_requests; ++i) {
     const Request* request = requests_.find(step.requests[i]);
@@ -81,21 +82,25 @@ kvc_status Manager::check_step(const StepPlan& plan) {
   kvc_step& step = plan.step;
   if (step.retired_step > assigned_) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "retired_step %llu was not issued; the newest is %llu",
-                static_cast<unsigned long long>(step.retired_step), static_cast<unsigned long long>(assigned_));
+                static_cast<unsigned long long>(step.retired_step),
+                static_cast<unsigned long long>(assigned_));
   }
   if (step.copy_capacity < shape_.num_groups * step.num_requests) {
     const size_t needed = bound_copies(plan);
     if (needed > step.copy_capacity) {
       step.num_copies = needed;
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may make %zu copies, copy_capacity is %zu", needed, step.copy_capacity);
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may make %zu copies, copy_capacity is %zu", needed,
+                  step.copy_capacity);
     }
   }
-  if (step.changes != nullptr && step.block_tables != nullptr) {
+  const bool surely_enough =
+      step.row_stride != 0 && step.change_capacity / shape_.num_groups / step.row_stride >= plan.num_items();
+  if (step.changes != nullptr && step.block_tables != nullptr && !surely_enough) {
     const size_t needed = bound_changes(plan);
     if (needed > step.change_capacity) {
       step.num_changes = needed;
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may change %zu table entries, change_capacity is %zu", needed,
-                  step.change_capacity);
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may change %zu table entries, change_capacity is %zu",
+                  needed, step.change_capacity);
     }
   }
   return KVC_OK;
@@ -112,7 +117,8 @@ kvc_status Manager::step(StepPlan& plan) {
     step.step_id = id;
     step.num_changes = step.num_copies = step.num_refused = 0;
     step.shortage_blocks = 0;
-    step.num_slots = step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
+    step.num_slots =
+        step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
 
     size_t done = 0;
     const auto pause = [&] {
@@ -120,26 +126,34 @@ kvc_status Manager::step(StepPlan& plan) {
     };
     retire(step.retired_step);
     kvc_status* const request_status = plan.request_status();
-    for (size_t i = 0; i < step.num_requests; ++i, pause()) commit_item(plan, i, request_status[i]);
+    // Where nothing stands between committing and extending, an item does both while it is in the cache:
+    // without windows a commit releases no block, so the order of items makes no difference, but to events.
+    const bool together = shape_.window_groups == 0 && !events_.enabled() && step.num_frees == 0 &&
+                          step.num_preempts == 0 && step.num_truncates == 0;
+    for (size_t i = 0; i < step.num_requests; ++i, pause()) {
+      commit_item(plan, i, request_status[i]);
+      if (together) extend_item(plan, i, request_status[i], copies);
+    }
     kvc_status* status = step.status;
     for (size_t i = 0; i < step.num_frees; ++i, pause()) {
-      Request* request;
+      Request* request = nullptr;
       *status = find_request(step.frees[i], false, &request);
       if (*status++ == KVC_OK) end_request(*request);
     }
     for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
-      Request* request;
+      Request* request = nullptr;
       *status = find_request(step.preempts[i], true, &request);
       if (*status == KVC_OK) *status = preempt(*request);
       ++status;
     }
     for (size_t i = 0; i < step.num_truncates; ++i, pause()) {
-      Request* request;
+      Request* request = nullptr;
       *status = find_request(step.truncates[i], false, &request);
       if (*status == KVC_OK) *status = truncate(*request, step.truncate_lengths[i]);
       ++status;
     }
-    for (size_t i = 0; i < step.num_requests; ++i, pause()) extend_item(plan, i, request_status[i], copies);
+    for (size_t i = 0; i < step.num_requests && !together; ++i, pause())
+      extend_item(plan, i, request_status[i], copies);
     step.num_copies = copies.count;
     if (step.num_admissions == 0) {
       end_step(plan, id);
@@ -167,7 +181,7 @@ void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
   if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
-  if (request != nullptr && request->admitted && step.commit_offsets == nullptr && step.committed != nullptr &&
+  if (request != nullptr && request->admitted && plan.commit_tokens(i) == 0 && step.committed != nullptr &&
       commit_within_block(*request, step.committed[i])) {
     status = KVC_OK;
     return;
@@ -188,7 +202,6 @@ void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
 
 void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies) {
   const kvc_step& step = plan.step;
-  if (i + kPrefetch < step.num_requests) requests_.prefetch(step.requests[i + kPrefetch]);
   Request* request = requests_.find(step.requests[i]);
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
   const uint64_t count = plan.extension(i);
@@ -197,19 +210,21 @@ void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
     if (request == nullptr) {
       status = find_request(step.requests[i], true, &request);
     } else {
-      const int32_t* tokens = step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
+      const int32_t* tokens =
+          step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
       first = tokens != nullptr ? request->known : request->capacity;
       if (count != 1 || tokens == nullptr || !append_within_block(*request, *tokens)) {
         status = extend_request(plan, i, *request, tokens, first, count, copies);
       }
     }
   }
-  if (step.slots != nullptr && count != 0) write_slots(plan, i, status == KVC_OK ? request : nullptr, first, count);
+  if (step.slots != nullptr && count != 0)
+    write_slots(plan, i, status == KVC_OK ? request : nullptr, first, count);
   if (step.num_blocks != nullptr || step.block_tables != nullptr) show(plan, i, request);
 }
 
-kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens, uint64_t first, uint64_t count,
-                                   CopyList& copies) {
+kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
+                                   uint64_t first, uint64_t count, CopyList& copies) {
   const uint64_t end = first + count + request.lookahead;
   if (plan.writes_row(i) && end > uint64_t{plan.step.row_stride} * shape_.block_size) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
@@ -220,7 +235,8 @@ kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& requ
 }
 
 // Slots of tokens [first, first + count) of item i; -1 if it failed.
-void Manager::write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first, uint64_t count) {
+void Manager::write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first,
+                          uint64_t count) {
   const kvc_step& step = plan.step;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     int64_t* slots = step.slots + g * step.slot_capacity + step.extend_offsets[i];
@@ -230,7 +246,8 @@ void Manager::write_slots(const StepPlan& plan, size_t i, const Request* request
       const auto token = static_cast<uint32_t>(first + t);
       const uint32_t position = shape_.by_block.divide(token);
       const BlockId block = request->groups[g].blocks.data[position];
-      if (is_block(block)) slots[t] = int64_t{raw(block)} * shape_.block_size + (token - position * shape_.block_size);
+      if (is_block(block))
+        slots[t] = int64_t{raw(block)} * shape_.block_size + (token - position * shape_.block_size);
     }
   }
 }
@@ -257,7 +274,9 @@ void Manager::sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t
   kvc_step& step = plan.step;
   GroupTable& table = request.groups[group];
   const uint32_t positions = request.positions;
-  if (!whole && table.synced == positions && table.shown == positions && table.synced_dropped == table.dropped) return;
+  if (!whole && table.synced == positions && table.shown == positions &&
+      table.synced_dropped == table.dropped)
+    return;
 
   int32_t* out = step.block_tables + (group * step.num_rows + static_cast<size_t>(row)) * step.row_stride;
   const auto write = [&](size_t begin, size_t end) {
@@ -265,7 +284,8 @@ void Manager::sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t
       const BlockId block = table.blocks.data[j];
       out[j] = is_block(block) ? raw(block) : step.fill_id;
       if (step.changes != nullptr) {
-        step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(j), out[j]};
+        step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(j),
+                                            out[j]};
       }
     }
   };

@@ -9,19 +9,23 @@ struct StepPlan {
   kvc_step& step;
   size_t config_stride;  // bytes between two admit_configs
 
-  int32_t row(size_t item) const { return step.rows == nullptr ? static_cast<int32_t>(item) : step.rows[item]; }
+  int32_t row(size_t item) const {
+    return step.rows == nullptr ? static_cast<int32_t>(item) : step.rows[item];
+  }
   bool writes_row(size_t item) const { return step.block_tables != nullptr && row(item) >= 0; }
   uint64_t extension(size_t i) const {
     return step.extend_offsets == nullptr ? 0 : step.extend_offsets[i + 1] - step.extend_offsets[i];
   }
   size_t commit_tokens(size_t i) const {
-    return step.commit_offsets == nullptr ? 0 : static_cast<size_t>(step.commit_offsets[i + 1] - step.commit_offsets[i]);
+    return step.commit_offsets == nullptr
+               ? 0
+               : static_cast<size_t>(step.commit_offsets[i + 1] - step.commit_offsets[i]);
   }
   // Options of a new request, complete; defaults where none are given.
   kvc_request_config config(size_t i) const;
   TokenSpan prompt(size_t i) const {
-    TokenSpan span{step.admit_tokens + step.admit_offsets[i], static_cast<size_t>(step.admit_offsets[i + 1] - step.admit_offsets[i]),
-                   nullptr, 0};
+    TokenSpan span{step.admit_tokens + step.admit_offsets[i],
+                   static_cast<size_t>(step.admit_offsets[i + 1] - step.admit_offsets[i]), nullptr, 0};
     if (step.admit_key_offsets != nullptr) {
       span.keys = step.admit_keys + step.admit_key_offsets[i];
       span.num_keys = static_cast<size_t>(step.admit_key_offsets[i + 1] - step.admit_key_offsets[i]);
@@ -29,7 +33,9 @@ struct StepPlan {
     return span;
   }
   size_t num_items() const { return step.num_requests + step.num_admissions; }
-  kvc_status* request_status() const { return step.status + step.num_frees + step.num_preempts + step.num_truncates; }
+  kvc_status* request_status() const {
+    return step.status + step.num_frees + step.num_preempts + step.num_truncates;
+  }
   kvc_status* admission_status() const { return request_status() + step.num_requests; }
 };
 

@@ -4,15 +4,15 @@
 
 namespace kvc {
 
-kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id, int32_t* tables,
-                                  size_t row_stride) {
+kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
+                                  int32_t* tables, size_t row_stride) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < num_ids; ++i) {
-    Request* request;
+    Request* request = nullptr;
     if (const kvc_status status = find_request(ids[i], false, &request); status != KVC_OK) return status;
     if (request->positions > row_stride) {
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu", i,
-                  request->positions, row_stride);
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu",
+                  i, request->positions, row_stride);
     }
   }
   for (size_t i = 0; i < num_ids; ++i) {
@@ -25,10 +25,10 @@ kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t 
   return KVC_OK;
 }
 
-kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
-                                 size_t element_size) {
+kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens,
+                                 void* slots, size_t element_size) {
   const std::lock_guard lock(mutex_);
-  Request* request;
+  Request* request = nullptr;
   if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
   if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %llu are past the capacity, %u",
@@ -44,8 +44,9 @@ kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_tok
   for (uint64_t i = 0; i < num_tokens; ++i) {
     const uint64_t token = first_token + i;
     const BlockId block = blocks[token / shape_.block_size];
-    const int64_t slot =
-        is_block(block) ? int64_t{raw(block)} * shape_.block_size + static_cast<int64_t>(token % shape_.block_size) : -1;
+    const int64_t slot = is_block(block) ? int64_t{raw(block)} * shape_.block_size +
+                                               static_cast<int64_t>(token % shape_.block_size)
+                                         : -1;
     if (element_size == 4) {
       static_cast<int32_t*>(slots)[i] = static_cast<int32_t>(slot);
     } else {
@@ -59,7 +60,8 @@ kvc_status Manager::take_copies(kvc_block_copy* copies, size_t capacity, size_t*
   const Guard lock(*this);
   if (num_copies_ > capacity) {
     *count = num_copies_;
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu copies are waiting, the array has room for %zu", num_copies_, capacity);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu copies are waiting, the array has room for %zu", num_copies_,
+                capacity);
   }
   for (size_t i = 0; i < num_copies_; ++i) {
     copies[i] = copies_.data[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of a manager, and the snapshot of them that stats readers take without the lock: a sequence lock over relaxed atomics. One
-// writer at a time (under the manager's lock), any number of readers.
+// Counters of a manager, and the snapshot of them that stats readers take without the lock: a sequence lock
+// over relaxed atomics. One writer at a time (under the manager's lock), any number of readers.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -11,11 +11,12 @@ namespace kvc {
 // Field order of kvc_stats after struct_size, all uint64_t: a static_assert in stats.cc keeps both in step.
 struct Counters {
   uint64_t epoch;
-  uint64_t blocks_total, blocks_free, blocks_cached, blocks_live, blocks_reserved, blocks_filling, blocks_fenced,
-      blocks_pinned;
+  uint64_t blocks_total, blocks_free, blocks_cached, blocks_live, blocks_reserved, blocks_filling,
+      blocks_fenced, blocks_pinned;
   uint64_t live_requests, waiting_requests;
   uint64_t admissions, prompt_tokens, cached_tokens, block_queries, block_hits, lost_reuse_tokens;
-  uint64_t readmissions, refusals, preemptions, evictions, copies, duplicates, published_blocks, unpublished_blocks;
+  uint64_t readmissions, refusals, preemptions, evictions, copies, duplicates, published_blocks,
+      unpublished_blocks;
   uint64_t rejected_candidates, nodes_used, metadata_bytes;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The newest events with their tokens, in a ring taken at creation. Passive: written by the tree, read by any number of pollers, each with
-// its own cursor. A reader that falls behind sees the gap in the sequence numbers. Used under the manager's lock.
+// The newest events with their tokens, in a ring taken at creation. Passive: written by the tree, read by any
+// number of pollers, each with its own cursor. A reader that falls behind sees the gap in the sequence
+// numbers. Used under the manager's lock.
 #pragma once
 #include <kvcache.h>
 

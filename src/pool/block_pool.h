@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of all pools: who holds each one, and the list it waits in. Knows nothing of prefixes beyond the opaque node that a block is
-// attached to; whoever takes a block from the LRU list detaches it. Every operation is O(1).
+// The blocks of all pools: who holds each one, and the list it waits in. Knows nothing of prefixes beyond the
+// opaque node that a block is attached to; whoever takes a block from the LRU list detaches it. Every
+// operation is O(1).
 //
-// Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, raw, pins all 0). FREE blocks have no node; LRU
-// blocks have one. FENCED is ordered by fence. `reserved` counts held blocks that are not written. Not thread-safe.
+// Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, raw, pins all 0). FREE
+// blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held blocks that
+// are not written. Not thread-safe.
 #pragma once
 #include "base/ids.h"
 #include "base/memory.h"
@@ -13,26 +15,26 @@ namespace kvc {
 enum class List : uint8_t { kHeld, kFree, kLru, kFenced };
 
 struct Block {
-  BlockId prev, next;   // neighbours in a list; FREE uses next alone
-  NodeId node;          // prefix position, or kNoNode
-  BlockId next_copy;    // ring of the copies of one position in one group; itself if it is the only one
-  uint32_t refs;        // requests, pending copy sources included
-  uint16_t raw, pins;   // other holds
-  uint32_t fence;       // while FENCED: low bits of the step that may still write it; while LRU: a block that
-                        // stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
+  BlockId prev, next;  // neighbours in a list; FREE uses next alone
+  NodeId node;         // prefix position, or kNoNode
+  BlockId next_copy;   // ring of the copies of one position in one group; itself if it is the only one
+  uint32_t refs;       // requests, pending copy sources included
+  uint16_t raw, pins;  // other holds
+  uint32_t fence;      // while FENCED: low bits of the step that may still write it; while LRU: a block that
+                       // stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
   List list;
   uint8_t group, pool;
-  uint8_t written;      // at least one token committed
+  uint8_t written;  // at least one token committed
 
   bool held() const { return (refs | raw | pins) != 0; }
 };
 static_assert(sizeof(Block) == 32);
 
 struct PoolCounts {
-  uint64_t first, size;       // ids [first, first + size), a null block excluded
-  uint64_t free, lru, fenced; // list lengths
-  uint64_t stale;             // of lru: left behind by a reset, as good as free
-  uint64_t reserved, pinned;  // held blocks that are not written; held by pins alone
+  uint64_t first, size;        // ids [first, first + size), a null block excluded
+  uint64_t free, lru, fenced;  // list lengths
+  uint64_t stale;              // of lru: left behind by a reset, as good as free
+  uint64_t reserved, pinned;   // held blocks that are not written; held by pins alone
   uint64_t held() const { return size - free - lru - fenced; }
   uint64_t available() const { return free + lru; }
 };
@@ -48,7 +50,6 @@ class BlockPool {
   };
 
  public:
-
   // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
   [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block);
 
@@ -98,7 +99,9 @@ class BlockPool {
   class LruAppender {
    public:
     LruAppender(BlockPool& blocks, size_t pool)
-        : base_(blocks.blocks_.data()), pool_(blocks.pools_[pool]), sentinel_{static_cast<int32_t>(blocks.sentinel(pool, 0))},
+        : base_(blocks.blocks_.data()),
+          pool_(blocks.pools_[pool]),
+          sentinel_{static_cast<int32_t>(blocks.sentinel(pool, 0))},
           last_(at(sentinel_).prev) {}
     LruAppender(const LruAppender&) = delete;
     LruAppender& operator=(const LruAppender&) = delete;
@@ -114,7 +117,8 @@ class BlockPool {
       block.list = List::kLru;
       block.fence = static_cast<uint32_t>(raw(id));
       BlockId& recent = pool_.recent[pool_.pushed++ % kSkip];
-      if (Block& before = at(recent); before.list == List::kLru) before.fence = static_cast<uint32_t>(raw(id));
+      if (Block& before = at(recent); before.list == List::kLru)
+        before.fence = static_cast<uint32_t>(raw(id));
       recent = id;
       ++count_;
     }

@@ -17,7 +17,8 @@ size_t first_ending_after(const kvc_extra_key* keys, size_t num_keys, uint64_t t
 
 }  // namespace
 
-void ExtraView::select(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size) {
+void ExtraView::select(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token,
+                       uint64_t block_size) {
   first_token_ = first_token;
   const size_t begin = first_ending_after(keys, num_keys, first_token);
   size_t end = begin;

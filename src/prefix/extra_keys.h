@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extra keys over one block: what makes equal tokens different content (an image under placeholder tokens). A view reads a request's
-// sorted, disjoint keys in place; a record is the copy that a node keeps.
+// The extra keys over one block: what makes equal tokens different content (an image under placeholder
+// tokens). A view reads a request's sorted, disjoint keys in place; a record is the copy that a node keeps.
 #pragma once
 #include <kvcache.h>
 
@@ -22,7 +22,9 @@ struct ExtraRecord {
   uint64_t count;
   ExtraSpan* spans() { return reinterpret_cast<ExtraSpan*>(this + 1); }
   const ExtraSpan* spans() const { return reinterpret_cast<const ExtraSpan*>(this + 1); }
-  static size_t bytes(uint64_t count) { return Arena::rounded(sizeof(ExtraRecord) + count * sizeof(ExtraSpan)); }
+  static size_t bytes(uint64_t count) {
+    return Arena::rounded(sizeof(ExtraRecord) + count * sizeof(ExtraSpan));
+  }
 };
 
 class ExtraView {
@@ -51,11 +53,12 @@ class ExtraView {
   uint64_t first_token_ = 0;
 };
 
-// Records for the positions [begin, end) of one publication, all allocated before anything changes. Positions without keys, and all where there
-// are no keys, cost nothing. What is not taken is given back.
+// Records for the positions [begin, end) of one publication, all allocated before anything changes. Positions
+// without keys, and all where there are no keys, cost nothing. What is not taken is given back.
 class ExtraRecords {
  public:
-  ExtraRecords(Arena& arena, const kvc_extra_key* keys, size_t num_keys, size_t begin, size_t end, uint64_t block_size);
+  ExtraRecords(Arena& arena, const kvc_extra_key* keys, size_t num_keys, size_t begin, size_t end,
+               uint64_t block_size);
   ~ExtraRecords();
   ExtraRecords(const ExtraRecords&) = delete;
   ExtraRecords& operator=(const ExtraRecords&) = delete;

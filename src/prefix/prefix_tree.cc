@@ -23,11 +23,13 @@ bool equal(const int32_t* a, const int32_t* b) {
   return difference == 0;
 }
 
-// Writes 16 tokens past the caches: most rows are not read again before they are overwritten, and whole lines need not be fetched.
+// Writes 16 tokens past the caches: most rows are not read again before they are overwritten, and whole lines
+// need not be fetched.
 void stream_row(int32_t* row, const int32_t* tokens) {
 #if defined(__SSE2__)
   for (int i = 0; i < 16; i += 4) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(row + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(tokens + i)));
+    _mm_stream_si128(reinterpret_cast<__m128i*>(row + i),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(tokens + i)));
   }
 #else
   std::memcpy(row, tokens, 16 * sizeof(int32_t));
@@ -53,7 +55,8 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   hash_mask_ = hash_mask;
   size_t row_tokens;
   if (!checked_mul(max_nodes, block_size, &row_tokens)) return false;
-  if (!nodes_.create(memory, max_nodes) || !rows_.create(memory, row_tokens) || !buckets_.create(memory, buckets)) {
+  if (!nodes_.create(memory, max_nodes) || !rows_.create(memory, row_tokens) ||
+      !buckets_.create(memory, buckets)) {
     return false;
   }
   if (num_groups > 1 && !more_.create(memory, max_nodes * (num_groups - 1))) return false;
@@ -77,7 +80,8 @@ NodeId PrefixTree::find(NodeId parent, uint64_t key, const int32_t* tokens, cons
   for (NodeId id = node_at(buckets_[bucket_of(key)]); is_node(id); id = (*this)[id].hash_next) {
     const Node& node = (*this)[id];
     if (((node.key ^ key) & hash_mask_) != 0) continue;
-    if (node.parent == parent && node.epoch == epoch && same_tokens(id, tokens) && extra.equals(node.extra)) return id;
+    if (node.parent == parent && node.epoch == epoch && same_tokens(id, tokens) && extra.equals(node.extra))
+      return id;
     ++rejected_;
   }
   return kNoNode;
@@ -122,8 +126,8 @@ bool PrefixTree::reclaim() {
   return is_node(free_);
 }
 
-NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
-                        uint32_t epoch) {
+NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra,
+                        uint32_t space, uint32_t epoch) {
   Node* const nodes = nodes_.data();
   const auto at = [nodes](NodeId id) -> Node& { return nodes[raw(id)]; };
   const NodeId id = free_;
@@ -260,7 +264,8 @@ NodeId PrefixTree::free_node(NodeId id) {
   }
   node.hash_next = free_;
   free_ = id;
-  NodeId& earlier = recently_freed_[num_freed_++ % kRecent];  // will be taken kRecent calls after this one: a hint
+  NodeId& earlier =
+      recently_freed_[num_freed_++ % kRecent];  // will be taken kRecent calls after this one: a hint
   node.key = static_cast<uint64_t>(raw(earlier));
   earlier = id;
   --counters_.nodes_used;
@@ -273,8 +278,8 @@ void PrefixTree::identify(NodeId id) {
   const Node& node = (*this)[id];
   Identity& identity = identities_[static_cast<size_t>(raw(id))];
   identity.serial = next_serial_++;
-  const Digest256& parent =
-      is_node(node.parent) ? identities_[static_cast<size_t>(raw(node.parent))].digest : spaces_[node.space].digest;
+  const Digest256& parent = is_node(node.parent) ? identities_[static_cast<size_t>(raw(node.parent))].digest
+                                                 : spaces_[node.space].digest;
   Digest256 extra = {};
   if (node.extra != nullptr) {
     Sha256 sha;

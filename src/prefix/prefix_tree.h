@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix tree: nodes are positions, blocks hang on them. A node is identified by (parent, tokens, extra keys) under a namespace and epoch; the
-// table hash only finds candidates. It dies when it has no block in any group, no child and no holder, so its index never names something else
-// under a living child, and a match is exact by induction.
+// The prefix tree: nodes are positions, blocks hang on them. A node is identified by (parent, tokens, extra
+// keys) under a namespace and epoch; the table hash only finds candidates. It dies when it has no block in
+// any group, no child and no holder, so its index never names something else under a living child, and a
+// match is exact by induction.
 //
-// Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first; `resident` has a bit per group with
-// a block; block_of() is the lowest id of the copies, which form a ring through Block::next_copy. Death climbs a bounded number of ancestors; what
-// remains waits in the orphan list, out of the table. Not thread-safe.
+// Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
+// `resident` has a bit per group with a block; block_of() is the lowest id of the copies, which form a ring
+// through Block::next_copy. Death climbs a bounded number of ancestors; what remains waits in the orphan
+// list, out of the table. Not thread-safe.
 #pragma once
 #include "base/hash.h"
 #include "observe/counters.h"
@@ -17,18 +19,18 @@
 namespace kvc {
 
 struct Node {
-  uint64_t key;           // chain hash
-  ExtraRecord* extra;     // nullptr = none
-  NodeId parent;          // a node, or the root of the namespace
-  NodeId hash_next;       // bucket chain; also the free and the orphan list
-  uint32_t listed;        // 1 = in its bucket's chain: alive
+  uint64_t key;        // chain hash
+  ExtraRecord* extra;  // nullptr = none
+  NodeId parent;       // a node, or the root of the namespace
+  NodeId hash_next;    // bucket chain; also the free and the orphan list
+  uint32_t listed;     // 1 = in its bucket's chain: alive
   NodeId first_child;
   NodeId sibling_next, sibling_prev;
-  BlockId block;          // group 0: lowest copy
+  BlockId block;  // group 0: lowest copy
   uint32_t space;
-  uint32_t epoch;         // low bits
-  uint32_t holds;         // cursors of requests, and readers between two slices
-  uint32_t depth;         // blocks before it
+  uint32_t epoch;  // low bits
+  uint32_t holds;  // cursors of requests, and readers between two slices
+  uint32_t depth;  // blocks before it
   uint32_t resident;
 };
 static_assert(sizeof(Node) == 64);
@@ -58,26 +60,32 @@ class PrefixTree {
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
-    return is_node(parent) ? (*this)[parent].first_child : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
+    return is_node(parent) ? (*this)[parent].first_child
+                           : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
   }
-  bool stale(const Node& node) const { return node.epoch != static_cast<uint32_t>(spaces_.epoch(node.space)); }
+  bool stale(const Node& node) const {
+    return node.epoch != static_cast<uint32_t>(spaces_.epoch(node.space));
+  }
 
   // Lowest copy of a position in a group; kNoBlock if none.
   BlockId block_of(NodeId id, size_t group) const {
-    return group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1];
+    return group == 0 ? (*this)[id].block
+                      : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1];
   }
 
-  NodeId find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra, uint32_t epoch) const;
+  NodeId find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+              uint32_t epoch) const;
 
-  // Follows known positions from the root: path[i] is the node of position i. Stops before `limit`, at the first unknown position, or at the
-  // first that lacks a block in one of the groups of `needed`.
+  // Follows known positions from the root: path[i] is the node of position i. Stops before `limit`, at the
+  // first unknown position, or at the first that lacks a block in one of the groups of `needed`.
   size_t walk(const Prompt& prompt, size_t limit, uint32_t needed, NodeId* path) const;
   // The same from position `begin`, whose parent is given.
-  size_t walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed, NodeId* path) const;
+  size_t walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed,
+              NodeId* path) const;
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
-  NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras, size_t position,
-                          uint32_t space, uint32_t epoch) {
+  NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                          size_t position, uint32_t space, uint32_t epoch) {
     if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
       const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
       if (is_node(known)) return known;
@@ -130,7 +138,8 @@ class PrefixTree {
   // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
-  // What taking the node out of the table reads beside it: its bucket, then the first of the chain that it ends.
+  // What taking the node out of the table reads beside it: its bucket, then the first of the chain that it
+  // ends.
   void prefetch_bucket_of(NodeId id) const { prefetch_bucket((*this)[id].key); }
   void prefetch_chain_of(NodeId id) const {
     const int32_t first = buckets_[bucket_of((*this)[id].key)];
@@ -147,18 +156,22 @@ class PrefixTree {
   static constexpr int kClimb = 8;
 
   size_t bucket_of(uint64_t key) const { return key & bucket_mask_; }
-  bool unused(const Node& node) const { return node.resident == 0 && node.holds == 0 && !is_node(node.first_child); }
+  bool unused(const Node& node) const {
+    return node.resident == 0 && node.holds == 0 && !is_node(node.first_child);
+  }
   void bury_if_unused(NodeId id);
   // Reclaims orphans on the way: one climb for every new node keeps up with them.
   bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
   bool reclaim();
   void attach_copy(NodeId id, size_t group, BlockId block);
-  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space, uint32_t epoch);
+  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
+              uint32_t epoch);
   void take_from_table(NodeId id);
   // Frees a node that is out of the table; returns its parent if that is now unused.
   NodeId free_node(NodeId id);
   void set_block(NodeId id, size_t group, BlockId block) {
-    (group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1]) = block;
+    (group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1]) =
+        block;
   }
   bool same_tokens(NodeId id, const int32_t* tokens) const;
   void emit(uint32_t kind, NodeId id, size_t group, BlockId block);
@@ -170,12 +183,12 @@ class PrefixTree {
   EventRing& events_;
   Counters& counters_;
   Array<Node> nodes_;
-  Array<int32_t> rows_;         // tokens, block_size per node
-  Array<BlockId> more_;         // lowest copies of groups 1.. per node
-  Array<int32_t> buckets_;      // first node, -1 = none
+  Array<int32_t> rows_;     // tokens, block_size per node
+  Array<BlockId> more_;     // lowest copies of groups 1.. per node
+  Array<int32_t> buckets_;  // first node, -1 = none
   Array<Identity> identities_;
   uint64_t bucket_mask_ = 0;
-  uint64_t hash_mask_ = 0;      // all ones, but in tests that want collisions
+  uint64_t hash_mask_ = 0;  // all ones, but in tests that want collisions
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
   static constexpr uint32_t kRecent = 8;

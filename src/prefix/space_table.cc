@@ -81,7 +81,8 @@ kvc_status SpaceTable::open(const kvc_namespace_config& config, uint32_t* slot) 
   }
   const size_t size = framed_size(parts);
   char* identity = static_cast<char*>(arena_->allocate(Arena::rounded(size)));
-  if (identity == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a namespace identity of %zu bytes", size);
+  if (identity == nullptr)
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a namespace identity of %zu bytes", size);
   frame(parts, identity);
   DigestHash hash;
   hash.add_bytes(identity, size);
@@ -93,7 +94,8 @@ kvc_status SpaceTable::open(const kvc_namespace_config& config, uint32_t* slot) 
       continue;
     }
     arena_->release(identity, Arena::rounded(size));
-    if (space.opens == UINT32_MAX) return fail(KVC_ERROR_LIMIT, "a namespace was opened 2^32 - 1 times; close some");
+    if (space.opens == UINT32_MAX)
+      return fail(KVC_ERROR_LIMIT, "a namespace was opened 2^32 - 1 times; close some");
     ++space.opens;
     *slot = static_cast<uint32_t>(i);
     return KVC_OK;

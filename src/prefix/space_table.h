@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespaces. Each has an identity (typed, length-framed bytes; equal identity = same namespace), an epoch that a reset moves, the first
-// positions of its tree, and how many of its blocks wait in each pool's LRU list. Slot 0 is the default namespace and lives for ever.
+// Namespaces. Each has an identity (typed, length-framed bytes; equal identity = same namespace), an epoch
+// that a reset moves, the first positions of its tree, and how many of its blocks wait in each pool's LRU
+// list. Slot 0 is the default namespace and lives for ever.
 //
-// Resetting all namespaces moves one number: counts of an older global epoch read as 0. A closed slot is used again once no node of it is
-// left. Not thread-safe.
+// Resetting all namespaces moves one number: counts of an older global epoch read as 0. A closed slot is used
+// again once no node of it is left. Not thread-safe.
 #pragma once
 #include <kvcache.h>
 
@@ -15,18 +16,18 @@
 namespace kvc {
 
 struct Space {
-  uint64_t resets;       // of this namespace alone
-  uint64_t counts_epoch; // global epoch of its cached counts
+  uint64_t resets;        // of this namespace alone
+  uint64_t counts_epoch;  // global epoch of its cached counts
   NodeId first_child;
   uint32_t generation;
-  uint32_t opens;        // 0 = closed (slot 0: always 1)
-  uint32_t users;        // requests and pins
+  uint32_t opens;  // 0 = closed (slot 0: always 1)
+  uint32_t users;  // requests and pins
   uint32_t num_nodes;
-  int32_t hash_next;     // identity table; also the list of unused slots
+  int32_t hash_next;  // identity table; also the list of unused slots
   uint64_t identity_hash;
-  char* identity;        // framed, in the arena
+  char* identity;  // framed, in the arena
   uint64_t identity_size;
-  Digest256 digest;      // SHA-256 of the framed identity
+  Digest256 digest;  // SHA-256 of the framed identity
 };
 
 class SpaceTable {
@@ -80,8 +81,8 @@ class SpaceTable {
   size_t num_pools_ = 0;
   uint32_t tag_ = 0;
   uint64_t global_resets_ = 0;
-  uint32_t used_ = 0;       // slots ever used
-  int32_t unused_ = -1;     // list of closed and empty slots
+  uint32_t used_ = 0;    // slots ever used
+  int32_t unused_ = -1;  // list of closed and empty slots
 };
 
 }  // namespace kvc

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request: a token sequence, and while admitted the blocks of every group that hold its KV.
 //
-// Invariants: committed <= min(known, capacity); positions = ceil(capacity / block size) while admitted, 0 while waiting; tokens from
-// published * block size on (at least) are in `tail`, earlier ones in the nodes behind `cursor`; `cursor` is held in the tree. Entries of a
-// window group's table in [sinks, dropped) are empty. Driven by one thread at a time, under the manager's lock.
+// Invariants: committed <= min(known, capacity); positions = ceil(capacity / block size) while admitted, 0
+// while waiting; tokens from published * block size on (at least) are in `tail`, earlier ones in the nodes
+// behind `cursor`; `cursor` is held in the tree. Entries of a window group's table in [sinks, dropped) are
+// empty. Driven by one thread at a time, under the manager's lock.
 #pragma once
 #include <kvcache.h>
 
@@ -26,39 +27,39 @@ struct Request {
   uint64_t id;  // 0 = slot not in use
   uint32_t known, capacity, committed;
   uint32_t positions;
-  uint32_t room;           // tokens that may be in them
-  uint32_t marked;         // tokens in positions marked written: committed, rounded up
-  uint32_t published;      // positions behind the cursor
-  uint32_t next_full;      // (published + 1) * block size while publishing, else UINT32_MAX
-  uint32_t tail_base;      // tail.data[0] is this token
+  uint32_t room;       // tokens that may be in them
+  uint32_t marked;     // tokens in positions marked written: committed, rounded up
+  uint32_t published;  // positions behind the cursor
+  uint32_t next_full;  // (published + 1) * block size while publishing, else UINT32_MAX
+  uint32_t tail_base;  // tail.data[0] is this token
   Buffer<int32_t> tail;
-  GroupTable* groups;      // [num_groups]
+  GroupTable* groups;  // [num_groups]
   NodeId cursor;
-  uint32_t hashed;         // blocks that `chain` covers
+  uint32_t hashed;  // blocks that `chain` covers
   uint64_t chain;
   uint64_t epoch;
   uint32_t lookahead;
-  int32_t row;             // of the caller's block table, -1 = none yet
+  int32_t row;  // of the caller's block table, -1 = none yet
   bool admitted;
-  bool tail_shared;        // the block at `capacity` may need copy-on-write
-  bool readmission;        // admitted before
+  bool tail_shared;  // the block at `capacity` may need copy-on-write
+  bool readmission;  // admitted before
   uint8_t reserved;
   uint32_t space;
 
-  Buffer<uint64_t> hashes; // table keys of the first num_hashes positions, from creation to publication
+  Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
   uint32_t num_hashes;
   uint32_t prompt_len;
-  uint32_t own_from;       // positions below came as a hit or by fork
+  uint32_t own_from;  // positions below came as a hit or by fork
   uint32_t num_cached;
   uint32_t lost;
-  uint32_t flags;          // KVC_REQUEST_*
+  uint32_t flags;  // KVC_REQUEST_*
   uint32_t drop_tail_blocks;
   uint32_t generation;
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
   Buffer<kvc_extra_key> keys;
   uint32_t num_keys;
-  int32_t next_free;       // slot list
+  int32_t next_free;  // slot list
 
   void set_positions(size_t count, uint32_t block_size, uint64_t max_tokens) {
     positions = static_cast<uint32_t>(count);
@@ -66,7 +67,8 @@ struct Request {
     room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
   }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
-  // Room for `extra` more tokens behind the known ones; tokens before `first_needed` may be forgotten. False: nothing changed.
+  // Room for `extra` more tokens behind the known ones; tokens before `first_needed` may be forgotten. False:
+  // nothing changed.
   [[nodiscard]] bool reserve_tail(Arena& arena, uint32_t first_needed, uint64_t extra);
   // Gives large buffers back once most of what they hold is published.
   void shrink_tail(Arena& arena, uint32_t first_needed);
@@ -86,17 +88,24 @@ class RequestTable {
   }
   void prefetch(uint64_t id) const {
     const uint32_t slot = handle_slot(id);
-    if (slot < requests_.size()) __builtin_prefetch(&requests_[slot]);
+    if (slot >= requests_.size()) return;
+    __builtin_prefetch(&requests_[slot]);
+    __builtin_prefetch(reinterpret_cast<const char*>(&requests_[slot]) + 64);
+    __builtin_prefetch(&tables_[slot * num_groups_]);
   }
   // A cleared record that find() does not see until publish(); nullptr if all slots are in use.
   Request* take();
-  void publish(Request& request) { request.id = make_handle(tag_, HandleKind::kRequest, slot_of(request), request.generation); }
+  void publish(Request& request) {
+    request.id = make_handle(tag_, HandleKind::kRequest, slot_of(request), request.generation);
+  }
   // Ends the id; buffers must be free already.
   void give_back(Request& request);
 
   size_t size() const { return requests_.size(); }
   Request& at(size_t slot) { return requests_[slot]; }
-  uint32_t slot_of(const Request& request) const { return static_cast<uint32_t>(&request - requests_.data()); }
+  uint32_t slot_of(const Request& request) const {
+    return static_cast<uint32_t>(&request - requests_.data());
+  }
 
  private:
   Array<Request> requests_;

@@ -96,7 +96,8 @@ static void test_arrays(kvc_manager* m, const int32_t* tokens, uint64_t admitted
 }
 
 /* A step whose only item was refused changes nothing once its number is retired. */
-static void too_long_item(kvc_manager* m, kvc_status whole, const kvc_step* s, kvc_status item, uint64_t digest_before) {
+static void too_long_item(kvc_manager* m, kvc_status whole, const kvc_step* s, kvc_status item,
+                          uint64_t digest_before) {
   if (whole == KVC_OK) OK(kvc_manager_retire_step(m, s->step_id));
   too_long(m, whole == KVC_OK ? item : whole, digest_before);
 }

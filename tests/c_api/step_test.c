@@ -25,11 +25,11 @@ static void test_views(void) {
     int64_t shape[3];
     int32_t dtype, ndim;
   } expected[] = {
-      {{3}, KVC_UINT64, 1},   {{3}, KVC_UINT64, 1},    {{3}, KVC_UINT64, 1},      {{3}, KVC_UINT64, 1},
-      {{5}, KVC_UINT64, 1},   {{5}, KVC_UINT64, 1},    {{6}, KVC_UINT64, 1},      {{7}, KVC_INT32, 1},
-      {{6}, KVC_UINT64, 1},   {{7}, KVC_INT32, 1},     {{2}, KVC_UINT64, 1},      {{3}, KVC_UINT64, 1},
-      {{11}, KVC_INT32, 1},   {{7}, KVC_INT32, 1},     {{16}, KVC_INT32, 1},      {{2}, KVC_UINT64, 1},
-      {{2}, KVC_UINT64, 1},   {{1, 7}, KVC_UINT64, 2}, {{1, 6, 9}, KVC_INT32, 3}, {{1, 7}, KVC_INT64, 2},
+      {{3}, KVC_UINT64, 1},   {{3}, KVC_UINT64, 1},   {{3}, KVC_UINT64, 1},      {{3}, KVC_UINT64, 1},
+      {{5}, KVC_UINT64, 1},   {{5}, KVC_UINT64, 1},   {{6}, KVC_UINT64, 1},      {{7}, KVC_INT32, 1},
+      {{6}, KVC_UINT64, 1},   {{7}, KVC_INT32, 1},    {{2}, KVC_UINT64, 1},      {{3}, KVC_UINT64, 1},
+      {{11}, KVC_INT32, 1},   {{7}, KVC_INT32, 1},    {{16}, KVC_INT32, 1},      {{2}, KVC_UINT64, 1},
+      {{2}, KVC_UINT64, 1},   {{7}, KVC_UINT64, 1},   {{1, 6, 9}, KVC_INT32, 3}, {{1, 7}, KVC_INT64, 2},
       {{5, 2}, KVC_INT32, 2}, {{13, 4}, KVC_INT32, 2}};
   kvc_step* step = NULL;
   OK(kvc_step_create(m, &limits, &step));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes managers whose table hash keeps only the bits of a mask: the internal hook through which tests make collisions frequent.
+// Makes managers whose table hash keeps only the bits of a mask: the internal hook through which tests make
+// collisions frequent.
 #include "property/create.h"
 
 #include "api/create.h"
