@@ -26,7 +26,7 @@ namespace {
 
 struct Run {
   uint64_t operations = 0, seed = 1, check_every = 64, compare_every = 16, mask = ~uint64_t{0},
-           episode = 1500;
+           episode = 1500, shrink_seconds = 60;
   unsigned threads = 0;
 };
 
