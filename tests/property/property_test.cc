@@ -8,6 +8,7 @@
 //   --compare-every K all blocks, tables, counters and events every K operations (default 16)
 //   --hash-mask M     hexadecimal; ANDed to the table hash, where create.cc can do so
 //   --episode N       operations per manager (default 1500)    --threads N (default: all cores)
+//   --shrink N        seconds to spend on making a failing sequence short (default 60)
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +26,7 @@ namespace {
 
 struct Run {
   uint64_t operations = 0, seed = 1, check_every = 64, compare_every = 16, mask = ~uint64_t{0},
-           episode = 1500;
+           episode = 1500, shrink_seconds = 60;
   unsigned threads = 0;
 };
 
@@ -57,7 +58,7 @@ void report_failure(const Setup& setup, const Failure& failure, uint64_t seed, c
   std::printf("\nFAILED in the episode with --seed %llu after %zu operations:\n%s\nshrinking ...\n",
               static_cast<unsigned long long>(seed), failure.ops.size(), failure.error.c_str());
   std::fflush(stdout);
-  const Failure small = shrink(setup, failure, run.mask, 60.0);
+  const Failure small = shrink(setup, failure, run.mask, static_cast<double>(run.shrink_seconds));
   std::printf("%s", to_text(setup).c_str());
   for (const Op& op : small.ops) std::printf("%s", to_text(op).c_str());
   std::printf("=> %s\n", small.error.c_str());
@@ -178,6 +179,7 @@ int main(int argc, char** argv) {
                        : name == "--compare-every" ? &run.compare_every
                        : name == "--hash-mask"     ? &run.mask
                        : name == "--episode"       ? &run.episode
+                       : name == "--shrink"        ? &run.shrink_seconds
                                                    : nullptr;
     if (!value || (!target && name != "--threads")) {
       std::fprintf(stderr, "unknown option or no value: %s\n", name.c_str());

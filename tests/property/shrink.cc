@@ -59,6 +59,14 @@ Failure shrink(const Setup& setup, const Failure& failure, uint64_t hash_mask, d
         if (better(ops)) smaller = true;
         end = std::min(begin, best.ops.size());
       }
+    // What one deletion cannot do two can: a block taken here and given back there.
+    for (size_t i = 0; !smaller && i < best.ops.size() && !late(); ++i)
+      for (size_t j = i + 1; j < best.ops.size() && !late(); ++j) {
+        std::vector<Op> ops = best.ops;
+        ops.erase(ops.begin() + static_cast<ptrdiff_t>(j));
+        ops.erase(ops.begin() + static_cast<ptrdiff_t>(i));
+        if (better(ops)) smaller = true;
+      }
     for (size_t i = 0; i < best.ops.size() && !late(); ++i) {
       const auto edit = [&](const std::function<bool(Op&)>& change) {
         std::vector<Op> ops = best.ops;
