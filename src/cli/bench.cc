@@ -8,13 +8,13 @@
 #include <cstring>
 #include <functional>
 #include <iomanip>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "cli/dtype.h"
 #include "cli/library.h"
 
 namespace kvcli {
@@ -24,11 +24,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kColdBytes = size_t{512} << 20;  // more than any cache: what is measured is memory
 constexpr int kRepetitions = 7;
-
-struct StorageDeleter {
-  void operator()(kvc_storage* storage) const { kvc_storage_destroy(storage); }
-};
-using Storage = std::unique_ptr<kvc_storage, StorageDeleter>;
 
 /// Median of several runs, after one that is not counted.
 double median_seconds(const std::function<void()>& run) {
@@ -81,17 +76,6 @@ double copy_bandwidth(uint32_t threads) {
   return static_cast<double>(share * threads) / seconds;
 }
 
-int32_t dtype_of(const std::string& name) {
-  const struct {
-    const char* name;
-    int32_t dtype;
-  } names[] = {{"fp32", KVC_FLOAT32}, {"fp16", KVC_FLOAT16},    {"bf16", KVC_BFLOAT16},
-               {"int8", KVC_INT8},    {"fp8", KVC_FLOAT8_E4M3}, {"int4", KVC_INT4}};
-  for (const auto& entry : names)
-    if (name == entry.name) return entry.dtype;
-  throw InputError("--dtype is " + name + "; give fp32, fp16, bf16, fp8, int8 or int4");
-}
-
 bool is_float(int32_t dtype) { return dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16; }
 
 /// A filled storage, large enough that one pass over its layers finds nothing in a cache.
@@ -115,11 +99,9 @@ class Subject {
     check(kvc_storage_size(&config, nullptr, &layer_bytes), "kvc_storage_size");
     layers_ = static_cast<uint32_t>(std::clamp<uint64_t>(kColdBytes / layer_bytes + 1, 2, 4096));
     config.num_layers = layers_;
-    kvc_storage* storage = nullptr;
-    check(kvc_storage_create(&config, &storage), "kvc_storage_create");
-    storage_.reset(storage);
+    storage_ = create_storage(config);
     info_.struct_size = sizeof info_;
-    check(kvc_storage_properties(storage, &info_), "kvc_storage_properties");
+    check(kvc_storage_properties(storage_.get(), &info_), "kvc_storage_properties");
     table_.resize(config.num_blocks);
     std::iota(table_.begin(), table_.end(), 0);
     std::shuffle(table_.begin(), table_.end(), random_);

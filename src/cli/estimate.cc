@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/dtype.h"
 #include "cli/hf_config.h"
 #include "cli/library.h"
 
@@ -19,19 +20,6 @@ namespace kvcli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Dtype {
-  const char* name;
-  int32_t value;
-};
-constexpr Dtype kDtypes[] = {{"fp16", KVC_FLOAT16},    {"bf16", KVC_BFLOAT16}, {"fp32", KVC_FLOAT32},
-                             {"fp8", KVC_FLOAT8_E4M3}, {"int8", KVC_INT8},     {"int4", KVC_INT4}};
-
-int32_t dtype_of(const std::string& name) {
-  for (const Dtype& dtype : kDtypes)
-    if (name == dtype.name) return dtype.value;
-  throw InputError("--dtype is " + name + "; give fp16, bf16, fp32, fp8, int8 or int4");
-}
 
 kvc_model preset(size_t index) {
   kvc_model model{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thin C++ dress of the C API that this tool needs: a manager that destroys itself, calls that throw
-// LibraryError with the library's own text, and a stopwatch for the time inside calls.
+// The thin C++ dress of the C API that this tool needs: managers and storages that destroy themselves, calls
+// that throw LibraryError with the library's own text, and a stopwatch for the time inside calls.
 #pragma once
 
 #include <kvcache.h>
@@ -27,6 +27,17 @@ inline Manager create_manager(const kvc_manager_config& config) {
   kvc_manager* manager = nullptr;
   check(kvc_manager_create(&config, &manager), "kvc_manager_create");
   return Manager(manager);
+}
+
+struct StorageDeleter {
+  void operator()(kvc_storage* storage) const { kvc_storage_destroy(storage); }
+};
+using Storage = std::unique_ptr<kvc_storage, StorageDeleter>;
+
+inline Storage create_storage(const kvc_storage_config& config) {
+  kvc_storage* storage = nullptr;
+  check(kvc_storage_create(&config, &storage), "kvc_storage_create");
+  return Storage(storage);
 }
 
 /// Sums the time between start() and stop(). Two clock reads a pair: put it around batches, not around

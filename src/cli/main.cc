@@ -13,6 +13,7 @@
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/dtype.h"
 #include "cli/errors.h"
 #include "cli/estimate.h"
 #include "cli/generate.h"
@@ -109,7 +110,7 @@ void add_estimate(CLI::App& app, Arguments& args) {
                    "A name from `kvcache models`, or the path of a Hugging Face config.json or its folder")
       ->required();
   estimate->add_option("--dtype", args.estimate.dtype, "How keys and values are stored")
-      ->check(CLI::IsMember({"fp16", "bf16", "fp32", "fp8", "int8", "int4"}))
+      ->check(CLI::IsMember(dtype_names()))
       ->capture_default_str();
   estimate->add_option("--context", args.estimate.context, "Tokens of each sequence [the model's context]")
       ->check(CLI::Range(uint64_t{1}, kMaxTokens));
@@ -153,7 +154,7 @@ void add_bench(CLI::App& app, Arguments& args) {
   number("--queries", args.bench.queries, "Query tokens of attention; 1 is a decode step", 65536);
   number("--threads", args.bench.threads, "Threads", 256);
   bench->add_option("--dtype", args.bench.dtype, "How keys and values are stored")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16", "fp8", "int8", "int4"}))
+      ->check(CLI::IsMember(dtype_names()))
       ->capture_default_str();
   bench->add_flag("--json", args.json, "Print JSON");
 }

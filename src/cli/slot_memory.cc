@@ -42,9 +42,7 @@ class StorageMemory : public SlotMemory {
     config.head_dim = 2;
     config.block_size = block_size;
     config.dtype = KVC_FLOAT32;
-    kvc_storage* storage = nullptr;
-    check(kvc_storage_create(&config, &storage), "kvc_storage_create");
-    storage_.reset(storage);
+    storage_ = create_storage(config);
   }
   void write(std::span<const int64_t> slots, std::span<const uint64_t> values) override {
     keys_.assign(values.begin(), values.end());
@@ -62,9 +60,6 @@ class StorageMemory : public SlotMemory {
   }
 
  private:
-  struct Deleter {
-    void operator()(kvc_storage* storage) const { kvc_storage_destroy(storage); }
-  };
   kvc_rows rows_of(std::span<const int64_t> slots) {
     kvc_rows rows{};
     rows.struct_size = sizeof rows;
@@ -75,7 +70,7 @@ class StorageMemory : public SlotMemory {
     return rows;
   }
 
-  std::unique_ptr<kvc_storage, Deleter> storage_;
+  Storage storage_;
   std::vector<uint64_t> keys_, inverse_;
 };
 
