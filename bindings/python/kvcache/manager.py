@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, Union
 
 from . import _native
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     Tokens = Union[Sequence[int], "numpy.ndarray", memoryview]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """A group of layers with one block table per request. window_tokens = 0: full attention; else a sliding window that
     reads that many tokens, the query's own included, and the first num_sink_tokens."""
 
