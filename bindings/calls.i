@@ -92,13 +92,3 @@ static kvc_status attend(kvc_storage *s, const kvc_attention *attention, const c
   return kvc_storage_attend(s, &full, stream);
 }
 %}
-
-// A model's layers with a window, one at a time.
-%extend kvc_model {
-  int has_window(uint32_t layer) {
-    return layer < KVC_MODEL_MAX_LAYERS && ($self->window_layers[layer / 64] >> (layer % 64) & 1);
-  }
-  void set_window(uint32_t layer) {
-    if (layer < KVC_MODEL_MAX_LAYERS) $self->window_layers[layer / 64] |= UINT64_C(1) << (layer % 64);
-  }
-}

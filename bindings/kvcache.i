@@ -7,6 +7,7 @@
 //   KVC_IN_RECORDS, KVC_OUT_RECORDS(type, pointer, count)  an array of frozen structs, or of a type named elsewhere, as bytes
 //   KVC_RESULT(type, name)                          a scalar result
 //   KVC_OBJECT(type, name)                          an object with its destroy function
+//   KVC_STRUCT(type)                                a struct that the caller fills in or reads
 //   kvc_status                                      an error with its text, copied in the same native call
 //
 // What is generated is internal to each binding; users see the hand-written layer over it.
@@ -80,34 +81,15 @@ KVC_RESULT(size_t, count)
 
 // ---- objects: made by the create functions, destroyed with their owner in the language ------------
 
-%nodefaultctor;
-%nodefaultdtor;
-struct kvc_manager {};
-struct kvc_storage {};
-%clearnodefaultctor;
-%clearnodefaultdtor;
-
 KVC_OBJECT(kvc_manager, manager)
 KVC_OBJECT(kvc_step, step)
 KVC_OBJECT(kvc_storage, storage)
-%nodefaultctor kvc_step;
-%nodefaultctor kvc_view;
 
-// ---- structs that grow: made with their size, all defaults; reserved and foreign pointers are not reachable ------
+// ---- structs that grow: made with their size, all defaults; what points to arrays is not reachable -----------------
 
 %ignore struct_size;
 %ignore reserved;
 
-%define KVC_STRUCT(name)
-%extend name {
-  name() {
-    struct name* s = (struct name*)calloc(1, sizeof *s);
-    if (s) s->struct_size = sizeof *s;
-    return s;
-  }
-  ~name() { free($self); }
-}
-%enddef
 KVC_STRUCT(kvc_pool_config)
 KVC_STRUCT(kvc_group_config)
 KVC_STRUCT(kvc_manager_config)
@@ -202,11 +184,6 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_store;
 %ignore kvc_storage_gather;
 %ignore kvc_storage_attend;
-
-// Arrays of structs for a config, in C memory: what a struct points to must not move.
-%include <carrays.i>
-%array_functions(kvc_pool_config, kvc_pool_configs)
-%array_functions(kvc_group_config, kvc_group_configs)
 
 %include "calls.i"
 %include <kvcache.h>

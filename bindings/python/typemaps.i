@@ -229,3 +229,5 @@ static long kvc_live_objects(void) { return kvc_num_objects; }
   if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
 }
 %typemap(in, numinputs=0) void *stream "$1 = NULL;"
+
+%include "../structs.i"
