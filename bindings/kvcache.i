@@ -174,9 +174,6 @@ KVC_STRUCT(kvc_memory_estimate)
 // ---- calls whose arrays stand apart from their counts, or inside structs -----------------------------------------
 // The same calls with each array beside its own count, so that no binding can pass a wrong one.
 
-%ignore kvc_manager_destroy;
-%ignore kvc_step_destroy;
-%ignore kvc_storage_destroy;
 %ignore kvc_manager_open_namespace;
 %ignore kvc_manager_export_tables;
 %ignore kvc_manager_export_slots;

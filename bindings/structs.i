@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structs and objects as classes of a language, with accessors that SWIG writes. For Python and Java.
+// Structs as classes of a language, with accessors that SWIG writes. For Python and Java.
 
-%nodefaultctor;
-%nodefaultdtor;
-struct kvc_manager {};
-struct kvc_storage {};
-%clearnodefaultctor;
-%clearnodefaultdtor;
 %nodefaultctor kvc_step;
 %nodefaultctor kvc_view;
 

@@ -99,6 +99,7 @@ KVC_GO_ARRAY(TYPE, "[]byte", sizeof(TYPE), POINTER, COUNT)
 %enddef
 %define KVC_OBJECT(TYPE, NAME)
 %ignore TYPE;
+%ignore TYPE ## _destroy;
 %typemap(gotype) TYPE *, const TYPE * "uintptr"
 %typemap(in) TYPE *, const TYPE * "$1 = ($1_ltype)$input;"
 %typemap(gotype) TYPE **NAME "*uintptr"

@@ -196,7 +196,15 @@ static long kvc_num_objects = 0;
 static long kvc_live_objects(void) { return kvc_num_objects; }
 %}
 
+%nodefaultctor;
+%nodefaultdtor;
+struct kvc_manager {};
+struct kvc_storage {};
+%clearnodefaultctor;
+%clearnodefaultdtor;
+
 %define KVC_OBJECT(TYPE, NAME)
+%ignore TYPE ## _destroy;
 %extend TYPE {
   ~TYPE() {
     --kvc_num_objects;
