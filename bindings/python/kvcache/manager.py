@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence,
 from . import _native
 from ._arrays import contiguous, np
 from .constants import BlockState, RequestFlags
-from .errors import BufferTooSmallError
+from .errors import BufferTooSmallError, KvCacheError
 from .records import record
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class _Owned:
             type(self)._close(self._manager._m, self.id)
             self._owned = False
 
+    def forget(self) -> None:
+        """Somebody else gives it back, such as a Step that frees it: close() does nothing any more."""
+        self._owned = False
+
     def __enter__(self) -> Any:
         return self
 
@@ -164,10 +168,6 @@ class Request(_Owned):
     def free(self) -> None:
         """Ends the request; its published blocks stay cached. Freeing again raises NotFoundError, unlike close()."""
         _native.kvc_manager_free_request(self._manager._m, self.id)
-        self._owned = False
-
-    def forget(self) -> None:
-        """A Step has freed it: nothing is left to close."""
         self._owned = False
 
     def fork(self) -> "Request":
@@ -255,7 +255,10 @@ class Manager:
     def _free_dropped(self) -> None:
         while self._dropped:
             close, id = self._dropped.popleft()
-            close(self._m, id)
+            try:
+                close(self._m, id)
+            except KvCacheError:  # ended by other means, or a namespace that is still in use: nobody is left to be told
+                pass
 
     # ---- requests
 

@@ -176,6 +176,21 @@ def test_a_closed_manager_refuses_by_name_and_forgotten_requests_free_at_the_nex
             call()
 
 
+def test_what_was_forgotten_and_cannot_be_closed_disturbs_nobody():
+    with Manager(8, block_size=4) as m, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        namespace = m.namespace(model=b"a")
+        r = m.allocate([1, 2, 3], namespace=namespace)
+        del namespace  # forgotten and still in use
+        twice = m.allocate([4])
+        m.request(twice.id).free()
+        del twice
+        gc.collect()
+        m.allocate([5, 6]).close()
+        r.close()
+        assert m.stats.live_requests == 0
+
+
 def test_events_chain_and_count_what_was_lost():
     with Manager(8, block_size=4, event_capacity=4) as m:
         with m.allocate(range(9)) as r:
