@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_storage_attend: validation, defaults, and the CPU attention that is plugged in here.
+// kvc_storage_attend: validation and defaults; and what it is on the CPU.
 #include <cmath>
 
 #include "api/storage_handle.h"
 #include "attention/attention.h"
 #include "attention/visibility.h"
+#include "device/cpu_device.h"
 
 using kvc::AttentionArgs;
 using kvc::fail;
@@ -93,10 +94,10 @@ kvc_status check_requests(const AttentionArgs& args) {
   return KVC_OK;
 }
 
-AttentionArgs args_of(kvc::Storage& storage, const kvc_attention& a) {
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& a) {
   AttentionArgs args = {};
-  args.layout = &storage.layout();
-  args.slab = storage.slab();
+  args.layout = &layout;
+  args.slab = slab;
   args.layer = a.layer;
   args.q_dtype = a.dtype;
   args.num_q_heads = a.num_q_heads;
@@ -109,7 +110,7 @@ AttentionArgs args_of(kvc::Storage& storage, const kvc_attention& a) {
   args.kv_lens = a.kv_lens;
   args.block_tables = a.block_tables;
   args.table_stride = a.table_stride;
-  args.scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<float>(storage.layout().k_dim));
+  args.scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<float>(layout.k_dim));
   args.causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
   args.window = a.window;
   args.sinks = a.sinks;
@@ -120,32 +121,74 @@ AttentionArgs args_of(kvc::Storage& storage, const kvc_attention& a) {
   return args;
 }
 
+// Attention on a storage of the CPU, now or from a stream.
+struct Attend {
+  AttentionArgs args;
+  void* scratch;
+  size_t table_entries;  // of a request, at most, that are read
+
+  void run(kvc::Storage& storage) {
+    kvc::WorkerPool& workers = storage.workers();
+    const kvc::ParallelFor parallel{
+        [](void* context, size_t count, void (*job)(void*, size_t, size_t), void* data) {
+          static_cast<kvc::WorkerPool*>(context)->run(count, job, data);
+        },
+        &workers, workers.num_workers()};
+    kvc::attend(args, parallel, scratch);
+  }
+  // Not the mask, which may be as large as the queries.
+  template <typename F>
+  void for_each_array(F&& array) {
+    const size_t n = args.num_requests;
+    array(args.q_offsets, n + 1);
+    array(args.q_starts, n);
+    array(args.kv_lens, n);
+    array(args.block_tables, n, table_entries, args.table_stride);
+    array(args.alibi_slopes, args.num_q_heads);
+    array(args.mask_offsets, n);
+  }
+};
+
 }  // namespace
 
-extern "C" kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, void* stream) {
-  return kvc::on_storage(s, stream, [&](kvc::Storage& storage) -> kvc_status {
+kvc_status kvc::cpu_attend(void* storage_impl, const kvc_attention* attention, void* stream_impl) {
+  auto& storage = *static_cast<Storage*>(storage_impl);
+  const size_t workers = storage.workers().num_workers();
+  const size_t bytes = workers * attention_scratch_bytes(storage.layout(), attention->num_q_heads);
+  Attend call{args_of(storage.layout(), storage.slab(), *attention), nullptr, 0};
+  const auto no_memory = [&] {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu threads with %zu bytes together", workers, bytes);
+  };
+  if (stream_impl == nullptr) {
+    Storage::Scratch scratch(storage, bytes);
+    if (scratch.data() == nullptr) return no_memory();
+    call.scratch = scratch.data();
+    call.run(storage);
+    return KVC_OK;
+  }
+  auto& stream = *static_cast<Stream*>(stream_impl);
+  call.scratch = stream.scratch(bytes);
+  if (call.scratch == nullptr) return no_memory();
+  for (size_t r = 0; r < call.args.num_requests; ++r) {
+    const uint64_t entries = ceil_div(call.args.kv_lens[r], storage.layout().block_size);
+    if (call.table_entries < entries) call.table_entries = entries;
+  }
+  if (call.table_entries > call.args.table_stride) call.table_entries = call.args.table_stride;
+  return enqueue(storage, call, stream);
+}
+
+extern "C" kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
+  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(attention);
     kvc_attention own;
     if (const kvc_status status = kvc::read_struct(attention, attention->struct_size, "kvc_attention", &own);
         status != KVC_OK)
       return status;
     if (own.dtype == 0) own.dtype = KVC_FLOAT32;
-    if (const kvc_status status = check(storage.layout(), own); status != KVC_OK) return status;
+    if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
     if (own.num_requests == 0) return KVC_OK;
-    const AttentionArgs args = args_of(storage, own);
-    if (const kvc_status status = check_requests(args); status != KVC_OK) return status;
-    kvc::WorkerPool& workers = storage.workers();
-    const size_t bytes = kvc::attention_scratch_bytes(storage.layout(), own.num_q_heads);
-    kvc::Storage::Scratch scratch(storage, workers.num_workers() * bytes);
-    if (scratch.data() == nullptr)
-      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu threads with %zu bytes", workers.num_workers(),
-                  bytes);
-    const kvc::ParallelFor parallel{
-        [](void* context, size_t count, void (*job)(void*, size_t, size_t), void* data) {
-          static_cast<kvc::WorkerPool*>(context)->run(count, job, data);
-        },
-        &workers, workers.num_workers()};
-    kvc::attend(args, parallel, scratch.data());
-    return KVC_OK;
+    const kvc_status status = check_requests(args_of(storage.layout, storage.slab(), own));
+    if (status != KVC_OK) return status;
+    return storage.backend->attend(storage.impl, &own, kvc::impl_of(stream));
   });
 }
