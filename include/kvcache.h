@@ -416,11 +416,17 @@ typedef struct kvc_storage_config {
   uint32_t flags;        /**< KVC_STORAGE_* */
   uint32_t scale_group;  /**< FP8 and integer types: elements of a row that share a scale, at least 4; 0 = the whole row. */
   uint32_t alignment;    /**< Of each block's part in bytes, a power of two, 16 .. 4096; 0 = 64. */
-  uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. */
+  uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. With parallel_for its workers, not 0. */
   uint32_t reserved;     /**< 0 */
   void *memory;          /**< Foreign memory to use in place, aligned to `alignment`; NULL = the library takes its own. Kept until kvc_storage_destroy. */
   size_t memory_size;    /**< Bytes of it, at least kvc_storage_info.slab_bytes. */
   const kvc_allocator *allocator; /**< For own memory; NULL = the system's, with huge pages where it has them. */
+  /** The caller's threads instead of threads of the library: runs job(data, i, worker) once for each i < count and returns when all have returned.
+   *  worker < num_threads, and no two jobs of a call that run at the same time have the same one. The calling thread may run any of them or all; the
+   *  result is that of num_threads threads bit by bit. Called by as many threads at once as call functions of the storage, also by
+   *  kvc_storage_create. Must not throw. NULL = the library's threads. */
+  void (*parallel_for)(void *parallel_context, size_t count, void (*job)(void *data, size_t i, size_t worker), void *data);
+  void *parallel_context; /**< Passed to parallel_for. */
 } kvc_storage_config;
 
 /** A storage as it is. */

@@ -70,7 +70,7 @@ KVC_FIRST_SIZE(kvc_pool_info, 80);
 KVC_FIRST_SIZE(kvc_stats, 232);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 360);
-KVC_FIRST_SIZE(kvc_storage_config, 88);
+KVC_FIRST_SIZE(kvc_storage_config, 104);
 KVC_FIRST_SIZE(kvc_storage_info, 88);
 KVC_FIRST_SIZE(kvc_rows, 128);
 KVC_FIRST_SIZE(kvc_attention, 144);

@@ -27,6 +27,10 @@ kvc_status read_config(const kvc_storage_config* config, kvc_storage_config* out
   if (out->block_size == 0) out->block_size = 16;
   if (out->dtype == 0) out->dtype = KVC_BFLOAT16;
   if (out->alignment == 0) out->alignment = 64;
+  if (out->parallel_for != nullptr && out->num_threads == 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_storage_config.parallel_for without num_threads; give the number of its workers");
+  }
   if (out->num_threads == 0) out->num_threads = 1;
   const struct {
     const char* name;
@@ -226,7 +230,7 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     Storage* impl = place == nullptr
                         ? nullptr
                         : Storage::create(layout, env, own.memory, (own.flags & KVC_STORAGE_NOT_ZEROED) == 0,
-                                          own.num_threads);
+                                          own.num_threads, {own.parallel_for, own.parallel_context});
     if (impl == nullptr) {
       if (place != nullptr) env.release(env.allocator_data, place, sizeof(kvc_storage), alignof(kvc_storage));
       return fail(KVC_ERROR_OUT_OF_MEMORY,

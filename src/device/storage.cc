@@ -29,14 +29,14 @@ const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin,
 
 }  // namespace
 
-Storage* Storage::create(const Layout& layout, const Env& env, void* foreign, bool zeroed,
-                         size_t num_threads) {
+Storage* Storage::create(const Layout& layout, const Env& env, void* foreign, bool zeroed, size_t num_threads,
+                         const ForeignThreads& parallel) {
   auto* storage = new (std::nothrow) Storage(layout, env);
   if (storage == nullptr) return nullptr;
   storage->owned_ = foreign == nullptr;
   storage->slab_ = static_cast<char*>(
       foreign != nullptr ? foreign : storage->memory_.allocate(layout.slab_bytes, kSlabAlignment));
-  if (storage->slab_ == nullptr || !storage->workers_.start(num_threads)) {
+  if (storage->slab_ == nullptr || !storage->workers_.start(num_threads, parallel)) {
     destroy(storage);
     return nullptr;
   }

@@ -14,8 +14,8 @@ namespace kvc {
 class Storage {
  public:
   // Takes `foreign` in place, or memory from `env`, cleared if `zeroed`. nullptr: no memory, or no threads.
-  static Storage* create(const Layout& layout, const Env& env, void* foreign, bool zeroed,
-                         size_t num_threads);
+  static Storage* create(const Layout& layout, const Env& env, void* foreign, bool zeroed, size_t num_threads,
+                         const ForeignThreads& parallel);
   static void destroy(Storage* storage);
 
   const Layout& layout() const { return layout_; }
