@@ -3,6 +3,7 @@
 #include "api/storage_handle.h"
 #include "device/rows.h"
 
+using kvc::check_block;
 using kvc::fail;
 using kvc::Layout;
 using kvc::on_storage;
@@ -140,12 +141,6 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.scale_group = layout.scale_group;
   info.alignment = config.alignment;
   return info;
-}
-
-kvc_status check_block(const Layout& layout, size_t entry, int64_t block) {
-  if (block >= 0 && static_cast<uint64_t>(block) < layout.num_blocks) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %lld; the storage has %llu", entry,
-              static_cast<long long>(block), ull{layout.num_blocks});
 }
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {

@@ -21,4 +21,11 @@ kvc_status on_storage(kvc_storage* s, void* stream, Function&& function) noexcep
   return guarded([&] { return function(*s->impl); });
 }
 
+// Entry `entry` of an array of block ids.
+inline kvc_status check_block(const Layout& layout, size_t entry, int64_t block) {
+  if (block >= 0 && static_cast<uint64_t>(block) < layout.num_blocks) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %lld; the storage has %llu", entry,
+              static_cast<long long>(block), static_cast<unsigned long long>(layout.num_blocks));
+}
+
 }  // namespace kvc

@@ -61,7 +61,7 @@ struct ParallelFor {
 // arguments, number of workers and instruction set give the same bits, whoever works on what.
 void attend(const AttentionArgs& args, const ParallelFor& parallel_for, void* scratch);
 
-// Instruction set that attend() uses on this machine: "scalar", "avx2", "avx512", "avx512-bf16".
-const char* attention_isa();
+// How attend() goes about this: all fields but struct_size.
+kvc_attention_plan explain_attention(const AttentionArgs& args, size_t num_workers);
 
 }  // namespace kvc

@@ -243,7 +243,15 @@ TEST(AttentionIsa, TheScalarKernelsAlwaysRun) {
   while (available_kernels(count) != nullptr) ++count;
   ASSERT_GE(count, 1u);
   EXPECT_STREQ(available_kernels(count - 1)->name, "scalar");
-  EXPECT_STREQ(attention_isa(), available_kernels(0)->name);
+  EXPECT_EQ(&chosen_kernels(), &best_kernels(std::getenv("KVC_KERNELS")));
+}
+
+TEST(AttentionIsa, ALimitIsNeverPassed) {
+  EXPECT_EQ(&best_kernels(nullptr), available_kernels(0));
+  EXPECT_EQ(&best_kernels("no such name"), available_kernels(0));
+  EXPECT_STREQ(best_kernels("scalar").name, "scalar");
+  for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i)
+    EXPECT_EQ(&best_kernels(kernels->name), kernels);
 }
 
 }  // namespace
