@@ -416,12 +416,18 @@ typedef struct kvc_storage_config {
   uint32_t flags;        /**< KVC_STORAGE_* */
   uint32_t scale_group;  /**< FP8 and integer types: elements of a row that share a scale, at least 4; 0 = the whole row. */
   uint32_t alignment;    /**< Of each block's part in bytes, a power of two, 16 .. 4096; 0 = 64. */
-  uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. */
+  uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. With parallel_for its workers, not 0. */
   uint32_t memory_kind;  /**< KVC_MEMORY_* of own memory; with `memory` 0 or KVC_MEMORY_EXTERNAL. */
   void *memory;          /**< Foreign memory to use in place, aligned to `alignment`; NULL = the library takes its own. Kept until kvc_storage_destroy. */
   size_t memory_size;    /**< Bytes of it, at least kvc_storage_info.slab_bytes. */
   const kvc_allocator *allocator; /**< For own memory; NULL = the device's, with huge pages where it has them. */
   const char *device;    /**< Where the memory is and who works on it: NULL or "cpu". See kvc_device_properties. */
+  /** The caller's threads instead of threads of the library: runs job(data, i, worker) once for each i < count and returns when all have returned.
+   *  worker < num_threads, and no two jobs of a call that run at the same time have the same one. The calling thread may run any of them or all; the
+   *  result is that of num_threads threads bit by bit. Called by as many threads at once as call functions of the storage, also by
+   *  kvc_storage_create. Must not throw. NULL = the library's threads. */
+  void (*parallel_for)(void *parallel_context, size_t count, void (*job)(void *data, size_t i, size_t worker), void *data);
+  void *parallel_context; /**< Passed to parallel_for. */
 } kvc_storage_config;
 
 /** A storage as it is. */
@@ -467,7 +473,7 @@ typedef struct kvc_attention {
   float *lse;                /**< [queries][num_q_heads] natural log of the sum of exp(logit); -infinity for a query that sees nothing. NULL = not wanted. */
   size_t num_requests;       /**< Requests. */
   const uint64_t *q_offsets; /**< [num_requests + 1], from 0, never decreasing. */
-  const uint64_t *q_starts;  /**< [num_requests]; NULL = the queries are the last tokens: kv_lens[r] - number of queries. */
+  const uint64_t *q_starts;  /**< [num_requests]; NULL = the queries are the last tokens: kv_lens[r] - number of queries (if not causal, possibly below 0). */
   const uint64_t *kv_lens;   /**< [num_requests] tokens in the cache, those of the queries included. */
   const int32_t *block_tables; /**< [num_requests][table_stride] block ids; entries of positions that causality, window and sinks hide from all queries may be anything. */
   size_t table_stride;       /**< Entries from one request's table to the next. */
@@ -480,10 +486,43 @@ typedef struct kvc_attention {
   uint64_t window;           /**< Position p sees p - window + 1 .. p; 0 = no window. */
   uint64_t sinks;            /**< With a window: the first `sinks` positions are seen as well. */
   const float *alibi_slopes; /**< [num_q_heads] slope * (position of the key - position of the query) is added to the logit; NULL = none. */
-  const uint8_t *mask;       /**< Bits, the lowest of a byte first: bit mask_offsets[r] + i * kv_lens[r] + j says whether query i of request r may see
-                                  position j, besides all other rules. NULL = none. */
+  const uint8_t *mask;       /**< Bits, the lowest of a byte first: bit mask_offsets[r] + i * (kv_lens[r] - s) + j - s says whether query i of request r
+                                  may see position j >= s = mask_starts[r], besides all other rules. NULL = none. */
   const uint64_t *mask_offsets; /**< [num_requests] first bit of a request. */
+  const uint64_t *mask_starts;  /**< [num_requests] position from which on the mask counts, at most kv_lens[r]; NULL = 0. A tree of draft tokens at the
+                                     end of a long context needs bits for the tree alone: see kvc_tree_mask. */
+  const uint8_t *block_mask; /**< [num_requests][num_heads][block_mask_stride] block-sparse attention: bit j, the lowest of a byte first, says whether
+                                  the queries of a KV head may read the block of block_tables[r][j], besides all other rules. Table entries of
+                                  blocks that no head reads may be anything. All bits set gives what NULL gives, bit by bit. NULL = all blocks.
+                                  In a stream it is read when the work is done, and table entries are checked as if it were NULL. */
+  size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
 } kvc_attention;
+
+/** How kvc_storage_select_blocks picks blocks. */
+typedef struct kvc_block_choice {
+  size_t struct_size;       /**< sizeof(kvc_block_choice) */
+  const uint16_t *bounds;   /**< [num_blocks][num_heads][2][head_dim] of the attention's layer, from kvc_storage_key_bounds; those of blocks that are kept
+                                 in any case are not read. */
+  uint64_t top_k;           /**< Blocks that a KV head of a request reads, at least 1; those kept in any case count, and may be more. */
+  uint64_t sink_blocks;     /**< Always kept: the first so many blocks, ... */
+  uint64_t recent_blocks;   /**< ... the block of the request's first query (not causal: the last block) with all that follow, and so many blocks in all
+                                 up to that one; 0 = 1. */
+  uint8_t *block_mask;      /**< Out: as kvc_attention.block_mask. Of each row the bytes with a bit of a block of kv_lens[r] are written. */
+  size_t block_mask_stride; /**< Bytes from one head's bits to the next. */
+} kvc_block_choice;
+
+/** How kvc_storage_attend would compute something. */
+typedef struct kvc_attention_plan {
+  size_t struct_size;     /**< sizeof(kvc_attention_plan) */
+  char kernels[16];       /**< Instruction set: "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
+  char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (quantized, or odd dimensions). */
+  char values[16];        /**< Likewise: "rows", "converted", or "keys" (latent rows that are read once for both). */
+  uint32_t num_workers;   /**< Threads that take part. */
+  uint32_t sparse;        /**< 1 = with a block mask that hides something. */
+  uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries. */
+  uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
+  uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
+} kvc_attention_plan;
 
 /** Bytes of a slab: [offset, offset + bytes). Frozen. */
 typedef struct kvc_run {
@@ -951,6 +990,47 @@ KVC_API kvc_status kvc_storage_zero_blocks(kvc_storage *s, const int32_t *blocks
  *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads); UNSUPPORTED; OUT_OF_MEMORY (scratch, or in the stream's queue).
  *  Since 0.2. */
 KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, kvc_stream *stream);
+
+/** Says how kvc_storage_attend would compute this, and computes nothing. q and out may be NULL. @param[in,out] plan struct_size set by the caller.
+ *  @return As kvc_storage_attend. Since 0.2. */
+KVC_API kvc_status kvc_storage_explain(kvc_storage *s, const kvc_attention *attention, kvc_attention_plan *plan);
+
+/** The largest and the smallest of each element over the keys of a block, which bound q . k for kvc_storage_select_blocks (Quest, arXiv:2406.10774).
+ *  To be called once a block is full; the bounds are right while its keys stay, whoever shares the block. They are rounded outwards to float16; those
+ *  of an element that is infinite or NaN in some key are NaN, and such a block is picked before all others.
+ *  @param[in]  blocks [num_blocks] different ids, all of whose tokens are written.
+ *  @param[out] bounds [blocks of the storage][num_heads][2: largest, smallest][head_dim] float16 of one layer; the entries of `blocks` are written.
+ *  @return KVC_OK; INVALID_ARGUMENT (layer, an id out of range; nothing is written). Since 0.2. */
+KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, uint16_t *bounds, kvc_stream *stream);
+
+/** Picks for each request and KV head the blocks with the highest bounds on scale * q . k over the queries of the request and the query heads of
+ *  that KV head; among equals the first. Soft cap, ALiBi and masks are not looked at, blocks outside of all windows are never picked. With
+ *  top_k of at least the blocks that the queries reach all bits are set, and attention is dense.
+ *  @param[in] attention What is to be attended; out, lse, mask and block_mask are not used. Give it choice->block_mask for kvc_storage_attend.
+ *  @param[in] choice    How many, and where to write.
+ *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride too small). Since 0.2. */
+KVC_API kvc_status kvc_storage_select_blocks(kvc_storage *s, const kvc_attention *attention, const kvc_block_choice *choice, kvc_stream *stream);
+
+/** Merges attention over disjoint sets of keys: what kvc_storage_attend gave for the same queries over parts of a context (several storages,
+ *  machines, or the shared prefix apart from the rest) becomes what it would have given over all of it. Computes in float32.
+ *  @param[in]  outs [num_partials][num_rows][v_dim]; a row of a query and head. @param[in] lses [num_partials][num_rows] natural logarithms; a row with
+ *              -infinity has seen nothing, and its part of outs is not read. @param[in] num_partials May be 0.
+ *  @param[in]  dtype Of outs and out: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32.
+ *  @param[out] out  [num_rows][v_dim]; zeros in a row that has seen nothing. May be outs. @param[out] lse [num_rows]; may be lses; NULL = not wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, dtype, v_dim not 1 .. 8192). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_attention_merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
+                                       float *lse);
+
+/** Bits of kvc_attention.mask for a tree of draft tokens: node i stands at position start + i and sees itself, its ancestors and, with
+ *  kvc_attention.mask_starts[r] = start, all positions before the tree. Rotary positions are start + depths[i].
+ *  @param[in]  parents   [num_nodes] below the node itself; -1 = hangs on the last token before the tree.
+ *  @param[in]  num_nodes At most 65,536.
+ *  @param[out] mask      Bits first_bit .. first_bit + num_nodes * num_nodes - 1 are written, row by row; others stay.
+ *  @param[in]  first_bit kvc_attention.mask_offsets[r].
+ *  @param[out] depths    [num_nodes] 0 for a node without parent; NULL = not wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_tree_mask(const int32_t *parents, size_t num_nodes, uint8_t *mask, uint64_t first_bit, int32_t *depths);
+
 /* ---------------------------------------------------------------- models: what their KV cache is made of, and how much of it fits */
 
 /** kvc_model.rope_scaling: how rotary embeddings are stretched past the trained context. */

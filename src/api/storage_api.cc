@@ -3,6 +3,7 @@
 #include "api/storage_handle.h"
 #include "device/host_memory.h"
 
+using kvc::check_block;
 using kvc::fail;
 using kvc::Layout;
 using kvc::on_storage;
@@ -26,6 +27,10 @@ kvc_status read_config(const kvc_storage_config* config, kvc_storage_config* out
   if (out->block_size == 0) out->block_size = 16;
   if (out->dtype == 0) out->dtype = KVC_BFLOAT16;
   if (out->alignment == 0) out->alignment = 64;
+  if (out->parallel_for != nullptr && out->num_threads == 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_storage_config.parallel_for without num_threads; give the number of its workers");
+  }
   if (out->num_threads == 0) out->num_threads = 1;
   const struct {
     const char* name;
@@ -137,12 +142,6 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.alignment = config.alignment;
   info.memory_kind = memory.kind;
   return info;
-}
-
-kvc_status check_block(const Layout& layout, size_t entry, int64_t block) {
-  if (block >= 0 && static_cast<uint64_t>(block) < layout.num_blocks) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %lld; the storage has %llu", entry,
-              static_cast<long long>(block), ull{layout.num_blocks});
 }
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
@@ -273,6 +272,8 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     kvc_backend_storage parts = {};
     parts.layout = &layout;
     parts.num_threads = own.num_threads;
+    parts.parallel_for = own.parallel_for;
+    parts.parallel_context = own.parallel_context;
     if (own.allocator != nullptr)
       parts.allocator = {sizeof parts.allocator, env.allocator_data, env.allocate, env.release};
     const kvc_status status = find_memory(own, layout, *backend, device, &parts);

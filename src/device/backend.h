@@ -40,6 +40,10 @@ typedef struct kvc_backend_storage {
   kvc_allocator allocator;  // for what the host needs beside it; allocate() NULL: the system's
   uint32_t num_threads;     // of the host
   uint32_t zeroed;          // 1 = clear the memory
+  // The caller's threads (kvc_storage_config); NULL: the backend's own
+  void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
+                       void* data);
+  void* parallel_context;
 } kvc_backend_storage;
 
 typedef struct kvc_backend {
@@ -70,6 +74,11 @@ typedef struct kvc_backend {
   kvc_status (*copy_blocks)(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream);
   kvc_status (*zero_blocks)(void* storage, const int32_t* blocks, size_t num_blocks, void* stream);
   kvc_status (*attend)(void* storage, const kvc_attention* attention, void* stream);
+  kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_plan* plan);
+  kvc_status (*key_bounds)(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
+                           uint16_t* bounds, void* stream);
+  kvc_status (*select_blocks)(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
+                              void* stream);
 } kvc_backend;
 
 #ifdef __cplusplus

@@ -135,8 +135,8 @@ kvc_status storage_create(uint32_t /*device*/, const kvc_backend_storage* config
     env.allocate = config->allocator.allocate;
     env.release = config->allocator.release;
   }
-  Storage* made =
-      Storage::create(*config->layout, env, config->memory, config->zeroed != 0, config->num_threads);
+  Storage* made = Storage::create(*config->layout, env, config->memory, config->zeroed != 0,
+                                  config->num_threads, {config->parallel_for, config->parallel_context});
   if (made == nullptr) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory or no threads for a storage with %u threads",
                 config->num_threads);
@@ -187,6 +187,9 @@ const kvc_backend& cpu_backend() {
                                       gather,
                                       copy_blocks,
                                       zero_blocks,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
                                       nullptr};
   return backend;
 }

@@ -30,10 +30,10 @@ const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin,
 }  // namespace
 
 Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
-                         size_t num_threads) {
+                         size_t num_threads, const ForeignThreads& parallel) {
   auto* storage = new (std::nothrow) Storage(layout, env, slab);
   if (storage == nullptr) return nullptr;
-  if (!storage->workers_.start(num_threads)) {
+  if (!storage->workers_.start(num_threads, parallel)) {
     delete storage;
     return nullptr;
   }

@@ -16,7 +16,7 @@ class Storage {
  public:
   // Takes `slab` over, and clears it if `zeroed`. nullptr: no memory, or no threads; `slab` is as before.
   static Storage* create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
-                         size_t num_threads);
+                         size_t num_threads, const ForeignThreads& parallel);
   static void destroy(Storage* storage);  // waits for what is pending; the slab goes back to its owner
 
   const Layout& layout() const { return layout_; }

@@ -80,6 +80,10 @@ TEST(StructSize, InputsAreReadBySize) {
   expect_reads_by_size<kvc_attention>("kvc_attention");
   expect_reads_by_size<kvc_model>("kvc_model");
   expect_reads_by_size<kvc_memory_query>("kvc_memory_query");
+  expect_reads_by_size<kvc_storage_config>("kvc_storage_config");
+  expect_reads_by_size<kvc_rows>("kvc_rows");
+  expect_reads_by_size<kvc_attention>("kvc_attention");
+  expect_reads_by_size<kvc_block_choice>("kvc_block_choice");
 }
 
 class OutputSize : public ::testing::Test {
@@ -154,6 +158,22 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   query.model = &model;
   query.budget_bytes = 1 << 30;
   expect_written_by_size<kvc_memory_estimate>([&](auto* out) { return kvc_estimate_memory(&query, out); });
+}
+
+TEST_F(OutputSize, EveryOutputOfAStorageIsWrittenBySize) {
+  kvc_storage_config config = {};
+  config.struct_size = sizeof config;
+  config.num_blocks = config.num_layers = config.num_heads = 1;
+  config.head_dim = 64;
+  kvc_storage* s;
+  ASSERT_EQ(kvc_storage_create(&config, &s), KVC_OK) << last_error();
+  expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(s, out); });
+  kvc_attention attention = {};
+  attention.struct_size = sizeof attention;
+  attention.num_q_heads = 1;
+  expect_written_by_size<kvc_attention_plan>(
+      [&](auto* out) { return kvc_storage_explain(s, &attention, out); });
+  kvc_storage_destroy(s);
 }
 
 TEST(Guard, ExceptionsBecomeInternalErrors) {

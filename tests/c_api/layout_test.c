@@ -269,7 +269,7 @@ AT(kvc_device_info, memory_bytes, 8);
 AT(kvc_device_info, memory_kinds, 16);
 AT(kvc_device_info, num_processors, 20);
 
-SIZE(kvc_storage_config, 96);
+SIZE(kvc_storage_config, 112);
 AT(kvc_storage_config, struct_size, 0);
 AT(kvc_storage_config, num_blocks, 8);
 AT(kvc_storage_config, num_layers, 16);
@@ -288,6 +288,8 @@ AT(kvc_storage_config, memory, 64);
 AT(kvc_storage_config, memory_size, 72);
 AT(kvc_storage_config, allocator, 80);
 AT(kvc_storage_config, device, 88);
+AT(kvc_storage_config, parallel_for, 96);
+AT(kvc_storage_config, parallel_context, 104);
 
 SIZE(kvc_storage_info, 96);
 AT(kvc_storage_info, struct_size, 0);
@@ -329,7 +331,7 @@ AT(kvc_rows, block_table, 104);
 AT(kvc_rows, block_table_size, 112);
 AT(kvc_rows, first_token, 120);
 
-SIZE(kvc_attention, 144);
+SIZE(kvc_attention, 168);
 AT(kvc_attention, struct_size, 0);
 AT(kvc_attention, q, 8);
 AT(kvc_attention, out, 16);
@@ -351,6 +353,9 @@ AT(kvc_attention, sinks, 112);
 AT(kvc_attention, alibi_slopes, 120);
 AT(kvc_attention, mask, 128);
 AT(kvc_attention, mask_offsets, 136);
+AT(kvc_attention, mask_starts, 144);
+AT(kvc_attention, block_mask, 152);
+AT(kvc_attention, block_mask_stride, 160);
 
 SIZE(kvc_run, 16);
 AT(kvc_run, offset, 0);
@@ -363,6 +368,26 @@ AT(kvc_selection, first_head, 8);
 AT(kvc_selection, num_heads, 12);
 AT(kvc_selection, first_token, 16);
 AT(kvc_selection, num_tokens, 20);
+
+SIZE(kvc_block_choice, 56);
+AT(kvc_block_choice, struct_size, 0);
+AT(kvc_block_choice, bounds, 8);
+AT(kvc_block_choice, top_k, 16);
+AT(kvc_block_choice, sink_blocks, 24);
+AT(kvc_block_choice, recent_blocks, 32);
+AT(kvc_block_choice, block_mask, 40);
+AT(kvc_block_choice, block_mask_stride, 48);
+
+SIZE(kvc_attention_plan, 88);
+AT(kvc_attention_plan, struct_size, 0);
+AT(kvc_attention_plan, kernels, 8);
+AT(kvc_attention_plan, keys, 24);
+AT(kvc_attention_plan, values, 40);
+AT(kvc_attention_plan, num_workers, 56);
+AT(kvc_attention_plan, sparse, 60);
+AT(kvc_attention_plan, num_pieces, 64);
+AT(kvc_attention_plan, num_splits, 72);
+AT(kvc_attention_plan, scratch_bytes, 80);
 
 SIZE(kvc_model, 224);
 AT(kvc_model, struct_size, 0);
