@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A caller's kvc_attention, checked in all but q, out and what only some calls use, with defaults filled in.
+// A caller's kvc_attention: checked, with defaults filled in, and as arguments of the CPU attention.
 #pragma once
 #include "api/storage_handle.h"
 #include "attention/attention.h"
 
 namespace kvc {
 
-// *args is written on success; it points into the caller's arrays.
-kvc_status read_attention(Storage& storage, const kvc_attention* attention, AttentionArgs* args);
+// Checks all but q and out. `later`: the work is enqueued, and the block mask may become another one until it
+// is done, so that each table entry must be a block whatever the mask says now.
+kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
+                          kvc_attention* out);
 
-inline uint64_t num_queries(const AttentionArgs& args) {
-  return args.num_requests == 0 ? 0 : args.q_offsets[args.num_requests];
-}
+// Of what read_attention() gave; points into the caller's arrays.
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& attention);
 
 }  // namespace kvc

@@ -319,7 +319,6 @@ TEST(SparseAttention, BadArgumentsAreRefused) {
   scene.a.q = scene.q.data();
   EXPECT_EQ(kvc_storage_select_blocks(s, nullptr, &sparse.choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_select_blocks(s, &scene.a, nullptr, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_storage_select_blocks(s, &scene.a, &sparse.choice, s), KVC_ERROR_UNSUPPORTED);
 
   const std::vector<uint16_t> bounds = sparse.bounds;
   const int32_t blocks[] = {0, static_cast<int32_t>(scene.num_blocks)}, negative = -1;
@@ -338,6 +337,47 @@ TEST(SparseAttention, BadArgumentsAreRefused) {
   EXPECT_EQ(kvc_storage_attend(s, &scene.a, nullptr), KVC_ERROR_INVALID_ARGUMENT) << "32 blocks need 4 bytes";
   scene.a.block_mask_stride = 4;
   EXPECT_EQ(kvc_storage_attend(s, &scene.a, nullptr), KVC_OK) << kvc_last_error();
+}
+
+// Bounds, choice and attention in one stream: each step reads what the one before it writes.
+TEST(SparseAttention, AStreamRunsTheStepsInOrder) {
+  Scene scene(long_ones(KVC_BFLOAT16, 0, 2));
+  Sparse sparse(scene);
+  sparse.select(7, 1, 2);
+  sparse.attend();
+  const std::vector<float> out = scene.out, lse = scene.lse;
+  const std::vector<uint8_t> mask = sparse.mask;
+  const std::vector<uint16_t> bounds = sparse.bounds;
+
+  std::fill(sparse.bounds.begin(), sparse.bounds.end(), uint16_t{0x7e00});
+  std::fill(sparse.mask.begin(), sparse.mask.end(), uint8_t{0x55});
+  std::fill(scene.out.begin(), scene.out.end(), -1.0f);
+  kvc_stream* stream = nullptr;
+  ASSERT_EQ(kvc_stream_create(nullptr, &stream), KVC_OK);
+  kvc_storage* s = scene.storage.get();
+  {
+    std::vector<int32_t> blocks = sparse.blocks, tables = scene.tables;
+    std::vector<uint64_t> offsets = scene.offsets, lens = scene.lens;
+    kvc_attention a = scene.a;
+    a.block_tables = tables.data(), a.q_offsets = offsets.data(), a.kv_lens = lens.data();
+    EXPECT_EQ(
+        kvc_storage_key_bounds(s, Scene::kLayer, blocks.data(), blocks.size(), sparse.bounds.data(), stream),
+        KVC_OK);
+    EXPECT_EQ(kvc_storage_select_blocks(s, &a, &sparse.choice, stream), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_storage_attend(s, &a, stream), KVC_OK) << kvc_last_error();
+    tables[3] = -1;
+    EXPECT_EQ(kvc_storage_attend(s, &a, stream), KVC_ERROR_INVALID_ARGUMENT)
+        << "the mask of now says nothing about the one that will be read";
+    std::fill(blocks.begin(), blocks.end(), -1);
+    std::fill(tables.begin(), tables.end(), -1);
+    offsets.assign(4, 1u << 30), lens.assign(3, 1u << 30);
+  }
+  ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
+  EXPECT_EQ(sparse.bounds, bounds);
+  EXPECT_EQ(sparse.mask, mask);
+  EXPECT_EQ(scene.out, out);
+  EXPECT_EQ(scene.lse, lse);
+  kvc_stream_destroy(stream);
 }
 
 TEST(SparseAttention, NothingToPick) {

@@ -263,7 +263,13 @@ AT(kvc_step, num_refused, 336);
 AT(kvc_step, shortage_blocks, 344);
 AT(kvc_step, internal, 352);
 
-SIZE(kvc_storage_config, 104);
+SIZE(kvc_device_info, 24);
+AT(kvc_device_info, struct_size, 0);
+AT(kvc_device_info, memory_bytes, 8);
+AT(kvc_device_info, memory_kinds, 16);
+AT(kvc_device_info, num_processors, 20);
+
+SIZE(kvc_storage_config, 112);
 AT(kvc_storage_config, struct_size, 0);
 AT(kvc_storage_config, num_blocks, 8);
 AT(kvc_storage_config, num_layers, 16);
@@ -277,14 +283,15 @@ AT(kvc_storage_config, flags, 44);
 AT(kvc_storage_config, scale_group, 48);
 AT(kvc_storage_config, alignment, 52);
 AT(kvc_storage_config, num_threads, 56);
-AT(kvc_storage_config, reserved, 60);
+AT(kvc_storage_config, memory_kind, 60);
 AT(kvc_storage_config, memory, 64);
 AT(kvc_storage_config, memory_size, 72);
 AT(kvc_storage_config, allocator, 80);
-AT(kvc_storage_config, parallel_for, 88);
-AT(kvc_storage_config, parallel_context, 96);
+AT(kvc_storage_config, device, 88);
+AT(kvc_storage_config, parallel_for, 96);
+AT(kvc_storage_config, parallel_context, 104);
 
-SIZE(kvc_storage_info, 88);
+SIZE(kvc_storage_info, 96);
 AT(kvc_storage_info, struct_size, 0);
 AT(kvc_storage_info, data, 8);
 AT(kvc_storage_info, slab_bytes, 16);
@@ -301,6 +308,8 @@ AT(kvc_storage_info, layout, 72);
 AT(kvc_storage_info, flags, 76);
 AT(kvc_storage_info, scale_group, 80);
 AT(kvc_storage_info, alignment, 84);
+AT(kvc_storage_info, memory_kind, 88);
+AT(kvc_storage_info, reserved, 92);
 
 SIZE(kvc_rows, 128);
 AT(kvc_rows, struct_size, 0);
