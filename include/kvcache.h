@@ -424,8 +424,8 @@ typedef struct kvc_storage_config {
   const char *device;    /**< Where the memory is and who works on it: NULL or "cpu". See kvc_device_properties. */
   /** The caller's threads instead of threads of the library: runs job(data, i, worker) once for each i < count and returns when all have returned.
    *  worker < num_threads, and no two jobs of a call that run at the same time have the same one. The calling thread may run any of them or all; the
-   *  result is that of num_threads threads bit by bit. Called by as many threads at once as call functions of the storage, also by
-   *  kvc_storage_create. Must not throw. NULL = the library's threads. */
+   *  result is that of num_threads threads bit by bit. Called by whoever calls a function of the storage, kvc_storage_create included, and by the
+   *  threads of streams: by several at once if they do. Must not throw. NULL = the library's threads. */
   void (*parallel_for)(void *parallel_context, size_t count, void (*job)(void *data, size_t i, size_t worker), void *data);
   void *parallel_context; /**< Passed to parallel_for. */
 } kvc_storage_config;
@@ -493,8 +493,8 @@ typedef struct kvc_attention {
                                      end of a long context needs bits for the tree alone: see kvc_tree_mask. */
   const uint8_t *block_mask; /**< [num_requests][num_heads][block_mask_stride] block-sparse attention: bit j, the lowest of a byte first, says whether
                                   the queries of a KV head may read the block of block_tables[r][j], besides all other rules. Table entries of
-                                  blocks that no head reads may be anything. All bits set gives what NULL gives, bit by bit. NULL = all blocks.
-                                  In a stream it is read when the work is done, and table entries are checked as if it were NULL. */
+                                  blocks that no head reads may be anything, but not with a stream. All bits set gives what NULL gives, bit by bit.
+                                  NULL = all blocks. */
   size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
 } kvc_attention;
 
@@ -894,8 +894,8 @@ typedef struct kvc_device_info {
  *  events. On the CPU a stream has a thread of its own. Opaque; made by kvc_stream_create.
  *
  *  A function of a storage that takes a stream checks its arguments at the call: an error comes back at once and means that nothing was enqueued. Host arrays
- *  that say what to do (slots, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys and values, queries, results and
- *  attention masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is not ordered with
+ *  that say what to do (slots, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys and values, queries, results, bounds of
+ *  keys and attention masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is not ordered with
  *  what is enqueued in streams. On the CPU, work that was enqueued cannot fail. */
 typedef struct kvc_stream kvc_stream;
 
@@ -1000,7 +1000,7 @@ KVC_API kvc_status kvc_storage_explain(kvc_storage *s, const kvc_attention *atte
  *  of an element that is infinite or NaN in some key are NaN, and such a block is picked before all others.
  *  @param[in]  blocks [num_blocks] different ids, all of whose tokens are written.
  *  @param[out] bounds [blocks of the storage][num_heads][2: largest, smallest][head_dim] float16 of one layer; the entries of `blocks` are written.
- *  @return KVC_OK; INVALID_ARGUMENT (layer, an id out of range; nothing is written). Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (layer, an id out of range; nothing is written), OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, uint16_t *bounds, kvc_stream *stream);
 
 /** Picks for each request and KV head the blocks with the highest bounds on scale * q . k over the queries of the request and the query heads of
@@ -1043,6 +1043,12 @@ enum {
   KVC_ROPE_LONGROPE = 5 /**< A factor per dimension; rope_factor is max_context / rope_original_context. */
 };
 
+/** kvc_model.rope_flags. */
+enum { KVC_MODEL_ROPE_EXACT_RAMP = 1 /**< YaRN: the ends of the ramp are not rounded to whole pairs ("truncate": false). */ };
+
+/** kvc_rope_rows.flags. */
+enum { KVC_ROPE_ROWS_INTERLEAVED = 1 /**< Elements 2 i and 2 i + 1 turn together, instead of i and i + rope_dim / 2. */ };
+
 /** Layers that a kvc_model may have, and bits of its window_layers. */
 #define KVC_MODEL_MAX_LAYERS 512
 
@@ -1069,8 +1075,31 @@ typedef struct kvc_model {
   double rope_factor;             /**< Factor of rope_scaling; 0 without one. */
   uint64_t rope_original_context; /**< Context before stretching, where rope_scaling knows one; else 0. */
   uint32_t rope_scaling;          /**< KVC_ROPE_* of the layers without a window (and of all layers if rope_local_theta is 0). */
-  uint32_t reserved;              /**< 0 */
+  uint32_t rope_flags;            /**< KVC_MODEL_ROPE_* */
+  double rope_slow_turns;         /**< LLAMA3, YARN: pairs that turn less often than this within rope_original_context are slowed down by rope_factor
+                                       (low_freq_factor, beta_slow), ...; 0 = 1. */
+  double rope_fast_turns;         /**< ... those that turn more often than this not at all (high_freq_factor, beta_fast); 0 = 4 for LLAMA3, 32 for YARN. */
+  double rope_attention_factor;   /**< Multiplies cosines and sines; 0 = what rope_scaling asks for: YARN 0.1 ln(rope_factor) + 1, LONGROPE
+                                       sqrt(1 + ln(rope_factor) / ln(rope_original_context)), others 1. */
 } kvc_model;
+
+/** Rows that kvc_rope_apply turns. Element (t, h, e) is at x + t * token_stride + h * head_stride + e, counted in elements. */
+typedef struct kvc_rope_rows {
+  size_t struct_size;   /**< sizeof(kvc_rope_rows) */
+  void *x;              /**< [num_tokens][num_heads][head_dim], changed in place. */
+  size_t num_tokens;    /**< Tokens. */
+  const float *table;   /**< [table_rows][rope_dim], from kvc_rope_table. */
+  size_t table_rows;    /**< Rows of it. */
+  const int64_t *table_row; /**< [num_tokens] the table's row of each token; NULL = row t for token t. */
+  uint32_t num_heads;   /**< Heads: query heads, KV heads, or 1 for a latent row. */
+  uint32_t head_dim;    /**< Elements of a row. */
+  uint32_t rope_dim;    /**< Elements that turn, even; 0 = head_dim. */
+  uint32_t first_element; /**< First of them. Latent rows: latent_dim - rope_dim. */
+  int32_t dtype;        /**< Of x: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32. Computed in float32 in any case. */
+  uint32_t flags;       /**< KVC_ROPE_ROWS_* */
+  int64_t token_stride; /**< 0 = num_heads * head_stride. */
+  int64_t head_stride;  /**< 0 = head_dim. */
+} kvc_rope_rows;
 
 /** Question for kvc_estimate_memory. */
 typedef struct kvc_memory_query {
@@ -1126,6 +1155,31 @@ KVC_API kvc_status kvc_model_find(const char *name, kvc_model *model);
  *  @param[in,out] estimate struct_size set by the caller.
  *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, or a result past 2^64 - 1), UNSUPPORTED. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query *query, kvc_memory_estimate *estimate);
+
+/** Angles by which the pairs of a layer's rotary embedding turn from one position to the next (rotary embedding: arXiv:2104.09864; YaRN:
+ *  arXiv:2309.00071; LongRoPE: arXiv:2402.13753). Computed in double precision.
+ *  @param[in]  model     rope_*, head_dim, rope_dim, max_context and the windows are read.
+ *  @param[in]  layer     Below num_layers: layers with a window may have a base of their own.
+ *  @param[in]  length    Tokens of the sequence at present: DYNAMIC turns slower once there are more than the model was trained on. Others: not read.
+ *  @param[in]  factors   LONGROPE: [rope_dim / 2] of the model's config.json, short_factor up to rope_original_context tokens and long_factor beyond.
+ *                        Others: NULL.
+ *  @param[out] frequencies [capacity] radians per position. @param[out] count rope_dim / 2.
+ *  @param[out] attention_factor For kvc_rope_table. (Models may scale their logits besides: kvc_attention.scale.)
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (LONGROPE without factors), BUFFER_TOO_SMALL. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const double *factors, double *frequencies, size_t capacity,
+                                  size_t *count, double *attention_factor);
+
+/** Cosines and sines for kvc_rope_apply: once per step for all layers that share frequencies, or once for all positions. Angles are computed in
+ *  double precision, so that they are right at any position.
+ *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
+ *  @param[out] table     [num_positions][2][num_frequencies] cosines, sines; both times attention_factor.
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor that is not finite, a position past 2^40). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_rope_table(const double *frequencies, size_t num_frequencies, double attention_factor, const int64_t *positions, size_t num_positions,
+                                  float *table);
+
+/** Turns queries or keys in place: each pair (a, b) becomes (a cos - b sin, b cos + a sin). Rows that overlap give anything.
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a row outside of the table; nothing is changed), UNSUPPORTED. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_rope_apply(const kvc_rope_rows *rows);
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions of attention.
+// C functions of attention: validation of what is their own, then the device's operation.
 #include "api/attention_args.h"
 #include "attention/merge.h"
 #include "attention/tree.h"
 
 using kvc::fail;
-using kvc::impl_of;
-using kvc::on_storage;
-using kvc::read_attention;
 
 namespace {
 
@@ -15,11 +12,13 @@ using ull = unsigned long long;
 
 constexpr size_t kMaxTreeNodes = 65536;
 
-// Whether the rows of block_mask hold the blocks of every request that has queries.
-kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& attention,
+uint64_t num_queries(const kvc_attention& a) { return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests]; }
+
+// Whether the rows of block_mask have room for the blocks of every request.
+kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
                            const kvc_block_choice& choice) {
-  for (size_t r = 0; r < attention.num_requests; ++r) {
-    const uint64_t bytes = kvc::ceil_div(kvc::ceil_div(attention.kv_lens[r], layout.block_size), 8);
+  for (size_t r = 0; r < a.num_requests; ++r) {
+    const uint64_t bytes = kvc::ceil_div(kvc::ceil_div(a.kv_lens[r], layout.block_size), 8);
     if (bytes <= choice.block_mask_stride) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "request %zu: kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed", r,
@@ -33,39 +32,33 @@ kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& atten
 extern "C" {
 
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     kvc_attention own;
-    if (const kvc_status status = read_attention(storage, attention, stream == nullptr, &own);
-        status != KVC_OK)
-      return status;
-    KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
-    KVC_REQUIRE_ARRAY(own.out, kvc::num_queries(own));
+    const kvc_status status = kvc::read_attention(storage, attention, stream != nullptr, &own);
+    if (status != KVC_OK) return status;
+    KVC_REQUIRE_ARRAY(own.q, num_queries(own));
+    KVC_REQUIRE_ARRAY(own.out, num_queries(own));
     if (own.num_requests == 0) return KVC_OK;
-    return storage.backend->attend(storage.impl, &own, impl_of(stream));
+    return storage.backend->attend(storage.impl, &own, kvc::impl_of(stream));
   });
 }
 
 kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_plan* plan) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(plan);
-    if (const kvc_status status =
-            kvc::check_size<kvc_attention_plan>(plan->struct_size, "kvc_attention_plan");
-        status != KVC_OK)
-      return status;
     kvc_attention own;
-    if (const kvc_status status = read_attention(storage, attention, true, &own); status != KVC_OK)
-      return status;
     kvc_attention_plan found;
-    if (const kvc_status status = storage.backend->explain(storage.impl, &own, &found); status != KVC_OK)
-      return status;
-    kvc::write_struct(found, plan);
-    return KVC_OK;
+    kvc_status status = kvc::check_size<kvc_attention_plan>(plan->struct_size, "kvc_attention_plan");
+    if (status == KVC_OK) status = kvc::read_attention(storage, attention, false, &own);
+    if (status == KVC_OK) status = storage.backend->explain(storage.impl, &own, &found);
+    if (status == KVC_OK) kvc::write_struct(found, plan);
+    return status;
   });
 }
 
 kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                                   uint16_t* bounds, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_ARRAY(blocks, num_blocks);
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
     if (layer >= storage.layout.num_layers)
@@ -74,33 +67,31 @@ kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t*
       if (const kvc_status status = kvc::check_block(storage.layout, i, blocks[i]); status != KVC_OK)
         return status;
     }
-    return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, impl_of(stream));
+    return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, kvc::impl_of(stream));
   });
 }
 
 kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attention,
                                      const kvc_block_choice* choice, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(attention);
     KVC_REQUIRE_POINTER(choice);
-    kvc_attention own;
-    kvc_block_choice chosen;
-    kvc_status status = kvc::read_struct(attention, attention->struct_size, "kvc_attention", &own);
+    kvc_attention unmasked, own;
+    kvc_block_choice own_choice;
+    kvc_status status = kvc::read_struct(attention, attention->struct_size, "kvc_attention", &unmasked);
     if (status != KVC_OK) return status;
-    own.mask = own.block_mask = nullptr;
-    status = kvc::read_struct(choice, choice->struct_size, "kvc_block_choice", &chosen);
+    unmasked.mask = unmasked.block_mask = nullptr;
+    status = kvc::read_struct(choice, choice->struct_size, "kvc_block_choice", &own_choice);
+    if (status == KVC_OK) status = kvc::read_attention(storage, &unmasked, false, &own);
+    if (status == KVC_OK) status = check_mask_rows(storage.layout, own, own_choice);
     if (status != KVC_OK) return status;
-    status = read_attention(storage, &own, true, &own);
-    if (status != KVC_OK) return status;
-    if (chosen.top_k == 0)
+    if (own_choice.top_k == 0)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_block_choice.top_k is 0; give at least 1");
-    status = check_mask_rows(storage.layout, own, chosen);
-    if (status != KVC_OK) return status;
-    KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
+    KVC_REQUIRE_ARRAY(own.q, num_queries(own));
     if (own.num_requests == 0) return KVC_OK;
-    KVC_REQUIRE_POINTER(chosen.bounds);
-    KVC_REQUIRE_POINTER(chosen.block_mask);
-    return storage.backend->select_blocks(storage.impl, &own, &chosen, impl_of(stream));
+    KVC_REQUIRE_POINTER(own_choice.bounds);
+    KVC_REQUIRE_POINTER(own_choice.block_mask);
+    return storage.backend->select_blocks(storage.impl, &own, &own_choice, kvc::impl_of(stream));
   });
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 using ull = unsigned long long;
 
+// Whether some head reads the block. What is read later may be another mask by then.
 bool is_read(const AttentionArgs& args, const RequestView& view, uint64_t block) {
   for (uint32_t head = 0; head < args.layout->num_heads; ++head) {
     if (reads_block(args, view, head, block)) return true;
@@ -18,13 +19,14 @@ bool is_read(const AttentionArgs& args, const RequestView& view, uint64_t block)
 }
 
 // Table entries of positions [first, end).
-kvc_status check_entries(const AttentionArgs& args, const RequestView& view, int64_t first, int64_t end) {
+kvc_status check_entries(const AttentionArgs& args, const RequestView& view, int64_t first, int64_t end,
+                         bool later) {
   const Layout& layout = *args.layout;
   const int32_t* table = view.table;
   for (auto j = static_cast<uint64_t>(first) / layout.block_size;
        first < end && j < ceil_div(static_cast<uint64_t>(end), layout.block_size); ++j) {
     if (table[j] >= 0 && static_cast<uint64_t>(table[j]) < layout.num_blocks) continue;
-    if (!is_read(args, view, j)) continue;
+    if (!later && !is_read(args, view, j)) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "request %zu, table entry %llu: no block %d; the storage has %llu", view.request, ull{j},
                 table[j], ull{layout.num_blocks});
@@ -32,7 +34,7 @@ kvc_status check_entries(const AttentionArgs& args, const RequestView& view, int
   return KVC_OK;
 }
 
-kvc_status check_request(const AttentionArgs& args, size_t r) {
+kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   const uint64_t begin = args.q_offsets[r], end = args.q_offsets[r + 1];
   if (end < begin || (r == 0 && begin != 0) || end > (uint64_t{1} << 40)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "q_offsets[%zu], %llu, after %llu", r + 1, ull{end}, ull{begin});
@@ -67,8 +69,9 @@ kvc_status check_request(const AttentionArgs& args, size_t r) {
                 "request %zu: %lld tokens need more than table_stride, %zu entries", r,
                 static_cast<long long>(reach.end), args.table_stride);
   }
-  if (const kvc_status status = check_entries(args, view, 0, reach.sinks); status != KVC_OK) return status;
-  return check_entries(args, view, reach.low, reach.end);
+  if (const kvc_status status = check_entries(args, view, 0, reach.sinks, later); status != KVC_OK)
+    return status;
+  return check_entries(args, view, reach.low, reach.end, later);
 }
 
 kvc_status check(const Layout& layout, const kvc_attention& a) {
@@ -99,16 +102,9 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
   return KVC_OK;
 }
 
-kvc_status check_requests(const AttentionArgs& args) {
-  for (size_t r = 0; r < args.num_requests; ++r) {
-    if (const kvc_status status = check_request(args, r); status != KVC_OK) return status;
-  }
-  return KVC_OK;
-}
-
 }  // namespace
 
-AttentionArgs attention_args(const Layout& layout, const char* slab, const kvc_attention& a) {
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& a) {
   AttentionArgs args = {};
   args.layout = &layout;
   args.slab = slab;
@@ -138,7 +134,7 @@ AttentionArgs attention_args(const Layout& layout, const char* slab, const kvc_a
   return args;
 }
 
-kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool now,
+kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
                           kvc_attention* out) {
   KVC_REQUIRE_POINTER(attention);
   kvc_attention own;
@@ -147,9 +143,10 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
     return status;
   if (own.dtype == 0) own.dtype = KVC_FLOAT32;
   if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
-  AttentionArgs args = attention_args(storage.layout, storage.slab(), own);
-  if (!now) args.block_mask = nullptr;  // perhaps not written yet
-  if (const kvc_status status = check_requests(args); status != KVC_OK) return status;
+  const AttentionArgs args = args_of(storage.layout, storage.slab(), own);
+  for (size_t r = 0; r < args.num_requests; ++r) {
+    if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;
+  }
   *out = own;
   return KVC_OK;
 }

@@ -2,7 +2,6 @@
 // C functions of devices, streams and their events; where CPU attention is put into the CPU device.
 #include <new>
 
-#include "api/attention_cpu.h"
 #include "api/storage_handle.h"
 #include "device/cpu_device.h"
 
@@ -14,7 +13,7 @@ namespace {
 const kvc_backend& complete_cpu_backend() {
   static const kvc_backend backend = [] {
     kvc_backend cpu = kvc::cpu_backend();
-    kvc::add_attention(cpu);
+    kvc::add_cpu_attention(&cpu);
     return cpu;
   }();
   return backend;

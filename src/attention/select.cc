@@ -17,16 +17,16 @@ namespace {
 
 constexpr uint32_t kQueryRows = 16;  // that bounds are multiplied with at once
 
-// The smallest float16 that is not below x.
-uint16_t half_above(float x) {
-  uint16_t half;
-  float rounded;
-  from_float(KVC_FLOAT16, &x, &half, 1);
-  to_float(KVC_FLOAT16, &half, &rounded, 1);
-  if (rounded < x) half = static_cast<uint16_t>((half & 0x8000) == 0 ? half + 1 : half - 1);
-  return half;
+// The smallest float16 numbers that are not below x.
+void halves_above(const float* x, uint32_t count, uint16_t* halves) {
+  float rounded[kMaxRowElements];
+  from_float(KVC_FLOAT16, x, halves, count);
+  to_float(KVC_FLOAT16, halves, rounded, count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const int up = (halves[i] & 0x8000) == 0 ? 1 : -1;
+    halves[i] = static_cast<uint16_t>(rounded[i] < x[i] ? halves[i] + up : halves[i]);
+  }
 }
-uint16_t half_below(float x) { return half_above(-x) ^ 0x8000; }
 
 struct Candidate {
   float bound;
@@ -199,21 +199,28 @@ class Selection {
 
 void find_key_bounds(const Layout& layout, const char* slab, uint32_t layer, uint64_t block,
                      uint16_t* bounds) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const uint32_t dim = layout.k_dim;
-  float row[kMaxRowElements], largest[kMaxRowElements], smallest[kMaxRowElements], wrong[kMaxRowElements];
+  float row[kMaxRowElements], largest[kMaxRowElements], negated[kMaxRowElements];  // the smallest, negated
+  float wrong[kMaxRowElements];
   for (uint32_t head = 0; head < layout.num_heads; ++head, bounds += 2 * dim) {
+    std::fill_n(largest, dim, -std::numeric_limits<float>::infinity());
+    std::fill_n(negated, dim, -std::numeric_limits<float>::infinity());
+    std::fill_n(wrong, dim, 0.0f);
     for (uint32_t token = 0; token < layout.block_size; ++token) {
       read_row(slab, layout, true, layer, block, head, token, dim, row);
       for (uint32_t e = 0; e < dim; ++e) {
-        largest[e] = token == 0 ? row[e] : std::max(largest[e], row[e]);
-        smallest[e] = token == 0 ? row[e] : std::min(smallest[e], row[e]);
-        wrong[e] = (token == 0 ? 0 : wrong[e]) + (row[e] - row[e]);  // NaN from NaN and infinities
+        largest[e] = largest[e] < row[e] ? row[e] : largest[e];
+        negated[e] = negated[e] < -row[e] ? -row[e] : negated[e];
+        wrong[e] += row[e] - row[e];  // NaN from NaN and infinities
       }
     }
     for (uint32_t e = 0; e < dim; ++e) {
-      bounds[e] = std::isnan(wrong[e]) ? 0x7e00 : half_above(largest[e]);
-      bounds[dim + e] = std::isnan(wrong[e]) ? 0x7e00 : half_below(smallest[e]);
+      if (std::isnan(wrong[e])) largest[e] = negated[e] = kNaN;
     }
+    halves_above(largest, dim, bounds);
+    halves_above(negated, dim, bounds + dim);
+    for (uint32_t e = 0; e < dim; ++e) bounds[dim + e] ^= 0x8000;
   }
 }
 

@@ -12,7 +12,7 @@
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 1u
+#define KVC_BACKEND_ABI 2u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus
@@ -40,7 +40,7 @@ typedef struct kvc_backend_storage {
   kvc_allocator allocator;  // for what the host needs beside it; allocate() NULL: the system's
   uint32_t num_threads;     // of the host
   uint32_t zeroed;          // 1 = clear the memory
-  // The caller's threads (kvc_storage_config); NULL: the backend's own
+  // Threads of the host's owner instead (kvc_storage_config.parallel_for); NULL: the backend's own.
   void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
                        void* data);
   void* parallel_context;

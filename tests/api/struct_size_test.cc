@@ -84,6 +84,7 @@ TEST(StructSize, InputsAreReadBySize) {
   expect_reads_by_size<kvc_rows>("kvc_rows");
   expect_reads_by_size<kvc_attention>("kvc_attention");
   expect_reads_by_size<kvc_block_choice>("kvc_block_choice");
+  expect_reads_by_size<kvc_rope_rows>("kvc_rope_rows");
 }
 
 class OutputSize : public ::testing::Test {

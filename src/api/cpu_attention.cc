@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/attention_cpu.h"
-
+// Attention and what belongs to it as operations of the CPU device, at once or from a stream.
 #include "api/attention_args.h"
 #include "attention/select.h"
 #include "attention/visibility.h"
@@ -11,20 +10,20 @@ namespace {
 
 Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
 
-ParallelFor parallel_for(Storage& storage) {
+ParallelFor parallel_of(Storage& storage) {
   return {[](void* context, size_t count, void (*job)(void*, size_t, size_t), void* data) {
             static_cast<WorkerPool*>(context)->run(count, job, data);
           },
           &storage.workers(), storage.workers().num_workers()};
 }
 
-// What all calls on a kvc_attention have in common. Masks are not copied: they may be as large as the
-// queries.
-struct AttentionCall {
+// What the calls below share: arguments whose arrays a stream copies, and scratch.
+struct OnArgs {
   AttentionArgs args;
-  void* scratch;
-  size_t table_entries;  // of a request, at most, that are read
+  void* scratch = nullptr;
+  size_t table_entries = 0;  // of a request, at most, that are read
 
+  // Not the masks, which may be as large as the queries or not be written yet.
   template <typename F>
   void for_each_array(F&& array) {
     const size_t n = args.num_requests;
@@ -38,34 +37,35 @@ struct AttentionCall {
   }
 };
 
-struct Attend : AttentionCall {
+struct Attend : OnArgs {
   void run(Storage& storage) {
     if (reads_all_blocks(args)) args.block_mask = nullptr;  // dense in every bit
-    attend(args, parallel_for(storage), scratch);
+    attend(args, parallel_of(storage), scratch);
   }
 };
 
-struct Select : AttentionCall {
+struct Select : OnArgs {
   BlockChoice choice;
-  void run(Storage& storage) { select_blocks(args, choice, parallel_for(storage), scratch); }
+
+  void run(Storage& storage) { select_blocks(args, choice, parallel_of(storage), scratch); }
 };
 
 // Runs or enqueues the call with `bytes` of scratch for each worker.
 template <typename Call>
 kvc_status launch(Storage& storage, Call call, size_t bytes, void* stream_impl) {
-  const size_t workers = storage.workers().num_workers();
+  const size_t workers = storage.workers().num_workers(), all = workers * bytes;
   const auto no_memory = [&] {
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu threads with %zu bytes each", workers, bytes);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu threads with %zu bytes together", workers, all);
   };
   if (stream_impl == nullptr) {
-    Storage::Scratch scratch(storage, workers * bytes);
+    Storage::Scratch scratch(storage, all);
     if (scratch.data() == nullptr) return no_memory();
     call.scratch = scratch.data();
     call.run(storage);
     return KVC_OK;
   }
   auto& stream = *static_cast<Stream*>(stream_impl);
-  call.scratch = stream.scratch(workers * bytes);
+  call.scratch = stream.scratch(all);
   if (call.scratch == nullptr) return no_memory();
   for (size_t r = 0; r < call.args.num_requests; ++r) {
     const uint64_t entries = ceil_div(call.args.kv_lens[r], storage.layout().block_size);
@@ -75,34 +75,35 @@ kvc_status launch(Storage& storage, Call call, size_t bytes, void* stream_impl) 
   return enqueue(storage, call, stream);
 }
 
-kvc_status cpu_attend(void* impl, const kvc_attention* attention, void* stream) {
+kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
   Storage& storage = storage_of(impl);
-  const Layout& layout = storage.layout();
-  return launch(storage, Attend{{attention_args(layout, storage.slab(), *attention), nullptr, 0}},
-                attention_scratch_bytes(layout, attention->num_q_heads), stream);
+  Attend call;
+  call.args = args_of(storage.layout(), storage.slab(), *attention);
+  return launch(storage, call, attention_scratch_bytes(storage.layout(), attention->num_q_heads), stream);
 }
 
-kvc_status cpu_explain(void* impl, const kvc_attention* attention, kvc_attention_plan* plan) {
+kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_plan* plan) {
   Storage& storage = storage_of(impl);
-  AttentionArgs args = attention_args(storage.layout(), storage.slab(), *attention);
+  AttentionArgs args = args_of(storage.layout(), storage.slab(), *attention);
   if (reads_all_blocks(args)) args.block_mask = nullptr;
   *plan = explain_attention(args, storage.workers().num_workers());
   return KVC_OK;
 }
 
-kvc_status cpu_select_blocks(void* impl, const kvc_attention* attention, const kvc_block_choice* choice,
-                             void* stream) {
+kvc_status select_op(void* impl, const kvc_attention* attention, const kvc_block_choice* choice,
+                     void* stream) {
   Storage& storage = storage_of(impl);
-  const AttentionArgs args = attention_args(storage.layout(), storage.slab(), *attention);
-  const BlockChoice own = {choice->bounds,        choice->top_k,      choice->sink_blocks,
-                           choice->recent_blocks, choice->block_mask, choice->block_mask_stride};
-  return launch(storage, Select{{args, nullptr, 0}, own}, selection_scratch_bytes(args), stream);
+  Select call;
+  call.args = args_of(storage.layout(), storage.slab(), *attention);
+  call.choice = {choice->bounds,        choice->top_k,      choice->sink_blocks,
+                 choice->recent_blocks, choice->block_mask, choice->block_mask_stride};
+  return launch(storage, call, selection_scratch_bytes(call.args), stream);
 }
 
 struct KeyBounds {
-  uint32_t layer;
   const int32_t* blocks;
   size_t count;
+  uint32_t layer;
   uint16_t* bounds;
 
   void run(Storage& storage) {
@@ -119,9 +120,9 @@ struct KeyBounds {
   }
 };
 
-kvc_status cpu_key_bounds(void* impl, uint32_t layer, const int32_t* blocks, size_t num_blocks,
-                          uint16_t* bounds, void* stream) {
-  KeyBounds call{layer, blocks, num_blocks, bounds};
+kvc_status key_bounds_op(void* impl, uint32_t layer, const int32_t* blocks, size_t num_blocks,
+                         uint16_t* bounds, void* stream) {
+  KeyBounds call{blocks, num_blocks, layer, bounds};
   if (stream != nullptr) return enqueue(storage_of(impl), call, *static_cast<Stream*>(stream));
   call.run(storage_of(impl));
   return KVC_OK;
@@ -129,11 +130,11 @@ kvc_status cpu_key_bounds(void* impl, uint32_t layer, const int32_t* blocks, siz
 
 }  // namespace
 
-void add_attention(kvc_backend& cpu) {
-  cpu.attend = cpu_attend;
-  cpu.explain = cpu_explain;
-  cpu.key_bounds = cpu_key_bounds;
-  cpu.select_blocks = cpu_select_blocks;
+void add_cpu_attention(kvc_backend* backend) {
+  backend->attend = attend_op;
+  backend->explain = explain_op;
+  backend->key_bounds = key_bounds_op;
+  backend->select_blocks = select_op;
 }
 
 }  // namespace kvc
