@@ -18,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -211,21 +212,17 @@ Floats normalize(const Floats& x, const Floats& weight) {
   return out;
 }
 
-// Rotates each head's pairs (i, i + head_dim / 2) by the token's position.
-void rotate(Floats& x, size_t heads, size_t head_dim, size_t first_position, float theta) {
-  const size_t half = head_dim / 2, tokens = x.size() / heads / head_dim;
-  for (size_t t = 0; t < tokens; ++t)
-    for (size_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(first_position + t) *
-                          std::pow(theta, -static_cast<float>(2 * i) / static_cast<float>(head_dim));
-      const float cosine = std::cos(angle), sine = std::sin(angle);
-      for (size_t h = 0; h < heads; ++h) {
-        float* head = &x[(t * heads + h) * head_dim];
-        const float a = head[i], b = head[i + half];
-        head[i] = a * cosine - b * sine;
-        head[i + half] = b * cosine + a * sine;
-      }
-    }
+// Turns each head's pairs by the token's position; the table begins with the first token of x.
+void rotate(Floats& x, size_t heads, size_t head_dim, const Floats& table) {
+  kvc_rope_rows rows = {};
+  rows.struct_size = sizeof rows;
+  rows.x = x.data();
+  rows.num_tokens = x.size() / heads / head_dim;
+  rows.num_heads = static_cast<uint32_t>(heads);
+  rows.head_dim = static_cast<uint32_t>(head_dim);
+  rows.table = table.data();
+  rows.table_rows = rows.num_tokens;
+  check(kvc_rope_apply(&rows));
 }
 
 void add(Floats& x, const Floats& y) {
@@ -257,6 +254,15 @@ class Engine {
     storage.head_dim = static_cast<uint32_t>(model.head_dim);
     storage.dtype = KVC_FLOAT32;
     check(kvc_storage_create(&storage, &storage_));
+    kvc_model rope = {};
+    rope.struct_size = sizeof rope;
+    rope.num_layers = 1;
+    rope.head_dim = static_cast<uint32_t>(model.head_dim);
+    rope.rope_theta = static_cast<double>(model.theta);
+    frequencies_.resize(model.head_dim / 2);
+    size_t count = 0;
+    check(kvc_model_rope(&rope, 0, 0, nullptr, frequencies_.data(), frequencies_.size(), &count,
+                         &attention_factor_));
   }
   ~Engine() {
     kvc_storage_destroy(storage_);
@@ -317,6 +323,12 @@ class Engine {
     std::vector<int32_t> table((length + kBlockSize - 1) / kBlockSize + 1);
     check(kvc_manager_export_tables(manager_, &request, 1, 0, -1, table.data(), table.size()));
 
+    std::vector<int64_t> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), static_cast<int64_t>(position));
+    Floats rope_rows(tokens.size() * m.head_dim);
+    check(kvc_rope_table(frequencies_.data(), frequencies_.size(), attention_factor_, positions.data(),
+                         positions.size(), rope_rows.data()));
+
     Floats x;
     for (const int32_t token : tokens) {
       const auto row = m.embedding.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(token) * m.dim);
@@ -328,8 +340,8 @@ class Engine {
       Floats q = multiply(normal, layer.q, m.dim, m.heads * m.head_dim);
       Floats k = multiply(normal, layer.k, m.dim, m.kv_heads * m.head_dim);
       Floats v = multiply(normal, layer.v, m.dim, m.kv_heads * m.head_dim);
-      rotate(q, m.heads, m.head_dim, position, m.theta);
-      rotate(k, m.kv_heads, m.head_dim, position, m.theta);
+      rotate(q, m.heads, m.head_dim, rope_rows);
+      rotate(k, m.kv_heads, m.head_dim, rope_rows);
       add(x, multiply(attend(l, q, k, v, slots, table, length), layer.o, m.heads * m.head_dim, m.dim));
 
       const Floats inner = normalize(x, layer.mlp_norm);
@@ -374,6 +386,8 @@ class Engine {
   const Model& model_;
   kvc_manager* manager_ = nullptr;
   kvc_storage* storage_ = nullptr;
+  std::vector<double> frequencies_;  // of the rotary embedding
+  double attention_factor_ = 1;
 };
 
 void print(const char* title, const Answer& answer) {

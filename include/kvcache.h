@@ -89,7 +89,7 @@ enum {
   KVC_ERROR_INVALID_ARGUMENT = 1,   /**< A value that no state of the manager would make right. */
   KVC_ERROR_OUT_OF_MEMORY = 2,      /**< The allocator returned NULL. */
   KVC_ERROR_NO_SPACE = 3,           /**< Not enough free or evictable blocks. */
-  KVC_ERROR_NOT_FOUND = 4,          /**< No such request, pin or namespace (never existed, stale, or of another manager), or no such preset. */
+  KVC_ERROR_NOT_FOUND = 4,          /**< No such request, pin or namespace (never existed, stale, or of another manager), no such preset or device. */
   KVC_ERROR_BUSY = 5,               /**< Still in use, or not in the right state for this call. */
   KVC_ERROR_LIMIT = 6,              /**< A configured limit (requests, tokens of a request, counters). */
   KVC_ERROR_BUFFER_TOO_SMALL = 7,   /**< An output array is too short; the needed count was written. */
@@ -416,11 +416,18 @@ typedef struct kvc_storage_config {
   uint32_t flags;        /**< KVC_STORAGE_* */
   uint32_t scale_group;  /**< FP8 and integer types: elements of a row that share a scale, at least 4; 0 = the whole row. */
   uint32_t alignment;    /**< Of each block's part in bytes, a power of two, 16 .. 4096; 0 = 64. */
-  uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. */
-  uint32_t reserved;     /**< 0 */
+  uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. With parallel_for its workers, not 0. */
+  uint32_t memory_kind;  /**< KVC_MEMORY_* of own memory; with `memory` 0 or KVC_MEMORY_EXTERNAL. */
   void *memory;          /**< Foreign memory to use in place, aligned to `alignment`; NULL = the library takes its own. Kept until kvc_storage_destroy. */
   size_t memory_size;    /**< Bytes of it, at least kvc_storage_info.slab_bytes. */
-  const kvc_allocator *allocator; /**< For own memory; NULL = the system's, with huge pages where it has them. */
+  const kvc_allocator *allocator; /**< For own memory; NULL = the device's, with huge pages where it has them. */
+  const char *device;    /**< Where the memory is and who works on it: NULL or "cpu". See kvc_device_properties. */
+  /** The caller's threads instead of threads of the library: runs job(data, i, worker) once for each i < count and returns when all have returned.
+   *  worker < num_threads, and no two jobs of a call that run at the same time have the same one. The calling thread may run any of them or all; the
+   *  result is that of num_threads threads bit by bit. Called by whoever calls a function of the storage, kvc_storage_create included, and by the
+   *  threads of streams: by several at once if they do. Must not throw. NULL = the library's threads. */
+  void (*parallel_for)(void *parallel_context, size_t count, void (*job)(void *data, size_t i, size_t worker), void *data);
+  void *parallel_context; /**< Passed to parallel_for. */
 } kvc_storage_config;
 
 /** A storage as it is. */
@@ -434,6 +441,8 @@ typedef struct kvc_storage_info {
   uint32_t num_layers, num_heads, head_dim, v_head_dim, block_size;
   int32_t dtype;
   uint32_t layout, flags, scale_group, alignment;
+  uint32_t memory_kind;  /**< KVC_MEMORY_* as it is, never the default. */
+  uint32_t reserved;     /**< 0 */
 } kvc_storage_info;
 
 /** Rows to store or to gather: keys and values of tokens in some layers. Element (l, t, h, e) of the caller's k is at
@@ -464,7 +473,7 @@ typedef struct kvc_attention {
   float *lse;                /**< [queries][num_q_heads] natural log of the sum of exp(logit); -infinity for a query that sees nothing. NULL = not wanted. */
   size_t num_requests;       /**< Requests. */
   const uint64_t *q_offsets; /**< [num_requests + 1], from 0, never decreasing. */
-  const uint64_t *q_starts;  /**< [num_requests]; NULL = the queries are the last tokens: kv_lens[r] - number of queries. */
+  const uint64_t *q_starts;  /**< [num_requests]; NULL = the queries are the last tokens: kv_lens[r] - number of queries (if not causal, possibly below 0). */
   const uint64_t *kv_lens;   /**< [num_requests] tokens in the cache, those of the queries included. */
   const int32_t *block_tables; /**< [num_requests][table_stride] block ids; entries of positions that causality, window and sinks hide from all queries may be anything. */
   size_t table_stride;       /**< Entries from one request's table to the next. */
@@ -477,10 +486,43 @@ typedef struct kvc_attention {
   uint64_t window;           /**< Position p sees p - window + 1 .. p; 0 = no window. */
   uint64_t sinks;            /**< With a window: the first `sinks` positions are seen as well. */
   const float *alibi_slopes; /**< [num_q_heads] slope * (position of the key - position of the query) is added to the logit; NULL = none. */
-  const uint8_t *mask;       /**< Bits, the lowest of a byte first: bit mask_offsets[r] + i * kv_lens[r] + j says whether query i of request r may see
-                                  position j, besides all other rules. NULL = none. */
+  const uint8_t *mask;       /**< Bits, the lowest of a byte first: bit mask_offsets[r] + i * (kv_lens[r] - s) + j - s says whether query i of request r
+                                  may see position j >= s = mask_starts[r], besides all other rules. NULL = none. */
   const uint64_t *mask_offsets; /**< [num_requests] first bit of a request. */
+  const uint64_t *mask_starts;  /**< [num_requests] position from which on the mask counts, at most kv_lens[r]; NULL = 0. A tree of draft tokens at the
+                                     end of a long context needs bits for the tree alone: see kvc_tree_mask. */
+  const uint8_t *block_mask; /**< [num_requests][num_heads][block_mask_stride] block-sparse attention: bit j, the lowest of a byte first, says whether
+                                  the queries of a KV head may read the block of block_tables[r][j], besides all other rules. Table entries of
+                                  blocks that no head reads may be anything, but not with a stream. All bits set gives what NULL gives, bit by bit.
+                                  NULL = all blocks. */
+  size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
 } kvc_attention;
+
+/** How kvc_storage_select_blocks picks blocks. */
+typedef struct kvc_block_choice {
+  size_t struct_size;       /**< sizeof(kvc_block_choice) */
+  const uint16_t *bounds;   /**< [num_blocks][num_heads][2][head_dim] of the attention's layer, from kvc_storage_key_bounds; those of blocks that are kept
+                                 in any case are not read. */
+  uint64_t top_k;           /**< Blocks that a KV head of a request reads, at least 1; those kept in any case count, and may be more. */
+  uint64_t sink_blocks;     /**< Always kept: the first so many blocks, ... */
+  uint64_t recent_blocks;   /**< ... the block of the request's first query (not causal: the last block) with all that follow, and so many blocks in all
+                                 up to that one; 0 = 1. */
+  uint8_t *block_mask;      /**< Out: as kvc_attention.block_mask. Of each row the bytes with a bit of a block of kv_lens[r] are written. */
+  size_t block_mask_stride; /**< Bytes from one head's bits to the next. */
+} kvc_block_choice;
+
+/** How kvc_storage_attend would compute something. */
+typedef struct kvc_attention_plan {
+  size_t struct_size;     /**< sizeof(kvc_attention_plan) */
+  char kernels[16];       /**< Instruction set: "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
+  char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (quantized, or odd dimensions). */
+  char values[16];        /**< Likewise: "rows", "converted", or "keys" (latent rows that are read once for both). */
+  uint32_t num_workers;   /**< Threads that take part. */
+  uint32_t sparse;        /**< 1 = with a block mask that hides something. */
+  uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries. */
+  uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
+  uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
+} kvc_attention_plan;
 
 /** Bytes of a slab: [offset, offset + bytes). Frozen. */
 typedef struct kvc_run {
@@ -828,17 +870,84 @@ KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 /** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
 
+/* ---------------------------------------------------------------- devices and streams */
+
+/** Kinds of memory: of kvc_storage_config.memory_kind, and, as bits 1 << kind, of kvc_device_info.memory_kinds. */
+enum {
+  KVC_MEMORY_DEFAULT = 0,   /**< What suits the device; on the CPU host memory, in huge pages if it is large. */
+  KVC_MEMORY_HOST = 1,      /**< Host memory. */
+  KVC_MEMORY_HOST_HUGE = 2, /**< Host memory, aligned to 2 MiB, for which huge pages are asked for. */
+  KVC_MEMORY_PINNED = 3,    /**< Host memory that a GPU reads and writes itself. */
+  KVC_MEMORY_DEVICE = 4,    /**< Memory of a GPU. */
+  KVC_MEMORY_EXTERNAL = 5   /**< Foreign memory used in place, which stays the caller's. */
+};
+
+/** What a device is. */
+typedef struct kvc_device_info {
+  size_t struct_size;      /**< sizeof(kvc_device_info) */
+  uint64_t memory_bytes;   /**< All of its memory, whoever uses it; 0 = not known. */
+  uint32_t memory_kinds;   /**< Bits 1 << KVC_MEMORY_* that a storage on it may have. */
+  uint32_t num_processors; /**< Hardware threads or multiprocessors; 0 = not known. */
+} kvc_device_info;
+
+/** A queue of a device: work in it is done in the order in which it was enqueued; work in different streams may be done at the same time, and is ordered by
+ *  events. On the CPU a stream has a thread of its own. Opaque; made by kvc_stream_create.
+ *
+ *  A function of a storage that takes a stream checks its arguments at the call: an error comes back at once and means that nothing was enqueued. Host arrays
+ *  that say what to do (slots, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys and values, queries, results, bounds of
+ *  keys and attention masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is not ordered with
+ *  what is enqueued in streams. On the CPU, work that was enqueued cannot fail. */
+typedef struct kvc_stream kvc_stream;
+
+/** A place in a stream that others can wait for. Opaque; made by kvc_stream_event_create. */
+typedef struct kvc_stream_event kvc_stream_event;
+
+/** What a device is; the library is asked the same way whether it has it at all. @param[in] device NULL or "cpu". @param[out] info struct_size set by the caller.
+ *  @return KVC_OK; NOT_FOUND (the text says which there are), INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_properties(const char *device, kvc_device_info *info);
+
+/** Makes a stream. @param[in] device NULL or "cpu". @return KVC_OK; NOT_FOUND (device), OUT_OF_MEMORY (memory or threads). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_create(const char *device, kvc_stream **stream);
+
+/** Waits until the stream's work is done, and ends it. Events recorded in it stay valid and count as reached. NULL is ignored. No other call with this stream
+ *  may be running. Since 0.2. */
+KVC_API void kvc_stream_destroy(kvc_stream *stream);
+
+/** Waits until what has been enqueued in the stream so far is done. @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_synchronize(kvc_stream *stream);
+
+/** What is enqueued in the stream from now on is done after the event's place, as recorded last before this call, is reached. An event that was never recorded
+ *  delays nothing. @return KVC_OK; INVALID_ARGUMENT, OUT_OF_MEMORY. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_wait_event(kvc_stream *stream, kvc_stream_event *event);
+
+/** Makes an event. @param[in] device NULL or "cpu". @return KVC_OK; NOT_FOUND (device), OUT_OF_MEMORY. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_event_create(const char *device, kvc_stream_event **event);
+
+/** Frees an event; what waits for its place goes on waiting. NULL is ignored. No other call with this event may be running. Since 0.2. */
+KVC_API void kvc_stream_event_destroy(kvc_stream_event *event);
+
+/** Puts the event at the present end of the stream, in place of where it was. @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_event_record(kvc_stream_event *event, kvc_stream *stream);
+
+/** @param[out] done 1 = all work before the event's place is done, or it was never recorded; else 0.
+ *  @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_event_query(kvc_stream_event *event, int32_t *done);
+
+/** Waits until the event's place is reached. @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_event_synchronize(kvc_stream_event *event);
+
 /* ---------------------------------------------------------------- storage */
 
 /** Makes memory for keys and values, or takes foreign memory in place. A storage knows no requests: it is addressed by the block ids and slots of
  *  a manager with the same block_size. Its functions may be called from any thread; calls that touch the same bytes are ordered by the caller.
  *  @param[in]  config  What it holds.
  *  @param[out] storage The storage; destroy it with kvc_storage_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, foreign memory too small or misaligned), UNSUPPORTED (a combination that this build lacks),
- *  OUT_OF_MEMORY (memory or threads). Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, foreign memory too small or misaligned), NOT_FOUND (device), UNSUPPORTED (a combination
+ *  or a kind of memory that this build or device lacks), OUT_OF_MEMORY (memory or threads). Since 0.2. */
 KVC_API kvc_status kvc_storage_create(const kvc_storage_config *config, kvc_storage **storage);
 
-/** Frees a storage; foreign memory stays the caller's. NULL is ignored. No other call on it may be running. Since 0.2. */
+/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. NULL is ignored. No other call on it may
+ *  be running. Since 0.2. */
 KVC_API void kvc_storage_destroy(kvc_storage *s);
 
 /** What a storage is. @param[out] info struct_size set by the caller. @return KVC_OK, INVALID_ARGUMENT. Since 0.2. */
@@ -860,25 +969,68 @@ KVC_API kvc_status kvc_storage_view(kvc_storage *s, int32_t plane, uint32_t laye
 KVC_API kvc_status kvc_storage_runs(kvc_storage *s, int32_t block, const kvc_selection *selection, kvc_run *runs, size_t capacity, size_t *count);
 
 /** Writes keys and values of tokens to their slots, converted to the stored type. All is checked before anything is written.
- *  @param[in] stream NULL: done on return.
- *  @return KVC_OK; INVALID_ARGUMENT (a slot or table entry out of range, ...); UNSUPPORTED. Since 0.2. */
-KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, void *stream);
+ *  @param[in] stream Of the storage's device, see kvc_stream; NULL: done on return.
+ *  @return KVC_OK; INVALID_ARGUMENT (a slot or table entry out of range, ...); OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
+KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
 
 /** Reads keys and values of tokens from their slots, converted to the caller's type; what kvc_storage_store wrote in that type comes back bit by bit.
  *  Parameters and errors as kvc_storage_store. Since 0.2. */
-KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, void *stream);
+KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
 
 /** Copies blocks in all layers, in array order: what kvc_step.copies and kvc_manager_take_copies ask for.
- *  @return KVC_OK, INVALID_ARGUMENT (an id out of range; nothing is copied). Since 0.2. */
-KVC_API kvc_status kvc_storage_copy_blocks(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, void *stream);
+ *  @return KVC_OK; INVALID_ARGUMENT (an id out of range; nothing is copied), OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
+KVC_API kvc_status kvc_storage_copy_blocks(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, kvc_stream *stream);
 
-/** Clears blocks in all layers, scales included. @return KVC_OK, INVALID_ARGUMENT (an id out of range; nothing is cleared). Since 0.2. */
-KVC_API kvc_status kvc_storage_zero_blocks(kvc_storage *s, const int32_t *blocks, size_t num_blocks, void *stream);
+/** Clears blocks in all layers, scales included. @return KVC_OK; INVALID_ARGUMENT (an id out of range; nothing is cleared), OUT_OF_MEMORY (in the stream's
+ *  queue). Since 0.2. */
+KVC_API kvc_status kvc_storage_zero_blocks(kvc_storage *s, const int32_t *blocks, size_t num_blocks, kvc_stream *stream);
 
 /** Paged attention over what is stored: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's online softmax,
  *  arXiv:2205.14135; split contexts merged by log-sum-exp as in Flash-Decoding).
- *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads); UNSUPPORTED; OUT_OF_MEMORY (scratch). Since 0.2. */
-KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, void *stream);
+ *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads); UNSUPPORTED; OUT_OF_MEMORY (scratch, or in the stream's queue).
+ *  Since 0.2. */
+KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, kvc_stream *stream);
+
+/** Says how kvc_storage_attend would compute this, and computes nothing. q and out may be NULL. @param[in,out] plan struct_size set by the caller.
+ *  @return As kvc_storage_attend. Since 0.2. */
+KVC_API kvc_status kvc_storage_explain(kvc_storage *s, const kvc_attention *attention, kvc_attention_plan *plan);
+
+/** The largest and the smallest of each element over the keys of a block, which bound q . k for kvc_storage_select_blocks (Quest, arXiv:2406.10774).
+ *  To be called once a block is full; the bounds are right while its keys stay, whoever shares the block. They are rounded outwards to float16; those
+ *  of an element that is infinite or NaN in some key are NaN, and such a block is picked before all others.
+ *  @param[in]  blocks [num_blocks] different ids, all of whose tokens are written.
+ *  @param[out] bounds [blocks of the storage][num_heads][2: largest, smallest][head_dim] float16 of one layer; the entries of `blocks` are written.
+ *  @return KVC_OK; INVALID_ARGUMENT (layer, an id out of range; nothing is written), OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
+KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, uint16_t *bounds, kvc_stream *stream);
+
+/** Picks for each request and KV head the blocks with the highest bounds on scale * q . k over the queries of the request and the query heads of
+ *  that KV head; among equals the first. Soft cap, ALiBi and masks are not looked at, blocks outside of all windows are never picked. With
+ *  top_k of at least the blocks that the queries reach all bits are set, and attention is dense.
+ *  @param[in] attention What is to be attended; out, lse, mask and block_mask are not used. Give it choice->block_mask for kvc_storage_attend.
+ *  @param[in] choice    How many, and where to write.
+ *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride too small). Since 0.2. */
+KVC_API kvc_status kvc_storage_select_blocks(kvc_storage *s, const kvc_attention *attention, const kvc_block_choice *choice, kvc_stream *stream);
+
+/** Merges attention over disjoint sets of keys: what kvc_storage_attend gave for the same queries over parts of a context (several storages,
+ *  machines, or the shared prefix apart from the rest) becomes what it would have given over all of it. Computes in float32.
+ *  @param[in]  outs [num_partials][num_rows][v_dim]; a row of a query and head. @param[in] lses [num_partials][num_rows] natural logarithms; a row with
+ *              -infinity has seen nothing, and its part of outs is not read. @param[in] num_partials May be 0.
+ *  @param[in]  dtype Of outs and out: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32.
+ *  @param[out] out  [num_rows][v_dim]; zeros in a row that has seen nothing. May be outs. @param[out] lse [num_rows]; may be lses; NULL = not wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, dtype, v_dim not 1 .. 8192). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_attention_merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
+                                       float *lse);
+
+/** Bits of kvc_attention.mask for a tree of draft tokens: node i stands at position start + i and sees itself, its ancestors and, with
+ *  kvc_attention.mask_starts[r] = start, all positions before the tree. Rotary positions are start + depths[i].
+ *  @param[in]  parents   [num_nodes] below the node itself; -1 = hangs on the last token before the tree.
+ *  @param[in]  num_nodes At most 65,536.
+ *  @param[out] mask      Bits first_bit .. first_bit + num_nodes * num_nodes - 1 are written, row by row; others stay.
+ *  @param[in]  first_bit kvc_attention.mask_offsets[r].
+ *  @param[out] depths    [num_nodes] 0 for a node without parent; NULL = not wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_tree_mask(const int32_t *parents, size_t num_nodes, uint8_t *mask, uint64_t first_bit, int32_t *depths);
+
 /* ---------------------------------------------------------------- models: what their KV cache is made of, and how much of it fits */
 
 /** kvc_model.rope_scaling: how rotary embeddings are stretched past the trained context. */
@@ -890,6 +1042,12 @@ enum {
   KVC_ROPE_LLAMA3 = 4,  /**< By wavelength, as Llama 3.1 does. */
   KVC_ROPE_LONGROPE = 5 /**< A factor per dimension; rope_factor is max_context / rope_original_context. */
 };
+
+/** kvc_model.rope_flags. */
+enum { KVC_MODEL_ROPE_EXACT_RAMP = 1 /**< YaRN: the ends of the ramp are not rounded to whole pairs ("truncate": false). */ };
+
+/** kvc_rope_rows.flags. */
+enum { KVC_ROPE_ROWS_INTERLEAVED = 1 /**< Elements 2 i and 2 i + 1 turn together, instead of i and i + rope_dim / 2. */ };
 
 /** Layers that a kvc_model may have, and bits of its window_layers. */
 #define KVC_MODEL_MAX_LAYERS 512
@@ -917,8 +1075,31 @@ typedef struct kvc_model {
   double rope_factor;             /**< Factor of rope_scaling; 0 without one. */
   uint64_t rope_original_context; /**< Context before stretching, where rope_scaling knows one; else 0. */
   uint32_t rope_scaling;          /**< KVC_ROPE_* of the layers without a window (and of all layers if rope_local_theta is 0). */
-  uint32_t reserved;              /**< 0 */
+  uint32_t rope_flags;            /**< KVC_MODEL_ROPE_* */
+  double rope_slow_turns;         /**< LLAMA3, YARN: pairs that turn less often than this within rope_original_context are slowed down by rope_factor
+                                       (low_freq_factor, beta_slow), ...; 0 = 1. */
+  double rope_fast_turns;         /**< ... those that turn more often than this not at all (high_freq_factor, beta_fast); 0 = 4 for LLAMA3, 32 for YARN. */
+  double rope_attention_factor;   /**< Multiplies cosines and sines; 0 = what rope_scaling asks for: YARN 0.1 ln(rope_factor) + 1, LONGROPE
+                                       sqrt(1 + ln(rope_factor) / ln(rope_original_context)), others 1. */
 } kvc_model;
+
+/** Rows that kvc_rope_apply turns. Element (t, h, e) is at x + t * token_stride + h * head_stride + e, counted in elements. */
+typedef struct kvc_rope_rows {
+  size_t struct_size;   /**< sizeof(kvc_rope_rows) */
+  void *x;              /**< [num_tokens][num_heads][head_dim], changed in place. */
+  size_t num_tokens;    /**< Tokens. */
+  const float *table;   /**< [table_rows][rope_dim], from kvc_rope_table. */
+  size_t table_rows;    /**< Rows of it. */
+  const int64_t *table_row; /**< [num_tokens] the table's row of each token; NULL = row t for token t. */
+  uint32_t num_heads;   /**< Heads: query heads, KV heads, or 1 for a latent row. */
+  uint32_t head_dim;    /**< Elements of a row. */
+  uint32_t rope_dim;    /**< Elements that turn, even; 0 = head_dim. */
+  uint32_t first_element; /**< First of them. Latent rows: latent_dim - rope_dim. */
+  int32_t dtype;        /**< Of x: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32. Computed in float32 in any case. */
+  uint32_t flags;       /**< KVC_ROPE_ROWS_* */
+  int64_t token_stride; /**< 0 = num_heads * head_stride. */
+  int64_t head_stride;  /**< 0 = head_dim. */
+} kvc_rope_rows;
 
 /** Question for kvc_estimate_memory. */
 typedef struct kvc_memory_query {
@@ -974,6 +1155,31 @@ KVC_API kvc_status kvc_model_find(const char *name, kvc_model *model);
  *  @param[in,out] estimate struct_size set by the caller.
  *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, or a result past 2^64 - 1), UNSUPPORTED. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query *query, kvc_memory_estimate *estimate);
+
+/** Angles by which the pairs of a layer's rotary embedding turn from one position to the next (rotary embedding: arXiv:2104.09864; YaRN:
+ *  arXiv:2309.00071; LongRoPE: arXiv:2402.13753). Computed in double precision.
+ *  @param[in]  model     rope_*, head_dim, rope_dim, max_context and the windows are read.
+ *  @param[in]  layer     Below num_layers: layers with a window may have a base of their own.
+ *  @param[in]  length    Tokens of the sequence at present: DYNAMIC turns slower once there are more than the model was trained on. Others: not read.
+ *  @param[in]  factors   LONGROPE: [rope_dim / 2] of the model's config.json, short_factor up to rope_original_context tokens and long_factor beyond.
+ *                        Others: NULL.
+ *  @param[out] frequencies [capacity] radians per position. @param[out] count rope_dim / 2.
+ *  @param[out] attention_factor For kvc_rope_table. (Models may scale their logits besides: kvc_attention.scale.)
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (LONGROPE without factors), BUFFER_TOO_SMALL. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const double *factors, double *frequencies, size_t capacity,
+                                  size_t *count, double *attention_factor);
+
+/** Cosines and sines for kvc_rope_apply: once per step for all layers that share frequencies, or once for all positions. Angles are computed in
+ *  double precision, so that they are right at any position.
+ *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
+ *  @param[out] table     [num_positions][2][num_frequencies] cosines, sines; both times attention_factor.
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor that is not finite, a position past 2^40). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_rope_table(const double *frequencies, size_t num_frequencies, double attention_factor, const int64_t *positions, size_t num_positions,
+                                  float *table);
+
+/** Turns queries or keys in place: each pair (a, b) becomes (a cos - b sin, b cos + a sin). Rows that overlap give anything.
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a row outside of the table; nothing is changed), UNSUPPORTED. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_rope_apply(const kvc_rope_rows *rows);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of storages: configuration, validation of every slot and shape before anything is touched.
 #include "api/storage_handle.h"
-#include "device/rows.h"
+#include "device/host_memory.h"
 
+using kvc::check_block;
 using kvc::fail;
 using kvc::Layout;
 using kvc::on_storage;
-using kvc::Storage;
 
 namespace {
 
@@ -27,6 +27,10 @@ kvc_status read_config(const kvc_storage_config* config, kvc_storage_config* out
   if (out->block_size == 0) out->block_size = 16;
   if (out->dtype == 0) out->dtype = KVC_BFLOAT16;
   if (out->alignment == 0) out->alignment = 64;
+  if (out->parallel_for != nullptr && out->num_threads == 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_storage_config.parallel_for without num_threads; give the number of its workers");
+  }
   if (out->num_threads == 0) out->num_threads = 1;
   const struct {
     const char* name;
@@ -40,7 +44,7 @@ kvc_status read_config(const kvc_storage_config* config, kvc_storage_config* out
                 {"num_threads", out->num_threads, 1, 256},
                 {"layout", out->layout, 0, KVC_LAYOUT_BHLNC},
                 {"num_blocks", out->num_blocks, 0, INT32_MAX},
-                {"reserved", out->reserved, 0, 0}};
+                {"memory_kind", out->memory_kind, 0, KVC_MEMORY_EXTERNAL}};
   for (const auto& range : ranges) {
     if (const kvc_status status = check_range(range.name, range.value, range.least, range.most);
         status != KVC_OK)
@@ -116,10 +120,11 @@ kvc_status lay_out(const kvc_storage_config& config, Layout* out) {
   return KVC_OK;
 }
 
-kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout, void* data) {
+kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout,
+                          const kvc_backend_memory& memory) {
   kvc_storage_info info = {};
   info.struct_size = sizeof info;
-  info.data = data;
+  info.data = memory.data;
   info.slab_bytes = layout.slab_bytes;
   info.block_bytes = layout.block_bytes;
   for (int p = 0; p < kvc::kNumPlanes; ++p) info.token_bytes += layout.plane(p).row_bytes;
@@ -135,13 +140,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.flags = config.flags;
   info.scale_group = layout.scale_group;
   info.alignment = config.alignment;
+  info.memory_kind = memory.kind;
   return info;
-}
-
-kvc_status check_block(const Layout& layout, size_t entry, int64_t block) {
-  if (block >= 0 && static_cast<uint64_t>(block) < layout.num_blocks) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %lld; the storage has %llu", entry,
-              static_cast<long long>(block), ull{layout.num_blocks});
 }
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
@@ -200,6 +200,55 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
   return check_slots(layout, *out);
 }
 
+// The caller's memory in place, or memory of the device.
+kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, const kvc_backend& backend,
+                       uint32_t device, kvc_backend_storage* parts) {
+  if (config.memory == nullptr) {
+    if (config.memory_kind == KVC_MEMORY_EXTERNAL)
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
+    constexpr uint32_t kSlabAlignment = 4096;
+    parts->zeroed = (config.flags & KVC_STORAGE_NOT_ZEROED) == 0;
+    const kvc_allocator* allocator = parts->allocator.allocate == nullptr ? nullptr : &parts->allocator;
+    return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, kSlabAlignment,
+                            &parts->memory);
+  }
+  if (config.memory_kind != KVC_MEMORY_DEFAULT && config.memory_kind != KVC_MEMORY_EXTERNAL) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "memory_kind is %u, but memory is given; leave one of them out, or use KVC_MEMORY_EXTERNAL",
+                config.memory_kind);
+  }
+  if (config.memory_size < layout.slab_bytes) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "the foreign memory has %zu bytes, %llu are needed",
+                config.memory_size, ull{layout.slab_bytes});
+  }
+  if (reinterpret_cast<uintptr_t>(config.memory) % config.alignment != 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "the foreign memory is not aligned to %u bytes",
+                config.alignment);
+  }
+  parts->memory = {config.memory, layout.slab_bytes, config.alignment, KVC_MEMORY_EXTERNAL, {}};
+  return KVC_OK;
+}
+
+// Takes parts.memory over, or gives it back.
+kvc_status make_storage(const kvc_storage_config& config, const kvc::Env& env, const kvc_backend& backend,
+                        uint32_t device, const kvc_backend_storage& parts, kvc_storage** storage) {
+  void* place = env.allocate(env.allocator_data, sizeof(kvc_storage), alignof(kvc_storage));
+  if (place == nullptr) {
+    kvc::release_memory(parts.memory);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes beside the storage's blocks",
+                sizeof(kvc_storage));
+  }
+  void* impl;
+  if (const kvc_status status = backend.storage_create(device, &parts, &impl); status != KVC_OK) {
+    env.release(env.allocator_data, place, sizeof(kvc_storage), alignof(kvc_storage));
+    kvc::release_memory(parts.memory);
+    return status;
+  }
+  *storage = new (place)
+      kvc_storage{&backend, impl, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
+  return KVC_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -211,42 +260,36 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     if (const kvc_status status = read_config(config, &own); status != KVC_OK) return status;
     if (own.num_blocks == 0)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.num_blocks is 0; at least 1");
+    const kvc_backend* backend;
+    uint32_t device;
+    if (const kvc_status status = kvc::find_device(own.device, &backend, &device); status != KVC_OK)
+      return status;
     Layout layout;
     if (const kvc_status status = lay_out(own, &layout); status != KVC_OK) return status;
-    if (own.memory != nullptr && own.memory_size < layout.slab_bytes) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "the foreign memory has %zu bytes, %llu are needed",
-                  own.memory_size, ull{layout.slab_bytes});
-    }
-    if (own.memory != nullptr && reinterpret_cast<uintptr_t>(own.memory) % own.alignment != 0) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "the foreign memory is not aligned to %u bytes", own.alignment);
-    }
     kvc::Env env = kvc::default_env();
     if (const kvc_status status = kvc::read_allocator(own.allocator, &env); status != KVC_OK) return status;
-    void* place = env.allocate(env.allocator_data, sizeof(kvc_storage), alignof(kvc_storage));
-    Storage* impl = place == nullptr
-                        ? nullptr
-                        : Storage::create(layout, env, own.memory, (own.flags & KVC_STORAGE_NOT_ZEROED) == 0,
-                                          own.num_threads);
-    if (impl == nullptr) {
-      if (place != nullptr) env.release(env.allocator_data, place, sizeof(kvc_storage), alignof(kvc_storage));
-      return fail(KVC_ERROR_OUT_OF_MEMORY,
-                  "no memory or no threads for a storage of %llu bytes and %u threads",
-                  ull{layout.slab_bytes}, own.num_threads);
-    }
-    *storage = new (place) kvc_storage{impl, env, describe(own, layout, impl->slab())};
-    return KVC_OK;
+
+    kvc_backend_storage parts = {};
+    parts.layout = &layout;
+    parts.num_threads = own.num_threads;
+    parts.parallel_for = own.parallel_for;
+    parts.parallel_context = own.parallel_context;
+    if (own.allocator != nullptr)
+      parts.allocator = {sizeof parts.allocator, env.allocator_data, env.allocate, env.release};
+    const kvc_status status = find_memory(own, layout, *backend, device, &parts);
+    return status == KVC_OK ? make_storage(own, env, *backend, device, parts, storage) : status;
   });
 }
 
 void kvc_storage_destroy(kvc_storage* s) {
   if (s == nullptr) return;
   const kvc::Env env = s->env;
-  Storage::destroy(s->impl);
+  s->backend->storage_destroy(s->impl);
   env.release(env.allocator_data, s, sizeof(kvc_storage), alignof(kvc_storage));
 }
 
 kvc_status kvc_storage_properties(kvc_storage* s, kvc_storage_info* info) {
-  return on_storage(s, nullptr, [&](Storage&) -> kvc_status {
+  return on_storage(s, [&](kvc_storage&) -> kvc_status {
     KVC_REQUIRE_POINTER(info);
     if (const kvc_status status = kvc::check_size<kvc_storage_info>(info->struct_size, "kvc_storage_info");
         status != KVC_OK)
@@ -269,9 +312,9 @@ kvc_status kvc_storage_size(const kvc_storage_config* config, uint64_t* block_by
 }
 
 kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_view* view) {
-  return on_storage(s, nullptr, [&](Storage& storage) -> kvc_status {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(view);
-    const Layout& layout = storage.layout();
+    const Layout& layout = storage.layout;
     if (plane < 0 || plane >= kvc::kNumPlanes || layer >= layout.num_layers) {
       return fail(KVC_ERROR_INVALID_ARGUMENT, "plane %d of %d, layer %u of %u", plane, kvc::kNumPlanes, layer,
                   layout.num_layers);
@@ -297,10 +340,10 @@ kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_v
 
 kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* selection, kvc_run* runs,
                             size_t capacity, size_t* count) {
-  return on_storage(s, nullptr, [&](Storage& storage) -> kvc_status {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(count);
     KVC_REQUIRE_ARRAY(runs, capacity);
-    const Layout& layout = storage.layout();
+    const Layout& layout = storage.layout;
     if (const kvc_status status = check_block(layout, 0, block); status != KVC_OK) return status;
     kvc_selection part = {0, layout.num_layers, 0, layout.num_heads, 0, layout.block_size};
     if (selection != nullptr) part = *selection;
@@ -324,48 +367,46 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
   });
 }
 
-kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, void* stream) {
-  return on_storage(s, stream, [&](Storage& storage) {
+kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  return on_storage(s, [&](kvc_storage& storage) {
     kvc_rows own;
-    const kvc_status status = read_rows(storage.layout(), rows, &own);
-    if (status == KVC_OK) storage.store(own);
-    return status;
+    const kvc_status status = read_rows(storage.layout, rows, &own);
+    if (status != KVC_OK) return status;
+    return storage.backend->store(storage.impl, &own, kvc::impl_of(stream));
   });
 }
 
-kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, void* stream) {
-  return on_storage(s, stream, [&](Storage& storage) {
+kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  return on_storage(s, [&](kvc_storage& storage) {
     kvc_rows own;
-    const kvc_status status = read_rows(storage.layout(), rows, &own);
-    if (status == KVC_OK) storage.gather(own);
-    return status;
+    const kvc_status status = read_rows(storage.layout, rows, &own);
+    if (status != KVC_OK) return status;
+    return storage.backend->gather(storage.impl, &own, kvc::impl_of(stream));
   });
 }
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
-                                   void* stream) {
-  return on_storage(s, stream, [&](Storage& storage) -> kvc_status {
+                                   kvc_stream* stream) {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_ARRAY(copies, num_copies);
     for (size_t i = 0; i < num_copies; ++i) {
       for (const int32_t block : {copies[i].source, copies[i].destination}) {
-        if (const kvc_status status = check_block(storage.layout(), i, block); status != KVC_OK)
-          return status;
+        if (const kvc_status status = check_block(storage.layout, i, block); status != KVC_OK) return status;
       }
     }
-    storage.copy_blocks(copies, num_copies);
-    return KVC_OK;
+    return storage.backend->copy_blocks(storage.impl, copies, num_copies, kvc::impl_of(stream));
   });
 }
 
-kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks, void* stream) {
-  return on_storage(s, stream, [&](Storage& storage) -> kvc_status {
+kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
+                                   kvc_stream* stream) {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_ARRAY(blocks, num_blocks);
     for (size_t i = 0; i < num_blocks; ++i) {
-      if (const kvc_status status = check_block(storage.layout(), i, blocks[i]); status != KVC_OK)
+      if (const kvc_status status = check_block(storage.layout, i, blocks[i]); status != KVC_OK)
         return status;
     }
-    storage.zero_blocks(blocks, num_blocks);
-    return KVC_OK;
+    return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }
 

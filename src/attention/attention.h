@@ -31,10 +31,16 @@ struct AttentionArgs {
   uint64_t sinks;             // ... and the first `sinks` positions
   float soft_cap;             // 0 = none; logits become cap * tanh(logit / cap)
   const float* alibi_slopes;  // [num_q_heads], or nullptr; adds slope * (kv position - query position)
-  // Bit mask, or nullptr: bit (mask_offsets[r] + i * kv_len + j) says whether query i of request r sees
-  // position j, in addition to the rules above (little-endian bits).
+  // Bit mask, or nullptr: bit (mask_offsets[r] + i * (kv_len - mask_starts[r]) + j - mask_starts[r]) says
+  // whether query i of request r sees position j >= mask_starts[r], in addition to the rules above
+  // (little-endian bits).
   const uint8_t* mask;
   const uint64_t* mask_offsets;  // [num_requests] in bits
+  const uint64_t* mask_starts;   // [num_requests], at most kv_len; nullptr = 0
+  // [num_requests][num_heads][block_mask_stride], or nullptr: bit j says whether the queries of a KV head
+  // read block j of the request's table at all.
+  const uint8_t* block_mask;
+  size_t block_mask_stride;
 };
 
 // The easy one to read, in double precision: what the others are tested against. One request after the other.
@@ -55,7 +61,7 @@ struct ParallelFor {
 // arguments, number of workers and instruction set give the same bits, whoever works on what.
 void attend(const AttentionArgs& args, const ParallelFor& parallel_for, void* scratch);
 
-// Instruction set that attend() uses on this machine: "scalar", "avx2", "avx512", "avx512-bf16".
-const char* attention_isa();
+// How attend() goes about this: all fields but struct_size.
+kvc_attention_plan explain_attention(const AttentionArgs& args, size_t num_workers);
 
 }  // namespace kvc

@@ -5,14 +5,22 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
-
-#include "attention/attention.h"
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
 
 namespace kvc {
 namespace {
 
 std::atomic<const Kernels*> forced{nullptr};
+
+constexpr const Kernels* kAll[] = {  // best first; the last one runs everywhere
+#ifdef __x86_64__
+    &kAvx512Bf16Kernels, &kAvx512Kernels, &kAvx2Kernels,
+#endif
+    &kScalarKernels};
 
 bool runs_here([[maybe_unused]] const Kernels& kernels) {
 #ifdef __x86_64__
@@ -34,25 +42,25 @@ bool runs_here([[maybe_unused]] const Kernels& kernels) {
 }  // namespace
 
 const Kernels* available_kernels(size_t i) {
-  static const Kernels* const all[] = {
-#ifdef __x86_64__
-      &kAvx512Bf16Kernels, &kAvx512Kernels, &kAvx2Kernels,
-#endif
-      &kScalarKernels};
-  for (const Kernels* kernels : all) {
+  for (const Kernels* kernels : kAll) {
     if (runs_here(*kernels) && i-- == 0) return kernels;
   }
   return nullptr;
 }
 
+const Kernels& best_kernels(const char* limit) {
+  const auto is_limit = [&](const Kernels* kernels) { return std::strcmp(kernels->name, limit) == 0; };
+  auto from = limit != nullptr ? std::find_if(std::begin(kAll), std::end(kAll), is_limit) : std::end(kAll);
+  if (from == std::end(kAll)) from = std::begin(kAll);
+  return **std::find_if(from, std::end(kAll), [](const Kernels* kernels) { return runs_here(*kernels); });
+}
+
 const Kernels& chosen_kernels() {
-  static const Kernels* const best = available_kernels(0);
+  static const Kernels& best = best_kernels(secure_getenv("KVC_KERNELS"));
   const Kernels* const other = forced.load(std::memory_order_relaxed);
-  return other != nullptr ? *other : *best;
+  return other != nullptr ? *other : best;
 }
 
 void force_kernels(const Kernels* kernels) { forced.store(kernels, std::memory_order_relaxed); }
-
-const char* attention_isa() { return chosen_kernels().name; }
 
 }  // namespace kvc

@@ -62,7 +62,9 @@ bool PieceWalk::next(Piece* piece) {
   const uint64_t all_rows = view.queries * shape_.group;
   // Heads lie side by side in a block, so a piece takes as many as it has room for: all of them in decoding.
   const uint32_t rows_of_head = static_cast<uint32_t>(std::min<uint64_t>(all_rows, shape_.piece_rows));
-  const uint32_t heads = std::clamp<uint32_t>(shape_.max_rows / rows_of_head, 1, num_heads);
+  // With a block mask each reads other blocks.
+  const uint32_t heads =
+      args_.block_mask != nullptr ? 1 : std::clamp<uint32_t>(shape_.max_rows / rows_of_head, 1, num_heads);
 
   piece->request = request_;
   piece->view = view;

@@ -33,14 +33,20 @@ class Row {
   size_t bytes_;
 };
 
-// Whether query i of request r, at position p, sees position j.
-bool sees(const AttentionArgs& args, size_t r, uint64_t i, int64_t p, uint64_t j) {
+// Whether query i of request r, at position p, sees position j in KV head `head`.
+bool sees(const AttentionArgs& args, size_t r, uint64_t i, int64_t p, uint64_t j, uint32_t head) {
   const int64_t at = static_cast<int64_t>(j);
   if (args.causal && at > p) return false;
   const bool behind = p > at && static_cast<uint64_t>(p - at) >= args.window;
   if (args.window != 0 && j >= args.sinks && behind) return false;
-  if (args.mask == nullptr) return true;
-  const uint64_t bit = args.mask_offsets[r] + i * args.kv_lens[r] + j;
+  if (args.block_mask != nullptr) {
+    const uint64_t block = j / args.layout->block_size;
+    const uint8_t* row = args.block_mask + (r * args.layout->num_heads + head) * args.block_mask_stride;
+    if ((row[block / 8] >> (block % 8) & 1) == 0) return false;
+  }
+  const uint64_t mask_start = args.mask_starts != nullptr ? args.mask_starts[r] : 0;
+  if (args.mask == nullptr || j < mask_start) return true;
+  const uint64_t bit = args.mask_offsets[r] + i * (args.kv_lens[r] - mask_start) + j - mask_start;
   return (args.mask[bit / 8] >> (bit % 8) & 1) != 0;
 }
 
@@ -61,7 +67,7 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
   weights.assign(kv_len, kMinusInfinity);
   double top = kMinusInfinity;
   for (uint64_t j = 0; j < kv_len; ++j) {
-    if (!sees(args, r, i, p, j)) continue;
+    if (!sees(args, r, i, p, j, kv_head)) continue;
     const Row key(args, layout.k, table[j / layout.block_size], kv_head, j % layout.block_size);
     double logit = 0;
     for (uint32_t e = 0; e < layout.k_dim; ++e) {

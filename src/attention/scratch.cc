@@ -1,32 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <new>
-#include <type_traits>
-
+#include "attention/carver.h"
 #include "attention/worker.h"
 
 namespace kvc {
-namespace {
-
-constexpr size_t kLine = 64;
-
-// Gives out arrays one after the other, each from the start of a cache line; without memory it only counts.
-class Carver {
- public:
-  explicit Carver(char* memory) : memory_(memory) {}
-  template <class T>
-  void take(T** array, size_t count) {
-    static_assert(std::is_trivially_default_constructible_v<T> && alignof(T) <= kLine);
-    if (memory_ != nullptr) *array = reinterpret_cast<T*>(memory_ + used_);
-    used_ += (count * sizeof(T) + kLine - 1) / kLine * kLine;
-  }
-  size_t used() const { return used_; }
-
- private:
-  char* memory_;
-  size_t used_ = 0;
-};
-
-}  // namespace
 
 size_t Scratch::carve(char* memory, const Shape& shape) {
   Carver carver(memory);

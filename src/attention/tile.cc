@@ -17,7 +17,8 @@ void TileWalk::find_visible(Tile* tile) const {
   const uint64_t last = (piece_.first_row + piece_.rows - 1) / shape_.group;
   tile->all = true;
   for (uint32_t s = 0; s < tile->segments && tile->all; ++s) {
-    tile->all = all_visible(args_, piece_.view, first, last, tile->position[s]);
+    tile->all = all_visible(args_, piece_.view, first, last, tile->position[s]) &&
+                block_bits(tile->position[s]) == 0xffff;
   }
   tile->any = tile->segments == kMaxSegments ? ~0ull : (1ull << tile->segments * kSegment) - 1;
   if (tile->all) return;
@@ -26,8 +27,8 @@ void TileWalk::find_visible(Tile* tile) const {
   for (uint64_t query = first; query <= last; ++query) {
     uint64_t bits = 0;
     for (uint32_t s = 0; s < tile->segments; ++s) {
-      bits |= static_cast<uint64_t>(visible_bits(args_, piece_.view, query, tile->position[s]))
-              << s * kSegment;
+      const uint32_t seen = visible_bits(args_, piece_.view, query, tile->position[s]);
+      bits |= static_cast<uint64_t>(seen & block_bits(tile->position[s])) << s * kSegment;
     }
     tile->any |= bits;
     const uint64_t end = std::min<uint64_t>((query + 1) * shape_.group - piece_.first_row, piece_.rows);
@@ -79,9 +80,12 @@ void TileWalk::find_values(Tile* tile) const {
 
 bool TileWalk::next(Tile* tile) {
   do {
-    if (at_ == to_) return false;
-    tile->segments = static_cast<uint32_t>(std::min<uint64_t>(to_ - at_, kMaxSegments));
-    for (uint32_t s = 0; s < tile->segments; ++s) tile->position[s] = piece_.span.position(at_++);
+    tile->segments = 0;
+    for (; at_ != to_ && tile->segments < kMaxSegments; ++at_) {
+      const int64_t position = piece_.span.position(at_);
+      if (block_bits(position) != 0) tile->position[tile->segments++] = position;
+    }
+    if (tile->segments == 0) return false;
     find_visible(tile);
   } while (tile->any == 0);
   // Rows that are converted are read by position.

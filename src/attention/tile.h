@@ -31,6 +31,10 @@ class TileWalk {
   void find_keys(Tile* tile) const;
   void find_values(Tile* tile) const;
   uint64_t token_offset(const Plane& plane, int64_t position) const;
+  uint32_t block_bits(int64_t position) const {  // a piece has one head where there is a block mask
+    if (args_.block_mask == nullptr) return 0xffff;
+    return kvc::block_bits(args_, piece_.view, piece_.first_head, position);
+  }
 
   const AttentionArgs& args_;
   const Shape& shape_;

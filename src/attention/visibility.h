@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which positions the queries of a request see: the causal, window, sink and bit mask rules of AttentionArgs,
-// asked for a run of queries at once (Span: what must be read at all) or for one query and 16 tokens (bits).
+// Which positions the queries of a request see: the causal, window, sink, bit mask and block mask rules of
+// AttentionArgs, asked for a run of queries at once (Span: what must be read at all) or for one query and 16
+// tokens (bits).
 // Pure functions of the arguments.
 #pragma once
 #include "attention/attention.h"
@@ -9,16 +10,18 @@
 namespace kvc {
 
 struct RequestView {
+  size_t request;
   uint64_t first_token;  // of its queries
   uint64_t queries;
   int64_t start;  // position of the first query; negative if there are more queries than tokens
   int64_t kv_len;
   uint64_t mask_offset;
+  int64_t mask_start;
   const int32_t* table;
 };
 RequestView view_request(const AttentionArgs& args, size_t request);
 
-// What queries first..last can see at most, the bit mask apart: positions [0, sinks) and [low, end), sinks <=
+// What queries first..last can see at most, the masks apart: positions [0, sinks) and [low, end), sinks <=
 // end.
 struct Reach {
   int64_t sinks, low, end;
@@ -34,11 +37,17 @@ struct Span {
 };
 Span find_span(const AttentionArgs& args, const RequestView& view, uint64_t first, uint64_t last);
 
-// Whether queries first..last see every token of the segment that starts at `position`.
+// Whether queries first..last see every token of the segment that starts at `position`, the block mask apart.
 bool all_visible(const AttentionArgs& args, const RequestView& view, uint64_t first, uint64_t last,
                  int64_t position);
 
-// Bit t: query i sees position + t, t < 16.
+// Bit t: query i sees position + t, t < 16, the block mask apart.
 uint32_t visible_bits(const AttentionArgs& args, const RequestView& view, uint64_t i, int64_t position);
+
+// The block mask: whether KV head `head` reads block `block` of the request's table; bit t: whether it reads
+// that of position + t, t < 16; whether every head of every request reads all blocks.
+bool reads_block(const AttentionArgs& args, const RequestView& view, uint32_t head, uint64_t block);
+uint32_t block_bits(const AttentionArgs& args, const RequestView& view, uint32_t head, int64_t position);
+bool reads_all_blocks(const AttentionArgs& args);
 
 }  // namespace kvc

@@ -307,6 +307,16 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
   }
 }
 
+void read_yarn(const Section& scaling, kvc_model& model) {
+  model.rope_slow_turns = scaling.positive_or("beta_slow", 1);
+  model.rope_fast_turns = scaling.positive_or("beta_fast", 32);
+  if (!scaling.flag_or("truncate", true)) model.rope_flags |= KVC_MODEL_ROPE_EXACT_RAMP;
+  const double mscale = scaling.positive_or("mscale", 0), of_all = scaling.positive_or("mscale_all_dim", 0);
+  if (model.rope_attention_factor != 0 || mscale == 0 || of_all == 0) return;
+  const double log = model.rope_factor > 1 ? 0.1 * std::log(model.rope_factor) : 0;
+  model.rope_attention_factor = (mscale * log + 1) / (of_all * log + 1);
+}
+
 void read_scaling(const Section& config, const Section& scaling, kvc_model& model) {
   struct Kind {
     const char* name;
@@ -326,6 +336,7 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   }
   model.rope_scaling = kind->value;
   if (kind->value == KVC_ROPE_NONE) return;
+  model.rope_attention_factor = scaling.positive_or("attention_factor", 0);
   const char* original = "original_max_position_embeddings";
   const Section& holder = scaling.find(original) != nullptr ? scaling : config;
   const bool needed = kind->value >= KVC_ROPE_YARN;
@@ -338,6 +349,12 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   }
   if (scaling.find("factor") == nullptr) scaling.fail("factor", "is missing", "give a number above 0");
   model.rope_factor = scaling.positive_or("factor", 0);
+  if (kind->value == KVC_ROPE_LLAMA3) {
+    model.rope_slow_turns = scaling.positive_or("low_freq_factor", 1);
+    model.rope_fast_turns = scaling.positive_or("high_freq_factor", 4);
+  } else if (kind->value == KVC_ROPE_YARN) {
+    read_yarn(scaling, model);
+  }
 }
 
 const json& object_at(const Section& section, const char* key, const json& value) {

@@ -5,12 +5,12 @@
 #include <new>
 
 #include "base/copy.h"
+#include "device/host_memory.h"
 #include "device/rows.h"
 
 namespace kvc {
 namespace {
 
-constexpr size_t kSlabAlignment = 4096;
 constexpr size_t kStreamBytes = size_t{4} << 20;  // of a whole call, from which on it goes past the caches
 constexpr size_t kTokensPerPiece = 64;            // of one thread's share of a store or gather
 constexpr size_t kBytesPerPiece = 1 << 18;        // of a copy
@@ -29,30 +29,41 @@ const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin,
 
 }  // namespace
 
-Storage* Storage::create(const Layout& layout, const Env& env, void* foreign, bool zeroed,
-                         size_t num_threads) {
-  auto* storage = new (std::nothrow) Storage(layout, env);
+Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
+                         size_t num_threads, const ForeignThreads& parallel) {
+  auto* storage = new (std::nothrow) Storage(layout, env, slab);
   if (storage == nullptr) return nullptr;
-  storage->owned_ = foreign == nullptr;
-  storage->slab_ = static_cast<char*>(
-      foreign != nullptr ? foreign : storage->memory_.allocate(layout.slab_bytes, kSlabAlignment));
-  if (storage->slab_ == nullptr || !storage->workers_.start(num_threads)) {
-    destroy(storage);
+  if (!storage->workers_.start(num_threads, parallel)) {
+    delete storage;
     return nullptr;
   }
-  if (storage->owned_ && zeroed) {  // by all threads: the pages are touched here
+  if (zeroed) {  // by all threads: the pages are touched here
     const size_t pieces = ceil_div(layout.slab_bytes, kBytesPerPiece);
     storage->workers_.for_each(pieces, [&](size_t i, size_t) {
       const size_t begin = i * kBytesPerPiece;
-      std::memset(storage->slab_ + begin, 0, std::min<size_t>(kBytesPerPiece, layout.slab_bytes - begin));
+      std::memset(storage->slab() + begin, 0, std::min<size_t>(kBytesPerPiece, layout.slab_bytes - begin));
     });
   }
   return storage;
 }
 
 void Storage::destroy(Storage* storage) {
-  if (storage->owned_) storage->memory_.release(storage->slab_, storage->layout_.slab_bytes, kSlabAlignment);
+  {
+    std::unique_lock lock(storage->pending_mutex_);
+    storage->none_pending_.wait(lock, [&] { return storage->num_pending_ == 0; });
+  }
+  release_memory(storage->slab_);
   delete storage;
+}
+
+void Storage::add_pending() {
+  const std::lock_guard lock(pending_mutex_);
+  ++num_pending_;
+}
+
+void Storage::drop_pending() {
+  const std::lock_guard lock(pending_mutex_);  // also while notifying: afterwards there may be no storage
+  if (--num_pending_ == 0) none_pending_.notify_all();
 }
 
 void Storage::move(const kvc_rows& rows, bool store) {
@@ -77,9 +88,9 @@ void Storage::move(const kvc_rows& rows, bool store) {
                           static_cast<int64_t>(begin) * array.token;
     array.data += first * static_cast<int64_t>(element);
     if (store) {
-      store_rows(layout_, slab_, keys, rows.first_layer + layer, array, slots, end - begin, stream);
+      store_rows(layout_, slab(), keys, rows.first_layer + layer, array, slots, end - begin, stream);
     } else {
-      gather_rows(layout_, slab_, keys, rows.first_layer + layer, array, slots, end - begin, stream);
+      gather_rows(layout_, slab(), keys, rows.first_layer + layer, array, slots, end - begin, stream);
     }
   });
 }
@@ -103,7 +114,7 @@ void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
     if (source == destination) continue;
     const uint64_t from = layout_.k.offset(0, source, 0, 0), to = layout_.k.offset(0, destination, 0, 0);
     for_each_part(source, [&](uint64_t at, uint64_t bytes) {
-      copy_bytes(slab_ + at - from + to, slab_ + at, bytes, stream);
+      copy_bytes(slab() + at - from + to, slab() + at, bytes, stream);
     });
   }
   stream_fence(stream);
@@ -112,7 +123,7 @@ void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
 void Storage::zero_blocks(const int32_t* blocks, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     for_each_part(static_cast<uint64_t>(blocks[i]),
-                  [&](uint64_t at, uint64_t bytes) { std::memset(slab_ + at, 0, bytes); });
+                  [&](uint64_t at, uint64_t bytes) { std::memset(slab() + at, 0, bytes); });
   }
 }
 

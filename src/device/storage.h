@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory for the keys and values of a pool's blocks on the CPU: the slab, its layout, and the threads that
-// work on it. Arguments of the operations are valid. Calls that touch the same bytes are ordered by the
-// caller; otherwise any thread may call anything at any time.
+// work on it. Arguments of the operations are valid, and all is done on return. Calls that touch the same
+// bytes are ordered by the caller; otherwise any thread may call anything at any time.
 #pragma once
 #include <kvcache.h>
 
 #include "base/memory.h"
+#include "device/backend.h"
 #include "device/worker_pool.h"
 #include "layout/layout.h"
 
@@ -13,19 +14,23 @@ namespace kvc {
 
 class Storage {
  public:
-  // Takes `foreign` in place, or memory from `env`, cleared if `zeroed`. nullptr: no memory, or no threads.
-  static Storage* create(const Layout& layout, const Env& env, void* foreign, bool zeroed,
-                         size_t num_threads);
-  static void destroy(Storage* storage);
+  // Takes `slab` over, and clears it if `zeroed`. nullptr: no memory, or no threads; `slab` is as before.
+  static Storage* create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
+                         size_t num_threads, const ForeignThreads& parallel);
+  static void destroy(Storage* storage);  // waits for what is pending; the slab goes back to its owner
 
   const Layout& layout() const { return layout_; }
-  char* slab() { return slab_; }
+  char* slab() { return static_cast<char*>(slab_.data); }
   WorkerPool& workers() { return workers_; }
 
   void store(const kvc_rows& rows) { move(rows, true); }
   void gather(const kvc_rows& rows) { move(rows, false); }
   void copy_blocks(const kvc_block_copy* copies, size_t count);
   void zero_blocks(const int32_t* blocks, size_t count);
+
+  // Work that streams still have to do here.
+  void add_pending();
+  void drop_pending();
 
   // Memory for one call, aligned to 64; kept for the next. nullptr: there is none.
   class Scratch {
@@ -42,7 +47,8 @@ class Storage {
   };
 
  private:
-  Storage(const Layout& layout, const Env& env) : layout_(layout), memory_(env) {}
+  Storage(const Layout& layout, const Env& env, const kvc_backend_memory& slab)
+      : layout_(layout), memory_(env), slab_(slab) {}
   void move(const kvc_rows& rows, bool store);
   // Calls function(first byte, bytes) for the parts of a block, one per layer or one for all.
   template <typename Function>
@@ -50,11 +56,13 @@ class Storage {
 
   const Layout layout_;
   Memory memory_;
-  char* slab_ = nullptr;
-  bool owned_ = false;
+  const kvc_backend_memory slab_;
   WorkerPool workers_;
   std::mutex scratch_mutex_;  // memory_ and spare_
   Array<char> spare_;         // the largest scratch that is not in use
+  std::mutex pending_mutex_;
+  std::condition_variable none_pending_;
+  size_t num_pending_ = 0;
 };
 
 }  // namespace kvc

@@ -5,7 +5,10 @@
 
 namespace kvc {
 
-bool WorkerPool::start(size_t num_workers) {
+bool WorkerPool::start(size_t num_workers, const ForeignThreads& foreign) {
+  num_workers_ = num_workers;
+  foreign_ = foreign;
+  if (foreign.parallel_for != nullptr) return true;
   try {
     threads_.reserve(num_workers - 1);
     for (size_t i = 1; i < num_workers; ++i) threads_.emplace_back([this, i] { work(i); });
@@ -25,10 +28,11 @@ WorkerPool::~WorkerPool() {
 }
 
 void WorkerPool::run(size_t count, Job job, void* data) {
-  if (count <= 1 || threads_.empty()) {
+  if (count <= 1 || num_workers_ == 1) {
     for (size_t i = 0; i < count; ++i) job(data, i, 0);
     return;
   }
+  if (foreign_.parallel_for != nullptr) return foreign_.parallel_for(foreign_.context, count, job, data);
   const std::lock_guard one(callers_);
   {
     const std::lock_guard lock(mutex_);

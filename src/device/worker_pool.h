@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads that work on one call at a time together with its caller. run() may be called from any
-// thread; calls wait for each other. Threads sleep in between.
+// Who works on a call: a few threads together with the caller, one call at a time, asleep in between; or the
+// threads of whoever uses the library. run() may be called from any thread.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -10,15 +10,22 @@
 
 namespace kvc {
 
+// Threads of others: kvc_storage_config.parallel_for. No function: there are none.
+struct ForeignThreads {
+  void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
+                       void* data) = nullptr;
+  void* context = nullptr;
+};
+
 class WorkerPool {
  public:
   using Job = void (*)(void* data, size_t i, size_t worker);
 
-  // Starts num_workers - 1 threads; false if the system has none left.
-  [[nodiscard]] bool start(size_t num_workers);
+  // Starts num_workers - 1 threads unless others do the work; false if the system has none left.
+  [[nodiscard]] bool start(size_t num_workers, const ForeignThreads& foreign = {});
   ~WorkerPool();
 
-  size_t num_workers() const { return threads_.size() + 1; }
+  size_t num_workers() const { return num_workers_; }
   // Runs job(data, i, worker) for all i < count, worker < num_workers(), and returns when all are done. Jobs
   // must not throw.
   void run(size_t count, Job job, void* data);
@@ -36,6 +43,8 @@ class WorkerPool {
  private:
   void work(size_t worker);
 
+  size_t num_workers_ = 1;
+  ForeignThreads foreign_;
   std::vector<std::thread> threads_;
   std::mutex callers_;  // one call at a time
   std::mutex mutex_;

@@ -285,7 +285,7 @@ void Manager::unpublish_partial(Request& request, size_t position) {
     const Block& block = pool_[id];
     if (!is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0 || block.next_copy != id)
       continue;
-    if (!is_node(tree_[block.node].first_child)) tree_.detach(id);
+    if (!tree_.has_children(block.node)) tree_.detach(id);
   }
 }
 

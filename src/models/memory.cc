@@ -59,8 +59,6 @@ kvc_status check_model(const kvc_model& model) {
                   "model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
     }
   }
-  if (model.reserved != 0)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "model.reserved is %u; set it to 0", model.reserved);
   return KVC_OK;
 }
 

@@ -20,6 +20,8 @@ struct Entry {
   uint32_t rope_scaling;
   double rope_factor;
   uint64_t rope_original_context;
+  double rope_attention_factor = 0;
+  uint32_t rope_flags = 0;
 };
 
 constexpr Entry kEntries[] = {
@@ -120,6 +122,12 @@ kvc_model model_at(size_t index) {
   model.rope_factor = entry.rope_factor;
   model.rope_original_context = entry.rope_original_context;
   model.rope_scaling = entry.rope_scaling;
+  model.rope_flags = entry.rope_flags;
+  model.rope_attention_factor = entry.rope_attention_factor;
+  if (entry.rope_scaling == KVC_ROPE_LLAMA3 || entry.rope_scaling == KVC_ROPE_YARN) {  // all presets alike
+    model.rope_slow_turns = 1;
+    model.rope_fast_turns = entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
+  }
   return model;
 }
 

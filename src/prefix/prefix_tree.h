@@ -154,6 +154,13 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0 && unused((*this)[id])) bury(id);
   }
 
+  // Is a longer prefix known? A dead chain that waits to be reclaimed is none: those are finished first, each
+  // of their nodes once.
+  bool has_children(NodeId id) {
+    while (is_node((*this)[id].first_child) && is_node(orphans_)) reclaim();
+    return is_node((*this)[id].first_child);
+  }
+
   // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }

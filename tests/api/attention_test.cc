@@ -1,114 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_storage_attend through the C API: against plain attention in double precision over what the storage
 // gives back, and what it refuses. The kernels themselves are tested in tests/attention.
-#include <gtest/gtest.h>
-#include <kvcache.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <vector>
+#include "api/attention_scene.h"
 
 namespace {
 
-struct Deleter {
-  void operator()(kvc_storage* s) const { kvc_storage_destroy(s); }
-};
-
-constexpr uint32_t kLayers = 2, kHeads = 2, kQHeads = 6, kDim = 24, kVDim = 16, kBlock = 16, kBlocks = 20;
-
-// Two requests with shuffled pages, the first block shared.
-struct Scene {
-  explicit Scene(int32_t dtype, uint32_t flags = 0, uint32_t threads = 1,
-                 uint32_t layout = KVC_LAYOUT_LBHNC) {
-    kvc_storage_config c = {};
-    c.struct_size = sizeof c;
-    c.num_blocks = kBlocks, c.num_layers = kLayers, c.num_heads = kHeads, c.head_dim = kDim,
-    c.v_head_dim = kVDim;
-    c.block_size = kBlock, c.dtype = dtype, c.flags = flags, c.num_threads = threads, c.layout = layout;
-    kvc_storage* s = nullptr;
-    EXPECT_EQ(kvc_storage_create(&c, &s), KVC_OK) << kvc_last_error();
-    storage.reset(s);
-    std::vector<int32_t> ids(kBlocks);
-    std::iota(ids.begin(), ids.end(), 0);
-    std::shuffle(ids.begin(), ids.end(), random);
-    tables.assign(2 * kStride, -7);  // never to be looked at
-    for (size_t r = 0; r < 2; ++r) {
-      for (size_t j = 0; j * kBlock < lens[r]; ++j)
-        tables[r * kStride + j] = j == 0 ? ids[0] : ids[1 + 5 * r + j];
-      std::vector<float> k(kLayers * lens[r] * kHeads * kDim), v(kLayers * lens[r] * kHeads * kVDim);
-      for (std::vector<float>* x : {&k, &v})
-        for (float& value : *x) value = normal(random);
-      kvc_rows rows = rows_of(r, k, v);
-      EXPECT_EQ(kvc_storage_store(s, &rows, nullptr), KVC_OK) << kvc_last_error();
-    }
-    q.resize(offsets[2] * kQHeads * kDim);
-    for (float& value : q) value = normal(random);
-    out.resize(offsets[2] * kQHeads * kVDim);
-    lse.resize(offsets[2] * kQHeads);
-    a.struct_size = sizeof a;
-    a.q = q.data(), a.out = out.data(), a.lse = lse.data();
-    a.num_requests = 2, a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = tables.data();
-    a.table_stride = kStride, a.layer = 1, a.num_q_heads = kQHeads;
-  }
-
-  kvc_rows rows_of(size_t request, std::vector<float>& k, std::vector<float>& v) {
-    kvc_rows rows = {};
-    rows.struct_size = sizeof rows;
-    rows.k = k.data(), rows.v = v.data();
-    rows.num_tokens = lens[request], rows.num_layers = kLayers;
-    rows.block_table = &tables[request * kStride], rows.block_table_size = kStride;
-    return rows;
-  }
-
-  // Relative L2 distance to plain attention, lse included.
-  double distance() {
-    double difference = 0, size = 0;
-    for (size_t r = 0; r < 2; ++r) {
-      std::vector<float> k(kLayers * lens[r] * kHeads * kDim), v(kLayers * lens[r] * kHeads * kVDim);
-      kvc_rows rows = rows_of(r, k, v);
-      EXPECT_EQ(kvc_storage_gather(storage.get(), &rows, nullptr), KVC_OK);
-      for (uint64_t i = offsets[r]; i < offsets[r + 1]; ++i)
-        for (size_t h = 0; h < kQHeads; ++h) {
-          const size_t kv = h / (kQHeads / kHeads);
-          const uint64_t position = lens[r] - (offsets[r + 1] - offsets[r]) + i - offsets[r];
-          double sum = 0;
-          std::vector<double> mean(kVDim);
-          for (uint64_t t = 0; t < lens[r]; ++t) {
-            if (t > position || (a.window != 0 && t + a.window <= position && t >= a.sinks)) continue;
-            double logit = 0;
-            for (size_t e = 0; e < kDim; ++e) {
-              logit += double{q[(i * kQHeads + h) * kDim + e]} * k[((lens[r] + t) * kHeads + kv) * kDim + e];
-            }
-            logit /= std::sqrt(double{kDim});
-            if (a.soft_cap != 0) logit = a.soft_cap * std::tanh(logit / a.soft_cap);
-            sum += std::exp(logit);
-            for (size_t e = 0; e < kVDim; ++e)
-              mean[e] += std::exp(logit) * v[((lens[r] + t) * kHeads + kv) * kVDim + e];
-          }
-          EXPECT_NEAR(lse[i * kQHeads + h], std::log(sum), 1e-3);
-          for (size_t e = 0; e < kVDim; ++e) {
-            const double wanted = mean[e] / sum;
-            difference += std::pow(out[(i * kQHeads + h) * kVDim + e] - wanted, 2);
-            size += wanted * wanted;
-          }
-        }
-    }
-    return std::sqrt(difference / size);
-  }
-
-  static constexpr size_t kStride = 6;
-  std::mt19937 random{3};
-  std::normal_distribution<float> normal;
-  std::unique_ptr<kvc_storage, Deleter> storage;
-  const uint64_t lens[2] = {37, 64}, offsets[3] = {0, 1, 6};
-  std::vector<int32_t> tables;
-  std::vector<float> q, out, lse;
-  kvc_attention a = {};
-};
+using kvc::test::Scene;
 
 TEST(Attention, EqualsPlainAttentionOverWhatIsStored) {
   const struct {
@@ -125,17 +22,17 @@ TEST(Attention, EqualsPlainAttentionOverWhatIsStored) {
     for (const uint32_t threads : {1u, 3u})
       for (const uint32_t layout : {KVC_LAYOUT_LBHNC, KVC_LAYOUT_LBNHC, KVC_LAYOUT_BHLNC}) {
         if (test.flags == KVC_STORAGE_TILED_KEYS && layout == KVC_LAYOUT_LBNHC) continue;
-        Scene scene(test.dtype, test.flags, threads, layout);
-        ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+        Scene scene({.dtype = test.dtype, .flags = test.flags, .threads = threads, .layout = layout});
+        scene.attend();
         EXPECT_LT(scene.distance(), test.limit) << "type " << test.dtype << " layout " << layout;
         scene.a.window = 20, scene.a.sinks = 3, scene.a.soft_cap = 5;
-        ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+        scene.attend();
         EXPECT_LT(scene.distance(), test.limit) << "type " << test.dtype << " with a window";
       }
 }
 
 TEST(Attention, ARequestWithoutTokensGivesZeros) {
-  Scene scene(KVC_FLOAT32);
+  Scene scene;
   const uint64_t none[] = {0, 0}, starts[] = {0, 0};
   scene.a.kv_lens = none, scene.a.q_starts = starts;
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
@@ -144,17 +41,17 @@ TEST(Attention, ARequestWithoutTokensGivesZeros) {
 }
 
 TEST(Attention, ReturnedWindowBlocksNeedNoTableEntry) {
-  Scene scene(KVC_FLOAT32);
+  Scene scene;
   scene.a.window = 10;
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK);
   const std::vector<float> before = scene.out;
-  scene.tables[0] = scene.tables[Scene::kStride] = scene.tables[Scene::kStride + 1] = -1;
+  scene.tables[0] = scene.tables[scene.stride] = scene.tables[scene.stride + 1] = -1;
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
   EXPECT_EQ(scene.out, before);
 }
 
 TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
-  Scene scene(KVC_FLOAT32);
+  Scene scene;
   const std::vector<float> before(scene.out.size(), 7);
   scene.out = before;
   scene.a.out = scene.out.data();
@@ -167,7 +64,7 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   using A = kvc_attention;
   const uint64_t late[] = {1, 1, 6}, falling[] = {0, 6, 1}, longer[] = {37, 97}, shorter[] = {37, 4};
   refused([](A& a) { a.struct_size = 8; });
-  refused([](A& a) { a.layer = kLayers; });
+  refused([](A& a) { a.layer = Scene::kLayers; });
   refused([](A& a) { a.num_q_heads = 5; });
   refused([](A& a) { a.num_q_heads = 0; });
   refused([](A& a) { a.dtype = KVC_INT8; });
@@ -184,9 +81,9 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   refused([](A& a) { a.block_tables = nullptr; });
   refused([](A& a) { a.table_stride = 3; });
   refused([](A& a) { a.mask = reinterpret_cast<const uint8_t*>("x"); });
-  scene.tables[Scene::kStride + 2] = kBlocks;
+  scene.tables[scene.stride + 2] = static_cast<int32_t>(scene.num_blocks);
   refused([](A&) {});
-  scene.tables[Scene::kStride + 2] = -1;
+  scene.tables[scene.stride + 2] = -1;
   refused([](A&) {});
 }
 

@@ -75,8 +75,16 @@ TEST(StructSize, InputsAreReadBySize) {
   expect_reads_by_size<kvc_request_config>("kvc_request_config");
   expect_reads_by_size<kvc_step_limits>("kvc_step_limits");
   expect_reads_by_size<kvc_step>("kvc_step");
+  expect_reads_by_size<kvc_storage_config>("kvc_storage_config");
+  expect_reads_by_size<kvc_rows>("kvc_rows");
+  expect_reads_by_size<kvc_attention>("kvc_attention");
   expect_reads_by_size<kvc_model>("kvc_model");
   expect_reads_by_size<kvc_memory_query>("kvc_memory_query");
+  expect_reads_by_size<kvc_storage_config>("kvc_storage_config");
+  expect_reads_by_size<kvc_rows>("kvc_rows");
+  expect_reads_by_size<kvc_attention>("kvc_attention");
+  expect_reads_by_size<kvc_block_choice>("kvc_block_choice");
+  expect_reads_by_size<kvc_rope_rows>("kvc_rope_rows");
 }
 
 class OutputSize : public ::testing::Test {
@@ -133,6 +141,15 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
       [&](auto* out) { return kvc_manager_request_info(m_, request, out); });
   expect_written_by_size<kvc_probe_info>(
       [&](auto* out) { return kvc_manager_probe(m_, 0, tokens, 3, nullptr, 0, out); });
+  expect_written_by_size<kvc_device_info>([&](auto* out) { return kvc_device_properties(nullptr, out); });
+  kvc_storage_config storage_config = {};
+  storage_config.struct_size = sizeof storage_config;
+  storage_config.num_blocks = storage_config.num_layers = storage_config.num_heads = 1;
+  storage_config.head_dim = 8;
+  kvc_storage* storage = nullptr;
+  ASSERT_EQ(kvc_storage_create(&storage_config, &storage), KVC_OK);
+  expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(storage, out); });
+  kvc_storage_destroy(storage);
   expect_written_by_size<kvc_model>([&](auto* out) { return kvc_model_find("gemma-3-4b", out); });
   kvc_model model = {};
   model.struct_size = sizeof model;
@@ -142,6 +159,22 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   query.model = &model;
   query.budget_bytes = 1 << 30;
   expect_written_by_size<kvc_memory_estimate>([&](auto* out) { return kvc_estimate_memory(&query, out); });
+}
+
+TEST_F(OutputSize, EveryOutputOfAStorageIsWrittenBySize) {
+  kvc_storage_config config = {};
+  config.struct_size = sizeof config;
+  config.num_blocks = config.num_layers = config.num_heads = 1;
+  config.head_dim = 64;
+  kvc_storage* s;
+  ASSERT_EQ(kvc_storage_create(&config, &s), KVC_OK) << last_error();
+  expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(s, out); });
+  kvc_attention attention = {};
+  attention.struct_size = sizeof attention;
+  attention.num_q_heads = 1;
+  expect_written_by_size<kvc_attention_plan>(
+      [&](auto* out) { return kvc_storage_explain(s, &attention, out); });
+  kvc_storage_destroy(s);
 }
 
 TEST(Guard, ExceptionsBecomeInternalErrors) {

@@ -35,9 +35,11 @@ struct Options {
   uint64_t window = 0, sinks = 0;
   float soft_cap = 0;
   bool alibi = false;
-  bool shared = false;   // later requests read the blocks of the first one where they have that many
-  int mask_percent = 0;  // of bits set; 0 = no bit mask
-  bool tree = false;     // bit mask: the last q_len positions are a random tree
+  bool shared = false;    // later requests read the blocks of the first one where they have that many
+  int mask_percent = 0;   // of bits set; 0 = no bit mask
+  bool tree = false;      // bit mask: the last q_len positions are a random tree
+  bool tail = false;      // bit mask: of the last q_len positions alone
+  int block_percent = 0;  // of blocks that a KV head reads; 0 = no block mask
   float q_scale = 1;
 };
 
@@ -57,6 +59,8 @@ inline std::string describe(const Options& o) {
   if (o.alibi) text += ", alibi";
   if (o.tree) text += ", tree";
   if (o.mask_percent != 0) text += ", mask " + std::to_string(o.mask_percent) + " %";
+  if (o.tail) text += " of the tail";
+  if (o.block_percent != 0) text += ", blocks " + std::to_string(o.block_percent) + " %";
   return text;
 }
 
@@ -75,12 +79,15 @@ class Case {
  public:
   explicit Case(const Options& options, uint64_t seed = test_seed()) : options_(options), random_(seed) {
     make_layout();
+    make_block_mask();
     make_mask();
     make_tables();
     make_queries();
     for (size_t r = 0; r < options_.kv_lens.size(); ++r) {
       for (uint64_t j = 0; j < options_.kv_lens[r]; ++j) {
-        if (seen_by_any(r, j)) fill_token(r, j, false);
+        for (uint32_t head = 0; head < options_.heads; ++head) {
+          if (seen_by_any(r, j, head)) fill_token(r, j, false, head);
+        }
       }
     }
   }
@@ -110,19 +117,29 @@ class Case {
     force_kernels(nullptr);
   }
 
-  bool sees(size_t r, uint64_t i, uint64_t j) const {
+  bool sees(size_t r, uint64_t i, uint64_t j, uint32_t head) const {
     const Options& o = options_;
     const int64_t at = static_cast<int64_t>(j), p = start(r) + static_cast<int64_t>(i);
     if (o.causal && at > p) return false;
     const bool behind = p > at && static_cast<uint64_t>(p - at) >= o.window;
     if (o.window != 0 && j >= o.sinks && behind) return false;
-    if (mask_.empty()) return true;
-    const uint64_t bit = mask_offsets_[r] + i * o.kv_lens[r] + j;
+    if (!block_mask_.empty()) {
+      const uint64_t row = (r * o.heads + head) * args_.block_mask_stride, block = j / o.block_size;
+      if ((block_mask_[row + block / 8] >> block % 8 & 1) == 0) return false;
+    }
+    if (mask_.empty() || j < mask_starts_[r]) return true;
+    const uint64_t bit = mask_offsets_[r] + i * (o.kv_lens[r] - mask_starts_[r]) + j - mask_starts_[r];
     return (mask_[bit / 8] >> bit % 8 & 1) != 0;
   }
-  bool seen_by_any(size_t r, uint64_t j) const {
+  bool seen_by_any(size_t r, uint64_t j, uint32_t head) const {
     for (uint64_t i = 0; i < options_.q_lens[r]; ++i) {
-      if (sees(r, i, j)) return true;
+      if (sees(r, i, j, head)) return true;
+    }
+    return false;
+  }
+  bool seen_by_any(size_t r, uint64_t j) const {
+    for (uint32_t head = 0; head < options_.heads; ++head) {
+      if (seen_by_any(r, j, head)) return true;
     }
     return false;
   }
@@ -130,15 +147,15 @@ class Case {
     return tables_[r * args_.table_stride + position / options_.block_size] != kNoBlock;
   }
   void fill_token(size_t r, uint64_t position, bool poison) {
+    for (uint32_t head = 0; head < options_.heads; ++head) fill_token(r, position, poison, head);
+  }
+  void fill_token(size_t r, uint64_t position, bool poison, uint32_t head) {
     const int32_t block = tables_[r * args_.table_stride + position / options_.block_size];
     for (const Plane* plane : {&layout_.k, &layout_.v}) {
-      for (uint32_t head = 0; plane->exists() && head < options_.heads; ++head) {
-        for (uint32_t e = 0; e < plane->num_elements; ++e) {
-          const float value = poison ? std::numeric_limits<float>::quiet_NaN() : normal_(random_);
-          write_element(
-              plane->dtype, value,
-              element(*plane, static_cast<uint64_t>(block), head, position % options_.block_size, e));
-        }
+      for (uint32_t e = 0; plane->exists() && e < plane->num_elements; ++e) {
+        const float value = poison ? std::numeric_limits<float>::quiet_NaN() : normal_(random_);
+        write_element(plane->dtype, value,
+                      element(*plane, static_cast<uint64_t>(block), head, position % options_.block_size, e));
       }
     }
   }
@@ -230,12 +247,28 @@ class Case {
     slab_.assign(end, '\xff');  // NaN in every type
   }
 
+  void make_block_mask() {
+    const Options& o = options_;
+    if (o.block_percent == 0) return;
+    for (size_t r = 0; r < o.kv_lens.size(); ++r)
+      args_.block_mask_stride = std::max(args_.block_mask_stride, (blocks_of(r) + 7) / 8 + 1);
+    block_mask_.assign(args_.block_mask_stride * o.heads * o.kv_lens.size(), 0);
+    for (uint8_t& byte : block_mask_) {
+      for (int bit = 0; bit < 8; ++bit) {
+        const bool read = random_() % 100 < static_cast<uint64_t>(o.block_percent);
+        byte = static_cast<uint8_t>(byte | uint8_t{read} << bit);
+      }
+    }
+    args_.block_mask = block_mask_.data();
+  }
+
   void make_mask() {
     const Options& o = options_;
     uint64_t bits = 5;  // masks need not begin at a byte
     for (size_t r = 0; r < o.kv_lens.size(); ++r) {
+      mask_starts_.push_back(o.tail ? o.kv_lens[r] - std::min(o.kv_lens[r], o.q_lens[r]) : 0);
       mask_offsets_.push_back(bits);
-      bits += o.kv_lens[r] * o.q_lens[r] + 3;
+      bits += (o.kv_lens[r] - mask_starts_[r]) * o.q_lens[r] + 3;
     }
     if (o.mask_percent == 0 && !o.tree) return;
     mask_.assign(bits / 8 + 1, 0);
@@ -246,7 +279,8 @@ class Case {
       for (uint64_t i = 1; i < queries; ++i) parent[i] = random_() % i;
       for (uint64_t i = 0; i < queries; ++i) {
         const auto set = [&](uint64_t j) {
-          const uint64_t bit = mask_offsets_[r] + i * kv_len + j;
+          if (j < mask_starts_[r]) return;
+          const uint64_t bit = mask_offsets_[r] + i * (kv_len - mask_starts_[r]) + j - mask_starts_[r];
           mask_[bit / 8] = static_cast<uint8_t>(mask_[bit / 8] | 1u << bit % 8);
         };
         for (uint64_t j = 0; j < kv_len; ++j) {
@@ -302,6 +336,7 @@ class Case {
     a.scale = 1 / std::sqrt(static_cast<float>(o.k_dim)), a.causal = o.causal, a.window = o.window;
     a.sinks = o.sinks, a.soft_cap = o.soft_cap, a.alibi_slopes = o.alibi ? slopes_.data() : nullptr;
     a.mask = mask_.empty() ? nullptr : mask_.data(), a.mask_offsets = mask_offsets_.data();
+    a.mask_starts = o.tail ? mask_starts_.data() : nullptr;
   }
 
   static constexpr uint32_t kLayer = 1;
@@ -312,9 +347,9 @@ class Case {
   Layout layout_{};
   std::vector<char> slab_, q_, out_, expected_;
   std::vector<float> lse_, expected_lse_, slopes_;
-  std::vector<uint64_t> q_offsets_, mask_offsets_;
+  std::vector<uint64_t> q_offsets_, mask_offsets_, mask_starts_;
   std::vector<int32_t> tables_;
-  std::vector<uint8_t> mask_;
+  std::vector<uint8_t> mask_, block_mask_;
   AttentionArgs args_{};
 };
 

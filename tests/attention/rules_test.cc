@@ -2,6 +2,7 @@
 // What a query sees: windows, sinks, soft cap, ALiBi, bit and tree masks, empty rows; that nothing else
 // reaches its output; and that prefill, decode, shared blocks and numbers of workers agree with each other.
 #include "attention/case.h"
+#include "attention/visibility.h"
 
 namespace kvc::test {
 namespace {
@@ -69,6 +70,56 @@ TEST(AttentionRules, BitMaskAndTree) {
     expect_right(o);
     o.window = 20;
     expect_right(o);
+  }
+}
+
+TEST(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
+  for (Options o : stores()) {
+    o.kv_lens = {100, 31, 16, 333, 64, 0}, o.q_lens = {3, 17, 1, 20, 64, 2}, o.tail = true;
+    for (int percent : {1, 50, 100}) {
+      o.mask_percent = percent;
+      o.causal = percent != 50;
+      expect_right(o);
+    }
+    o.mask_percent = 0, o.tree = true;
+    expect_right(o);
+    o.window = 20, o.sinks = 3;
+    expect_right(o);
+  }
+}
+
+// Blocks that a head does not read hold NaN, or have no entry in the table.
+TEST(AttentionRules, ABlockMaskPerHead) {
+  for (Options o : stores()) {
+    for (uint32_t block_size : {o.block_size, 24u, 64u}) {
+      if (o.tiled && block_size == 24) continue;
+      o.block_size = block_size, o.heads = 3;
+      o.kv_lens = {5, 64, 150, 333, 0, 1500}, o.q_lens = {2, 17, 1, 3, 1, 1};
+      for (int percent : {5, 50, 100}) {
+        o.block_percent = percent;
+        o.window = percent == 50 ? 70 : 0, o.sinks = 5;
+        o.mask_percent = percent == 5 ? 80 : 0;
+        expect_right(o);
+      }
+      o.mask_percent = 0;
+    }
+  }
+}
+
+TEST(AttentionRules, AFullBlockMaskIsDenseBitForBit) {
+  for (Options o : stores()) {
+    o.kv_lens = {90, 1000}, o.q_lens = {9, 1}, o.block_percent = 100;
+    Case c(o);
+    EXPECT_TRUE(reads_all_blocks(c.args()));
+    for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+      c.run(kernels);
+      const std::vector<char> sparse = c.out();
+      AttentionArgs dense = c.args();
+      c.args().block_mask = nullptr;
+      c.run(kernels);
+      EXPECT_EQ(c.out(), sparse) << kernels->name << ": " << describe(o);
+      c.args() = dense;
+    }
   }
 }
 
@@ -170,6 +221,7 @@ TEST(AttentionThreads, AnyNumberOfWorkersGivesTheSame) {
   for (Options o : stores()) {
     o.kv_lens = {2500, 500, 20, 0}, o.q_lens = {1, 20, 1, 1}, o.group = 4;
     o.window = o.tiled ? 1500 : 0, o.sinks = 5;
+    o.block_percent = o.block_size == 4 ? 60 : 0;
     Case c(o);
     c.run_reference();
     c.run();
@@ -191,7 +243,15 @@ TEST(AttentionIsa, TheScalarKernelsAlwaysRun) {
   while (available_kernels(count) != nullptr) ++count;
   ASSERT_GE(count, 1u);
   EXPECT_STREQ(available_kernels(count - 1)->name, "scalar");
-  EXPECT_STREQ(attention_isa(), available_kernels(0)->name);
+  EXPECT_EQ(&chosen_kernels(), &best_kernels(std::getenv("KVC_KERNELS")));
+}
+
+TEST(AttentionIsa, ALimitIsNeverPassed) {
+  EXPECT_EQ(&best_kernels(nullptr), available_kernels(0));
+  EXPECT_EQ(&best_kernels("no such name"), available_kernels(0));
+  EXPECT_STREQ(best_kernels("scalar").name, "scalar");
+  for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i)
+    EXPECT_EQ(&best_kernels(kernels->name), kernels);
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ TEST(AttentionShapes, RandomOnes) {
     if (random() % 4 == 0) o.soft_cap = 2;
     if (random() % 4 == 0) o.alibi = true;
     if (random() % 4 == 0) o.mask_percent = static_cast<int>(1 + random() % 99);
+    if (random() % 4 == 0) o.block_percent = static_cast<int>(1 + random() % 99);
+    o.tail = random() % 2;
     expect_right(o, test_seed() + static_cast<uint64_t>(i));
     if (::testing::Test::HasFailure()) return;
   }

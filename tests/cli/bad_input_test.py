@@ -3,7 +3,6 @@
 """Broken traces and wrong usage: exit code 2, file and line in the text, nothing on standard output, never a crash."""
 import os
 import tempfile
-import unittest
 
 import command
 
@@ -38,14 +37,7 @@ BAD_LINES = {
 }
 
 
-class BadInput(unittest.TestCase):
-    def assert_refused(self, result, *words):
-        code, out, err = result
-        self.assertEqual(code, 2, err)
-        self.assertEqual(out, "")
-        for word in words:
-            self.assertIn(word, err)
-
+class BadInput(command.CommandTest):
     def test_a_bad_line_is_named_with_its_file_its_number_and_its_defect(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "bad.jsonl")

@@ -41,6 +41,16 @@ def replay(*arguments, stdin=b""):
     return json.loads(out)
 
 
+class CommandTest(unittest.TestCase):
+    def assert_refused(self, result, *words):
+        """The command ended with 2, printed nothing and named all `words` among its errors."""
+        code, out, err = result
+        self.assertEqual(code, 2, err)
+        self.assertEqual(out, "")
+        for word in words:
+            self.assertIn(word, err)
+
+
 def generate(*arguments):
     """The bytes of a generated trace."""
     code, out, err = run("generate", *arguments)

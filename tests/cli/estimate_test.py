@@ -4,7 +4,6 @@
 import json
 import os
 import tempfile
-import unittest
 
 import command
 
@@ -19,14 +18,7 @@ def estimate(*arguments):
     return json.loads(out)
 
 
-class Estimate(unittest.TestCase):
-    def assert_refused(self, result, *words):
-        code, out, err = result
-        self.assertEqual(code, 2, err)
-        self.assertEqual(out, "")
-        for word in words:
-            self.assertIn(word, err)
-
+class Estimate(command.CommandTest):
     def test_the_known_number(self):
         answer = estimate("llama-3.1-8b", "--context", 8192)
         self.assertEqual(answer["total_bytes"], 1073741824)

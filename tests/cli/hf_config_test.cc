@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -48,7 +49,10 @@ void expect_same(const char* name, const char* text) {
   EXPECT_EQ(model.rope_factor, expected.rope_factor);
   EXPECT_EQ(model.rope_original_context, expected.rope_original_context);
   EXPECT_EQ(model.rope_scaling, expected.rope_scaling);
-  EXPECT_EQ(model.reserved, 0u);
+  EXPECT_EQ(model.rope_flags, expected.rope_flags);
+  EXPECT_EQ(model.rope_slow_turns, expected.rope_slow_turns);
+  EXPECT_EQ(model.rope_fast_turns, expected.rope_fast_turns);
+  EXPECT_EQ(model.rope_attention_factor, expected.rope_attention_factor);
 }
 
 constexpr const char* kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
@@ -148,11 +152,12 @@ TEST(HfConfig, DeepSeekAndGptOssConfigsGiveThePresets) {
       "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
       "v_head_dim": 128, "vocab_size": 129280, "max_position_embeddings": 163840, "rope_theta": 10000,
       "num_nextn_predict_layers": 1, "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40,
-      "mscale": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"}})");
+      "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"}})");
   json config = json::parse(R"({"model_type": "gpt_oss", "head_dim": 64, "hidden_size": 2880,
       "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 201088,
       "max_position_embeddings": 131072, "initial_context_length": 4096, "rope_theta": 150000,
-      "rope_scaling": {"factor": 32.0, "original_max_position_embeddings": 4096, "rope_type": "yarn"},
+      "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
+      "rope_type": "yarn", "truncate": false},
       "sliding_window": 128})");
   expect_same("gpt-oss-20b", config.dump().c_str());
   for (int layer = 0; layer < 24; ++layer)
@@ -160,6 +165,29 @@ TEST(HfConfig, DeepSeekAndGptOssConfigsGiveThePresets) {
   expect_same("gpt-oss-20b", config.dump().c_str());
   config["layer_types"][1] = "sliding_attention";
   EXPECT_EQ(parse_hf_config(config.dump(), "config.json").window_layers[0], 0x555557u);
+}
+
+TEST(HfConfig, ParametersOfRotaryScaling) {
+  json config = json::parse(kLlama31);
+  json& scaling = config["rope_scaling"];
+  scaling["low_freq_factor"] = 2, scaling["high_freq_factor"] = 8;
+  kvc_model model = parse_hf_config(config.dump(), "config.json");
+  EXPECT_EQ(model.rope_slow_turns, 2);
+  EXPECT_EQ(model.rope_fast_turns, 8);
+  scaling = {{"rope_type", "yarn"}, {"factor", 40}, {"original_max_position_embeddings", 4096}};
+  model = parse_hf_config(config.dump(), "config.json");
+  EXPECT_EQ(model.rope_slow_turns, 1);
+  EXPECT_EQ(model.rope_fast_turns, 32);
+  EXPECT_EQ(model.rope_flags, 0u);
+  EXPECT_EQ(model.rope_attention_factor, 0);
+  scaling["mscale"] = 0.707, scaling["mscale_all_dim"] = 1, scaling["beta_fast"] = 16,
+  scaling["truncate"] = false;
+  model = parse_hf_config(config.dump(), "config.json");
+  EXPECT_NEAR(model.rope_attention_factor, (0.0707 * std::log(40) + 1) / (0.1 * std::log(40) + 1), 1e-15);
+  EXPECT_EQ(model.rope_fast_turns, 16);
+  EXPECT_EQ(model.rope_flags, uint32_t{KVC_MODEL_ROPE_EXACT_RAMP});
+  scaling["attention_factor"] = 1.5;
+  EXPECT_EQ(parse_hf_config(config.dump(), "config.json").rope_attention_factor, 1.5);
 }
 
 TEST(HfConfig, TheNameIsPrintableAndFits) {

@@ -49,9 +49,9 @@ TEST(Concurrent, WhatIsAcquiredIsCompleteWhileOthersDropIt) {  // C49
   std::atomic<int> torn{0}, hits{0}, absent{0}, published{0};
   std::atomic<int> writers_left{2};
   in_threads(6, [&](int thread) {
-    // Readers go on until the writers are done and until there was a hit: which run first is up to the
+    // Writers go on until there was a hit, readers until the writers are done: which run first is up to the
     // system.
-    for (int i = 0; i < 400 || (thread >= 2 && thread < 5 && writers_left > 0); ++i) {
+    for (int i = 0; i < 400 || (thread < 2 ? hits == 0 : thread < 5 && writers_left > 0); ++i) {
       const int32_t which = static_cast<int32_t>(static_cast<uint32_t>(i * 7 + thread * 3) % kTexts);
       const Tokens tokens = text(which, kBlocks * B);
       if (thread < 2) {
@@ -85,8 +85,6 @@ TEST(Concurrent, WhatIsAcquiredIsCompleteWhileOthersDropIt) {  // C49
   });
   EXPECT_EQ(torn, 0);
   EXPECT_GT(published, 0);
-  for (uint32_t which = 0; hits == 0 && which < kTexts; ++which)
-    hits += !c.acquire_prefix(text(static_cast<int32_t>(which), kBlocks * B)).empty();
   EXPECT_GT(hits, 0);
   EXPECT_EQ(c.available() + c.stats().blocks_live, 40u);
 }

@@ -154,6 +154,22 @@ TEST(Groups, ALengthWithinTheSinksCanBeRestored) {
   EXPECT_EQ(c.request(r.id).num_committed, B);
 }
 
+// What hung below the cut block is gone, however long the chain was: the block is private again, not copied.
+TEST(Groups, ALongChainOfReturnedPositionsIsNoLongerPrefix) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {window_group(7, 2)});
+  const Tokens tokens = text(1, 20 * B + 1);
+  const Admitted r = c.allocate(first(tokens, B + 1));
+  c.append(r.id, Tokens(tokens.begin() + B + 1, tokens.end()));
+  EXPECT_EQ(c.try_reserve(r.id, tokens.size()), KVC_OK);
+  c.commit(r.id, tokens.size());
+  c.truncate(r.id, 2);
+  EXPECT_EQ(c.whole_hit(first(tokens, B)), 0u);
+  c.append(r.id, text(2, 1));
+  EXPECT_EQ(c.try_reserve(r.id, 3), KVC_OK);
+  EXPECT_TRUE(c.take_copies().empty());
+}
+
 TEST(Groups, DroppingTheTailCostsItsBlocksOnceWithManyGroups) {
   const uint32_t B = 4;
   Cache c(shape(120, B), {full_group(), window_group(2 * B, 0, B), window_group(3 * B + 1, 0, B),

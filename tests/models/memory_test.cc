@@ -344,7 +344,6 @@ TEST_F(Refused, FieldsOutOfRange) {
   model_.window_layers[0] = 1, expect_refused("window_tokens is 0");
   model_.window_tokens = 9, model_.window_layers[0] = uint64_t{1} << 32, expect_refused("layer 32 of 32");
   model_.window_tokens = 9, model_.window_layers[7] = uint64_t{1} << 63, expect_refused("layer 511 of 32");
-  model_.reserved = 1, expect_refused("model.reserved");
   model_.max_context = 0, expect_refused("query.tokens and model.max_context are both 0");
   query_.block_size = 1025, expect_refused("query.block_size is 1025; it may be 0 .. 1024");
   query_.dtype = KVC_INT32, expect_refused("query.dtype is 3 (int32)");

@@ -91,7 +91,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   return create_manager(config, hash_mask);
 }
 
-World::World(const Setup& setup, int sides, uint64_t hash_mask) : setup_(setup), model_(setup.config) {
+World::World(const Setup& setup, int sides, uint64_t hash_mask)
+    : setup_(setup), model_(setup.config), bytes_(model_) {
   rows_ = setup.config.max_requests + 4;
   stride_ = model_.up(setup.config.max_tokens + 6 * setup.config.block_size) + 2;
   for (int i = 0; i < sides; ++i) {
@@ -168,6 +169,7 @@ Verdict World::apply(const Op& given, bool check) {
   const uint64_t version = model_.version;
   StepPlan plan;
   if (op.kind == Kind::kStep) plan = plan_step(op);
+  write_bytes(op);
   const Outcome expected = op.kind == Kind::kStep ? step_model(op, &verdict.items) : ask_model(op);
   verdict.status = expected.status;
   verdict.changed = model_.version != version;
@@ -184,6 +186,31 @@ Verdict World::apply(const Op& given, bool check) {
   const bool surely = verdict.changed && op.kind != Kind::kStep;  // a step may end where it began
   if (check) verdict.error = check_digests(expected.status == KVC_OK, surely, op.kind == Kind::kProbe);
   return verdict;
+}
+
+void World::write_bytes(const Op& op) {
+  switch (op.kind) {
+    case Kind::kCommit:
+      if (const model::Request* r = model_.find(model_id(op.target))) bytes_.write(*r, op.number, {});
+      break;
+    case Kind::kStep:
+      bytes_.spoil_fenced();  // the step may retire others
+      for (const model::StepRequest& item : op.step.in.requests)
+        if (const model::Request* r = model_.find(model_id(item.id)); r && op.step.commits)
+          bytes_.write(*r, item.committed, item.learned);
+      break;
+    case Kind::kRetire:
+      bytes_.spoil_fenced();
+      break;
+    case Kind::kPublish:
+      bytes_.write_raw(op.blocks, model_id(op.ns), op.group, op.text);
+      break;
+    case Kind::kTakeCopies:
+      bytes_.copy_pending();
+      break;
+    default:
+      break;
+  }
 }
 
 Outcome World::ask_model(const Op& op) {
@@ -273,6 +300,7 @@ Outcome World::ask_model(const Op& op) {
       if (model_.pending.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
       value(model_.pending.size());
       if (out.status) break;
+      bytes_.pending_fetched();
       for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
       break;
     }

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "property/bytes.h"
 #include "property/model.h"
 #include "property/ops.h"
 
@@ -67,6 +68,7 @@ class World {
   bool resolvable(const Op& op) const;
   uint64_t lib_id(uint64_t tag, int side) const { return tag ? handles_.at(tag).lib[side] : 0; }
   uint64_t step_number(uint64_t back) const;
+  void write_bytes(const Op& op);  // what an engine does before this call
   Outcome ask_model(const Op& op);
   Outcome ask_library(const Op& op, int side);
   Op without_unknown(const Op& op) const;
@@ -82,6 +84,7 @@ class World {
 
   Setup setup_;
   model::Model model_;
+  Bytes bytes_;
   std::vector<Side> sides_;
   std::unordered_map<uint64_t, Handle> handles_;
   std::map<uint64_t, uint64_t> tag_of_;       // model id -> tag of requests

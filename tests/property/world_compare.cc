@@ -24,7 +24,7 @@ class Differences {
 std::string World::compare_all() {
   for (size_t i = 0; i < sides_.size(); ++i)
     if (std::string error = compare_side(static_cast<int>(i)); !error.empty()) return error;
-  return "";
+  return bytes_.check();
 }
 
 std::string World::compare_side(int index) {

@@ -71,6 +71,8 @@ Outcome World::step_model(const Op& op, std::vector<kvc_status>* items) {
   out.status = model_.step(to_model(op.step), result);
   if (out.status != KVC_OK) return out;
   *items = result.status;
+  bytes_.copy_pending();
+  bytes_.copy(result.copies);
   const auto value = [&](auto v) { out.values.push_back(static_cast<int64_t>(v)); };
   value(result.step_id), value(result.refused), value(result.copies.size());
   if (model_.pools.size() == 1) value(result.shortage);

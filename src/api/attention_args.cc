@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/attention_args.h"
+
+#include <cmath>
+
+#include "attention/visibility.h"
+
+namespace kvc {
+namespace {
+
+using ull = unsigned long long;
+
+// Whether some head reads the block. What is read later may be another mask by then.
+bool is_read(const AttentionArgs& args, const RequestView& view, uint64_t block) {
+  for (uint32_t head = 0; head < args.layout->num_heads; ++head) {
+    if (reads_block(args, view, head, block)) return true;
+  }
+  return false;
+}
+
+// Table entries of positions [first, end).
+kvc_status check_entries(const AttentionArgs& args, const RequestView& view, int64_t first, int64_t end,
+                         bool later) {
+  const Layout& layout = *args.layout;
+  const int32_t* table = view.table;
+  for (auto j = static_cast<uint64_t>(first) / layout.block_size;
+       first < end && j < ceil_div(static_cast<uint64_t>(end), layout.block_size); ++j) {
+    if (table[j] >= 0 && static_cast<uint64_t>(table[j]) < layout.num_blocks) continue;
+    if (!later && !is_read(args, view, j)) continue;
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "request %zu, table entry %llu: no block %d; the storage has %llu", view.request, ull{j},
+                table[j], ull{layout.num_blocks});
+  }
+  return KVC_OK;
+}
+
+kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
+  const uint64_t begin = args.q_offsets[r], end = args.q_offsets[r + 1];
+  if (end < begin || (r == 0 && begin != 0) || end > (uint64_t{1} << 40)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "q_offsets[%zu], %llu, after %llu", r + 1, ull{end}, ull{begin});
+  }
+  const uint64_t queries = end - begin, kv_len = args.kv_lens[r];
+  if (args.q_starts == nullptr && args.causal && queries > kv_len) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "request %zu has %llu queries and %llu cached tokens; give q_starts", r, ull{queries},
+                ull{kv_len});
+  }
+  const uint64_t q_start = args.q_starts != nullptr ? args.q_starts[r] : 0;
+  if (kv_len > INT32_MAX || q_start > INT32_MAX || queries > INT32_MAX) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "request %zu: %llu tokens, queries from %llu on; at most 2^31 - 1", r, ull{kv_len},
+                ull{q_start});
+  }
+  if (args.mask_starts != nullptr && args.mask_starts[r] > kv_len) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "mask_starts[%zu] is %llu; at most kv_lens[%zu], %llu", r,
+                ull{args.mask_starts[r]}, r, ull{kv_len});
+  }
+  if (queries == 0) return KVC_OK;
+  const uint64_t blocks = ceil_div(kv_len, args.layout->block_size);
+  if (args.block_mask != nullptr && ceil_div(blocks, 8) > args.block_mask_stride) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "request %zu: block_mask_stride is %zu bytes; %llu blocks need %llu", r,
+                args.block_mask_stride, ull{blocks}, ull{ceil_div(blocks, 8)});
+  }
+  const RequestView view = view_request(args, r);
+  const Reach reach = find_reach(args, view, 0, queries - 1);
+  if (ceil_div(static_cast<uint64_t>(reach.end), args.layout->block_size) > args.table_stride) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "request %zu: %lld tokens need more than table_stride, %zu entries", r,
+                static_cast<long long>(reach.end), args.table_stride);
+  }
+  if (const kvc_status status = check_entries(args, view, 0, reach.sinks, later); status != KVC_OK)
+    return status;
+  return check_entries(args, view, reach.low, reach.end, later);
+}
+
+kvc_status check(const Layout& layout, const kvc_attention& a) {
+  if (a.layer >= layout.num_layers)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", a.layer, layout.num_layers);
+  if (a.num_q_heads == 0 || a.num_q_heads % layout.num_heads != 0 || a.num_q_heads > 65536) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "num_q_heads is %u; a multiple of the storage's %u heads",
+                a.num_q_heads, layout.num_heads);
+  }
+  if (!is_float(a.dtype))
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.dtype);
+  if ((a.flags & ~uint32_t{KVC_ATTENTION_NOT_CAUSAL}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags);
+  if (!std::isfinite(a.scale) || !std::isfinite(a.soft_cap) || a.soft_cap < 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "scale %g, soft_cap %g: finite, and the cap not negative",
+                static_cast<double>(a.scale), static_cast<double>(a.soft_cap));
+  }
+  if (a.window > INT32_MAX || a.sinks > INT32_MAX)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "window %llu, sinks %llu; at most 2^31 - 1", ull{a.window},
+                ull{a.sinks});
+  if (a.num_requests == 0) return KVC_OK;
+  if (a.num_requests > UINT32_MAX)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
+  KVC_REQUIRE_POINTER(a.q_offsets);
+  KVC_REQUIRE_POINTER(a.kv_lens);
+  KVC_REQUIRE_POINTER(a.block_tables);
+  if (a.mask != nullptr) KVC_REQUIRE_POINTER(a.mask_offsets);
+  return KVC_OK;
+}
+
+}  // namespace
+
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& a) {
+  AttentionArgs args = {};
+  args.layout = &layout;
+  args.slab = slab;
+  args.layer = a.layer;
+  args.q_dtype = a.dtype;
+  args.num_q_heads = a.num_q_heads;
+  args.q = a.q;
+  args.out = a.out;
+  args.lse = a.lse;
+  args.num_requests = a.num_requests;
+  args.q_offsets = a.q_offsets;
+  args.q_starts = a.q_starts;
+  args.kv_lens = a.kv_lens;
+  args.block_tables = a.block_tables;
+  args.table_stride = a.table_stride;
+  args.scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<float>(layout.k_dim));
+  args.causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
+  args.window = a.window;
+  args.sinks = a.sinks;
+  args.soft_cap = a.soft_cap;
+  args.alibi_slopes = a.alibi_slopes;
+  args.mask = a.mask;
+  args.mask_offsets = a.mask_offsets;
+  args.mask_starts = a.mask_starts;
+  args.block_mask = a.block_mask;
+  args.block_mask_stride = a.block_mask_stride;
+  return args;
+}
+
+kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
+                          kvc_attention* out) {
+  KVC_REQUIRE_POINTER(attention);
+  kvc_attention own;
+  if (const kvc_status status = read_struct(attention, attention->struct_size, "kvc_attention", &own);
+      status != KVC_OK)
+    return status;
+  if (own.dtype == 0) own.dtype = KVC_FLOAT32;
+  if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
+  const AttentionArgs args = args_of(storage.layout, storage.slab(), own);
+  for (size_t r = 0; r < args.num_requests; ++r) {
+    if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;
+  }
+  *out = own;
+  return KVC_OK;
+}
+
+}  // namespace kvc

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// A caller's kvc_attention: checked, with defaults filled in, and as arguments of the CPU attention.
+#pragma once
+#include "api/storage_handle.h"
+#include "attention/attention.h"
+
+namespace kvc {
+
+// Checks all but q and out. `later`: the work is enqueued, and the block mask may become another one until it
+// is done, so that each table entry must be a block whatever the mask says now.
+kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
+                          kvc_attention* out);
+
+// Of what read_attention() gave; points into the caller's arrays.
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& attention);
+
+}  // namespace kvc

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// C functions of rotary embedding. They need no storage and take no lock.
+#include <cmath>
+
+#include "api/guard.h"
+#include "attention/rotate.h"
+#include "layout/layout.h"
+#include "models/rope.h"
+
+using kvc::fail;
+
+namespace {
+
+using ull = unsigned long long;
+
+constexpr int64_t kMaxPosition = int64_t{1} << 40;  // angles are exact to 2^-12 there, and far better below
+
+// Checks everything and fills in defaults.
+kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
+  KVC_REQUIRE_POINTER(rows);
+  if (const kvc_status status = kvc::read_struct(rows, rows->struct_size, "kvc_rope_rows", own);
+      status != KVC_OK)
+    return status;
+  if (own->dtype == 0) own->dtype = KVC_FLOAT32;
+  if (own->rope_dim == 0) own->rope_dim = own->head_dim;
+  if (own->head_stride == 0) own->head_stride = own->head_dim;
+  if (own->token_stride == 0) own->token_stride = own->head_stride * own->num_heads;
+  if (!kvc::is_float(own->dtype))
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rope_rows.dtype %d is no float type", own->dtype);
+  if ((own->flags & ~uint32_t{KVC_ROPE_ROWS_INTERLEAVED}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "rope flags %#x are not supported", own->flags);
+  if (own->head_dim == 0 || own->head_dim > kvc::kMaxRowElements || own->rope_dim % 2 != 0 ||
+      own->first_element > own->head_dim || own->rope_dim > own->head_dim - own->first_element) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "%u elements from %u on of rows of %u; an even number inside of a row of 1 .. %u",
+                own->rope_dim, own->first_element, own->head_dim, kvc::kMaxRowElements);
+  }
+  KVC_REQUIRE_ARRAY(own->x, own->num_tokens);
+  KVC_REQUIRE_ARRAY(own->table, own->num_tokens);
+  if (own->table_row == nullptr && own->num_tokens > own->table_rows) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu tokens, but %zu rows of the table", own->num_tokens,
+                own->table_rows);
+  }
+  for (size_t t = 0; own->table_row != nullptr && t < own->num_tokens; ++t) {
+    if (own->table_row[t] >= 0 && static_cast<uint64_t>(own->table_row[t]) < own->table_rows) continue;
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "table_row[%zu] is %lld; the table has %zu rows", t,
+                static_cast<long long>(own->table_row[t]), own->table_rows);
+  }
+  return KVC_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvc_status kvc_model_rope(const kvc_model* model, uint32_t layer, uint64_t length, const double* factors,
+                          double* frequencies, size_t capacity, size_t* count, double* attention_factor) {
+  return kvc::guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(model);
+    KVC_REQUIRE_ARRAY(frequencies, capacity);
+    KVC_REQUIRE_POINTER(count);
+    KVC_REQUIRE_POINTER(attention_factor);
+    kvc_model own;
+    uint32_t dim;
+    kvc_status status = kvc::read_struct(model, model->struct_size, "kvc_model", &own);
+    if (status != KVC_OK) return status;
+    status = kvc::check_rope(own, layer, factors, &dim);
+    if (status != KVC_OK) return status;
+    *count = dim / 2;
+    if (capacity < dim / 2)
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%u frequencies, room for %zu", dim / 2, capacity);
+    *attention_factor = kvc::rope_frequencies(own, layer, length, factors, dim, frequencies);
+    return KVC_OK;
+  });
+}
+
+kvc_status kvc_rope_table(const double* frequencies, size_t num_frequencies, double attention_factor,
+                          const int64_t* positions, size_t num_positions, float* table) {
+  return kvc::guarded([&]() -> kvc_status {
+    KVC_REQUIRE_ARRAY(frequencies, num_frequencies);
+    KVC_REQUIRE_ARRAY(table, num_positions);
+    if (!std::isfinite(attention_factor))
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "attention_factor is %g; 1, or that of kvc_model_rope",
+                  attention_factor);
+    for (size_t n = 0; positions != nullptr && n < num_positions; ++n) {
+      if (positions[n] >= -kMaxPosition && positions[n] <= kMaxPosition) continue;
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "positions[%zu] is %lld; at most 2^40 from 0", n,
+                  static_cast<long long>(positions[n]));
+    }
+    kvc::rope_table(frequencies, num_frequencies, attention_factor, positions, num_positions, table);
+    return KVC_OK;
+  });
+}
+
+kvc_status kvc_rope_apply(const kvc_rope_rows* rows) {
+  return kvc::guarded([&] {
+    kvc_rope_rows own;
+    const kvc_status status = read_rows(rows, &own);
+    if (status == KVC_OK) kvc::rotate_rows(own);
+    return status;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "attention/attention.h"
+#include "attention/isa.h"
+#include "attention/plan.h"
+
+namespace kvc {
+namespace {
+
+const char* name_of(Source source) {
+  switch (source) {
+    case Source::kRows:
+      return "rows";
+    case Source::kTiles:
+      return "tiles";
+    case Source::kKeys:
+      return "keys";
+    case Source::kConverted:
+      break;
+  }
+  return "converted";
+}
+
+}  // namespace
+
+kvc_attention_plan explain_attention(const AttentionArgs& args, size_t num_workers) {
+  const Shape shape = find_shape(*args.layout, args.num_q_heads);
+  kvc_attention_plan plan = {};
+  std::strcpy(plan.kernels, chosen_kernels().name);
+  std::strcpy(plan.keys, name_of(shape.k_source));
+  std::strcpy(plan.values, name_of(shape.v_source));
+  plan.num_workers = static_cast<uint32_t>(num_workers);
+  plan.sparse = args.block_mask != nullptr;
+  PieceWalk walk(args, shape, find_split(args, shape, num_workers));
+  for (Piece piece; walk.next(&piece); ++plan.num_pieces) plan.num_splits += piece.splits;
+  plan.scratch_bytes = num_workers * attention_scratch_bytes(*args.layout, args.num_q_heads);
+  return plan;
+}
+
+}  // namespace kvc

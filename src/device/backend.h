@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the library asks of a device, as a table of C functions: memory, streams, events, and the operations
+// on a storage. The CPU (device/cpu_device.h) is one such table; a backend in a library of its own would be
+// another. Storages, streams and events of kvcache.h go through it.
+//
+// Arguments are valid and complete, with defaults filled in: what callers can get wrong is refused above. A
+// function that fails has changed nothing and has set the thread's error text (base/status.h). With a stream,
+// an operation is enqueued: host arrays (slots, tables, offsets, copies) are copied at the call, rows,
+// queries and results must live until the work is done. Without one (NULL) it is done on return. Functions
+// may be called by any thread.
+#pragma once
+#include <kvcache.h>
+
+// Changes with every change of this file or of the layout that storages are described by.
+#define KVC_BACKEND_ABI 2u
+
+// A kvc::Layout (layout/layout.h): plain data, opaque to C.
+#ifdef __cplusplus
+namespace kvc {
+struct Layout;
+}
+typedef kvc::Layout kvc_backend_layout;
+extern "C" {
+#else
+typedef struct kvc_backend_layout kvc_backend_layout;
+#endif
+
+// Memory, and who takes it back.
+typedef struct kvc_backend_memory {
+  void* data;
+  uint64_t bytes;
+  uint32_t alignment;
+  uint32_t kind;        // KVC_MEMORY_*, never the default
+  kvc_allocator owner;  // release() NULL: it is the caller's and stays
+} kvc_backend_memory;
+
+typedef struct kvc_backend_storage {
+  const kvc_backend_layout* layout;
+  kvc_backend_memory memory;
+  kvc_allocator allocator;  // for what the host needs beside it; allocate() NULL: the system's
+  uint32_t num_threads;     // of the host
+  uint32_t zeroed;          // 1 = clear the memory
+  // Threads of the host's owner instead (kvc_storage_config.parallel_for); NULL: the backend's own.
+  void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
+                       void* data);
+  void* parallel_context;
+} kvc_backend_storage;
+
+typedef struct kvc_backend {
+  size_t struct_size;
+  uint32_t abi_version;  // KVC_BACKEND_ABI of its build
+  uint32_t num_devices;  // `device` below is less
+  const char* name;      // "cpu"
+
+  kvc_status (*properties)(uint32_t device, kvc_device_info* info);
+  // `allocator` NULL: the device's own. The result goes back to its owner.
+  kvc_status (*allocate)(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
+                         uint32_t alignment, kvc_backend_memory* memory);
+
+  kvc_status (*stream_create)(uint32_t device, void** stream);
+  void (*stream_destroy)(void* stream);  // after what is enqueued
+  kvc_status (*stream_synchronize)(void* stream);
+  kvc_status (*stream_wait_event)(void* stream, void* event);
+  kvc_status (*event_create)(uint32_t device, void** event);
+  void (*event_destroy)(void* event);
+  kvc_status (*event_record)(void* event, void* stream);
+  kvc_status (*event_query)(void* event, int32_t* done);
+  kvc_status (*event_synchronize)(void* event);
+
+  kvc_status (*storage_create)(uint32_t device, const kvc_backend_storage* config, void** storage);
+  void (*storage_destroy)(void* storage);  // after what is enqueued; its memory goes back to the owner
+  kvc_status (*store)(void* storage, const kvc_rows* rows, void* stream);
+  kvc_status (*gather)(void* storage, const kvc_rows* rows, void* stream);
+  kvc_status (*copy_blocks)(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream);
+  kvc_status (*zero_blocks)(void* storage, const int32_t* blocks, size_t num_blocks, void* stream);
+  kvc_status (*attend)(void* storage, const kvc_attention* attention, void* stream);
+  kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_plan* plan);
+  kvc_status (*key_bounds)(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
+                           uint16_t* bounds, void* stream);
+  kvc_status (*select_blocks)(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
+                              void* stream);
+} kvc_backend;
+
+#ifdef __cplusplus
+}
+#endif

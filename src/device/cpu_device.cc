@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu_device.h"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "device/host_memory.h"
+
+namespace kvc {
+namespace {
+
+Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
+Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
+Event& event_of(void* event) { return *static_cast<Event*>(event); }
+
+template <typename Call>
+kvc_status launch(void* storage, Call call, void* stream) {
+  if (stream != nullptr) return enqueue(storage_of(storage), call, stream_of(stream));
+  call.run(storage_of(storage));
+  return KVC_OK;
+}
+
+struct MoveRows {
+  kvc_rows rows;
+  bool store;
+
+  void run(Storage& storage) { store ? storage.store(rows) : storage.gather(rows); }
+  template <typename F>
+  void for_each_array(F&& array) {
+    array(rows.slots, rows.num_tokens);
+    array(rows.block_table, rows.block_table_size);
+  }
+};
+
+struct CopyBlocks {
+  const kvc_block_copy* copies;
+  size_t count;
+
+  void run(Storage& storage) { storage.copy_blocks(copies, count); }
+  template <typename F>
+  void for_each_array(F&& array) {
+    array(copies, count);
+  }
+};
+
+struct ZeroBlocks {
+  const int32_t* blocks;
+  size_t count;
+
+  void run(Storage& storage) { storage.zero_blocks(blocks, count); }
+  template <typename F>
+  void for_each_array(F&& array) {
+    array(blocks, count);
+  }
+};
+
+// Of the arrays only what the operation reads, since it may be copied.
+kvc_status move_rows(void* storage, const kvc_rows* rows, void* stream, bool store) {
+  MoveRows call{*rows, store};
+  kvc_rows& own = call.rows;
+  if (own.slots != nullptr || own.num_tokens == 0) {
+    own.block_table = nullptr;
+  } else {
+    const uint64_t block_size = storage_of(storage).layout().block_size;
+    const uint64_t skipped = own.first_token / block_size;
+    own.block_table += skipped;
+    own.first_token -= skipped * block_size;
+    own.block_table_size = ceil_div(own.first_token + own.num_tokens, block_size);
+  }
+  return launch(storage, call, stream);
+}
+
+kvc_status properties(uint32_t /*device*/, kvc_device_info* info) {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  info->memory_bytes = pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+  info->memory_kinds = kHostMemoryKinds | 1u << KVC_MEMORY_EXTERNAL;
+  info->num_processors = std::thread::hardware_concurrency();
+  return KVC_OK;
+}
+
+kvc_status allocate(uint32_t /*device*/, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
+                    uint32_t alignment, kvc_backend_memory* memory) {
+  return allocate_host_memory(allocator, kind, bytes, alignment, memory);
+}
+
+kvc_status stream_create(uint32_t /*device*/, void** stream) {
+  Stream* made = Stream::create(default_env());
+  if (made == nullptr)
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory or no thread for a stream; use fewer of them");
+  *stream = made;
+  return KVC_OK;
+}
+
+void stream_destroy(void* stream) { stream_of(stream).close(); }
+
+kvc_status stream_synchronize(void* stream) {
+  stream_of(stream).wait(stream_of(stream).end());
+  return KVC_OK;
+}
+
+kvc_status stream_wait_event(void* stream, void* event) {
+  if (event_of(event).delay(stream_of(stream))) return KVC_OK;
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory in the stream's queue");
+}
+
+kvc_status event_create(uint32_t /*device*/, void** event) {
+  Event* made = new (std::nothrow) Event;
+  if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for an event");
+  *event = made;
+  return KVC_OK;
+}
+
+void event_destroy(void* event) { delete &event_of(event); }
+
+kvc_status event_record(void* event, void* stream) {
+  event_of(event).record(stream_of(stream));
+  return KVC_OK;
+}
+
+kvc_status event_query(void* event, int32_t* done) {
+  *done = event_of(event).passed();
+  return KVC_OK;
+}
+
+kvc_status event_synchronize(void* event) {
+  event_of(event).wait();
+  return KVC_OK;
+}
+
+kvc_status storage_create(uint32_t /*device*/, const kvc_backend_storage* config, void** storage) {
+  Env env = default_env();
+  if (config->allocator.allocate != nullptr) {
+    env.allocator_data = config->allocator.user_data;
+    env.allocate = config->allocator.allocate;
+    env.release = config->allocator.release;
+  }
+  Storage* made = Storage::create(*config->layout, env, config->memory, config->zeroed != 0,
+                                  config->num_threads, {config->parallel_for, config->parallel_context});
+  if (made == nullptr) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory or no threads for a storage with %u threads",
+                config->num_threads);
+  }
+  *storage = made;
+  return KVC_OK;
+}
+
+void storage_destroy(void* storage) { Storage::destroy(static_cast<Storage*>(storage)); }
+
+kvc_status store(void* storage, const kvc_rows* rows, void* stream) {
+  return move_rows(storage, rows, stream, true);
+}
+
+kvc_status gather(void* storage, const kvc_rows* rows, void* stream) {
+  return move_rows(storage, rows, stream, false);
+}
+
+kvc_status copy_blocks(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream) {
+  return launch(storage, CopyBlocks{copies, num_copies}, stream);
+}
+
+kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
+  return launch(storage, ZeroBlocks{blocks, num_blocks}, stream);
+}
+
+}  // namespace
+
+const kvc_backend& cpu_backend() {
+  static const kvc_backend backend = {sizeof(kvc_backend),
+                                      KVC_BACKEND_ABI,
+                                      1,
+                                      "cpu",
+                                      properties,
+                                      allocate,
+                                      stream_create,
+                                      stream_destroy,
+                                      stream_synchronize,
+                                      stream_wait_event,
+                                      event_create,
+                                      event_destroy,
+                                      event_record,
+                                      event_query,
+                                      event_synchronize,
+                                      storage_create,
+                                      storage_destroy,
+                                      store,
+                                      gather,
+                                      copy_blocks,
+                                      zero_blocks,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr};
+  return backend;
+}
+
+}  // namespace kvc

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numbers>
+
+#include "base/status.h"
+
+namespace kvc {
+namespace {
+
+constexpr uint32_t kMaxDim = 65536;
+
+bool has_window(const kvc_model& model, uint32_t layer) {
+  if (model.window_tokens == 0) return false;
+  const bool none_named = std::all_of(std::begin(model.window_layers), std::end(model.window_layers),
+                                      [](uint64_t bits) { return bits == 0; });
+  return none_named || (model.window_layers[layer / 64] >> layer % 64 & 1) != 0;
+}
+
+bool is_local(const kvc_model& model, uint32_t layer) {
+  return model.rope_local_theta != 0 && has_window(model, layer);
+}
+
+uint32_t scaling_of(const kvc_model& model, uint32_t layer) {
+  return is_local(model, layer) ? uint32_t{KVC_ROPE_NONE} : model.rope_scaling;
+}
+
+double slow_turns(const kvc_model& model) { return model.rope_slow_turns != 0 ? model.rope_slow_turns : 1; }
+double fast_turns(const kvc_model& model) {
+  if (model.rope_fast_turns != 0) return model.rope_fast_turns;
+  return model.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
+}
+
+kvc_status check_positive(const char* name, double value) {
+  if (value > 0 && std::isfinite(value)) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.%s is %g; give a number above 0", name, value);
+}
+
+// The share of a frequency that is left as it is: 0 up to `low`, 1 from `high` on.
+double ramp(double x, double low, double high) { return std::clamp((x - low) / (high - low), 0.0, 1.0); }
+
+// Pair (counted with fractions) that turns `turns` times within the original context.
+double pair_of(double turns, double theta, double context, uint32_t dim) {
+  return dim * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+}
+
+double attention_factor_of(const kvc_model& model, uint32_t scaling) {
+  if (scaling == KVC_ROPE_NONE) return 1;
+  if (model.rope_attention_factor != 0) return model.rope_attention_factor;
+  if (model.rope_factor <= 1) return 1;
+  if (scaling == KVC_ROPE_YARN) return 0.1 * std::log(model.rope_factor) + 1;
+  if (scaling != KVC_ROPE_LONGROPE) return 1;
+  return std::sqrt(1 +
+                   std::log(model.rope_factor) / std::log(static_cast<double>(model.rope_original_context)));
+}
+
+}  // namespace
+
+kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* factors, uint32_t* dim) {
+  if (model.num_layers > KVC_MODEL_MAX_LAYERS || layer >= model.num_layers) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u; models have at most %d", layer, model.num_layers,
+                KVC_MODEL_MAX_LAYERS);
+  }
+  const uint32_t turning = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
+  if (turning == 0 || turning % 2 != 0 || turning > kMaxDim) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_dim is %u; an even number, 2 .. %u", turning,
+                kMaxDim);
+  }
+  if ((model.rope_flags & ~uint32_t{KVC_MODEL_ROPE_EXACT_RAMP}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_flags %#x are not supported", model.rope_flags);
+  kvc_status status = check_positive("rope_theta", model.rope_theta);
+  if (status == KVC_OK && model.rope_local_theta != 0)
+    status = check_positive("rope_local_theta", model.rope_local_theta);
+  if (status == KVC_OK && model.rope_attention_factor != 0)
+    status = check_positive("rope_attention_factor", model.rope_attention_factor);
+  if (status != KVC_OK) return status;
+  const uint32_t scaling = scaling_of(model, layer);
+  if (scaling > KVC_ROPE_LONGROPE)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_scaling %u is not known", scaling);
+  if (scaling != KVC_ROPE_NONE) status = check_positive("rope_factor", model.rope_factor);
+  if (status != KVC_OK) return status;
+  if (scaling == KVC_ROPE_DYNAMIC && (turning == 2 || model.max_context == 0)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "dynamic scaling with rope_dim %u and max_context %llu; at least 4, and the trained context",
+                turning, static_cast<unsigned long long>(model.max_context));
+  }
+  if (scaling >= KVC_ROPE_YARN && model.rope_original_context < 2) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_model.rope_original_context is %llu; give the trained context",
+                static_cast<unsigned long long>(model.rope_original_context));
+  }
+  if (scaling == KVC_ROPE_YARN || scaling == KVC_ROPE_LLAMA3) {
+    status = check_positive("rope_slow_turns", slow_turns(model));
+    if (status == KVC_OK) status = check_positive("rope_fast_turns", fast_turns(model));
+    if (status != KVC_OK) return status;
+    if (fast_turns(model) <= slow_turns(model)) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_fast_turns is %g; above rope_slow_turns, %g",
+                  fast_turns(model), slow_turns(model));
+    }
+    if (scaling == KVC_ROPE_YARN && model.rope_theta == 1)
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "YaRN with a rope_theta of 1; give another base");
+  }
+  if (scaling == KVC_ROPE_LONGROPE && factors == nullptr) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "LongRoPE needs factors: short_factor or long_factor of the model's config.json");
+  }
+  for (uint32_t i = 0; scaling == KVC_ROPE_LONGROPE && i < turning / 2; ++i) {
+    if (!(factors[i] > 0) || !std::isfinite(factors[i]))
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "factors[%u] is %g; give a number above 0", i, factors[i]);
+  }
+  *dim = turning;
+  return KVC_OK;
+}
+
+double rope_frequencies(const kvc_model& model, uint32_t layer, uint64_t length, const double* factors,
+                        uint32_t dim, double* frequencies) {
+  const uint32_t scaling = scaling_of(model, layer);
+  const double factor = model.rope_factor, context = static_cast<double>(model.rope_original_context);
+  double theta = is_local(model, layer) ? model.rope_local_theta : model.rope_theta;
+  if (scaling == KVC_ROPE_DYNAMIC) {
+    const uint64_t trained =
+        model.rope_original_context != 0 ? model.rope_original_context : model.max_context;
+    const double stretch = static_cast<double>(std::max(length, trained)) / static_cast<double>(trained);
+    theta *= std::pow(factor * stretch - (factor - 1), static_cast<double>(dim) / (dim - 2));
+  }
+  double low = 0, high = 0;  // YaRN: pairs between which slowing down sets in
+  if (scaling == KVC_ROPE_YARN) {
+    low = pair_of(fast_turns(model), theta, context, dim);
+    high = pair_of(slow_turns(model), theta, context, dim);
+    if ((model.rope_flags & KVC_MODEL_ROPE_EXACT_RAMP) == 0) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0), high = std::min(high, dim - 1.0);
+    if (low == high) high += 0.001;
+  }
+  for (uint32_t i = 0; i < dim / 2; ++i) {
+    const double frequency = std::pow(theta, -2.0 * i / dim);
+    double kept = 1;  // of it; the rest is divided by `factor`
+    double slowed = factor;
+    switch (scaling) {
+      case KVC_ROPE_LINEAR:
+        kept = 0;
+        break;
+      case KVC_ROPE_YARN:
+        kept = 1 - ramp(i, low, high);
+        break;
+      case KVC_ROPE_LLAMA3:
+        kept = ramp(context * frequency / (2 * std::numbers::pi), slow_turns(model), fast_turns(model));
+        break;
+      case KVC_ROPE_LONGROPE:
+        kept = 0;
+        slowed = factors[i];
+        break;
+      default:
+        break;
+    }
+    frequencies[i] = kept == 1 ? frequency : frequency * (kept + (1 - kept) / slowed);
+  }
+  return attention_factor_of(model, scaling);
+}
+
+void rope_table(const double* frequencies, size_t count, double attention_factor, const int64_t* positions,
+                size_t num_positions, float* table) {
+  for (size_t n = 0; n < num_positions; ++n, table += 2 * count) {
+    const auto position = static_cast<double>(positions != nullptr ? positions[n] : static_cast<int64_t>(n));
+    for (size_t i = 0; i < count; ++i) {
+      const double angle = position * frequencies[i];
+      table[i] = static_cast<float>(attention_factor * std::cos(angle));
+      table[count + i] = static_cast<float>(attention_factor * std::sin(angle));
+    }
+  }
+}
+
+}  // namespace kvc

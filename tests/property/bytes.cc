@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "property/bytes.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+namespace {
+
+uint64_t mix(uint64_t chain, uint64_t value) {
+  chain = (chain ^ value) * 0x9e3779b97f4a7c15u;
+  return chain ^ (chain >> 29);
+}
+
+void demand(kvc_status status) {
+  if (status == KVC_OK) return;
+  std::fprintf(stderr, "the content oracle's storage: %s\n", kvc_last_error());
+  std::abort();
+}
+
+}  // namespace
+
+Bytes::Bytes(const model::Model& model) : model_(model), block_size_(model.config().block_size) {
+  kvc_storage_config config{};
+  config.struct_size = sizeof config;
+  config.num_blocks = model.num_blocks();
+  config.num_layers = config.num_heads = 1;
+  config.head_dim = 2;
+  config.block_size = static_cast<uint32_t>(block_size_);
+  config.dtype = KVC_FLOAT32;
+  demand(kvc_storage_create(&config, &storage_));
+}
+
+Bytes::~Bytes() { kvc_storage_destroy(storage_); }
+
+// 24 bits per element, so that each is a plain number; never all zero.
+Bytes::Row Bytes::row_of(uint64_t chain, uint64_t group) {
+  const uint64_t a = mix(chain, group + 1), b = mix(a, 1);
+  const auto number = [](uint64_t bits) { return static_cast<float>((bits & 0xffffff) | 1); };
+  return {{number(a), number(a >> 24)}, {number(b), number(b >> 24)}};
+}
+
+std::vector<uint64_t> Bytes::chains(uint64_t ns, uint64_t epoch, const model::Text& text,
+                                    uint64_t count) const {
+  std::vector<uint64_t> out(count);
+  uint64_t chain = mix(mix(1, ns), epoch);
+  for (uint64_t t = 0; t < count; ++t) {
+    chain = mix(chain, static_cast<uint64_t>(text.tokens[t]) + 1);
+    for (const model::Span& span : text.spans)
+      if (span.first <= t && t < span.first + span.count)
+        chain = mix(mix(mix(chain, static_cast<uint64_t>(span.digest)), span.count), t - span.first);
+    out[t] = chain;
+  }
+  return out;
+}
+
+void Bytes::put(uint64_t chain, uint64_t group, int block, uint64_t offset) {
+  slots_.push_back(block * static_cast<int64_t>(block_size_) + static_cast<int64_t>(offset));
+  rows_.push_back(row_of(chain, group));
+}
+
+void Bytes::flush() {
+  kvc_rows rows{};
+  rows.struct_size = sizeof rows;
+  rows.num_tokens = slots_.size();
+  rows.slots = slots_.data();
+  rows.k = rows_.data();
+  rows.v = rows_.empty() ? nullptr : rows_[0].v;
+  rows.k_token_stride = rows.v_token_stride = sizeof(Row) / sizeof(float);
+  if (!slots_.empty()) demand(kvc_storage_store(storage_, &rows, nullptr));
+  slots_.clear(), rows_.clear();
+}
+
+void Bytes::write(const model::Request& request, uint64_t count, const std::vector<int32_t>& learned) {
+  model::Text text = request.text;
+  text.tokens.insert(text.tokens.end(), learned.begin(), learned.end());
+  if (!request.admitted || count > text.tokens.size() || count > request.capacity) return;  // will be refused
+  copy_pending();
+  const std::vector<uint64_t> chain = chains(request.options.ns, request.epoch, text, count);
+  for (size_t g = 0; g < request.table.size(); ++g)
+    for (uint64_t t = request.committed; t < count; ++t)
+      if (const int block = request.table[g][t / block_size_].block; block >= 0)
+        put(chain[t], g, block, t % block_size_);
+  flush();
+}
+
+void Bytes::write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text) {
+  if (!model_.epochs.count(ns)) return;
+  copy_pending();
+  const std::vector<uint64_t> chain = chains(ns, model_.epochs.at(ns), text, text.tokens.size());
+  for (size_t j = 0; j < blocks.size() && (j + 1) * block_size_ <= chain.size(); ++j) {
+    const int id = blocks[j];
+    if (!model_.usable(id) || model_.findable(id)) continue;
+    if (model_.block(id).raw == 0 || model_.block(id).requests > 0) continue;  // will be refused
+    for (size_t i = 0; i < block_size_; ++i) put(chain[j * block_size_ + i], group, id, i);
+  }
+  flush();
+}
+
+void Bytes::copy(const std::vector<model::Copy>& copies) {
+  std::vector<kvc_block_copy> pairs;
+  for (const model::Copy& copy : copies) pairs.push_back({copy.source, copy.destination});
+  demand(kvc_storage_copy_blocks(storage_, pairs.data(), pairs.size(), nullptr));
+}
+
+void Bytes::copy_pending() {
+  const auto done = model_.pending.begin() + static_cast<ptrdiff_t>(pending_done_);
+  copy(std::vector<model::Copy>(done, model_.pending.end()));
+  pending_done_ = model_.pending.size();
+}
+
+void Bytes::spoil_fenced() {
+  std::vector<int32_t> blocks;
+  for (const model::Pool& pool : model_.pools)
+    for (const auto& [block, step] : pool.fenced)
+      if (!model_.block(block).published) blocks.push_back(block);
+  demand(kvc_storage_zero_blocks(storage_, blocks.data(), blocks.size(), nullptr));
+}
+
+std::string Bytes::check() {
+  std::set<int> unfinished;  // copies that are still to be carried out
+  for (size_t i = pending_done_; i < model_.pending.size(); ++i)
+    unfinished.insert(model_.pending[i].destination);
+  for (const auto& [id, request] : model_.requests) {
+    if (!request.admitted) continue;
+    const std::vector<uint64_t> chain =
+        chains(request.options.ns, request.epoch, request.text, request.committed);
+    for (size_t g = 0; g < request.table.size(); ++g)
+      for (uint64_t t = 0; t < request.committed; ++t)
+        if (const int block = request.table[g][t / block_size_].block; block >= 0 && !unfinished.count(block))
+          put(chain[t], g, block, t % block_size_);
+  }
+  for (size_t id = 0; id < model_.num_blocks(); ++id) {
+    if (!model_.usable(static_cast<int>(id)) || !model_.findable(static_cast<int>(id))) continue;
+    const model::Block& block = model_.block(static_cast<int>(id));
+    const model::Key& key = block.at->first;
+    uint64_t chain = mix(mix(1, key.ns), key.epoch);
+    for (size_t t = 0; t < key.prefix.size(); ++t) {
+      const model::Letter& letter = key.prefix[t];
+      chain = mix(chain, static_cast<uint64_t>(letter.token) + 1);
+      if (letter.length)
+        chain = mix(mix(mix(chain, static_cast<uint64_t>(letter.digest)), letter.length), letter.offset);
+      if (t + block_size_ >= key.prefix.size())
+        put(chain, static_cast<uint64_t>(block.group), static_cast<int>(id), t % block_size_);
+    }
+  }
+  std::vector<Row> found(rows_.size());
+  kvc_rows rows{};
+  rows.struct_size = sizeof rows;
+  rows.num_tokens = slots_.size();
+  rows.slots = slots_.data();
+  rows.k = found.data();
+  rows.v = found.empty() ? nullptr : found[0].v;
+  rows.k_token_stride = rows.v_token_stride = sizeof(Row) / sizeof(float);
+  if (!slots_.empty()) demand(kvc_storage_gather(storage_, &rows, nullptr));
+  std::string error;
+  for (size_t i = 0; i < rows_.size() && error.empty(); ++i)
+    if (std::memcmp(&found[i], &rows_[i], sizeof(Row)) != 0)
+      error = "block " + std::to_string(slots_[i] / static_cast<int64_t>(block_size_)) + " token " +
+              std::to_string(slots_[i] % static_cast<int64_t>(block_size_)) + " holds other bytes";
+  slots_.clear(), rows_.clear();
+  return error;
+}

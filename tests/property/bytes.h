@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The content oracle: a storage beside the managers in which every committed token's row is made of all that
+// its keys and values depend on (namespace, epoch, the tokens and extra keys up to it, the group). What an
+// engine would do is done to it: rows are written before their commit, copies carried out as late as allowed,
+// blocks that a step in flight may still write are spoiled. So a block handed out, shared, kept or copied
+// wrongly shows as a wrong byte. Block ids are those of the model, with which the library's are compared.
+#ifndef KVCACHE_TESTS_PROPERTY_BYTES_H_
+#define KVCACHE_TESTS_PROPERTY_BYTES_H_
+
+#include <string>
+#include <vector>
+
+#include "property/model.h"
+#include "property/ops.h"
+
+class Bytes {
+ public:
+  explicit Bytes(const model::Model& model);
+  ~Bytes();
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+
+  // The keys and values of tokens [committed, count) of an admitted request, `learned` following its own.
+  void write(const model::Request& request, uint64_t count, const std::vector<int32_t>& learned);
+  // Raw blocks that are not published yet, entry j to be published as position j of a text.
+  void write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text);
+  void copy(const std::vector<model::Copy>& copies);
+  // The copies of single calls: an engine carries them out when it fetches them, and fetches them before it
+  // writes.
+  void copy_pending();
+  void pending_fetched() { pending_done_ = 0; }
+  // Steps in flight may write what they release until they are retired: do so.
+  void spoil_fenced();
+
+  // Every row that the model says is written, of requests and of published blocks; empty if all is right.
+  std::string check();
+
+ private:
+  struct Row {
+    float k[2], v[2];
+  };
+  static Row row_of(uint64_t chain, uint64_t group);
+  std::vector<uint64_t> chains(uint64_t ns, uint64_t epoch, const model::Text& text, uint64_t count) const;
+  void put(uint64_t chain, uint64_t group, int block, uint64_t offset);
+  void flush();
+
+  const model::Model& model_;
+  const uint64_t block_size_;
+  kvc_storage* storage_ = nullptr;
+  size_t pending_done_ = 0;     // of model_.pending
+  std::vector<int64_t> slots_;  // rows to store or to compare
+  std::vector<Row> rows_;
+};
+
+#endif  // KVCACHE_TESTS_PROPERTY_BYTES_H_
