@@ -40,10 +40,13 @@ KVC_IN(uint64_t, UINT64, q_offsets, num_q_offsets)
 KVC_IN(uint64_t, UINT64, q_starts, num_q_starts)
 KVC_IN(uint64_t, UINT64, kv_lens, num_kv_lens)
 KVC_IN(uint64_t, UINT64, mask_offsets, num_mask_offsets)
+KVC_IN(uint64_t, UINT64, mask_starts, num_mask_starts)
+KVC_IN(int32_t, INT32, parents, num_nodes)
 KVC_OUT(int32_t, INT32, blocks, num_blocks)
 KVC_OUT(int32_t, INT32, blocks, capacity)
 KVC_OUT(int32_t, INT32, tokens, token_capacity)
 KVC_OUT(int32_t, INT32, tables, num_entries)
+KVC_OUT(int32_t, INT32, depths, num_depths)
 KVC_OUT(int64_t, INT64, slots, num_slots)
 KVC_OUT(uint64_t, UINT64, requests, capacity)
 
@@ -64,6 +67,13 @@ KVC_OUT_RECORDS(char, out, out_bytes)
 KVC_OUT_RECORDS(char, lse, lse_bytes)
 KVC_IN_RECORDS(char, alibi_slopes, alibi_bytes)
 KVC_IN_RECORDS(char, mask, mask_bytes)
+KVC_IN_RECORDS(char, block_mask, block_mask_bytes)
+KVC_IN_RECORDS(char, bounds, bounds_bytes)
+KVC_OUT_RECORDS(char, bounds, bounds_bytes)
+KVC_OUT_RECORDS(char, picked, picked_bytes)
+KVC_IN_RECORDS(char, outs, outs_bytes)
+KVC_IN_RECORDS(char, lses, lses_bytes)
+KVC_OUT_RECORDS(char, bits, bits_bytes)
 
 KVC_RESULT(uint64_t, request)
 KVC_RESULT(uint64_t, num_cached)
@@ -105,6 +115,9 @@ KVC_STRUCT(kvc_storage_config)
 KVC_STRUCT(kvc_storage_info)
 KVC_STRUCT(kvc_rows)
 KVC_STRUCT(kvc_attention)
+KVC_STRUCT(kvc_attention_plan)
+KVC_STRUCT(kvc_block_choice)
+KVC_STRUCT(kvc_device_info)
 KVC_STRUCT(kvc_model)
 KVC_STRUCT(kvc_memory_query)
 KVC_STRUCT(kvc_memory_estimate)
@@ -122,6 +135,8 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_config::memory;
 %ignore kvc_storage_config::memory_size;
 %ignore kvc_storage_config::allocator;
+%ignore kvc_storage_config::parallel_for;
+%ignore kvc_storage_config::parallel_context;
 %ignore kvc_storage_info::data;
 %ignore kvc_rows::k;
 %ignore kvc_rows::v;
@@ -139,6 +154,10 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::alibi_slopes;
 %ignore kvc_attention::mask;
 %ignore kvc_attention::mask_offsets;
+%ignore kvc_attention::mask_starts;
+%ignore kvc_attention::block_mask;
+%ignore kvc_block_choice::bounds;
+%ignore kvc_block_choice::block_mask;
 %ignore kvc_model::window_layers;
 %ignore kvc_view::data;
 %ignore kvc_view::shape;
@@ -181,6 +200,21 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_store;
 %ignore kvc_storage_gather;
 %ignore kvc_storage_attend;
+%ignore kvc_storage_explain;
+%ignore kvc_storage_select_blocks;
+%ignore kvc_storage_key_bounds;
+%ignore kvc_attention_merge;
+%ignore kvc_tree_mask;
+
+// ---- not offered to other languages ------------------------------------------------------------------------------
+// Streams work on the caller's arrays after the call: other languages wait for the result.
+
+%rename("$ignore", regextarget=1) "^kvc_stream_";
+%ignore kvc_stream;
+%ignore kvc_model_rope;
+%ignore kvc_rope_table;
+%ignore kvc_rope_apply;
+%ignore kvc_rope_rows;
 
 %include "calls.i"
 %include <kvcache.h>

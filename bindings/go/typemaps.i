@@ -107,8 +107,8 @@ KVC_GO_ARRAY(TYPE, "[]byte", sizeof(TYPE), POINTER, COUNT)
 %enddef
 KVC_STRUCT(kvc_view)
 KVC_STRUCT(kvc_selection)
-%typemap(gotype) void *stream "uintptr"
-%typemap(in) void *stream "$1 = ($1_ltype)$input;"
+%typemap(gotype) kvc_stream *stream "uintptr"
+%typemap(in) kvc_stream *stream "$1 = ($1_ltype)$input;"
 
 // A status as argument is no error; the layer asks C itself.
 %ignore kvc_status_name;

@@ -99,11 +99,11 @@ KVC_JAVA_ARRAY(TYPE, "java.nio.ByteBuffer", sizeof(TYPE), writable, POINTER, COU
   if (result == KVC_OK) (*jenv)->SetLongArrayRegion(jenv, $input, 0, 1, &address);
 }
 %enddef
-%typemap(jni) void *stream "jlong"
-%typemap(jtype) void *stream "long"
-%typemap(jstype) void *stream "long"
-%typemap(javain) void *stream "$javainput"
-%typemap(in) void *stream "$1 = (void*)(intptr_t)$input;"
+%typemap(jni) kvc_stream *stream "jlong"
+%typemap(jtype) kvc_stream *stream "long"
+%typemap(jstype) kvc_stream *stream "long"
+%typemap(javain) kvc_stream *stream "$javainput"
+%typemap(in) kvc_stream *stream "$1 = (kvc_stream*)(intptr_t)$input;"
 
 // Memory of the library as a direct buffer.
 %ignore kvc_view;

@@ -140,6 +140,9 @@ KVC_LONG_CALL(kvc_storage_zero_blocks)
 KVC_LONG_CALL(store)
 KVC_LONG_CALL(gather)
 KVC_LONG_CALL(attend)
+KVC_LONG_CALL(select_blocks)
+KVC_LONG_CALL(key_bounds)
+KVC_LONG_CALL(merge)
 
 // ---- errors and results -------------------------------------------------------------------------------------------
 
@@ -236,6 +239,6 @@ struct kvc_storage {};
   PyObject* address = PyLong_FromVoidPtr($1->data);
   if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
 }
-%typemap(in, numinputs=0) void *stream "$1 = NULL;"
+%typemap(in, numinputs=0) kvc_stream *stream "$1 = NULL;"
 
 %include "../structs.i"

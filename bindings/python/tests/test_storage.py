@@ -68,6 +68,50 @@ def test_attention_over_a_manager_s_tables_equals_numpy():
             r.close()
 
 
+def test_parts_of_a_context_merge_and_blocks_are_selected():
+    rng = np.random.default_rng()
+    with Storage(8, 1, 2, 32, dtype="float32", block_size=4) as s:
+        k, v = rng.standard_normal((2, 32, 2, 32), np.float32)
+        s.store(k, v, np.arange(32))
+        q = rng.standard_normal((1, 4, 32), np.float32)
+        offsets, table = np.array([0, 1], np.uint64), np.arange(8, dtype=np.int32)[None]
+        dense = s.attend(q, offsets, np.array([32], np.uint64), table)
+        assert np.abs(dense - attention(q, k, v)).max() < 1e-5
+        parts, lses = [], np.empty((2, 1, 4), np.float32)
+        for i in range(2):
+            half = np.ascontiguousarray(table[:, 4 * i: 4 * i + 4])
+            parts.append(s.attend(q, offsets, np.array([16], np.uint64), half, lse=lses[i]))
+        merged, _ = kvcache.merge_attention(np.stack(parts), lses)
+        assert np.abs(merged - dense).max() < 1e-5
+        bounds = s.key_bounds(np.arange(8, dtype=np.int32))
+        assert (bounds[:, :, 0].astype(np.float32) >= k.reshape(8, 4, 2, 32).max(1)).all()
+        arguments = q, offsets, np.array([32], np.uint64), table
+        everything = s.select_blocks(*arguments, bounds, 8)
+        assert (everything == 255).all() and (s.attend(*arguments, block_mask=everything) == dense).all()
+        some = s.select_blocks(*arguments, bounds, 3, sink_blocks=1)
+        assert np.unpackbits(some, axis=2).sum(2).tolist() == [[3, 3]] and (some & 1).all()
+        assert np.abs(s.attend(*arguments, block_mask=some) - dense).max() > 1e-4
+        assert s.explain(*arguments, block_mask=some).sparse == 1 and s.explain(*arguments).num_workers == 1
+        with pytest.raises(ValueError, match="8 blocks"):
+            s.attend(q, offsets, np.array([33], np.uint64), np.zeros((1, 9), np.int32), block_mask=everything)
+
+
+def test_a_tree_of_drafts_sees_its_ancestors_alone():
+    rng = np.random.default_rng()
+    with Storage(4, 1, 1, 16, dtype="float32", block_size=4) as s:
+        k, v = rng.standard_normal((2, 9, 1, 16), np.float32)
+        s.store(k, v, np.arange(9))
+        mask, depths = kvcache.tree_mask(np.array([-1, 0, 0], np.int32))
+        assert depths.tolist() == [0, 1, 1]
+        q = rng.standard_normal((3, 1, 16), np.float32)
+        zero = np.zeros(1, np.uint64)
+        out = s.attend(q, np.array([0, 3], np.uint64), np.array([9], np.uint64), np.arange(3, dtype=np.int32)[None], mask=mask, mask_offsets=zero,
+                       mask_starts=zero + 6)
+        sees = [[*range(7)], [*range(8)], [*range(7), 8]]
+        for i in range(3):
+            assert np.abs(out[i] - attention(q[i: i + 1], k[sees[i]], v[sees[i]])[0]).max() < 1e-5
+
+
 def test_bfloat16_is_bits():
     with Storage(2, 1, 1, 8, block_size=4) as s:
         x = to_bfloat16(np.random.default_rng().standard_normal((4, 1, 8)))

@@ -258,7 +258,7 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
    and v is rows->dtype; their lengths are in bytes. */
 static kvc_status store(kvc_storage *s, const kvc_rows *rows, size_t length, const char *k, size_t k_bytes, const char *v, size_t v_bytes,
-                        const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, void *stream) {
+                        const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, kvc_stream *stream) {
   kvc_rows full = *rows;
   full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;
   full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
@@ -266,7 +266,7 @@ static kvc_status store(kvc_storage *s, const kvc_rows *rows, size_t length, con
   return kvc_storage_store(s, &full, stream);
 }
 static kvc_status gather(kvc_storage *s, const kvc_rows *rows, size_t length, char *k, size_t k_bytes, char *v, size_t v_bytes,
-                         const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, void *stream) {
+                         const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, kvc_stream *stream) {
   kvc_rows full = *rows;
   full.k = k, full.v = v, full.num_tokens = length;
   full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
@@ -274,25 +274,60 @@ static kvc_status gather(kvc_storage *s, const kvc_rows *rows, size_t length, ch
   return kvc_storage_gather(s, &full, stream);
 }
 
-static kvc_status attend(kvc_storage *s, const kvc_attention *attention, const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse,
-                         size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets, const uint64_t *q_starts, size_t num_q_starts,
-                         const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables, size_t num_entries,
-                         const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,
-                         size_t num_mask_offsets, void *stream) {
-  kvc_attention full = *attention;
-  full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;
-  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;
-  full.mask_offsets = mask_offsets;
-  (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;
-  (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets;
+/* What a kvc_attention points to. Lengths in bytes where the element type is the struct's. */
+#define KVC_ATTENTION_ARRAYS                                                                                                                 \
+  const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse, size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets,  \
+      const uint64_t *q_starts, size_t num_q_starts, const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables,               \
+      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,   \
+      size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts, const char *block_mask, size_t block_mask_bytes
+#define KVC_WITH_ARRAYS(attention)                                                                                                           \
+  kvc_attention full = *(attention);                                                                                                         \
+  full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;         \
+  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;                      \
+  full.mask_offsets = mask_offsets, full.mask_starts = mask_starts, full.block_mask = (const uint8_t *)block_mask;                           \
+  (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;            \
+  (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
+
+static kvc_status attend(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_stream *stream) {
+  KVC_WITH_ARRAYS(attention);
   return kvc_storage_attend(s, &full, stream);
+}
+static kvc_status explain(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_attention_plan *plan) {
+  KVC_WITH_ARRAYS(attention);
+  return kvc_storage_explain(s, &full, plan);
+}
+static kvc_status select_blocks(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, const kvc_block_choice *choice,
+                                const char *bounds, size_t bounds_bytes, char *picked, size_t picked_bytes, kvc_stream *stream) {
+  KVC_WITH_ARRAYS(attention);
+  kvc_block_choice own = *choice;
+  own.bounds = (const uint16_t *)bounds, own.block_mask = (uint8_t *)picked;
+  (void)bounds_bytes, (void)picked_bytes;
+  return kvc_storage_select_blocks(s, &full, &own, stream);
+}
+static kvc_status key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, char *bounds, size_t bounds_bytes,
+                             kvc_stream *stream) {
+  (void)bounds_bytes;
+  return kvc_storage_key_bounds(s, layer, blocks, num_blocks, (uint16_t *)bounds, stream);
+}
+
+/* outs: [num_partials][num_rows][v_dim]. */
+static kvc_status merge(const char *outs, size_t outs_bytes, const char *lses, size_t lses_bytes, size_t num_partials, size_t num_rows,
+                        uint32_t v_dim, int32_t dtype, char *out, size_t out_bytes, char *lse, size_t lse_bytes) {
+  (void)outs_bytes, (void)lses_bytes, (void)out_bytes, (void)lse_bytes;
+  return kvc_attention_merge(outs, (const float *)lses, num_partials, num_rows, v_dim, dtype, out, (float *)lse);
+}
+
+static kvc_status tree_mask(const int32_t *parents, size_t num_nodes, char *bits, size_t bits_bytes, uint64_t first_bit, int32_t *depths,
+                            size_t num_depths) {
+  (void)bits_bytes, (void)num_depths;
+  return kvc_tree_mask(parents, num_nodes, (uint8_t *)bits, first_bit, depths);
 }
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_c3d62633c70fd86a(void *_swig_go_0) {
+void _wrap_Swig_free_native_6d22d02caa59b38c(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -302,7 +337,7 @@ void _wrap_Swig_free_native_c3d62633c70fd86a(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_c3d62633c70fd86a(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_6d22d02caa59b38c(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -315,7 +350,7 @@ void *_wrap_Swig_malloc_native_c3d62633c70fd86a(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -348,7 +383,7 @@ char *_wrap_kvc_manager_open_namespace_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -377,7 +412,7 @@ char *_wrap_kvc_manager_export_tables_native_c3d62633c70fd86a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -402,7 +437,7 @@ char *_wrap_kvc_manager_export_slots_native_c3d62633c70fd86a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -433,7 +468,7 @@ char *_wrap_kvc_manager_poll_events_native_c3d62633c70fd86a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_c3d62633c70fd86a(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_6d22d02caa59b38c(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -450,7 +485,7 @@ char *_wrap_kvc_step_use_native_c3d62633c70fd86a(kvc_step *_swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_storage_store_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, void *_swig_go_7) {
+char *_wrap_kvc_storage_store_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -462,7 +497,7 @@ char *_wrap_kvc_storage_store_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, c
   size_t arg9 ;
   int32_t *arg10 = (int32_t *) 0 ;
   size_t arg11 ;
-  void *arg12 = (void *) 0 ;
+  kvc_stream *arg12 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -485,7 +520,7 @@ char *_wrap_kvc_storage_store_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, c
   arg10 = (int32_t *)_swig_go_6.array;
   arg11 = (size_t)_swig_go_6.len / 1;
   
-  arg12 = (void *)_swig_go_7;
+  arg12 = (kvc_stream *)_swig_go_7;
   
   result = (kvc_status)store(arg1,(struct kvc_rows const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,arg12);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -493,7 +528,7 @@ char *_wrap_kvc_storage_store_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, void *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -505,7 +540,7 @@ char *_wrap_kvc_storage_gather_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, 
   size_t arg9 ;
   int32_t *arg10 = (int32_t *) 0 ;
   size_t arg11 ;
-  void *arg12 = (void *) 0 ;
+  kvc_stream *arg12 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -528,7 +563,7 @@ char *_wrap_kvc_storage_gather_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, 
   arg10 = (int32_t *)_swig_go_6.array;
   arg11 = (size_t)_swig_go_6.len / 1;
   
-  arg12 = (void *)_swig_go_7;
+  arg12 = (kvc_stream *)_swig_go_7;
   
   result = (kvc_status)gather(arg1,(struct kvc_rows const *)arg2,arg3,arg4,arg5,arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,arg12);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -536,7 +571,7 @@ char *_wrap_kvc_storage_gather_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_attend_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, void *_swig_go_12) {
+char *_wrap_kvc_storage_attend_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -559,7 +594,11 @@ char *_wrap_kvc_storage_attend_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, 
   size_t arg20 ;
   uint64_t *arg21 = (uint64_t *) 0 ;
   size_t arg22 ;
-  void *arg23 = (void *) 0 ;
+  uint64_t *arg23 = (uint64_t *) 0 ;
+  size_t arg24 ;
+  char *arg25 = (char *) 0 ;
+  size_t arg26 ;
+  kvc_stream *arg27 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -605,15 +644,318 @@ char *_wrap_kvc_storage_attend_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, 
   arg21 = (uint64_t *)_swig_go_11.array;
   arg22 = (size_t)_swig_go_11.len / 1;
   
-  arg23 = (void *)_swig_go_12;
   
-  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,arg23);
+  arg23 = (uint64_t *)_swig_go_12.array;
+  arg24 = (size_t)_swig_go_12.len / 1;
+  
+  
+  arg25 = (char *)_swig_go_13.array;
+  arg26 = (size_t)_swig_go_13.len / sizeof(char);
+  
+  arg27 = (kvc_stream *)_swig_go_14;
+  
+  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-int _wrap_kvc_version_native_c3d62633c70fd86a() {
+char *_wrap_kvc_storage_explain_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_attention *arg2 = (kvc_attention *) 0 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  char *arg7 = (char *) 0 ;
+  size_t arg8 ;
+  uint64_t *arg9 = (uint64_t *) 0 ;
+  size_t arg10 ;
+  uint64_t *arg11 = (uint64_t *) 0 ;
+  size_t arg12 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  size_t arg14 ;
+  int32_t *arg15 = (int32_t *) 0 ;
+  size_t arg16 ;
+  char *arg17 = (char *) 0 ;
+  size_t arg18 ;
+  char *arg19 = (char *) 0 ;
+  size_t arg20 ;
+  uint64_t *arg21 = (uint64_t *) 0 ;
+  size_t arg22 ;
+  uint64_t *arg23 = (uint64_t *) 0 ;
+  size_t arg24 ;
+  char *arg25 = (char *) 0 ;
+  size_t arg26 ;
+  kvc_attention_plan *arg27 = (kvc_attention_plan *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_attention *)_swig_go_1;
+  
+  arg3 = (char *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg5 = (char *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg7 = (char *)_swig_go_4.array;
+  arg8 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg9 = (uint64_t *)_swig_go_5.array;
+  arg10 = (size_t)_swig_go_5.len / 1;
+  
+  
+  arg11 = (uint64_t *)_swig_go_6.array;
+  arg12 = (size_t)_swig_go_6.len / 1;
+  
+  
+  arg13 = (uint64_t *)_swig_go_7.array;
+  arg14 = (size_t)_swig_go_7.len / 1;
+  
+  
+  arg15 = (int32_t *)_swig_go_8.array;
+  arg16 = (size_t)_swig_go_8.len / 1;
+  
+  
+  arg17 = (char *)_swig_go_9.array;
+  arg18 = (size_t)_swig_go_9.len / sizeof(char);
+  
+  
+  arg19 = (char *)_swig_go_10.array;
+  arg20 = (size_t)_swig_go_10.len / sizeof(char);
+  
+  
+  arg21 = (uint64_t *)_swig_go_11.array;
+  arg22 = (size_t)_swig_go_11.len / 1;
+  
+  
+  arg23 = (uint64_t *)_swig_go_12.array;
+  arg24 = (size_t)_swig_go_12.len / 1;
+  
+  
+  arg25 = (char *)_swig_go_13.array;
+  arg26 = (size_t)_swig_go_13.len / sizeof(char);
+  
+  arg27 = (kvc_attention_plan *)_swig_go_14;
+  
+  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_select_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_attention *arg2 = (kvc_attention *) 0 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  char *arg7 = (char *) 0 ;
+  size_t arg8 ;
+  uint64_t *arg9 = (uint64_t *) 0 ;
+  size_t arg10 ;
+  uint64_t *arg11 = (uint64_t *) 0 ;
+  size_t arg12 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  size_t arg14 ;
+  int32_t *arg15 = (int32_t *) 0 ;
+  size_t arg16 ;
+  char *arg17 = (char *) 0 ;
+  size_t arg18 ;
+  char *arg19 = (char *) 0 ;
+  size_t arg20 ;
+  uint64_t *arg21 = (uint64_t *) 0 ;
+  size_t arg22 ;
+  uint64_t *arg23 = (uint64_t *) 0 ;
+  size_t arg24 ;
+  char *arg25 = (char *) 0 ;
+  size_t arg26 ;
+  kvc_block_choice *arg27 = (kvc_block_choice *) 0 ;
+  char *arg28 = (char *) 0 ;
+  size_t arg29 ;
+  char *arg30 = (char *) 0 ;
+  size_t arg31 ;
+  kvc_stream *arg32 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_attention *)_swig_go_1;
+  
+  arg3 = (char *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg5 = (char *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg7 = (char *)_swig_go_4.array;
+  arg8 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg9 = (uint64_t *)_swig_go_5.array;
+  arg10 = (size_t)_swig_go_5.len / 1;
+  
+  
+  arg11 = (uint64_t *)_swig_go_6.array;
+  arg12 = (size_t)_swig_go_6.len / 1;
+  
+  
+  arg13 = (uint64_t *)_swig_go_7.array;
+  arg14 = (size_t)_swig_go_7.len / 1;
+  
+  
+  arg15 = (int32_t *)_swig_go_8.array;
+  arg16 = (size_t)_swig_go_8.len / 1;
+  
+  
+  arg17 = (char *)_swig_go_9.array;
+  arg18 = (size_t)_swig_go_9.len / sizeof(char);
+  
+  
+  arg19 = (char *)_swig_go_10.array;
+  arg20 = (size_t)_swig_go_10.len / sizeof(char);
+  
+  
+  arg21 = (uint64_t *)_swig_go_11.array;
+  arg22 = (size_t)_swig_go_11.len / 1;
+  
+  
+  arg23 = (uint64_t *)_swig_go_12.array;
+  arg24 = (size_t)_swig_go_12.len / 1;
+  
+  
+  arg25 = (char *)_swig_go_13.array;
+  arg26 = (size_t)_swig_go_13.len / sizeof(char);
+  
+  arg27 = (kvc_block_choice *)_swig_go_14;
+  
+  arg28 = (char *)_swig_go_15.array;
+  arg29 = (size_t)_swig_go_15.len / sizeof(char);
+  
+  
+  arg30 = (char *)_swig_go_16.array;
+  arg31 = (size_t)_swig_go_16.len / sizeof(char);
+  
+  arg32 = (kvc_stream *)_swig_go_17;
+  
+  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,(struct kvc_block_choice const *)arg27,(char const *)arg28,arg29,arg30,arg31,arg32);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_key_bounds_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint32_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (char *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_attention_merge_native_6d22d02caa59b38c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  size_t arg5 ;
+  size_t arg6 ;
+  uint32_t arg7 ;
+  int32_t arg8 ;
+  char *arg9 = (char *) 0 ;
+  size_t arg10 ;
+  char *arg11 = (char *) 0 ;
+  size_t arg12 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  
+  arg3 = (char *)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg5 = (size_t)_swig_go_2;
+  arg6 = (size_t)_swig_go_3;
+  arg7 = (uint32_t)_swig_go_4;
+  arg8 = (int32_t)_swig_go_5;
+  
+  arg9 = (char *)_swig_go_6.array;
+  arg10 = (size_t)_swig_go_6.len / sizeof(char);
+  
+  
+  arg11 = (char *)_swig_go_7.array;
+  arg12 = (size_t)_swig_go_7.len / sizeof(char);
+  
+  
+  result = (kvc_status)merge((char const *)arg1,arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,arg9,arg10,arg11,arg12);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tree_mask_native_6d22d02caa59b38c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+  int32_t *arg1 = (int32_t *) 0 ;
+  size_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  uint64_t arg5 ;
+  int32_t *arg6 = (int32_t *) 0 ;
+  size_t arg7 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (int32_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  
+  arg3 = (char *)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg5 = (uint64_t)_swig_go_2;
+  
+  arg6 = (int32_t *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / 1;
+  
+  
+  result = (kvc_status)tree_mask((int const *)arg1,arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+int _wrap_kvc_version_native_6d22d02caa59b38c() {
   uint32_t result;
   int _swig_go_result;
   
@@ -624,7 +966,7 @@ int _wrap_kvc_version_native_c3d62633c70fd86a() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_c3d62633c70fd86a() {
+_gostring_ _wrap_kvc_build_info_native_6d22d02caa59b38c() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -635,7 +977,7 @@ _gostring_ _wrap_kvc_build_info_native_c3d62633c70fd86a() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_c3d62633c70fd86a() {
+_gostring_ _wrap_kvc_last_error_native_6d22d02caa59b38c() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -646,7 +988,7 @@ _gostring_ _wrap_kvc_last_error_native_c3d62633c70fd86a() {
 }
 
 
-char *_wrap_kvc_supports_native_c3d62633c70fd86a(int _swig_go_0) {
+char *_wrap_kvc_supports_native_6d22d02caa59b38c(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -659,7 +1001,7 @@ char *_wrap_kvc_supports_native_c3d62633c70fd86a(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_c3d62633c70fd86a(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_6d22d02caa59b38c(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -674,7 +1016,7 @@ char *_wrap_kvc_manager_create_native_c3d62633c70fd86a(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -689,7 +1031,7 @@ char *_wrap_kvc_manager_properties_native_c3d62633c70fd86a(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -704,7 +1046,7 @@ char *_wrap_kvc_manager_close_namespace_native_c3d62633c70fd86a(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -719,7 +1061,7 @@ char *_wrap_kvc_manager_reset_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_c3d62633c70fd86a(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_6d22d02caa59b38c(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -732,7 +1074,7 @@ char *_wrap_kvc_manager_check_native_c3d62633c70fd86a(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -747,7 +1089,7 @@ char *_wrap_kvc_manager_digest_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -762,7 +1104,7 @@ char *_wrap_kvc_manager_stats_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -779,7 +1121,7 @@ char *_wrap_kvc_manager_pool_info_native_c3d62633c70fd86a(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -796,7 +1138,7 @@ char *_wrap_kvc_manager_block_info_native_c3d62633c70fd86a(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -825,7 +1167,7 @@ char *_wrap_kvc_manager_create_request_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -842,7 +1184,7 @@ char *_wrap_kvc_manager_admit_request_native_c3d62633c70fd86a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -873,7 +1215,7 @@ char *_wrap_kvc_manager_allocate_request_native_c3d62633c70fd86a(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -890,7 +1232,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -911,7 +1253,7 @@ char *_wrap_kvc_manager_append_tokens_native_c3d62633c70fd86a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -928,7 +1270,7 @@ char *_wrap_kvc_manager_commit_tokens_native_c3d62633c70fd86a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -945,7 +1287,7 @@ char *_wrap_kvc_manager_truncate_request_native_c3d62633c70fd86a(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -962,7 +1304,7 @@ char *_wrap_kvc_manager_fork_request_native_c3d62633c70fd86a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -977,7 +1319,7 @@ char *_wrap_kvc_manager_preempt_request_native_c3d62633c70fd86a(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -992,7 +1334,7 @@ char *_wrap_kvc_manager_free_request_native_c3d62633c70fd86a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1009,7 +1351,7 @@ char *_wrap_kvc_manager_request_info_native_c3d62633c70fd86a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1030,7 +1372,7 @@ char *_wrap_kvc_manager_list_requests_native_c3d62633c70fd86a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1051,7 +1393,7 @@ char *_wrap_kvc_manager_take_copies_native_c3d62633c70fd86a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1080,7 +1422,7 @@ char *_wrap_kvc_manager_probe_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1111,7 +1453,7 @@ char *_wrap_kvc_manager_pin_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1126,7 +1468,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1155,7 +1497,7 @@ char *_wrap_kvc_manager_drop_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1172,7 +1514,7 @@ char *_wrap_kvc_manager_evict_blocks_native_c3d62633c70fd86a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1193,7 +1535,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1230,7 +1572,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1265,7 +1607,7 @@ char *_wrap_kvc_manager_publish_blocks_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1284,7 +1626,7 @@ char *_wrap_kvc_manager_release_blocks_native_c3d62633c70fd86a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_step_create_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -1301,7 +1643,7 @@ char *_wrap_kvc_step_create_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_c3d62633c70fd86a(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_6d22d02caa59b38c(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -1318,7 +1660,7 @@ char *_wrap_kvc_step_view_native_c3d62633c70fd86a(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -1333,7 +1675,7 @@ char *_wrap_kvc_manager_step_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_c3d62633c70fd86a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1348,7 +1690,27 @@ char *_wrap_kvc_manager_retire_step_native_c3d62633c70fd86a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_storage_create_native_c3d62633c70fd86a(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_device_properties_native_6d22d02caa59b38c(_gostring_ _swig_go_0, char *_swig_go_1) {
+  char *arg1 = (char *) 0 ;
+  kvc_device_info *arg2 = (kvc_device_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (kvc_device_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_device_properties((char const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_create_native_6d22d02caa59b38c(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1363,7 +1725,7 @@ char *_wrap_kvc_storage_create_native_c3d62633c70fd86a(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1378,7 +1740,7 @@ char *_wrap_kvc_storage_properties_native_c3d62633c70fd86a(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_c3d62633c70fd86a(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_6d22d02caa59b38c(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1395,7 +1757,7 @@ char *_wrap_kvc_storage_size_native_c3d62633c70fd86a(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1414,7 +1776,7 @@ char *_wrap_kvc_storage_view_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1439,11 +1801,11 @@ char *_wrap_kvc_storage_runs_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, void *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
-  void *arg4 = (void *) 0 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -1452,7 +1814,7 @@ char *_wrap_kvc_storage_copy_blocks_native_c3d62633c70fd86a(kvc_storage *_swig_g
   arg2 = (kvc_block_copy *)_swig_go_1.array;
   arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
   
-  arg4 = (void *)_swig_go_2;
+  arg4 = (kvc_stream *)_swig_go_2;
   
   result = (kvc_status)kvc_storage_copy_blocks(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -1460,11 +1822,11 @@ char *_wrap_kvc_storage_copy_blocks_native_c3d62633c70fd86a(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_c3d62633c70fd86a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, void *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
-  void *arg4 = (void *) 0 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -1473,7 +1835,7 @@ char *_wrap_kvc_storage_zero_blocks_native_c3d62633c70fd86a(kvc_storage *_swig_g
   arg2 = (int32_t *)_swig_go_1.array;
   arg3 = (size_t)_swig_go_1.len / 1;
   
-  arg4 = (void *)_swig_go_2;
+  arg4 = (kvc_stream *)_swig_go_2;
   
   result = (kvc_status)kvc_storage_zero_blocks(arg1,(int const *)arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -1481,7 +1843,7 @@ char *_wrap_kvc_storage_zero_blocks_native_c3d62633c70fd86a(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_c3d62633c70fd86a() {
+long long _wrap_kvc_model_count_native_6d22d02caa59b38c() {
   size_t result;
   long long _swig_go_result;
   
@@ -1492,7 +1854,7 @@ long long _wrap_kvc_model_count_native_c3d62633c70fd86a() {
 }
 
 
-char *_wrap_kvc_model_get_native_c3d62633c70fd86a(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_6d22d02caa59b38c(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1507,7 +1869,7 @@ char *_wrap_kvc_model_get_native_c3d62633c70fd86a(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_c3d62633c70fd86a(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_6d22d02caa59b38c(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1527,7 +1889,7 @@ char *_wrap_kvc_model_find_native_c3d62633c70fd86a(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_estimate_memory_native_c3d62633c70fd86a(char *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_estimate_memory_native_6d22d02caa59b38c(char *_swig_go_0, char *_swig_go_1) {
   kvc_memory_query *arg1 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg2 = (kvc_memory_estimate *) 0 ;
   kvc_status result;
