@@ -15,6 +15,7 @@
 %rename(kvc_storage_key_bounds) key_bounds;
 %rename(kvc_attention_merge) merge;
 %rename(kvc_tree_mask) tree_mask;
+%rename(kvc_estimate_memory) estimate_memory;
 %rename(kvc_step_use) step_use;
 
 %inline %{
@@ -130,5 +131,11 @@ static kvc_status tree_mask(const int32_t *parents, size_t num_nodes, char *bits
                             size_t num_depths) {
   (void)bits_bytes, (void)num_depths;
   return kvc_tree_mask(parents, num_nodes, (uint8_t *)bits, first_bit, depths);
+}
+
+static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query *query, kvc_memory_estimate *estimate) {
+  kvc_memory_query full = *query;
+  full.model = model;
+  return kvc_estimate_memory(&full, estimate);
 }
 %}

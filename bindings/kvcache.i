@@ -158,6 +158,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::block_mask;
 %ignore kvc_block_choice::bounds;
 %ignore kvc_block_choice::block_mask;
+%ignore kvc_memory_query::model;
 %ignore kvc_model::window_layers;
 %ignore kvc_view::data;
 %ignore kvc_view::shape;
@@ -205,6 +206,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_key_bounds;
 %ignore kvc_attention_merge;
 %ignore kvc_tree_mask;
+%ignore kvc_estimate_memory;
 
 // ---- not offered to other languages ------------------------------------------------------------------------------
 // Streams work on the caller's arrays after the call: other languages wait for the result.

@@ -43,10 +43,10 @@ class Model:
         """MemoryEstimate of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) each, sharing nothing; with a budget
         also what fits: max_tokens and max_sequences."""
         query, answer = _native.kvc_memory_query(), _native.kvc_memory_estimate()
-        query.model, query.dtype = self._model, DType.parse(dtype)
+        query.dtype = DType.parse(dtype)
         query.tokens, query.num_sequences, query.budget_bytes = tokens, num_sequences, budget_bytes
         query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
-        _native.kvc_estimate_memory(query, answer)
+        _native.kvc_estimate_memory(self._model, query, answer)
         return MemoryEstimate.read(answer)
 
     def __repr__(self) -> str:

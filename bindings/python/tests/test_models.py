@@ -35,6 +35,19 @@ def test_unknown_names_are_an_error():
         kvcache.Model(heads=3)
 
 
+def test_estimates_leave_no_memory_behind():
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096
+
+    before = 0
+    for i in range(40_000):
+        kvcache.find_model("llama-3.1-8b").estimate()
+        if i == 1000:
+            before = resident()
+    assert resident() - before < 1 << 20
+
+
 @pytest.mark.skipif("KVC_COMMAND" not in os.environ, reason="KVC_COMMAND does not name the kvcache command")
 def test_all_presets_estimate_as_the_command_does():
     for model in list(kvcache.models()):

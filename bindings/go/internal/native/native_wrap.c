@@ -323,11 +323,17 @@ static kvc_status tree_mask(const int32_t *parents, size_t num_nodes, char *bits
   return kvc_tree_mask(parents, num_nodes, (uint8_t *)bits, first_bit, depths);
 }
 
+static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query *query, kvc_memory_estimate *estimate) {
+  kvc_memory_query full = *query;
+  full.model = model;
+  return kvc_estimate_memory(&full, estimate);
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_6d22d02caa59b38c(void *_swig_go_0) {
+void _wrap_Swig_free_native_0a7162d7a22f72f8(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -337,7 +343,7 @@ void _wrap_Swig_free_native_6d22d02caa59b38c(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_6d22d02caa59b38c(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_0a7162d7a22f72f8(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -350,7 +356,7 @@ void *_wrap_Swig_malloc_native_6d22d02caa59b38c(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -383,7 +389,7 @@ char *_wrap_kvc_manager_open_namespace_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -412,7 +418,7 @@ char *_wrap_kvc_manager_export_tables_native_6d22d02caa59b38c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -437,7 +443,7 @@ char *_wrap_kvc_manager_export_slots_native_6d22d02caa59b38c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -468,7 +474,7 @@ char *_wrap_kvc_manager_poll_events_native_6d22d02caa59b38c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_6d22d02caa59b38c(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_0a7162d7a22f72f8(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -485,7 +491,7 @@ char *_wrap_kvc_step_use_native_6d22d02caa59b38c(kvc_step *_swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_storage_store_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_store_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -528,7 +534,7 @@ char *_wrap_kvc_storage_store_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -571,7 +577,7 @@ char *_wrap_kvc_storage_gather_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_attend_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -660,7 +666,7 @@ char *_wrap_kvc_storage_attend_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -749,7 +755,7 @@ char *_wrap_kvc_storage_explain_native_6d22d02caa59b38c(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -852,7 +858,7 @@ char *_wrap_kvc_storage_select_blocks_native_6d22d02caa59b38c(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -881,7 +887,7 @@ char *_wrap_kvc_storage_key_bounds_native_6d22d02caa59b38c(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_6d22d02caa59b38c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_0a7162d7a22f72f8(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -924,7 +930,7 @@ char *_wrap_kvc_attention_merge_native_6d22d02caa59b38c(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_6d22d02caa59b38c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_0a7162d7a22f72f8(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -955,7 +961,24 @@ char *_wrap_kvc_tree_mask_native_6d22d02caa59b38c(_goslice_ _swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_6d22d02caa59b38c() {
+char *_wrap_kvc_estimate_memory_native_0a7162d7a22f72f8(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+  kvc_model *arg1 = (kvc_model *) 0 ;
+  kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
+  kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_model *)_swig_go_0;
+  arg2 = (kvc_memory_query *)_swig_go_1;
+  arg3 = (kvc_memory_estimate *)_swig_go_2;
+  
+  result = (kvc_status)estimate_memory((struct kvc_model const *)arg1,(struct kvc_memory_query const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+int _wrap_kvc_version_native_0a7162d7a22f72f8() {
   uint32_t result;
   int _swig_go_result;
   
@@ -966,7 +989,7 @@ int _wrap_kvc_version_native_6d22d02caa59b38c() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_6d22d02caa59b38c() {
+_gostring_ _wrap_kvc_build_info_native_0a7162d7a22f72f8() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -977,7 +1000,7 @@ _gostring_ _wrap_kvc_build_info_native_6d22d02caa59b38c() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_6d22d02caa59b38c() {
+_gostring_ _wrap_kvc_last_error_native_0a7162d7a22f72f8() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -988,7 +1011,7 @@ _gostring_ _wrap_kvc_last_error_native_6d22d02caa59b38c() {
 }
 
 
-char *_wrap_kvc_supports_native_6d22d02caa59b38c(int _swig_go_0) {
+char *_wrap_kvc_supports_native_0a7162d7a22f72f8(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1001,7 +1024,7 @@ char *_wrap_kvc_supports_native_6d22d02caa59b38c(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_6d22d02caa59b38c(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_0a7162d7a22f72f8(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1016,7 +1039,7 @@ char *_wrap_kvc_manager_create_native_6d22d02caa59b38c(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1031,7 +1054,7 @@ char *_wrap_kvc_manager_properties_native_6d22d02caa59b38c(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1046,7 +1069,7 @@ char *_wrap_kvc_manager_close_namespace_native_6d22d02caa59b38c(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1061,7 +1084,7 @@ char *_wrap_kvc_manager_reset_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_6d22d02caa59b38c(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1074,7 +1097,7 @@ char *_wrap_kvc_manager_check_native_6d22d02caa59b38c(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1089,7 +1112,7 @@ char *_wrap_kvc_manager_digest_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1104,7 +1127,7 @@ char *_wrap_kvc_manager_stats_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1121,7 +1144,7 @@ char *_wrap_kvc_manager_pool_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1138,7 +1161,7 @@ char *_wrap_kvc_manager_block_info_native_6d22d02caa59b38c(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1167,7 +1190,7 @@ char *_wrap_kvc_manager_create_request_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1184,7 +1207,7 @@ char *_wrap_kvc_manager_admit_request_native_6d22d02caa59b38c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1215,7 +1238,7 @@ char *_wrap_kvc_manager_allocate_request_native_6d22d02caa59b38c(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1232,7 +1255,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1253,7 +1276,7 @@ char *_wrap_kvc_manager_append_tokens_native_6d22d02caa59b38c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1270,7 +1293,7 @@ char *_wrap_kvc_manager_commit_tokens_native_6d22d02caa59b38c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1287,7 +1310,7 @@ char *_wrap_kvc_manager_truncate_request_native_6d22d02caa59b38c(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1304,7 +1327,7 @@ char *_wrap_kvc_manager_fork_request_native_6d22d02caa59b38c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1319,7 +1342,7 @@ char *_wrap_kvc_manager_preempt_request_native_6d22d02caa59b38c(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1334,7 +1357,7 @@ char *_wrap_kvc_manager_free_request_native_6d22d02caa59b38c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1351,7 +1374,7 @@ char *_wrap_kvc_manager_request_info_native_6d22d02caa59b38c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1372,7 +1395,7 @@ char *_wrap_kvc_manager_list_requests_native_6d22d02caa59b38c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1393,7 +1416,7 @@ char *_wrap_kvc_manager_take_copies_native_6d22d02caa59b38c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1422,7 +1445,7 @@ char *_wrap_kvc_manager_probe_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1453,7 +1476,7 @@ char *_wrap_kvc_manager_pin_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1468,7 +1491,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1497,7 +1520,7 @@ char *_wrap_kvc_manager_drop_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1514,7 +1537,7 @@ char *_wrap_kvc_manager_evict_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1535,7 +1558,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1572,7 +1595,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1607,7 +1630,7 @@ char *_wrap_kvc_manager_publish_blocks_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1626,7 +1649,7 @@ char *_wrap_kvc_manager_release_blocks_native_6d22d02caa59b38c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_step_create_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -1643,7 +1666,7 @@ char *_wrap_kvc_step_create_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_6d22d02caa59b38c(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_0a7162d7a22f72f8(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -1660,7 +1683,7 @@ char *_wrap_kvc_step_view_native_6d22d02caa59b38c(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -1675,7 +1698,7 @@ char *_wrap_kvc_manager_step_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_6d22d02caa59b38c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1690,7 +1713,7 @@ char *_wrap_kvc_manager_retire_step_native_6d22d02caa59b38c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_device_properties_native_6d22d02caa59b38c(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_0a7162d7a22f72f8(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1710,7 +1733,7 @@ char *_wrap_kvc_device_properties_native_6d22d02caa59b38c(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_6d22d02caa59b38c(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_0a7162d7a22f72f8(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1725,7 +1748,7 @@ char *_wrap_kvc_storage_create_native_6d22d02caa59b38c(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1740,7 +1763,7 @@ char *_wrap_kvc_storage_properties_native_6d22d02caa59b38c(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_6d22d02caa59b38c(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_0a7162d7a22f72f8(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1757,7 +1780,7 @@ char *_wrap_kvc_storage_size_native_6d22d02caa59b38c(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1776,7 +1799,7 @@ char *_wrap_kvc_storage_view_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1801,7 +1824,7 @@ char *_wrap_kvc_storage_runs_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1822,7 +1845,7 @@ char *_wrap_kvc_storage_copy_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1843,7 +1866,7 @@ char *_wrap_kvc_storage_zero_blocks_native_6d22d02caa59b38c(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_6d22d02caa59b38c() {
+long long _wrap_kvc_model_count_native_0a7162d7a22f72f8() {
   size_t result;
   long long _swig_go_result;
   
@@ -1854,7 +1877,7 @@ long long _wrap_kvc_model_count_native_6d22d02caa59b38c() {
 }
 
 
-char *_wrap_kvc_model_get_native_6d22d02caa59b38c(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_0a7162d7a22f72f8(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1869,7 +1892,7 @@ char *_wrap_kvc_model_get_native_6d22d02caa59b38c(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_6d22d02caa59b38c(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_0a7162d7a22f72f8(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1885,21 +1908,6 @@ char *_wrap_kvc_model_find_native_6d22d02caa59b38c(_gostring_ _swig_go_0, char *
   result = (kvc_status)kvc_model_find((char const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_estimate_memory_native_6d22d02caa59b38c(char *_swig_go_0, char *_swig_go_1) {
-  kvc_memory_query *arg1 = (kvc_memory_query *) 0 ;
-  kvc_memory_estimate *arg2 = (kvc_memory_estimate *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_memory_query *)_swig_go_0;
-  arg2 = (kvc_memory_estimate *)_swig_go_1;
-  
-  result = (kvc_status)kvc_estimate_memory((struct kvc_memory_query const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
