@@ -28,6 +28,13 @@ class Model:
         for layer in window_layers:
             self._model.set_window(layer)
 
+    @classmethod
+    def from_config(cls, path: Any) -> "Model":
+        """Of a Hugging Face config.json or its folder; without the rotary embedding."""
+        from .hf_config import read_hf_config
+
+        return read_hf_config(path)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
