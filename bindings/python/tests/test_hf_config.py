@@ -46,13 +46,13 @@ def test_random_configs_are_read_or_refused_as_the_command_does(tmp_path):
     for _ in range(150):
         name = rng.choice(list(_ARCHITECTURES))
         layers, heads = rng.choice([1, 6, 13, 40]), rng.choice([1, 4, 32])
-        config = {"num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": rng.choice([1, 2, heads]), "vocab_size": 1000,
+        config = {"num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": rng.choice([1, 1, heads, heads, 3]), "vocab_size": 1000,
                   "hidden_size": heads * 96, "head_dim": rng.choice([64, None]), "max_position_embeddings": rng.choice([3000, 100000]),
-                  "sliding_window": rng.choice([None, 512, 4096, 0]), "use_sliding_window": rng.choice([True, False]),
+                  "sliding_window": rng.choice([None, 512, 512, 4096, 4096, 0]), "use_sliding_window": rng.choice([True, False]),
                   "max_window_layers": rng.randrange(50), "sliding_window_pattern": rng.choice([None, 1, 5]), "kv_lora_rank": 512,
                   "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
                   "layer_types": rng.choice([None, None, [rng.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]])}
-        for key in rng.sample(list(config), 4):
+        for key in rng.sample(list(config), rng.randrange(4)):
             del config[key]
         if rng.random() < 0.5:
             config["model_type"] = name
