@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 from . import _native
 from .constants import DType

@@ -41,6 +41,8 @@ for _ in range(2):
     plane[:] = 1
     for model in kvcache.models():
         model.estimate("int4", scale_group=32)
-    del m, r, step, view, s, plane, call
+    del r, step, view, s, plane, call
     gc.collect()
+del m
+gc.collect()
 print(_native.kvc_live_objects(), "objects left")
