@@ -97,6 +97,7 @@ AttentionArgs args_of(kvc::Storage& storage, const kvc_attention& a) {
   AttentionArgs args = {};
   args.layout = &storage.layout();
   args.slab = storage.slab();
+  args.open_keys = storage.open_keys();
   args.layer = a.layer;
   args.q_dtype = a.dtype;
   args.num_q_heads = a.num_q_heads;
@@ -145,6 +146,7 @@ extern "C" kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* at
           static_cast<kvc::WorkerPool*>(context)->run(count, job, data);
         },
         &workers, workers.num_workers()};
+    const auto lock = storage.read_lock();
     kvc::attend(args, parallel, scratch.data());
     return KVC_OK;
   });

@@ -70,13 +70,14 @@ KVC_FIRST_SIZE(kvc_pool_info, 80);
 KVC_FIRST_SIZE(kvc_stats, 232);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 360);
-KVC_FIRST_SIZE(kvc_storage_config, 88);
-KVC_FIRST_SIZE(kvc_storage_info, 88);
+KVC_FIRST_SIZE(kvc_storage_config, 104);
+KVC_FIRST_SIZE(kvc_storage_info, 112);
+KVC_FIRST_SIZE(kvc_quant_metrics, 64);
 KVC_FIRST_SIZE(kvc_rows, 128);
 KVC_FIRST_SIZE(kvc_attention, 144);
 KVC_FIRST_SIZE(kvc_model, 224);
-KVC_FIRST_SIZE(kvc_memory_query, 64);
-KVC_FIRST_SIZE(kvc_memory_estimate, 88);
+KVC_FIRST_SIZE(kvc_memory_query, 80);
+KVC_FIRST_SIZE(kvc_memory_estimate, 96);
 #undef KVC_FIRST_SIZE
 
 template <typename T>

@@ -5,7 +5,11 @@
 #pragma once
 #include <kvcache.h>
 
+#include <optional>
+#include <shared_mutex>
+
 #include "base/memory.h"
+#include "device/open_keys.h"
 #include "device/worker_pool.h"
 #include "layout/layout.h"
 
@@ -14,18 +18,27 @@ namespace kvc {
 class Storage {
  public:
   // Takes `foreign` in place, or memory from `env`, cleared if `zeroed`. nullptr: no memory, or no threads.
-  static Storage* create(const Layout& layout, const Env& env, void* foreign, bool zeroed,
-                         size_t num_threads);
+  // `open_blocks` is that of channel keys.
+  static Storage* create(const Layout& layout, const Env& env, void* foreign, bool zeroed, size_t num_threads,
+                         uint32_t open_blocks);
   static void destroy(Storage* storage);
 
   const Layout& layout() const { return layout_; }
   char* slab() { return slab_; }
   WorkerPool& workers() { return workers_; }
 
-  void store(const kvc_rows& rows) { move(rows, true); }
-  void gather(const kvc_rows& rows) { move(rows, false); }
+  void store(const kvc_rows& rows);
+  void gather(const kvc_rows& rows);
+  // Compares rows with what is stored of them.
+  void measure(const kvc_rows& rows, bool keys, QuantMeter* meter);
   void copy_blocks(const kvc_block_copy* copies, size_t count);
   void zero_blocks(const int32_t* blocks, size_t count);
+  void seal_blocks(const int32_t* blocks, size_t count);
+  bool is_open(uint64_t block);
+
+  // What is stored, for as long as the lock lasts: without channel keys it locks nothing.
+  const OpenKeys* open_keys() const { return open_keys_ ? &*open_keys_ : nullptr; }
+  std::shared_lock<std::shared_mutex> read_lock() { return lock_if_open<std::shared_lock>(); }
 
   // Memory for one call, aligned to 64; kept for the next. nullptr: there is none.
   class Scratch {
@@ -43,7 +56,12 @@ class Storage {
 
  private:
   Storage(const Layout& layout, const Env& env) : layout_(layout), memory_(env) {}
-  void move(const kvc_rows& rows, bool store);
+  void move(const kvc_rows& rows, bool store, bool keys, bool values);
+  Stored stored() const { return {&layout_, slab_, open_keys()}; }
+  template <template <typename> class Lock>
+  Lock<std::shared_mutex> lock_if_open() {
+    return open_keys_ ? Lock<std::shared_mutex>(open_mutex_) : Lock<std::shared_mutex>();
+  }
   // Calls function(first byte, bytes) for the parts of a block, one per layer or one for all.
   template <typename Function>
   void for_each_part(uint64_t block, Function&& function);
@@ -53,8 +71,10 @@ class Storage {
   char* slab_ = nullptr;
   bool owned_ = false;
   WorkerPool workers_;
-  std::mutex scratch_mutex_;  // memory_ and spare_
-  Array<char> spare_;         // the largest scratch that is not in use
+  std::mutex scratch_mutex_;           // memory_ and spare_
+  Array<char> spare_;                  // the largest scratch that is not in use
+  std::shared_mutex open_mutex_;       // a store may seal any block that another call reads
+  std::optional<OpenKeys> open_keys_;  // with channel keys
 };
 
 }  // namespace kvc

@@ -76,6 +76,7 @@ TEST(StructSize, InputsAreReadBySize) {
   expect_reads_by_size<kvc_step_limits>("kvc_step_limits");
   expect_reads_by_size<kvc_step>("kvc_step");
   expect_reads_by_size<kvc_model>("kvc_model");
+  expect_reads_by_size<kvc_storage_config>("kvc_storage_config");
   expect_reads_by_size<kvc_memory_query>("kvc_memory_query");
 }
 
