@@ -55,9 +55,9 @@ void OpenKeys::place(uint32_t layer, uint32_t i, uint32_t after) {
   area(layer, after).next = i;
 }
 
-uint32_t OpenKeys::acquire(uint32_t layer, uint64_t block) {
+uint32_t OpenKeys::acquire(uint32_t layer, uint64_t block, bool may_seal) {
   const uint32_t i = area(layer, open_blocks_).next;
-  if (area(layer, i).pass == pass_) return kNone;
+  if (area(layer, i).pass == pass_ || (area(layer, i).pass != 0 && !may_seal)) return kNone;
   if (area(layer, i).pass != 0) seal_layer(layer, area(layer, i).block);
   area(layer, i).block = block;
   area(layer, i).pass = pass_;
@@ -102,7 +102,7 @@ void OpenKeys::copy(uint64_t source, uint64_t destination) {
       const uint32_t from = state(l, source) - kFirstArea;
       area(l, from).pass = pass_;  // not to be sealed for its own copy
       place(l, from, area(l, open_blocks_).prev);
-      const uint32_t to = acquire(l, destination);
+      const uint32_t to = acquire(l, destination, true);
       if (to == kNone) {  // there is but one area
         seal_layer(l, source);
       } else {
@@ -136,7 +136,7 @@ void OpenKeys::open(uint32_t layer, uint64_t block, uint32_t i, uint64_t first_t
 }
 
 // Finds the end of the run and a place for its rows; false: not in this pass.
-bool OpenKeys::plan(uint32_t layer, const kvc_rows& rows, Run* run) {
+bool OpenKeys::plan(uint32_t layer, const kvc_rows& rows, bool may_seal, Run* run) {
   const uint64_t size = layout_->block_size;
   uint64_t first = size, count = 0;
   bool in_order = true;
@@ -160,7 +160,7 @@ bool OpenKeys::plan(uint32_t layer, const kvc_rows& rows, Run* run) {
     area(layer, run->area).pass = pass_;
     place(layer, run->area, area(layer, open_blocks_).prev);
   } else {
-    run->area = acquire(layer, run->block);
+    run->area = acquire(layer, run->block, may_seal);
     if (run->area == kNone) return false;
     open(layer, run->block, run->area, first);
   }
@@ -202,6 +202,8 @@ void OpenKeys::store(uint32_t layer, const RowArray& from, const kvc_rows& rows,
   for (size_t t = 0; t < rows.num_tokens;) {
     ++pass_;
     size_t count = 0;
+    bool frees =
+        false;  // the pass gives an area back at its end: nothing needs to be sealed early before that
     while (count < kRuns && t < rows.num_tokens) {
       const int64_t slot = slot_of(rows, layout_->block_size, t);
       if (slot < 0) {
@@ -213,7 +215,8 @@ void OpenKeys::store(uint32_t layer, const RowArray& from, const kvc_rows& rows,
       run.begin = t;
       const bool again =
           std::any_of(runs, runs + count, [&](const Run& other) { return other.block == run.block; });
-      if (again || !plan(layer, rows, &run)) break;
+      if (again || !plan(layer, rows, !frees, &run)) break;
+      frees |= run.complete && run.area != kNone;
       ++count;
       t = run.end;
     }

@@ -67,10 +67,11 @@ class OpenKeys {
   }
 
   void place(uint32_t layer, uint32_t i, uint32_t after);  // in the ring
-  uint32_t acquire(uint32_t layer, uint64_t block);        // kNone: this pass uses all of them
+  // kNone: this pass uses all of them, or none is free and none may be taken from another block.
+  uint32_t acquire(uint32_t layer, uint64_t block, bool may_seal);
   void release(uint32_t layer, uint64_t block, State to);
   void open(uint32_t layer, uint64_t block, uint32_t i, uint64_t first_token);
-  bool plan(uint32_t layer, const kvc_rows& rows, Run* run);
+  bool plan(uint32_t layer, const kvc_rows& rows, bool may_seal, Run* run);
   void write(uint32_t layer, const Run& run, uint32_t head, const RowArray& from, const kvc_rows& rows,
              float* scratch);
   void seal_head(uint32_t layer, uint64_t block, uint32_t head, float* scratch);
