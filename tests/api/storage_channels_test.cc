@@ -178,7 +178,7 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
       const StoragePtr s = make(c);
       const kvc_storage_info info = info_of(s.get());
       std::vector<LayerModel> model(c.num_layers, LayerModel(c));
-      for (int step = 0; step < 150; ++step) {
+      for (int step = 0; step < 300; ++step) {
         const size_t b = below(c.num_blocks), what = below(12);
         if (what == 0) {
           const auto block = static_cast<int32_t>(b);
@@ -196,7 +196,8 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
         } else {  // runs in some blocks, in order or not, in some layers
           std::vector<int64_t> slots;
           for (size_t run = 0, count = 1 + below(4); run < count; ++run) {
-            const size_t block = (b + run) % c.num_blocks, from = below(4), to = from + 1 + below(4 - from);
+            const size_t block = (b + run) % c.num_blocks, whole = below(3);
+            const size_t from = whole == 0 ? 0 : below(4), to = whole == 0 ? 4 : from + 1 + below(4 - from);
             for (size_t t = from; t < to; ++t) slots.push_back(static_cast<int64_t>(block * 4 + t));
           }
           if (below(3) == 0) std::shuffle(slots.begin(), slots.end(), random);

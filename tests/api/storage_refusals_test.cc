@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kvc_storage_* refuses, and that it changes nothing then.
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "api/storage.h"
@@ -38,6 +40,33 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
   refused([](Config& c) { c.flags = KVC_STORAGE_ASYMMETRIC; });
   refused([](Config& c) { c.flags = KVC_STORAGE_LATENT, c.v_head_dim = 21; });
   refused([](Config& c) { c.flags = 1u << 31; }, KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.k_scale = 1; });
+  const float bad_scales[] = {-1, 1e-31f, 1e31f, std::nanf(""), std::numeric_limits<float>::infinity()};
+  for (const float bad : bad_scales) {
+    refused([&](Config& c) { c.dtype = KVC_FLOAT8_E4M3, c.k_scale = bad; });
+    refused([&](Config& c) { c.dtype = KVC_FLOAT8_E4M3, c.v_scale = bad; });
+  }
+  refused([](Config& c) { c.dtype = KVC_FLOAT8_E4M3, c.k_scale = 1, c.scale_group = 8; });
+  refused([](Config& c) { c.dtype = KVC_FLOAT8_E4M3, c.v_scale = 1, c.flags = KVC_STORAGE_LATENT; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.k_scale = 1; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.v_scale = 1; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.k_scale = c.v_scale = 1, c.flags = KVC_STORAGE_ASYMMETRIC; });
+  refused(
+      [](Config& c) { c.dtype = KVC_INT8, c.k_scale = c.v_scale = 1, c.flags = KVC_STORAGE_CHANNEL_KEYS; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.channel_tokens = 4; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.open_blocks = 4; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.flags = KVC_STORAGE_CHANNEL_KEYS, c.channel_tokens = 3; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.flags = KVC_STORAGE_CHANNEL_KEYS, c.open_blocks = 65536; });
+  refused([](Config& c) { c.flags = KVC_STORAGE_CHANNEL_KEYS; }, KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.dtype = KVC_FLOAT8_E4M3, c.flags = KVC_STORAGE_CHANNEL_KEYS; },
+          KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.dtype = KVC_INT8, c.flags = KVC_STORAGE_CHANNEL_KEYS | KVC_STORAGE_LATENT; },
+          KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.dtype = KVC_INT4, c.flags = KVC_STORAGE_HADAMARD; }, KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.head_dim = c.v_head_dim = 16, c.flags = KVC_STORAGE_HADAMARD; },
+          KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.dtype = KVC_INT4, c.head_dim = 16, c.flags = KVC_STORAGE_HADAMARD; },
+          KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.flags = KVC_STORAGE_TILED_KEYS; }, KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) {
     c.num_blocks = INT32_MAX, c.num_layers = c.num_heads = 65536, c.head_dim = 8192, c.block_size = 1024;
@@ -61,6 +90,9 @@ TEST(Storage, BadCallsChangeNothing) {
     const std::vector<char> k = good.k;
     EXPECT_EQ(kvc_storage_store(s.get(), &rows, nullptr), status);
     EXPECT_EQ(kvc_storage_gather(s.get(), &rows, nullptr), status);
+    kvc_quant_metrics keys = {sizeof keys, 9, 9, 9, 9, 9, 9, 9};
+    EXPECT_EQ(kvc_storage_measure(s.get(), &rows, &keys, nullptr, nullptr), status);
+    EXPECT_EQ(keys.bytes, 9u);
     EXPECT_EQ(bytes_of(s.get()), before);
     EXPECT_EQ(good.k, k);
   };
@@ -91,6 +123,12 @@ TEST(Storage, BadCallsChangeNothing) {
   EXPECT_EQ(kvc_storage_copy_blocks(s.get(), copies, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   const int32_t blocks[] = {0, -1};
   EXPECT_EQ(kvc_storage_zero_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_seal_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_seal_blocks(s.get(), nullptr, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_seal_blocks(s.get(), blocks, 1, nullptr), KVC_OK) << "nothing to seal";
+  kvc_quant_metrics short_one = {8, 9, 9, 9, 9, 9, 9, 9};
+  EXPECT_EQ(kvc_storage_measure(s.get(), &good.rows, nullptr, &short_one, nullptr),
+            KVC_ERROR_INVALID_ARGUMENT);
   kvc_run runs[2];
   size_t count = 99;
   EXPECT_EQ(kvc_storage_runs(s.get(), 7, nullptr, runs, 2, &count), KVC_ERROR_INVALID_ARGUMENT);
@@ -117,12 +155,16 @@ void failing_release(void* data, void* memory, size_t, size_t) {
   std::free(memory);
 }
 
-TEST(Storage, AllocationFailureLeaksNothing) {
+class AllocationFailure : public ::testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Storage, AllocationFailure, ::testing::Values(0, KVC_STORAGE_CHANNEL_KEYS));
+
+TEST_P(AllocationFailure, LeaksNothing) {
   for (size_t k = 0;; ++k) {
     Failing failing = {k};
     kvc_allocator allocator = {sizeof allocator, &failing, failing_allocate, failing_release};
     kvc_storage_config c = base_config();
     c.allocator = &allocator;
+    c.dtype = KVC_INT8, c.flags = GetParam();
     kvc_storage* s = nullptr;
     const kvc_status status = kvc_storage_create(&c, &s);
     if (status == KVC_OK) {
