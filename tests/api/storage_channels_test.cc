@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <thread>
 
 #include "api/storage.h"
 
@@ -391,6 +392,48 @@ TEST(ChannelKeys, ViewsShowSealedCodesAndTheirScales) {
       ASSERT_EQ(*code * scale, keys[static_cast<size_t>(i)]) << "layout " << layout << " element " << i;
     }
   }
+}
+
+// Each thread has its own blocks, but they share the areas: a store of one seals what another has open.
+TEST(ChannelKeys, OfThreadsWithBlocksOfTheirOwnStayRight) {
+  kvc_storage_config c = channel_config();
+  c.open_blocks = 2, c.num_blocks = 8, c.num_threads = 2, c.num_layers = 1;
+  const StoragePtr s = make(c);
+  const kvc_storage_info info = info_of(s.get());
+  std::vector<std::thread> threads;
+  for (int64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      std::mt19937 random(static_cast<unsigned>(i));
+      const std::vector<int64_t> slots = slots_of_block(0, 8 * i, 8 * i + 8);
+      for (int round = 0; round < 30; ++round) {
+        Rows in(info, KVC_FLOAT32, slots, 1), out(info, KVC_FLOAT32, slots, 1);
+        in.fill(random);
+        for (size_t t = 0; t < 8; ++t) {
+          kvc_rows one = in.rows;
+          one.slots += t, one.num_tokens = 1;
+          one.k = in.k.data() + t * info.num_heads * info.head_dim * 4;
+          one.v = in.v.data() + t * info.num_heads * info.v_head_dim * 4;
+          ASSERT_EQ(kvc_storage_store(s.get(), &one, nullptr), KVC_OK);
+        }
+        ASSERT_EQ(kvc_storage_gather(s.get(), &out.rows, nullptr), KVC_OK);
+        for (size_t e = 0; e < in.k.size() / 4; ++e) {
+          ASSERT_NEAR(reinterpret_cast<const float*>(out.k.data())[e],
+                      reinterpret_cast<const float*>(in.k.data())[e], 0.15);
+        }
+        const uint64_t offsets[] = {0, 1}, length = 8;
+        const int32_t table[] = {static_cast<int32_t>(2 * i), static_cast<int32_t>(2 * i + 1)};
+        const std::vector<float> q(info.num_heads * info.head_dim, 0.1f);
+        std::vector<float> result(info.num_heads * info.v_head_dim, std::nanf(""));
+        kvc_attention a = {};
+        a.struct_size = sizeof a, a.q = q.data(), a.out = result.data(), a.num_requests = 1;
+        a.q_offsets = offsets, a.kv_lens = &length, a.block_tables = table, a.table_stride = 2;
+        a.num_q_heads = info.num_heads;
+        ASSERT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+        for (const float x : result) ASSERT_LT(std::fabs(x), 5);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
