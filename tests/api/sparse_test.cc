@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-sparse attention through the C API: masks per KV head, bounds of blocks, and picking the best blocks.
+#include <cstring>
+
 #include "api/attention_scene.h"
 
 namespace {
@@ -185,6 +187,35 @@ TEST(SparseAttention, PicksTheHighestBounds) {
         sparse.attend();
         EXPECT_LT(sparse.distance(), 1e-5);
       }
+}
+
+// Rounded queries in their own type pick what the same numbers pick as floats; a negative scale turns bounds
+// around.
+TEST(SparseAttention, QueriesOfEveryTypeAndScale) {
+  Scene scene(long_ones());
+  Sparse sparse(scene);
+  std::vector<uint16_t> rounded(scene.q.size());
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &scene.q[i], 4);
+    rounded[i] = static_cast<uint16_t>(bits >> 16);
+    bits &= 0xffff0000u;
+    std::memcpy(&scene.q[i], &bits, 4);
+  }
+  sparse.select(9);
+  const std::vector<uint8_t> wanted = sparse.mask;
+  scene.a.q = rounded.data(), scene.a.dtype = KVC_BFLOAT16;
+  std::fill(sparse.mask.begin(), sparse.mask.end(), uint8_t{0x55});
+  sparse.select(9);
+  EXPECT_EQ(sparse.mask, wanted);
+  scene.a.scale = -0.5f;
+  sparse.select(9);
+  EXPECT_NE(sparse.mask, wanted);
+  for (float& x : scene.q) x = -x;
+  scene.a.q = scene.q.data(), scene.a.dtype = KVC_FLOAT32, scene.a.scale = 0.5f;
+  const std::vector<uint8_t> turned = sparse.mask;
+  sparse.select(9);
+  EXPECT_EQ(sparse.mask, turned);
 }
 
 TEST(SparseAttention, ABoundIsAbove) {
