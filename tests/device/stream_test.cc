@@ -133,6 +133,10 @@ TEST(Stream, ASteadyStateAllocatesNothing) {
     other->wait(other->end());
     event.wait();
   };
+  std::atomic<bool> open{false};
+  stop_at(*stream, &open);  // a longer queue than there will be again
+  for (int i = 0; i < 32; ++i) ASSERT_TRUE(note(*stream, &list, i));
+  open = true;
   round();
   const uint64_t calls = heap.calls();
   for (int i = 0; i < 100; ++i) round();
