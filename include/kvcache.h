@@ -127,13 +127,22 @@ enum {
   KVC_STORAGE_TILED_KEYS = 2,  /**< Keys in tiles [head_dim / t][16 tokens][t elements of together 4 bytes], for CPU attention. Float types, layouts
                                     with heads outside tokens, block_size a multiple of 16. Tiled planes have no view. */
   KVC_STORAGE_ASYMMETRIC = 4,  /**< Integer types: a scale and an offset per group instead of a scale. */
-  KVC_STORAGE_NOT_ZEROED = 8   /**< Own memory is not cleared at creation: faster, but reading what was never stored gives anything. */
+  KVC_STORAGE_NOT_ZEROED = 8,  /**< Own memory is not cleared at creation: faster, but reading what was never stored gives anything. */
+  KVC_STORAGE_CHANNEL_KEYS = 16, /**< INT8 and INT4: keys have a scale per channel (element of a row) over the tokens of a block instead of scales per
+                                    row (KIVI, arXiv:2402.02750), which costs less accuracy where few channels are large. A layer of a block is
+                                    *open* while tokens are being stored to it, its keys in bfloat16 beside the blocks, and *sealed* once all are
+                                    stored: see open_blocks. Not for latent rows. */
+  KVC_STORAGE_HADAMARD = 32    /**< FP8 and integer types: rows are stored rotated by the orthonormal Walsh-Hadamard matrix, which spreads a large
+                                    element over its row before it is quantized; what comes out of gather and attention is rotated back, queries
+                                    are rotated like keys. A row with NaN or infinity comes back as NaN (FP8) or zeros. Needs powers of two as
+                                    head_dim and v_head_dim, and no latent rows. */
 };
 
 /** Planes of a storage. */
 enum {
   KVC_PLANE_K = 0, KVC_PLANE_V = 1,             /**< Keys; values. */
-  KVC_PLANE_K_SCALE = 2, KVC_PLANE_V_SCALE = 3  /**< float32, one per group of a row, or (scale, offset) pairs. */
+  KVC_PLANE_K_SCALE = 2, KVC_PLANE_V_SCALE = 3  /**< float32, one per group of a row, or (scale, offset) pairs; with
+                                                     KVC_STORAGE_CHANNEL_KEYS one per channel of a key and channel_tokens tokens. */
 };
 
 /** kvc_attention.flags. */
@@ -414,7 +423,8 @@ typedef struct kvc_storage_config {
   int32_t dtype;         /**< Stored type: KVC_FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, INT8, INT4; 0 = KVC_BFLOAT16. */
   uint32_t layout;       /**< KVC_LAYOUT_* */
   uint32_t flags;        /**< KVC_STORAGE_* */
-  uint32_t scale_group;  /**< FP8 and integer types: elements of a row that share a scale, at least 4; 0 = the whole row. */
+  uint32_t scale_group;  /**< Elements of a row that share a scale, at least 4. 0 = integer types: the whole row; FP8: no scales in the blocks, but
+                              k_scale and v_scale. Other types: 0. */
   uint32_t alignment;    /**< Of each block's part in bytes, a power of two, 16 .. 4096; 0 = 64. */
   uint32_t num_threads;  /**< Threads that work on one call, the caller included, 1 .. 256; 0 = 1. With parallel_for its workers, not 0. */
   uint32_t memory_kind;  /**< KVC_MEMORY_* of own memory; with `memory` 0 or KVC_MEMORY_EXTERNAL. */
@@ -428,6 +438,13 @@ typedef struct kvc_storage_config {
    *  threads of streams: by several at once if they do. Must not throw. NULL = the library's threads. */
   void (*parallel_for)(void *parallel_context, size_t count, void (*job)(void *data, size_t i, size_t worker), void *data);
   void *parallel_context; /**< Passed to parallel_for. */
+  float k_scale, v_scale;  /**< One scale for all keys and one for all values, 1e-30 .. 1e30: x is stored as x / scale, and what is too large then as the
+                                largest magnitude. FP8 with scale_group 0: 0 = 1. Integer types without scale_group, asymmetry or channel keys: both
+                                (latent rows: k_scale) instead of scales in the blocks, 0 = none. Others: 0. */
+  uint32_t channel_tokens; /**< KVC_STORAGE_CHANNEL_KEYS: tokens of a block that share the scale of a channel, a divisor of block_size; 0 = all. */
+  uint32_t open_blocks;    /**< KVC_STORAGE_CHANNEL_KEYS: blocks of a layer that may be open at once, at most 65,535: give it the sequences that decode
+                                at once; 0 = 64. Where more are stored to, the one that was stored to longest ago is sealed early, which costs
+                                accuracy alone. */
 } kvc_storage_config;
 
 /** A storage as it is. */
@@ -443,7 +460,23 @@ typedef struct kvc_storage_info {
   uint32_t layout, flags, scale_group, alignment;
   uint32_t memory_kind;  /**< KVC_MEMORY_* as it is, never the default. */
   uint32_t reserved;     /**< 0 */
+  uint64_t open_bytes;     /**< Beside the slab: for the keys of open blocks. */
+  float k_scale, v_scale;  /**< 0 = scales are in the blocks, or there are none. */
+  uint32_t channel_tokens, open_blocks;
 } kvc_storage_info;
+
+/** What storing rows has cost and saved, measured. Elements that were not finite before have no error and count in bytes alone; a finite one that
+ *  came back as NaN or infinity has an infinite error. */
+typedef struct kvc_quant_metrics {
+  size_t struct_size;  /**< sizeof(kvc_quant_metrics) */
+  uint64_t elements;   /**< Compared. */
+  uint64_t bytes;      /**< What they take: codes, scales (of a channel, their tokens' share, rounded up), open rows in bfloat16. */
+  uint64_t fp16_bytes; /**< What they would take as fp16. */
+  double ratio;        /**< fp16_bytes / bytes; 0 without elements. */
+  double mse;          /**< Mean squared error of finite elements. */
+  double snr_db;       /**< 10 log10(sum of squares / sum of squared errors); +infinity without error, -infinity with error but without signal. */
+  double max_error;    /**< Largest absolute error. */
+} kvc_quant_metrics;
 
 /** Rows to store or to gather: keys and values of tokens in some layers. Element (l, t, h, e) of the caller's k is at
  *  k + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v. */
@@ -962,13 +995,18 @@ KVC_API kvc_status kvc_storage_size(const kvc_storage_config *config, uint64_t *
  *  @param[in] plane KVC_PLANE_*. @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED for tiled keys; NOT_FOUND if there is no such plane. Since 0.2. */
 KVC_API kvc_status kvc_storage_view(kvc_storage *s, int32_t plane, uint32_t layer, kvc_view *view);
 
-/** The bytes of a part of a block as runs, ascending, neighbours joined: what to send, save or register. Of tiled keys, whole tiles.
+/** The bytes of a part of a block as runs, ascending, neighbours joined: what to send, save or register. Of tiled keys, whole tiles; of channel keys,
+ *  the scales of all tokens that share them, and the block must be sealed (kvc_storage_seal_blocks).
  *  @param[in]  selection Layers, heads and tokens; NULL = the whole block.
  *  @param[out] runs      [capacity]. @param[out] count Runs.
  *  @return KVC_OK, INVALID_ARGUMENT, BUFFER_TOO_SMALL (count = needed). Since 0.2. */
 KVC_API kvc_status kvc_storage_runs(kvc_storage *s, int32_t block, const kvc_selection *selection, kvc_run *runs, size_t capacity, size_t *count);
 
 /** Writes keys and values of tokens to their slots, converted to the stored type. All is checked before anything is written.
+ *  Integer types hold NaN as 0, or, asymmetric, as what comes nearest; FP8 keeps it. Infinities become the largest finite magnitude of what shares
+ *  their scale (FLT_MAX if that is 0); zeros come back as zeros. Channel keys are rounded to bfloat16 first, and the state of a block does not depend on
+ *  how its tokens are spread over calls in order: storing to token t of a sealed block opens it again with t and all later tokens to be stored,
+ *  and until then the others keep what they held.
  *  @param[in] stream Of the storage's device, see kvc_stream; NULL: done on return.
  *  @return KVC_OK; INVALID_ARGUMENT (a slot or table entry out of range, ...); OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
@@ -976,6 +1014,16 @@ KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, kvc_s
 /** Reads keys and values of tokens from their slots, converted to the caller's type; what kvc_storage_store wrote in that type comes back bit by bit.
  *  Parameters and errors as kvc_storage_store. Since 0.2. */
 KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
+
+/** Compares the caller's rows with what the storage holds at their slots, element by element: the error of quantization, measured. On the calling
+ *  thread. @param[in] rows The originals; slots of -1 are skipped. Not changed.
+ *  @param[in,out] keys, values struct_size set by the caller; NULL = not wanted. `values` of latent storages must be NULL.
+ *  @return as kvc_storage_gather. Since 0.2. */
+KVC_API kvc_status kvc_storage_measure(kvc_storage *s, const kvc_rows *rows, kvc_quant_metrics *keys, kvc_quant_metrics *values);
+
+/** KVC_STORAGE_CHANNEL_KEYS: seals what is open of these blocks, in all layers, complete or not: before their bytes leave the slab. Other storages have
+ *  nothing to seal. @return KVC_OK, INVALID_ARGUMENT (an id out of range; nothing is sealed). Since 0.2. */
+KVC_API kvc_status kvc_storage_seal_blocks(kvc_storage *s, const int32_t *blocks, size_t num_blocks, kvc_stream *stream);
 
 /** Copies blocks in all layers, in array order: what kvc_step.copies and kvc_manager_take_copies ask for.
  *  @return KVC_OK; INVALID_ARGUMENT (an id out of range; nothing is copied), OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
@@ -997,7 +1045,8 @@ KVC_API kvc_status kvc_storage_explain(kvc_storage *s, const kvc_attention *atte
 
 /** The largest and the smallest of each element over the keys of a block, which bound q . k for kvc_storage_select_blocks (Quest, arXiv:2406.10774).
  *  To be called once a block is full; the bounds are right while its keys stay, whoever shares the block. They are rounded outwards to float16; those
- *  of an element that is infinite or NaN in some key are NaN, and such a block is picked before all others.
+ *  of an element that is infinite or NaN in some key are NaN, and such a block is picked before all others. With KVC_STORAGE_HADAMARD they are those
+ *  of the rotated keys.
  *  @param[in]  blocks [num_blocks] different ids, all of whose tokens are written.
  *  @param[out] bounds [blocks of the storage][num_heads][2: largest, smallest][head_dim] float16 of one layer; the entries of `blocks` are written.
  *  @return KVC_OK; INVALID_ARGUMENT (layer, an id out of range; nothing is written), OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
@@ -1107,7 +1156,7 @@ typedef struct kvc_memory_query {
   const kvc_model *model; /**< Whose cache. Its name, vocabulary and rope fields are not read. */
   uint64_t tokens;        /**< Tokens of each sequence; 0 = model->max_context. */
   uint64_t num_sequences; /**< Sequences that share nothing; 0 = 1. */
-  uint64_t budget_bytes;  /**< Memory for blocks; 0 = do not compute max_tokens and max_sequences. */
+  uint64_t budget_bytes;  /**< Memory for blocks and open_bytes; 0 = do not compute max_tokens and max_sequences. */
   uint64_t chunk_tokens;  /**< Most tokens of a sequence that one step writes: 0 = 1 (decoding); the chunk of a chunked prefill, or `tokens` for
                                prompts written at once. Layers with a window hold up to this many tokens more. */
   int32_t dtype;          /**< KVC_FLOAT16 (also 0), KVC_BFLOAT16, KVC_FLOAT32, KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4. */
@@ -1115,6 +1164,10 @@ typedef struct kvc_memory_query {
   uint32_t scale_group;   /**< int8, int4, fp8: elements that share a scale of 4 bytes, counted from the front of each key, each value or each
                                latent row. 0 = int8 and int4: one per row; fp8: no scales in the blocks. Other types: 0. */
   uint32_t asymmetric;    /**< 1 = a scale and an offset, 8 bytes; needs scales. */
+  uint32_t tensor_scales;  /**< 1 = int8 and int4 with k_scale and v_scale: no scales in the blocks. */
+  uint32_t channel_keys;   /**< 1 = int8 and int4 with KVC_STORAGE_CHANNEL_KEYS. */
+  uint32_t channel_tokens; /**< As in kvc_storage_config. */
+  uint32_t reserved;       /**< 0 */
 } kvc_memory_query;
 
 /** Answer of kvc_estimate_memory, in bytes and blocks. Layers without a window form the full group, those with one the window group; a group
@@ -1127,13 +1180,14 @@ typedef struct kvc_memory_estimate {
   uint64_t full_blocks;        /**< Blocks of a sequence in the full group: ceil(tokens / block_size). */
   uint64_t window_blocks;      /**< Most blocks that a sequence holds at once in the window group while it grows to `tokens`:
                                     min(ceil(tokens / block_size), ceil((window_tokens + chunk_tokens - 2) / block_size) + 1). */
-  uint64_t sequence_bytes;     /**< full_blocks * full_block_bytes + window_blocks * window_block_bytes. */
+  uint64_t sequence_bytes;     /**< full_blocks * full_block_bytes + window_blocks * window_block_bytes + open_bytes. */
   uint64_t total_bytes;        /**< num_sequences * sequence_bytes. */
   uint64_t max_tokens;         /**< Largest `tokens` for which total_bytes of num_sequences sequences is within the budget: a multiple of block_size,
                                     possibly above max_context; 0 = not even one block fits; UINT64_MAX = any length fits (windows alone). */
   uint64_t max_sequences;      /**< Largest num_sequences for which total_bytes with `tokens` is within the budget; may be 0. */
   uint32_t num_full_layers;    /**< Layers of the full group. */
   uint32_t num_window_layers;  /**< Layers of the window group. */
+  uint64_t open_bytes;         /**< channel_keys: the bfloat16 keys of a sequence's open block in all layers, beside the blocks. Else 0. */
 } kvc_memory_estimate;
 
 /** Number of presets. Thread-safe. Since 0.2. */
@@ -1149,7 +1203,8 @@ KVC_API kvc_status kvc_model_get(size_t index, kvc_model *model);
 KVC_API kvc_status kvc_model_find(const char *name, kvc_model *model);
 
 /** How much memory the blocks of some sequences take and, given a budget, what fits. Exact for blocks that hold the elements and scales of
- *  their tokens and nothing else: a row of n elements takes ceil(n * bits / 8) bytes and 4 (or 8) for each scale. Nothing is shared between
+ *  their tokens and nothing else: a row of n elements takes ceil(n * bits / 8) bytes and 4 (or 8) for each scale, those of channels being shared by
+ *  channel_tokens tokens (in bytes_per_token: rounded up). Nothing is shared between
  *  sequences, and blocks that stay cached for reuse come on top.
  *  @param[in]     query    What is to be stored, and how.
  *  @param[in,out] estimate struct_size set by the caller.

@@ -40,6 +40,7 @@ struct OnArgs {
 struct Attend : OnArgs {
   void run(Storage& storage) {
     if (reads_all_blocks(args)) args.block_mask = nullptr;  // dense in every bit
+    const auto lock = storage.read_lock();
     attend(args, parallel_of(storage), scratch);
   }
 };
@@ -79,6 +80,7 @@ kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
   Storage& storage = storage_of(impl);
   Attend call;
   call.args = args_of(storage.layout(), storage.slab(), *attention);
+  call.args.open_keys = storage.open_keys();
   return launch(storage, call, attention_scratch_bytes(storage.layout(), attention->num_q_heads), stream);
 }
 
@@ -109,9 +111,10 @@ struct KeyBounds {
   void run(Storage& storage) {
     const Layout& layout = storage.layout();
     const size_t of_block = size_t{layout.num_heads} * 2 * layout.k_dim;
+    const auto lock = storage.read_lock();
     storage.workers().for_each(count, [&](size_t i, size_t) {
       const auto block = static_cast<uint64_t>(blocks[i]);
-      find_key_bounds(layout, storage.slab(), layer, block, bounds + block * of_block);
+      find_key_bounds(storage.stored(), layer, block, bounds + block * of_block);
     });
   }
   template <typename F>

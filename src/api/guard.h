@@ -71,20 +71,22 @@ KVC_FIRST_SIZE(kvc_stats, 232);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 360);
 KVC_FIRST_SIZE(kvc_device_info, 24);
-KVC_FIRST_SIZE(kvc_storage_config, 112);
-KVC_FIRST_SIZE(kvc_storage_info, 96);
+KVC_FIRST_SIZE(kvc_storage_config, 128);
+KVC_FIRST_SIZE(kvc_storage_info, 120);
+KVC_FIRST_SIZE(kvc_quant_metrics, 64);
 KVC_FIRST_SIZE(kvc_rows, 128);
 KVC_FIRST_SIZE(kvc_attention, 168);
 KVC_FIRST_SIZE(kvc_block_choice, 56);
 KVC_FIRST_SIZE(kvc_attention_plan, 88);
 KVC_FIRST_SIZE(kvc_model, 248);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
-KVC_FIRST_SIZE(kvc_memory_query, 64);
-KVC_FIRST_SIZE(kvc_memory_estimate, 88);
+KVC_FIRST_SIZE(kvc_memory_query, 80);
+KVC_FIRST_SIZE(kvc_memory_estimate, 96);
 #undef KVC_FIRST_SIZE
 
 template <typename T>
 kvc_status check_size(size_t struct_size, const char* name) {
+  static_assert(kFirstSize<T> != 0, "a struct that is missing above");
   if (struct_size < kFirstSize<T> || struct_size > kLargestStruct) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%s.struct_size is %zu; set it to sizeof(%s), %zu here", name,
                 struct_size, name, sizeof(T));

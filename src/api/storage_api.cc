@@ -62,19 +62,10 @@ kvc_status check_types(const kvc_storage_config& config) {
   if (!quantized && !kvc::is_float(config.dtype)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.dtype %d is no stored type", config.dtype);
   }
-  constexpr uint32_t kKnown =
-      KVC_STORAGE_LATENT | KVC_STORAGE_TILED_KEYS | KVC_STORAGE_ASYMMETRIC | KVC_STORAGE_NOT_ZEROED;
+  constexpr uint32_t kKnown = KVC_STORAGE_LATENT | KVC_STORAGE_TILED_KEYS | KVC_STORAGE_ASYMMETRIC |
+                              KVC_STORAGE_NOT_ZEROED | KVC_STORAGE_CHANNEL_KEYS | KVC_STORAGE_HADAMARD;
   if ((config.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "storage flags %#x are not supported", config.flags & ~kKnown);
-  if (config.scale_group != 0 && !quantized) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "scale_group is %u, but %s has no scales", config.scale_group,
-                kvc::dtype_name(config.dtype));
-  }
-  if (config.scale_group != 0 && config.scale_group < 4)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "scale_group is %u; at least 4", config.scale_group);
-  const bool integers = config.dtype == KVC_INT8 || config.dtype == KVC_INT4;
-  if ((config.flags & KVC_STORAGE_ASYMMETRIC) != 0 && !integers)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%s has no asymmetric form", kvc::dtype_name(config.dtype));
   if ((config.flags & KVC_STORAGE_LATENT) != 0 && config.v_head_dim > config.head_dim) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "v_head_dim is %u, more than the %u elements of a latent row",
                 config.v_head_dim, config.head_dim);
@@ -105,12 +96,7 @@ kvc_status lay_out(const kvc_storage_config& config, Layout* out) {
   shape.v_dim = config.v_head_dim;
   shape.latent = (config.flags & KVC_STORAGE_LATENT) != 0;
   shape.tiled_keys = (config.flags & KVC_STORAGE_TILED_KEYS) != 0;
-  if (kvc::is_quantized(config.dtype)) {
-    const uint32_t longest = config.head_dim > config.v_head_dim ? config.head_dim : config.v_head_dim;
-    shape.scale_group =
-        config.scale_group == 0 || config.scale_group > longest ? longest : config.scale_group;
-  }
-  shape.asymmetric = (config.flags & KVC_STORAGE_ASYMMETRIC) != 0;
+  if (const kvc_status status = kvc::read_quantization(config, &shape); status != KVC_OK) return status;
   shape.alignment = config.alignment;
   *out = kvc::make_layout(shape);
   if (out->slab_bytes == 0 && config.num_blocks != 0) {
@@ -127,7 +113,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.data = memory.data;
   info.slab_bytes = layout.slab_bytes;
   info.block_bytes = layout.block_bytes;
-  for (int p = 0; p < kvc::kNumPlanes; ++p) info.token_bytes += layout.plane(p).row_bytes;
+  for (int p = 0; p < kvc::kNumPlanes; ++p)
+    info.token_bytes += kvc::ceil_div(layout.plane(p).row_bytes, layout.tokens_per_row(p));
   info.token_bytes *= uint64_t{layout.num_layers} * layout.num_heads;
   info.num_blocks = layout.num_blocks;
   info.num_layers = layout.num_layers;
@@ -141,6 +128,11 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.scale_group = layout.scale_group;
   info.alignment = config.alignment;
   info.memory_kind = memory.kind;
+  info.k_scale = layout.k_factor;
+  info.v_scale = layout.v_factor;
+  info.channel_tokens = layout.channel_tokens;
+  info.open_blocks = kvc::open_blocks_of(config, layout);
+  info.open_bytes = kvc::open_key_bytes(layout, info.open_blocks);
   return info;
 }
 
@@ -169,7 +161,18 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
   return KVC_OK;
 }
 
-// Fills in defaults and checks everything; *out is ready for Storage::store and gather.
+}  // namespace
+
+namespace kvc {
+
+kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks) {
+  KVC_REQUIRE_ARRAY(blocks, num_blocks);
+  for (size_t i = 0; i < num_blocks; ++i) {
+    if (const kvc_status status = check_block(layout, i, blocks[i]); status != KVC_OK) return status;
+  }
+  return KVC_OK;
+}
+
 kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) {
   KVC_REQUIRE_POINTER(rows);
   if (const kvc_status status = kvc::read_struct(rows, rows->struct_size, "kvc_rows", out); status != KVC_OK)
@@ -199,6 +202,10 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
   fill(out->v_layer_stride, out->v_token_stride, out->v_head_stride, layout.v_dim);
   return check_slots(layout, *out);
 }
+
+}  // namespace kvc
+
+namespace {
 
 // The caller's memory in place, or memory of the device.
 kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, const kvc_backend& backend,
@@ -274,6 +281,7 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     parts.num_threads = own.num_threads;
     parts.parallel_for = own.parallel_for;
     parts.parallel_context = own.parallel_context;
+    parts.open_blocks = kvc::open_blocks_of(own, layout);
     if (own.allocator != nullptr)
       parts.allocator = {sizeof parts.allocator, env.allocator_data, env.allocate, env.release};
     const kvc_status status = find_memory(own, layout, *backend, device, &parts);
@@ -327,7 +335,8 @@ kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_v
     out.data = storage.slab() + p.offset(layer, 0, 0, 0);
     out.dtype = packed ? KVC_UINT8 : p.dtype;
     out.ndim = 4;
-    const int64_t shape[] = {static_cast<int64_t>(layout.num_blocks), layout.num_heads, layout.block_size,
+    const int64_t shape[] = {static_cast<int64_t>(layout.num_blocks), layout.num_heads,
+                             layout.block_size / layout.tokens_per_row(plane),
                              packed ? p.row_bytes : p.num_elements};
     const int64_t strides[] = {static_cast<int64_t>(p.block), static_cast<int64_t>(p.head),
                                static_cast<int64_t>(p.token), packed ? 1 : kvc::dtype_bits(p.dtype) / 8};
@@ -357,6 +366,10 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
                   "the selection goes past the %u layers, %u heads or %u tokens of a block",
                   layout.num_layers, layout.num_heads, layout.block_size);
     }
+    if (storage.backend->is_open(storage.impl, block) != 0) {
+      return fail(KVC_ERROR_BUSY, "block %d is open: its keys are not in the slab; kvc_storage_seal_blocks",
+                  block);
+    }
     const size_t needed = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
     if (needed > capacity) {
       *count = needed;
@@ -370,7 +383,7 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
   return on_storage(s, [&](kvc_storage& storage) {
     kvc_rows own;
-    const kvc_status status = read_rows(storage.layout, rows, &own);
+    const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
     return storage.backend->store(storage.impl, &own, kvc::impl_of(stream));
   });
@@ -379,7 +392,7 @@ kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* s
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
   return on_storage(s, [&](kvc_storage& storage) {
     kvc_rows own;
-    const kvc_status status = read_rows(storage.layout, rows, &own);
+    const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
     return storage.backend->gather(storage.impl, &own, kvc::impl_of(stream));
   });
@@ -401,11 +414,8 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
 kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_ARRAY(blocks, num_blocks);
-    for (size_t i = 0; i < num_blocks; ++i) {
-      if (const kvc_status status = check_block(storage.layout, i, blocks[i]); status != KVC_OK)
-        return status;
-    }
+    if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
+      return status;
     return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "api/guard.h"
 #include "device/backend.h"
+#include "device/open_keys.h"
 #include "layout/layout.h"
 
 struct kvc_storage {
@@ -26,6 +27,15 @@ struct kvc_stream_event {
 };
 
 namespace kvc {
+
+// What a configuration whose other fields are in range says about quantization. (storage_quant.cc)
+kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape);
+uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
+
+// Checks of arguments. (storage_api.cc)
+kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks);
+// Fills in defaults as well: *out is ready for the functions of Storage.
+kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out);
 
 // Runs function(storage).
 template <typename Function>

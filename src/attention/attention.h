@@ -4,13 +4,14 @@
 // through the block table. Online softmax in float32; a query that sees nothing gives zeros and -inf.
 // Thread-safe: reads its arguments, writes `out` and `lse` of its own work items only.
 #pragma once
-#include "layout/layout.h"
+#include "device/rows.h"
 
 namespace kvc {
 
 struct AttentionArgs {
   const Layout* layout;
   const char* slab;
+  const OpenKeys* open_keys;  // as in Stored
   uint32_t layer;
   int32_t q_dtype;       // of q and out: KVC_FLOAT32, KVC_FLOAT16 or KVC_BFLOAT16
   uint32_t num_q_heads;  // layout->num_heads groups of equal size; group g reads KV head g

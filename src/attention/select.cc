@@ -7,7 +7,6 @@
 
 #include "attention/carver.h"
 #include "attention/isa.h"
-#include "attention/rows.h"
 #include "attention/visibility.h"
 #include "base/checked.h"
 #include "quant/convert.h"
@@ -17,9 +16,8 @@ namespace {
 
 constexpr uint32_t kQueryRows = 16;  // that bounds are multiplied with at once
 
-// The smallest float16 numbers that are not below x.
-void halves_above(const float* x, uint32_t count, uint16_t* halves) {
-  float rounded[kMaxRowElements];
+// The smallest float16 numbers that are not below x; `rounded` has room for as many floats.
+void halves_above(const float* x, uint32_t count, float* rounded, uint16_t* halves) {
   from_float(KVC_FLOAT16, x, halves, count);
   to_float(KVC_FLOAT16, halves, rounded, count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -139,6 +137,7 @@ class Selection {
     float* negative = positive + dim;
     to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * dim * dtype_bits(args_.q_dtype) / 8,
              positive, dim);
+    rotate_row(*args_.layout, positive, dim);
     for (uint32_t e = 0; e < dim; ++e) {
       const float x = positive[e] * args_.scale;
       positive[e] = x < 0 ? 0 : x;  // a NaN stays one
@@ -197,8 +196,8 @@ class Selection {
 
 }  // namespace
 
-void find_key_bounds(const Layout& layout, const char* slab, uint32_t layer, uint64_t block,
-                     uint16_t* bounds) {
+void find_key_bounds(const Stored& stored, uint32_t layer, uint64_t block, uint16_t* bounds) {
+  const Layout& layout = *stored.layout;
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const uint32_t dim = layout.k_dim;
   float row[kMaxRowElements], largest[kMaxRowElements], negated[kMaxRowElements];  // the smallest, negated
@@ -208,7 +207,7 @@ void find_key_bounds(const Layout& layout, const char* slab, uint32_t layer, uin
     std::fill_n(negated, dim, -std::numeric_limits<float>::infinity());
     std::fill_n(wrong, dim, 0.0f);
     for (uint32_t token = 0; token < layout.block_size; ++token) {
-      read_row(slab, layout, true, layer, block, head, token, dim, row);
+      read_row(stored, true, layer, block, head, token, dim, row);
       for (uint32_t e = 0; e < dim; ++e) {
         largest[e] = largest[e] < row[e] ? row[e] : largest[e];
         negated[e] = negated[e] < -row[e] ? -row[e] : negated[e];
@@ -218,8 +217,8 @@ void find_key_bounds(const Layout& layout, const char* slab, uint32_t layer, uin
     for (uint32_t e = 0; e < dim; ++e) {
       if (std::isnan(wrong[e])) largest[e] = negated[e] = kNaN;
     }
-    halves_above(largest, dim, bounds);
-    halves_above(negated, dim, bounds + dim);
+    halves_above(largest, dim, row, bounds);
+    halves_above(negated, dim, row, bounds + dim);
     for (uint32_t e = 0; e < dim; ++e) bounds[dim + e] ^= 0x8000;
   }
 }

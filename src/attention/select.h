@@ -8,10 +8,9 @@
 
 namespace kvc {
 
-// bounds [num_heads][2: largest, smallest][k_dim] float16, rounded outwards; NaN for an element that is not
-// finite in some key.
-void find_key_bounds(const Layout& layout, const char* slab, uint32_t layer, uint64_t block,
-                     uint16_t* bounds);
+// bounds [num_heads][2: largest, smallest][k_dim] float16, rounded outwards, of the keys as they are stored;
+// NaN for an element that is not finite in some key.
+void find_key_bounds(const Stored& stored, uint32_t layer, uint64_t block, uint16_t* bounds);
 
 // kvc_block_choice, complete; the memory of all workers.
 struct BlockChoice {

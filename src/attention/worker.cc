@@ -8,7 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "attention/rows.h"
 #include "quant/convert.h"
 
 namespace kvc {
@@ -68,6 +67,7 @@ void Worker::load_queries(const Piece& piece) {
       const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
       float* out = q + size_t{r} * shape_.k_dim;
       to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * row_bytes, out, dim);
+      rotate_row(*args_.layout, out, dim);
       std::fill(out + dim, out + shape_.k_dim, 0.0f);
       if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
       if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
@@ -117,6 +117,7 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
 
 void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers) {
   const Layout& layout = *args_.layout;
+  const Stored stored{&layout, args_.slab, args_.open_keys};
   const bool keys = shape_.k_source == Source::kConverted, values = shape_.v_source == Source::kConverted;
   const char* zeros = reinterpret_cast<const char*>(scratch_.zeros);
   for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
@@ -130,14 +131,12 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
     const uint64_t token = at % layout.block_size;
     if (keys) {
       float* row = scratch_.k_rows + size_t{t} * shape_.k_dim;
-      read_row(args_.slab, layout, true, args_.layer, block, piece.first_head + head, token, layout.k_dim,
-               row);
+      read_row(stored, true, args_.layer, block, piece.first_head + head, token, layout.k_dim, row);
       std::fill(row + layout.k_dim, row + shape_.k_dim, 0.0f);
     }
     if (values) {
       float* row = scratch_.v_rows + size_t{t} * shape_.v_dim;
-      read_row(args_.slab, layout, false, args_.layer, block, piece.first_head + head, token, layout.v_dim,
-               row);
+      read_row(stored, false, args_.layer, block, piece.first_head + head, token, layout.v_dim, row);
       std::fill(row + layout.v_dim, row + shape_.v_dim, 0.0f);
     }
   }
@@ -254,6 +253,7 @@ void Worker::write_output(const Piece& piece) {
       float* o = scratch_.o + row * shape_.v_dim;
       const float factor = total == 0 ? 0.0f : 1 / total;
       for (uint32_t e = 0; e < dim; ++e) o[e] *= factor;
+      rotate_row(*args_.layout, o, dim);
       const uint64_t query = (piece.first_row + r) / shape_.group;
       const uint64_t head =
           uint64_t{piece.first_head + h} * shape_.group + (piece.first_row + r) % shape_.group;

@@ -96,6 +96,9 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
   json["block_size"] = query.block_size;
   json["scale_group"] = query.scale_group;
   json["asymmetric"] = options.asymmetric;
+  json["tensor_scales"] = options.tensor_scales;
+  json["channel_keys"] = options.channel_keys;
+  json["channel_tokens"] = query.channel_tokens;
   json["context"] = query.tokens;
   json["batch"] = query.num_sequences;
   json["chunk"] = query.chunk_tokens;
@@ -116,6 +119,7 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["groups"].push_back(
         group_json("window", answer.num_window_layers, answer.window_block_bytes, answer.window_blocks));
   }
+  json["open_bytes_per_sequence"] = answer.open_bytes;
   json["bytes_per_sequence"] = answer.sequence_bytes;
   json["total_bytes"] = answer.total_bytes;
   if (query.budget_bytes != 0) {
@@ -149,6 +153,8 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
   group_row(out, "one sequence, full", answer.num_full_layers, answer.full_block_bytes, answer.full_blocks);
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
             answer.window_blocks);
+  if (answer.open_bytes != 0)
+    row(out, "one sequence, open", grouped(answer.open_bytes) + " bytes", "keys of its last block, as bf16");
   row(out, "one sequence", grouped(answer.sequence_bytes) + " bytes", rounded(answer.sequence_bytes));
   row(out, "total", grouped(answer.total_bytes) + " bytes", rounded(answer.total_bytes));
   if (query.tokens > model.max_context)
@@ -224,6 +230,9 @@ void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& 
   query.block_size = options.block_size;
   query.scale_group = options.scale_group;
   query.asymmetric = options.asymmetric ? 1 : 0;
+  query.tensor_scales = options.tensor_scales ? 1 : 0;
+  query.channel_keys = options.channel_keys ? 1 : 0;
+  query.channel_tokens = options.channel_tokens;
   if (!options.budget.empty()) query.budget_bytes = parse_bytes(options.budget);
   const kvc_memory_estimate answer = ask(query);
   if (as_json)

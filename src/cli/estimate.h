@@ -15,7 +15,10 @@ struct EstimateOptions {
   uint32_t block_size = 16;
   uint32_t scale_group = 0;  // 0 = the library's default.
   bool asymmetric = false;
-  uint64_t context = 0;  // 0 = the model's.
+  bool tensor_scales = false;
+  bool channel_keys = false;
+  uint32_t channel_tokens = 0;  // 0 = those of a block.
+  uint64_t context = 0;         // 0 = the model's.
   uint64_t batch = 1;
   uint64_t chunk = 1;
 };

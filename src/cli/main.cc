@@ -132,6 +132,14 @@ void add_estimate(CLI::App& app, Arguments& args) {
                    "Elements that share a scale [int8, int4: one head; fp8: no scales in the blocks]")
       ->check(CLI::Range(1u, 65536u));
   estimate->add_flag("--asymmetric", args.estimate.asymmetric, "Scales have an offset beside them");
+  estimate->add_flag("--tensor-scales", args.estimate.tensor_scales,
+                     "One scale for all keys and one for all values: none in the blocks");
+  estimate->add_flag("--channel-keys", args.estimate.channel_keys,
+                     "int8, int4: keys have a scale per channel; a sequence's last block is open, in bf16");
+  estimate
+      ->add_option("--channel-tokens", args.estimate.channel_tokens,
+                   "Tokens that share the scale of a channel [those of a block]")
+      ->check(CLI::Range(1, 1024));
   estimate->add_flag("--json", args.json, "Print JSON");
 }
 

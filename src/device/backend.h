@@ -44,6 +44,8 @@ typedef struct kvc_backend_storage {
   void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
                        void* data);
   void* parallel_context;
+  uint32_t open_blocks;  // kvc_storage_config.open_blocks, with its default; 0 without channel keys
+  uint32_t reserved;
 } kvc_backend_storage;
 
 typedef struct kvc_backend {
@@ -73,6 +75,11 @@ typedef struct kvc_backend {
   kvc_status (*gather)(void* storage, const kvc_rows* rows, void* stream);
   kvc_status (*copy_blocks)(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream);
   kvc_status (*zero_blocks)(void* storage, const int32_t* blocks, size_t num_blocks, void* stream);
+  kvc_status (*seal_blocks)(void* storage, const int32_t* blocks, size_t num_blocks, void* stream);
+  int32_t (*is_open)(void* storage, int32_t block);  // 1 = some of its keys are not in the slab
+  // At once; `keys` and `values` may be NULL.
+  kvc_status (*measure)(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys,
+                        kvc_quant_metrics* values);
   kvc_status (*attend)(void* storage, const kvc_attention* attention, void* stream);
   kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_plan* plan);
   kvc_status (*key_bounds)(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,

@@ -55,6 +55,17 @@ struct ZeroBlocks {
   }
 };
 
+struct SealBlocks {
+  const int32_t* blocks;
+  size_t count;
+
+  void run(Storage& storage) { storage.seal_blocks(blocks, count); }
+  template <typename F>
+  void for_each_array(F&& array) {
+    array(blocks, count);
+  }
+};
+
 // Of the arrays only what the operation reads, since it may be copied.
 kvc_status move_rows(void* storage, const kvc_rows* rows, void* stream, bool store) {
   MoveRows call{*rows, store};
@@ -135,8 +146,9 @@ kvc_status storage_create(uint32_t /*device*/, const kvc_backend_storage* config
     env.allocate = config->allocator.allocate;
     env.release = config->allocator.release;
   }
-  Storage* made = Storage::create(*config->layout, env, config->memory, config->zeroed != 0,
-                                  config->num_threads, {config->parallel_for, config->parallel_context});
+  Storage* made =
+      Storage::create(*config->layout, env, config->memory, config->zeroed != 0, config->num_threads,
+                      {config->parallel_for, config->parallel_context}, config->open_blocks);
   if (made == nullptr) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory or no threads for a storage with %u threads",
                 config->num_threads);
@@ -163,6 +175,25 @@ kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, 
   return launch(storage, ZeroBlocks{blocks, num_blocks}, stream);
 }
 
+kvc_status seal_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
+  return launch(storage, SealBlocks{blocks, num_blocks}, stream);
+}
+
+int32_t is_open(void* storage, int32_t block) {
+  return storage_of(storage).is_open(static_cast<uint64_t>(block));
+}
+
+kvc_status measure(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys, kvc_quant_metrics* values) {
+  for (kvc_quant_metrics* out : {keys, values}) {
+    if (out == nullptr) continue;
+    QuantMeter meter;
+    storage_of(storage).measure(*rows, out == keys, &meter);
+    const QuantMetrics m = meter.metrics();
+    *out = {sizeof *out, m.elements, m.bytes, m.fp16_bytes, m.ratio, m.mse, m.snr_db, m.max_error};
+  }
+  return KVC_OK;
+}
+
 }  // namespace
 
 const kvc_backend& cpu_backend() {
@@ -187,6 +218,9 @@ const kvc_backend& cpu_backend() {
                                       gather,
                                       copy_blocks,
                                       zero_blocks,
+                                      seal_blocks,
+                                      is_open,
+                                      measure,
                                       nullptr,
                                       nullptr,
                                       nullptr,

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/rows.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/checked.h"
 #include "base/copy.h"
+#include "device/channel_keys.h"
+#include "device/open_keys.h"
 #include "quant/convert.h"
+#include "quant/hadamard.h"
 #include "quant/quantize.h"
 
 namespace kvc {
@@ -10,115 +18,176 @@ namespace {
 
 // What is the same for all rows of a call.
 struct Context {
-  Context(const Layout& layout, bool keys, int32_t outside, bool stream_rows)
-      : plane(keys ? layout.k : layout.v),
-        scales(keys ? layout.k_scale : layout.v_scale),
-        format{plane.dtype, layout.scale_group, layout.asymmetric},
+  Context(const Layout& of, bool of_keys, int32_t outside, bool stream_rows)
+      : layout(of),
+        keys(of_keys || of.latent),
+        plane(keys ? of.k : of.v),
+        scales(keys ? of.k_scale : of.v_scale),
+        factor(keys ? of.k_factor : of.v_factor),
+        format{plane.dtype, factor != 0 ? 0 : of.scale_group, of.asymmetric},
         dtype(outside),
-        bytes(dtype_bits(outside) / 8),
         stream(stream_rows) {}
   bool same_type() const { return plane.dtype == dtype; }
-  bool quantized() const { return scales.exists(); }
+  bool quantized() const { return is_quantized(plane.dtype); }
+  bool per_channel() const { return keys && layout.channel_tokens != 0; }
 
+  const Layout& layout;
+  const bool keys;
   const Plane& plane;
   const Plane& scales;
+  const float factor;  // the scale of all rows, or 0
   const QuantFormat format;
   const int32_t dtype;  // of the caller's rows
-  const size_t bytes;   // of one of its elements
   const bool stream;
 };
 
-void store_row(const Context& c, char* slab, uint64_t at, uint64_t scales_at, uint64_t token,
-               const char* from, float* values, char* stored) {
+// A stored row.
+struct Place {
+  uint32_t layer;
+  uint64_t block;
+  uint32_t head;
+  uint64_t token;
+
+  uint64_t in(const Plane& plane) const { return plane.offset(layer, block, head, token); }
+};
+
+void store_row(const Context& c, char* slab, const Place& place, const char* from, float* values,
+               char* stored) {
+  char* at = slab + place.in(c.plane);
   if (c.quantized()) {
     to_float(c.dtype, from, values, c.plane.num_elements);
-    float scales[kMaxRowElements / 2];
-    quantize_row(c.format, values, c.plane.num_elements, slab + at, scales);
-    std::memcpy(slab + scales_at, scales, c.scales.row_bytes);
+    rotate_row(c.layout, values, c.plane.num_elements);
+    if (c.factor != 0) {
+      quantize_with_scale(c.format, c.factor, values, c.plane.num_elements, at);
+    } else {
+      quantize_row(c.format, values, c.plane.num_elements, at,
+                   reinterpret_cast<float*>(slab + place.in(c.scales)));
+    }
     return;
   }
   const char* row = from;
   if (!c.same_type()) {
     to_float(c.dtype, from, values, c.plane.num_elements);
     row = stored;
-    from_float(c.plane.dtype, values, c.plane.tiled() ? stored : slab + at, c.plane.num_elements);
+    from_float(c.plane.dtype, values, c.plane.tiled() ? stored : at, c.plane.num_elements);
     if (!c.plane.tiled()) return;
   }
   if (c.plane.tiled()) {
-    write_tiled(c.plane, row, c.plane.num_elements, token, slab + at);
+    write_tiled(c.plane, row, c.plane.num_elements, place.token, at);
   } else {
-    copy_bytes(slab + at, row, c.plane.row_bytes, c.stream);
+    copy_bytes(at, row, c.plane.row_bytes, c.stream);
   }
 }
 
-void gather_row(const Context& c, const char* slab, uint64_t at, uint64_t scales_at, uint64_t token, char* to,
-                float* values, char* stored) {
-  if (c.quantized()) {
-    float scales[kMaxRowElements / 2];
-    std::memcpy(scales, slab + scales_at, c.scales.row_bytes);
-    dequantize_row(c.format, slab + at, scales, c.plane.num_elements, values);
-    from_float(c.dtype, values, to, c.plane.num_elements);
-    return;
+void read_quantized(const Context& c, const Stored& stored, const Place& place, uint32_t count, float* out) {
+  if (c.per_channel()) {
+    const uint16_t* open = stored.open_keys->find(place.layer, place.block, place.head, place.token);
+    if (open != nullptr) return to_float(KVC_BFLOAT16, open, out, count);
+    return read_sealed_key(c.layout, stored.slab, place.layer, place.block, place.head, place.token, count,
+                           out);
   }
-  const char* row = slab + at;
+  const float* scales =
+      c.factor != 0 ? &c.factor : reinterpret_cast<const float*>(stored.slab + place.in(c.scales));
+  dequantize_row(c.format, stored.slab + place.in(c.plane), scales, count, out);
+}
+
+void gather_row(const Context& c, const Stored& stored, const Place& place, char* to, float* values,
+                char* untiled) {
+  const uint32_t n = c.plane.num_elements;
+  if (c.quantized()) {
+    read_quantized(c, stored, place, n, values);
+    rotate_row(c.layout, values, n);
+    return from_float(c.dtype, values, to, n);
+  }
+  const char* row = stored.slab + place.in(c.plane);
   if (c.plane.tiled()) {
-    char* target = c.same_type() ? to : stored;
-    read_tiled(c.plane, slab + at, token, c.plane.num_elements, target);
+    char* target = c.same_type() ? to : untiled;
+    read_tiled(c.plane, row, place.token, n, target);
     row = target;
   }
   if (!c.same_type()) {
-    to_float(c.plane.dtype, row, values, c.plane.num_elements);
-    from_float(c.dtype, values, to, c.plane.num_elements);
+    to_float(c.plane.dtype, row, values, n);
+    from_float(c.dtype, values, to, n);
   } else if (row != to) {
     copy_bytes(to, row, c.plane.row_bytes, c.stream);
   }
 }
 
-// Calls row(offset in slab, offset of its scales, token in block, caller's row) for each row, in the order in
-// which the caller's rows usually lie: measured, that is faster than the order of the slab.
+// Calls row(place, caller's row) for each row, in the order in which the caller's rows usually lie: measured,
+// that is faster than the order of the slab.
 template <typename Row>
-void for_each_row(const Layout& layout, const Context& c, uint32_t layer, const RowArray& rows,
-                  const int64_t* slots, size_t count, Row&& row) {
+void for_each_row(const Layout& layout, uint32_t layer, const RowArray& rows, const int64_t* slots,
+                  size_t count, Row&& row) {
   for (size_t t = 0; t < count; ++t) {
     if (slots[t] < 0) continue;
     const uint64_t slot = static_cast<uint64_t>(slots[t]);
-    const uint64_t block = slot / layout.block_size, token = slot % layout.block_size;
-    for (uint32_t h = 0; h < layout.num_heads; ++h) {
-      char* outside =
-          rows.data + (static_cast<int64_t>(t) * rows.token + h * rows.head) * static_cast<int64_t>(c.bytes);
-      const uint64_t scales_at = c.quantized() ? c.scales.offset(layer, block, h, token) : 0;
-      row(c.plane.offset(layer, block, h, token), scales_at, token, outside);
-    }
+    Place place{layer, slot / layout.block_size, 0, slot % layout.block_size};
+    for (; place.head < layout.num_heads; ++place.head) row(place, rows.row(t, place.head));
   }
 }
 
 }  // namespace
+
+void rotate_row(const Layout& layout, float* row, size_t n) {
+  if (!layout.hadamard) return;
+  hadamard(row, n);
+  if (std::all_of(row, row + n, [](float x) { return std::isfinite(x); })) return;
+  std::fill_n(row, n, std::numeric_limits<float>::quiet_NaN());
+}
+
+void read_row(const Stored& stored, bool keys, uint32_t layer, uint64_t block, uint32_t head, uint64_t token,
+              uint32_t count, float* out) {
+  const Context c(*stored.layout, keys, KVC_FLOAT32, false);
+  const Place place{layer, block, head, token};
+  if (c.quantized()) return read_quantized(c, stored, place, count, out);
+  alignas(64) char untiled[kMaxRowElements * sizeof(float)];
+  const char* at = stored.slab + place.in(c.plane);
+  if (c.plane.tiled()) {
+    read_tiled(c.plane, at, token, count, untiled);
+    at = untiled;
+  }
+  to_float(c.plane.dtype, at, out, count);
+}
 
 void store_rows(const Layout& layout, char* slab, bool keys, uint32_t layer, const RowArray& from,
                 const int64_t* slots, size_t count, bool stream) {
   const Context c(layout, keys, from.dtype, stream);
   alignas(64) float values[kMaxRowElements];
   alignas(64) char stored[kMaxRowElements * sizeof(float)];
-  for_each_row(layout, c, layer, from, slots, count,
-               [&](uint64_t at, uint64_t scales_at, uint64_t token, const char* row) {
-                 store_row(c, slab, at, scales_at, token, row, values, stored);
-               });
+  for_each_row(layout, layer, from, slots, count,
+               [&](const Place& place, const char* row) { store_row(c, slab, place, row, values, stored); });
   stream_fence(stream);
 }
 
-void gather_rows(const Layout& layout, const char* slab, bool keys, uint32_t layer, const RowArray& to,
-                 const int64_t* slots, size_t count, bool stream) {
-  const Context c(layout, keys, to.dtype, stream);
+void gather_rows(const Stored& stored, bool keys, uint32_t layer, const RowArray& to, const int64_t* slots,
+                 size_t count, bool stream) {
+  const Context c(*stored.layout, keys, to.dtype, stream);
   alignas(64) float values[kMaxRowElements];
-  alignas(64) char stored[kMaxRowElements * sizeof(float)];
-  for_each_row(layout, c, layer, to, slots, count,
-               [&](uint64_t at, uint64_t scales_at, uint64_t token, char* row) {
-                 // The next head's row: too far away for the processor to foresee.
-                 for (uint32_t i = 0; i < c.plane.row_bytes; i += 64)
-                   __builtin_prefetch(slab + at + c.plane.head + i);
-                 gather_row(c, slab, at, scales_at, token, row, values, stored);
-               });
+  alignas(64) char untiled[kMaxRowElements * sizeof(float)];
+  for_each_row(c.layout, layer, to, slots, count, [&](const Place& place, char* row) {
+    // The next head's row: too far away for the processor to foresee.
+    for (uint32_t i = 0; i < c.plane.row_bytes; i += 64)
+      __builtin_prefetch(stored.slab + place.in(c.plane) + c.plane.head + i);
+    gather_row(c, stored, place, row, values, untiled);
+  });
   stream_fence(stream);
+}
+
+void measure_rows(const Stored& stored, bool keys, uint32_t layer, const RowArray& with, const int64_t* slots,
+                  size_t count, QuantMeter* meter) {
+  const Context c(*stored.layout, keys, with.dtype, false);
+  const uint32_t n = c.plane.num_elements;
+  const uint32_t shared_by = c.per_channel() ? c.layout.channel_tokens : 1;
+  const uint64_t row_bytes = c.plane.row_bytes + ceil_div(c.scales.row_bytes, shared_by);
+  alignas(64) float original[kMaxRowElements], restored[kMaxRowElements];
+  for_each_row(c.layout, layer, with, slots, count, [&](const Place& place, const char* row) {
+    to_float(c.dtype, row, original, n);
+    read_row(stored, keys, layer, place.block, place.head, place.token, n, restored);
+    rotate_row(c.layout, restored, n);
+    const bool open =
+        c.per_channel() && stored.open_keys->find(layer, place.block, place.head, place.token) != nullptr;
+    meter->add(original, restored, n, open ? n * sizeof(uint16_t) : row_bytes);
+  });
 }
 
 }  // namespace kvc

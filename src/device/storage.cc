@@ -15,25 +15,41 @@ constexpr size_t kStreamBytes = size_t{4} << 20;  // of a whole call, from which
 constexpr size_t kTokensPerPiece = 64;            // of one thread's share of a store or gather
 constexpr size_t kBytesPerPiece = 1 << 18;        // of a copy
 
-// Slots of tokens [begin, end): the caller's, or from its block table.
+// Slots of tokens [begin, end).
 const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin, size_t end,
                         int64_t* buffer) {
   if (rows.slots != nullptr) return rows.slots + begin;
   for (size_t t = begin; t < end; ++t) {
-    const uint64_t position = rows.first_token + t;
-    buffer[t - begin] = int64_t{rows.block_table[position / block_size]} * block_size +
-                        static_cast<int64_t>(position % block_size);
+    buffer[t - begin] = slot_of(rows, block_size, t);
   }
   return buffer;
+}
+
+// Of keys or values in layer `layer` of the call, from token `begin` on.
+RowArray array_of(const kvc_rows& rows, bool keys, uint32_t layer, size_t begin) {
+  RowArray array{static_cast<char*>(keys ? rows.k : rows.v), rows.dtype,
+                 keys ? rows.k_token_stride : rows.v_token_stride,
+                 keys ? rows.k_head_stride : rows.v_head_stride};
+  const int64_t first =
+      layer * (keys ? rows.k_layer_stride : rows.v_layer_stride) + static_cast<int64_t>(begin) * array.token;
+  array.data += first * static_cast<int64_t>(dtype_bits(rows.dtype) / 8);
+  return array;
 }
 
 }  // namespace
 
 Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
-                         size_t num_threads, const ForeignThreads& parallel) {
+                         size_t num_threads, const ForeignThreads& parallel, uint32_t open_blocks) {
   auto* storage = new (std::nothrow) Storage(layout, env, slab);
   if (storage == nullptr) return nullptr;
   if (!storage->workers_.start(num_threads, parallel)) {
+    delete storage;
+    return nullptr;
+  }
+  const bool empty = slab.kind != KVC_MEMORY_EXTERNAL;
+  if (layout.channel_tokens != 0 &&
+      !storage->open_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_, open_blocks,
+                                            num_threads, empty)) {
     delete storage;
     return nullptr;
   }
@@ -66,31 +82,50 @@ void Storage::drop_pending() {
   if (--num_pending_ == 0) none_pending_.notify_all();
 }
 
-void Storage::move(const kvc_rows& rows, bool store) {
+void Storage::store(const kvc_rows& rows) {
+  if (!open_keys_) return move(rows, true, true, rows.v != nullptr);
+  const auto lock = lock_if_open<std::unique_lock>();
+  for (uint32_t l = 0; l < rows.num_layers; ++l)
+    open_keys_->store(rows.first_layer + l, array_of(rows, true, l, 0), rows, workers_);
+  move(rows, true, false, true);
+}
+
+void Storage::gather(const kvc_rows& rows) {
+  const auto lock = read_lock();
+  move(rows, false, true, rows.v != nullptr);
+}
+
+void Storage::measure(const kvc_rows& rows, bool keys, QuantMeter* meter) {
+  const auto lock = read_lock();
+  int64_t buffer[kTokensPerPiece];
+  for (uint32_t l = 0; l < rows.num_layers; ++l) {
+    for (size_t begin = 0; begin < rows.num_tokens; begin += kTokensPerPiece) {
+      const size_t end = std::min(begin + kTokensPerPiece, rows.num_tokens);
+      measure_rows(stored(), keys, rows.first_layer + l, array_of(rows, keys, l, begin),
+                   slots_of(rows, layout_.block_size, begin, end, buffer), end - begin, meter);
+    }
+  }
+}
+
+void Storage::move(const kvc_rows& rows, bool store, bool keys_too, bool values_too) {
   const size_t pieces = ceil_div(rows.num_tokens, kTokensPerPiece);
-  const size_t element = dtype_bits(rows.dtype) / 8;
-  const size_t kinds = rows.v != nullptr ? 2 : 1;
+  const size_t kinds = size_t{keys_too} + size_t{values_too};
   const uint64_t bytes = rows.num_tokens * rows.num_layers * uint64_t{layout_.num_heads} *
                          (uint64_t{layout_.k.row_bytes} + layout_.v.row_bytes);
   const bool stream = bytes >= kStreamBytes;
   workers_.for_each(rows.num_layers * kinds * pieces, [&](size_t i, size_t) {
     const size_t piece = i % pieces;
-    const bool keys = i / pieces % kinds == 0;
+    const bool keys = keys_too && i / pieces % kinds == 0;
     const auto layer = static_cast<uint32_t>(i / pieces / kinds);
     const size_t begin = piece * kTokensPerPiece;
     const size_t end = std::min(begin + kTokensPerPiece, rows.num_tokens);
     int64_t buffer[kTokensPerPiece];
     const int64_t* slots = slots_of(rows, layout_.block_size, begin, end, buffer);
-    RowArray array{static_cast<char*>(keys ? rows.k : rows.v), rows.dtype,
-                   keys ? rows.k_token_stride : rows.v_token_stride,
-                   keys ? rows.k_head_stride : rows.v_head_stride};
-    const int64_t first = layer * (keys ? rows.k_layer_stride : rows.v_layer_stride) +
-                          static_cast<int64_t>(begin) * array.token;
-    array.data += first * static_cast<int64_t>(element);
+    const RowArray array = array_of(rows, keys, layer, begin);
     if (store) {
       store_rows(layout_, slab(), keys, rows.first_layer + layer, array, slots, end - begin, stream);
     } else {
-      gather_rows(layout_, slab(), keys, rows.first_layer + layer, array, slots, end - begin, stream);
+      gather_rows(stored(), keys, rows.first_layer + layer, array, slots, end - begin, stream);
     }
   });
 }
@@ -107,11 +142,13 @@ void Storage::for_each_part(uint64_t block, Function&& function) {
 }
 
 void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
+  const auto lock = lock_if_open<std::unique_lock>();
   const bool stream = count * layout_.block_bytes >= kStreamBytes;
   for (size_t i = 0; i < count; ++i) {
     const auto source = static_cast<uint64_t>(copies[i].source);
     const auto destination = static_cast<uint64_t>(copies[i].destination);
     if (source == destination) continue;
+    if (open_keys_) open_keys_->copy(source, destination);
     const uint64_t from = layout_.k.offset(0, source, 0, 0), to = layout_.k.offset(0, destination, 0, 0);
     for_each_part(source, [&](uint64_t at, uint64_t bytes) {
       copy_bytes(slab() + at - from + to, slab() + at, bytes, stream);
@@ -120,8 +157,21 @@ void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
   stream_fence(stream);
 }
 
+void Storage::seal_blocks(const int32_t* blocks, size_t count) {
+  if (!open_keys_) return;
+  const auto lock = lock_if_open<std::unique_lock>();
+  for (size_t i = 0; i < count; ++i) open_keys_->seal(static_cast<uint64_t>(blocks[i]));
+}
+
+bool Storage::is_open(uint64_t block) {
+  const auto lock = read_lock();
+  return open_keys_ && open_keys_->is_open(block);
+}
+
 void Storage::zero_blocks(const int32_t* blocks, size_t count) {
+  const auto lock = lock_if_open<std::unique_lock>();
   for (size_t i = 0; i < count; ++i) {
+    if (open_keys_) open_keys_->clear(static_cast<uint64_t>(blocks[i]));
     for_each_part(static_cast<uint64_t>(blocks[i]),
                   [&](uint64_t at, uint64_t bytes) { std::memset(slab() + at, 0, bytes); });
   }

@@ -5,8 +5,12 @@
 #pragma once
 #include <kvcache.h>
 
+#include <optional>
+#include <shared_mutex>
+
 #include "base/memory.h"
 #include "device/backend.h"
+#include "device/open_keys.h"
 #include "device/worker_pool.h"
 #include "layout/layout.h"
 
@@ -14,19 +18,29 @@ namespace kvc {
 
 class Storage {
  public:
-  // Takes `slab` over, and clears it if `zeroed`. nullptr: no memory, or no threads; `slab` is as before.
+  // Takes `slab` over, and clears it if `zeroed`. `open_blocks` is that of channel keys. nullptr: no memory,
+  // or no threads; `slab` is as before.
   static Storage* create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
-                         size_t num_threads, const ForeignThreads& parallel);
+                         size_t num_threads, const ForeignThreads& parallel, uint32_t open_blocks);
   static void destroy(Storage* storage);  // waits for what is pending; the slab goes back to its owner
 
   const Layout& layout() const { return layout_; }
   char* slab() { return static_cast<char*>(slab_.data); }
   WorkerPool& workers() { return workers_; }
 
-  void store(const kvc_rows& rows) { move(rows, true); }
-  void gather(const kvc_rows& rows) { move(rows, false); }
+  void store(const kvc_rows& rows);
+  void gather(const kvc_rows& rows);
+  // Compares rows with what is stored of them.
+  void measure(const kvc_rows& rows, bool keys, QuantMeter* meter);
   void copy_blocks(const kvc_block_copy* copies, size_t count);
   void zero_blocks(const int32_t* blocks, size_t count);
+  void seal_blocks(const int32_t* blocks, size_t count);
+  bool is_open(uint64_t block);
+
+  // What is stored, for as long as the lock lasts: without channel keys it locks nothing.
+  const OpenKeys* open_keys() const { return open_keys_ ? &*open_keys_ : nullptr; }
+  Stored stored() const { return {&layout_, static_cast<const char*>(slab_.data), open_keys()}; }
+  std::shared_lock<std::shared_mutex> read_lock() { return lock_if_open<std::shared_lock>(); }
 
   // Work that streams still have to do here.
   void add_pending();
@@ -49,7 +63,11 @@ class Storage {
  private:
   Storage(const Layout& layout, const Env& env, const kvc_backend_memory& slab)
       : layout_(layout), memory_(env), slab_(slab) {}
-  void move(const kvc_rows& rows, bool store);
+  void move(const kvc_rows& rows, bool store, bool keys, bool values);
+  template <template <typename> class Lock>
+  Lock<std::shared_mutex> lock_if_open() {
+    return open_keys_ ? Lock<std::shared_mutex>(open_mutex_) : Lock<std::shared_mutex>();
+  }
   // Calls function(first byte, bytes) for the parts of a block, one per layer or one for all.
   template <typename Function>
   void for_each_part(uint64_t block, Function&& function);
@@ -63,6 +81,8 @@ class Storage {
   std::mutex pending_mutex_;
   std::condition_variable none_pending_;
   size_t num_pending_ = 0;
+  std::shared_mutex open_mutex_;       // a store may seal any block that another call reads
+  std::optional<OpenKeys> open_keys_;  // with channel keys
 };
 
 }  // namespace kvc

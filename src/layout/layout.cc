@@ -56,23 +56,28 @@ Layout make_layout(const LayoutShape& shape) {
   out.latent = shape.latent;
   out.scale_group = shape.scale_group;
   out.asymmetric = shape.asymmetric;
+  out.channel_tokens = shape.channel_tokens;
+  out.hadamard = shape.hadamard;
+  out.k_factor = shape.k_factor;
+  out.v_factor = shape.v_factor;
+  const uint32_t width = shape.asymmetric ? 2 : 1;
   const auto scales = [&](uint32_t dim) {
-    return shape.scale_group == 0
-               ? 0
-               : (dim + shape.scale_group - 1) / shape.scale_group * (shape.asymmetric ? 2 : 1);
+    return shape.scale_group == 0 ? 0 : (dim + shape.scale_group - 1) / shape.scale_group * width;
   };
   out.k = make_plane(shape.dtype, shape.k_dim);
   if (shape.tiled_keys) out.k.element_tile = 32 / dtype_bits(shape.dtype);
   out.v = make_plane(shape.dtype, shape.latent ? 0 : shape.v_dim);
-  out.k_scale = make_plane(KVC_FLOAT32, scales(shape.k_dim));
+  out.k_scale =
+      make_plane(KVC_FLOAT32, shape.channel_tokens != 0 ? shape.k_dim * width : scales(shape.k_dim));
   out.v_scale = make_plane(KVC_FLOAT32, shape.latent ? 0 : scales(shape.v_dim));
 
   const bool heads_apart = shape.preset == KVC_LAYOUT_BHLNC;
   const bool by_head = head_major(shape.preset);
-  const uint64_t rows = uint64_t{shape.block_size} * (heads_apart ? 1 : shape.num_heads);
+  const uint64_t heads = heads_apart ? 1 : shape.num_heads;
   uint64_t& cell = out.cell_bytes;
   for (int p = 0; p < kNumPlanes; ++p) {
     out.plane(p).base = cell;
+    const uint64_t rows = shape.block_size / out.tokens_per_row(p) * heads;
     cell = align_up(cell + rows * out.plane(p).row_bytes, kAreaAlignment);
   }
   cell = align_up(cell, shape.alignment);
@@ -91,7 +96,7 @@ Layout make_layout(const LayoutShape& shape) {
     plane.block = layer_first ? cell : per_block;
     plane.token = by_head ? plane.row_bytes : uint64_t{plane.row_bytes} * shape.num_heads;
     plane.head = heads_apart ? cell * shape.num_layers
-                 : by_head   ? uint64_t{plane.row_bytes} * shape.block_size
+                 : by_head   ? uint64_t{plane.row_bytes} * (shape.block_size / out.tokens_per_row(p))
                              : plane.row_bytes;
   }
   return out;
@@ -114,14 +119,13 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
     flush();
     last = {offset, bytes};
   };
-  const auto add_head = [&](const Plane& plane, uint32_t layer, uint32_t head) {
-    const uint32_t first = selection.first_token, end = first + selection.num_tokens;
+  const auto add_head = [&](const Plane& plane, uint32_t layer, uint32_t head, uint32_t first, uint32_t end) {
     if (plane.tiled()) {
       const uint64_t begin = plane.offset(layer, block, head, first);
       const uint64_t tiles = (end + kTileTokens - 1) / kTileTokens - first / kTileTokens;
       add(begin, tiles * kTileTokens * plane.row_bytes);
     } else if (plane.token == plane.row_bytes) {
-      add(plane.offset(layer, block, head, first), uint64_t{selection.num_tokens} * plane.row_bytes);
+      add(plane.offset(layer, block, head, first), uint64_t{end - first} * plane.row_bytes);
     }
   };
   // Planes of a cell follow each other; so do heads or tokens inside an area. The loops go in memory's order.
@@ -137,10 +141,13 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
     for (int p = 0; p < kNumPlanes; ++p) {
       const Plane& plane = layout.plane(p);
       if (!plane.exists()) continue;
+      const uint32_t first = selection.first_token / layout.tokens_per_row(p);
+      const uint32_t end = static_cast<uint32_t>(
+          ceil_div(selection.first_token + selection.num_tokens, layout.tokens_per_row(p)));
       if (head_major(layout.preset)) {
-        for (uint32_t h = first_head; h < end_head; ++h) add_head(plane, layer, h);
+        for (uint32_t h = first_head; h < end_head; ++h) add_head(plane, layer, h, first, end);
       } else {
-        for (uint32_t t = selection.first_token; t < selection.first_token + selection.num_tokens; ++t) {
+        for (uint32_t t = first; t < end; ++t) {
           add(plane.offset(layer, block, first_head, t), uint64_t{end_head - first_head} * plane.row_bytes);
         }
       }

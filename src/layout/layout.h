@@ -51,13 +51,19 @@ struct Layout {
   uint32_t num_layers, num_heads, block_size;
   uint64_t num_blocks;
   uint32_t k_dim, v_dim;
-  bool latent;           // values are the first v_dim elements of the keys: there is no value plane
-  uint32_t scale_group;  // elements per scale; 0 = not quantized
-  bool asymmetric;       // (scale, offset) instead of a scale
+  bool latent;              // values are the first v_dim elements of the keys: there is no value plane
+  uint32_t scale_group;     // elements of a row per scale; 0 = rows have no scales
+  bool asymmetric;          // (scale, offset) instead of a scale
+  uint32_t channel_tokens;  // tokens that share a scale per channel of the keys; 0 = scales are those of rows
+  bool hadamard;            // rows are stored rotated
+  float k_factor,
+      v_factor;  // the scale of all keys, of all values; 0 = scales are in the planes, if anywhere
   Plane k, v;
-  Plane k_scale, v_scale;  // float32: a row has one scale per group, or a (scale, offset) pair
-  uint64_t cell_bytes;     // what lies together: one layer of a block, or, in BHLNC, one head of it
-  uint64_t block_bytes;    // of all layers
+  // float32: a row has one scale per group, or a (scale, offset) pair; with channel_tokens, what k_scale
+  // calls a token is that many of them.
+  Plane k_scale, v_scale;
+  uint64_t cell_bytes;   // what lies together: one layer of a block, or, in BHLNC, one head of it
+  uint64_t block_bytes;  // of all layers
   uint64_t slab_bytes;
 
   const Plane& plane(int index) const {  // KVC_PLANE_*
@@ -67,6 +73,10 @@ struct Layout {
                                         : v_scale;
   }
   Plane& plane(int index) { return const_cast<Plane&>(std::as_const(*this).plane(index)); }
+  // Tokens of a block that share one row of the plane.
+  uint32_t tokens_per_row(int index) const {
+    return index == KVC_PLANE_K_SCALE && channel_tokens != 0 ? channel_tokens : 1;
+  }
 };
 
 // What a storage is made of; a complete, in-range description. The result has 0 in slab_bytes if it would be
@@ -80,6 +90,9 @@ struct LayoutShape {
   bool latent, tiled_keys;
   uint32_t scale_group;
   bool asymmetric;
+  uint32_t channel_tokens;  // divides block_size
+  bool hadamard;
+  float k_factor, v_factor;
   uint32_t alignment;  // of each block; a power of two
 };
 Layout make_layout(const LayoutShape& shape);
@@ -90,7 +103,8 @@ constexpr bool head_major(uint32_t preset) {
 }
 
 // The selected bytes of all planes of a block as runs, ascending, neighbours joined. Writes at most
-// `capacity` of them and returns how many there are. Of a tiled plane whole tiles are selected.
+// `capacity` of them and returns how many there are. Of a tiled plane whole tiles are selected, of scales
+// that tokens share all that one of them reads.
 size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& selection, kvc_run* runs,
                    size_t capacity);
 

@@ -62,19 +62,26 @@ kvc_status check_model(const kvc_model& model) {
   return KVC_OK;
 }
 
-// What a row of a key, a value or a latent vector takes.
+// What keys, values and latent rows take.
 struct Element {
   uint32_t bits;
   uint32_t scale_group;  // UINT32_MAX = one per row; 0 = no scales
   uint32_t scale_bytes;
+  uint32_t channel_tokens;  // tokens that share a key's scales per channel; 0 = its scales are those of rows
 
   uint64_t row_bytes(uint64_t dim) const {
     const uint64_t scales = scale_group == 0 ? 0 : ceil_div(dim, scale_group) * scale_bytes;
     return ceil_div(dim * bits, 8) + scales;
   }
+  // Of the keys of some tokens; part of a group of tokens counts as its share, rounded up.
+  uint64_t key_bytes(uint64_t dim, uint64_t tokens) const {
+    if (channel_tokens == 0) return tokens * row_bytes(dim);
+    return tokens * ceil_div(dim * bits, 8) + ceil_div(tokens * dim * scale_bytes, channel_tokens);
+  }
 };
 
-kvc_status read_element(const kvc_memory_query& query, Element* out) {
+kvc_status read_element(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
+                        Element* out) {
   const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT16} : query.dtype;
   if (!is_float(dtype) && !is_quantized(dtype)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -86,13 +93,35 @@ kvc_status read_element(const kvc_memory_query& query, Element* out) {
                 query.scale_group, dtype_name(dtype));
   }
   KVC_REQUIRE_RANGE(query.asymmetric, 0, 1);
+  KVC_REQUIRE_RANGE(query.tensor_scales, 0, 1);
+  KVC_REQUIRE_RANGE(query.channel_keys, 0, 1);
+  KVC_REQUIRE_RANGE(query.reserved, 0, 0);
   const bool is_integer = dtype == KVC_INT8 || dtype == KVC_INT4;
-  const uint32_t scale_group = query.scale_group == 0 && is_integer ? UINT32_MAX : query.scale_group;
+  if (query.tensor_scales != 0 &&
+      (!is_quantized(dtype) || query.scale_group != 0 || query.asymmetric != 0 || query.channel_keys != 0)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "query.tensor_scales is 1; that is for quantized types, and leaves no other scales: set "
+                "scale_group, asymmetric and channel_keys to 0");
+  }
+  if (query.channel_keys != 0 && (!is_integer || model.latent_dim != 0)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "query.channel_keys is 1; that is for int8 and int4 without latent rows, not %s",
+                dtype_name(dtype));
+  }
+  const uint32_t channel_tokens = query.channel_tokens == 0 ? block_size : query.channel_tokens;
+  if (query.channel_keys != 0 ? block_size % channel_tokens != 0 : query.channel_tokens != 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "query.channel_tokens is %u; 0 or, with channel_keys, a divisor of block_size, %u",
+                query.channel_tokens, block_size);
+  }
+  const bool per_row = query.scale_group == 0 && is_integer && query.tensor_scales == 0;
+  const uint32_t scale_group = per_row ? UINT32_MAX : query.scale_group;
   if (query.asymmetric != 0 && scale_group == 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "query.asymmetric is 1, but there are no scales with %s%s",
                 dtype_name(dtype), is_quantized(dtype) ? ": set scale_group" : "");
   }
-  *out = {dtype_bits(dtype), scale_group, query.asymmetric != 0 ? 2 * kScaleBytes : kScaleBytes};
+  *out = {dtype_bits(dtype), scale_group, query.asymmetric != 0 ? 2 * kScaleBytes : kScaleBytes,
+          query.channel_keys != 0 ? channel_tokens : 0};
   return KVC_OK;
 }
 
@@ -122,10 +151,11 @@ uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t 
 
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
   if (const kvc_status status = check_model(model); status != KVC_OK) return status;
-  Element element{};
-  if (const kvc_status status = read_element(query, &element); status != KVC_OK) return status;
   KVC_REQUIRE_RANGE(query.block_size, 0, kMaxBlockSize);
-  const uint64_t block_size = query.block_size == 0 ? kDefaultBlockSize : query.block_size;
+  const uint32_t block_size = query.block_size == 0 ? kDefaultBlockSize : query.block_size;
+  Element element{};
+  if (const kvc_status status = read_element(query, model, block_size, &element); status != KVC_OK)
+    return status;
   const uint64_t tokens = query.tokens == 0 ? model.max_context : query.tokens;
   if (tokens == 0)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "query.tokens and model.max_context are both 0; set one");
@@ -133,18 +163,23 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   const uint64_t chunk = query.chunk_tokens == 0 ? 1 : query.chunk_tokens;
 
   const uint32_t v_dim = model.v_head_dim == 0 ? model.head_dim : model.v_head_dim;
-  const uint64_t layer_bytes =
-      model.latent_dim != 0
-          ? element.row_bytes(model.latent_dim)
-          : model.num_kv_heads * (element.row_bytes(model.head_dim) + element.row_bytes(v_dim));
+  const auto layer_bytes = [&](uint64_t of_tokens) {
+    if (model.latent_dim != 0) return of_tokens * element.row_bytes(model.latent_dim);
+    return model.num_kv_heads *
+           (element.key_bytes(model.head_dim, of_tokens) + of_tokens * element.row_bytes(v_dim));
+  };
 
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
   estimate.num_window_layers = count_window_layers(model);
   estimate.num_full_layers = model.num_layers - estimate.num_window_layers;
-  estimate.bytes_per_token = model.num_layers * layer_bytes;
-  estimate.full_block_bytes = block_size * estimate.num_full_layers * layer_bytes;
-  estimate.window_block_bytes = block_size * estimate.num_window_layers * layer_bytes;
+  estimate.bytes_per_token = model.num_layers * layer_bytes(1);
+  estimate.full_block_bytes = estimate.num_full_layers * layer_bytes(block_size);
+  estimate.window_block_bytes = estimate.num_window_layers * layer_bytes(block_size);
+  if (query.channel_keys != 0) {
+    estimate.open_bytes = uint64_t{block_size} * model.num_layers * model.num_kv_heads * model.head_dim *
+                          (dtype_bits(KVC_BFLOAT16) / 8);
+  }
 
   const uint64_t blocks = ceil_div(tokens, block_size);
   const uint64_t span =
@@ -155,7 +190,8 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   size_t full_bytes, window_bytes;
   if (!checked_mul(estimate.full_blocks, estimate.full_block_bytes, &full_bytes) ||
       !checked_mul(estimate.window_blocks, estimate.window_block_bytes, &window_bytes) ||
-      !checked_add(full_bytes, window_bytes, &estimate.sequence_bytes)) {
+      !checked_add(full_bytes, window_bytes, &estimate.sequence_bytes) ||
+      !checked_add(estimate.sequence_bytes, estimate.open_bytes, &estimate.sequence_bytes)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "%" PRIu64 " tokens in blocks of %" PRIu64 " + %" PRIu64
                 " bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
@@ -167,8 +203,9 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
                 num_sequences, estimate.sequence_bytes);
   }
   if (query.budget_bytes != 0) {
-    const uint64_t most = blocks_within(query.budget_bytes / num_sequences, estimate.full_block_bytes,
-                                        estimate.window_block_bytes, span);
+    const uint64_t share = query.budget_bytes / num_sequences;
+    const uint64_t most = blocks_within(share - std::min(share, estimate.open_bytes),
+                                        estimate.full_block_bytes, estimate.window_block_bytes, span);
     // A block has at least a byte per token, so only "any number" is too much for this product.
     estimate.max_tokens = most == UINT64_MAX ? most : most * block_size;
     estimate.max_sequences = query.budget_bytes / estimate.sequence_bytes;

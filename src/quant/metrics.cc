@@ -33,6 +33,7 @@ void QuantMeter::add(const float* original, const float* restored, size_t n, uin
 
 QuantMetrics QuantMeter::metrics() const {
   QuantMetrics result{};
+  result.elements = elements_;
   result.bytes = bytes_;
   result.fp16_bytes = 2 * elements_;
   result.ratio = bytes_ != 0 ? static_cast<double>(result.fp16_bytes) / static_cast<double>(bytes_) : 0;

@@ -10,6 +10,7 @@
 namespace kvc {
 
 struct QuantMetrics {
+  uint64_t elements;
   uint64_t bytes, fp16_bytes;  // stored; what fp16 would have taken
   double ratio;                // fp16_bytes / bytes; 0 if nothing is stored
   double mse;                  // mean squared error; 0 without elements

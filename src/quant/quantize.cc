@@ -182,9 +182,8 @@ size_t group_size(const QuantFormat& format, size_t n) {
   return format.group != 0 ? std::min<size_t>(format.group, n) : n;
 }
 
-void quantize_group(const QuantFormat& format, const float* in, size_t at, size_t n, void* codes,
-                    float* scale) {
-  const Step step = step_of(format, range_of(in + at, n), in + at, n, 1);
+// Elements [at, at + n) of a row.
+void encode(const QuantFormat& format, const Step& step, const float* in, size_t at, size_t n, void* codes) {
   const float nan = nan_value(format);
   float units[kChunk];
   for (size_t end = at + n; at < end; at += kChunk) {
@@ -194,6 +193,12 @@ void quantize_group(const QuantFormat& format, const float* in, size_t at, size_
     }
     store_codes(format.dtype, units, count, at, codes);
   }
+}
+
+void quantize_group(const QuantFormat& format, const float* in, size_t at, size_t n, void* codes,
+                    float* scale) {
+  const Step step = step_of(format, range_of(in + at, n), in + at, n, 1);
+  encode(format, step, in, at, n, codes);
   store_scale(format, step, scale);
 }
 
@@ -278,11 +283,15 @@ void dequantize_row(const QuantFormat& format, const void* codes, const float* s
   }
 }
 
+void quantize_with_scale(const QuantFormat& format, float scale, const float* in, size_t n, void* codes) {
+  const float most = std::min(scale * largest_code(format), FLT_MAX);
+  encode(format, {scale, 0, 1 / scale, -most, most}, in, 0, n, codes);
+}
+
 size_t channel_scales_of(const QuantFormat& format, size_t dim) { return dim * scale_width(format); }
 
 void seal_channels(const QuantFormat& format, const float* block, size_t tokens, size_t dim, void* codes,
-                   float* scales) {
-  const size_t row_bytes = code_bytes(format, dim);
+                   size_t stride, float* scales) {
   const float nan = nan_value(format);
   ChannelSteps steps;
   float units[kChunk];
@@ -291,22 +300,18 @@ void seal_channels(const QuantFormat& format, const float* block, size_t tokens,
     channel_steps(format, chunk, steps, scales + at * scale_width(format));
     for (size_t t = 0; t < tokens; ++t) {
       normalize_channels(chunk.values + t * dim, chunk.width, nan, steps, units);
-      store_codes(format.dtype, units, chunk.width, at, static_cast<uint8_t*>(codes) + t * row_bytes);
+      store_codes(format.dtype, units, chunk.width, at, static_cast<uint8_t*>(codes) + t * stride);
     }
   }
 }
 
-void unseal_channels(const QuantFormat& format, const void* codes, const float* scales, size_t tokens,
-                     size_t dim, float* block) {
-  const size_t row_bytes = code_bytes(format, dim);
-  for (size_t t = 0; t < tokens; ++t) {
-    float* __restrict row = block + t * dim;
-    load_codes(format, static_cast<const uint8_t*>(codes) + t * row_bytes, 0, dim, row);
-    if (format.asymmetric) {
-      for (size_t i = 0; i < dim; ++i) row[i] = row[i] * scales[2 * i] + scales[2 * i + 1];
-    } else {
-      for (size_t i = 0; i < dim; ++i) row[i] *= scales[i];
-    }
+void unseal_channels(const QuantFormat& format, const void* codes, const float* scales, size_t dim,
+                     float* __restrict row) {
+  load_codes(format, codes, 0, dim, row);
+  if (format.asymmetric) {
+    for (size_t i = 0; i < dim; ++i) row[i] = row[i] * scales[2 * i] + scales[2 * i + 1];
+  } else {
+    for (size_t i = 0; i < dim; ++i) row[i] *= scales[i];
   }
 }
 

@@ -36,12 +36,17 @@ size_t scales_of(const QuantFormat& format, size_t n);   // floats of a row: sca
 void quantize_row(const QuantFormat& format, const float* in, size_t n, void* codes, float* scales);
 void dequantize_row(const QuantFormat& format, const void* codes, const float* scales, size_t n, float* out);
 
+// Symmetric, with a scale that is given (1e-30 .. 1e30) and stored by the caller: magnitudes end at the
+// largest code, infinities included. The way back is dequantize_row() with group 0.
+void quantize_with_scale(const QuantFormat& format, float scale, const float* in, size_t n, void* codes);
+
 // One scale per channel over all tokens of a block [tokens][dim]: the group is the block, format.group is
-// ignored. Codes are [tokens][code_bytes(dim)], scales [dim], or [dim][2] asymmetric.
+// ignored. Codes are rows of code_bytes(dim), `stride` bytes apart, scales [dim], or [dim][2] asymmetric. The
+// way back is of the first `dim` channels of one token.
 size_t channel_scales_of(const QuantFormat& format, size_t dim);  // in floats
 void seal_channels(const QuantFormat& format, const float* block, size_t tokens, size_t dim, void* codes,
-                   float* scales);
-void unseal_channels(const QuantFormat& format, const void* codes, const float* scales, size_t tokens,
-                     size_t dim, float* block);
+                   size_t stride, float* scales);
+void unseal_channels(const QuantFormat& format, const void* codes, const float* scales, size_t dim,
+                     float* row);
 
 }  // namespace kvc

@@ -21,6 +21,7 @@ struct SceneOptions {
   uint32_t flags = 0, threads = 1, layout = KVC_LAYOUT_LBHNC;
   uint32_t heads = 2, group = 3, dim = 24, v_dim = 16, block_size = 16;
   std::vector<uint64_t> lens{37, 64}, queries{1, 5};
+  float outlier = 1;  // channel 5 of the keys is so many times as large, that of the queries as much smaller
   bool share_first = true;  // the requests have their first block in common
   void (*parallel_for)(void*, size_t, void (*)(void*, size_t, size_t), void*) = nullptr;
   void* parallel_context = nullptr;
@@ -56,12 +57,14 @@ struct Scene {
       std::vector<float> k(kLayers * lens[r] * o.heads * o.dim), v(kLayers * lens[r] * o.heads * o.v_dim);
       for (std::vector<float>* x : {&k, &v})
         for (float& value : *x) value = normal(random);
+      for (size_t i = 5; i < k.size(); i += o.dim) k[i] *= o.outlier;
       kvc_rows rows = rows_of(r, k, v);
       EXPECT_EQ(kvc_storage_store(s, &rows, nullptr), KVC_OK) << kvc_last_error();
       offsets.push_back(offsets.back() + o.queries[r]);
     }
     q.resize(offsets.back() * q_heads * o.dim);
     for (float& value : q) value = normal(random);
+    for (size_t i = 5; i < q.size(); i += o.dim) q[i] /= o.outlier;
     out.resize(offsets.back() * q_heads * o.v_dim);
     lse.resize(offsets.back() * q_heads);
     a.struct_size = sizeof a;

@@ -36,7 +36,7 @@ std::map<uint64_t, int> claim_rows(const Layout& layout) {
     for (uint32_t l = 0; l < layout.num_layers; ++l)
       for (uint64_t b = 0; b < layout.num_blocks; ++b)
         for (uint32_t h = 0; h < layout.num_heads; ++h)
-          for (uint32_t t = 0; t < layout.block_size; ++t) {
+          for (uint32_t t = 0; t < layout.block_size / layout.tokens_per_row(p); ++t) {
             const uint64_t at = plane.offset(l, b, h, t);
             for (uint32_t i = 0; i < plane.row_bytes; ++i) ++owners[at + i];
           }
@@ -52,6 +52,7 @@ TEST(Layout, EveryByteBelongsToOneRowAndLiesInTheSlab) {
         s.k_dim = 25, s.v_dim = latent ? 20 : 13;
         s.latent = latent;
         s.asymmetric = dtype == KVC_INT4;
+        if (dtype == KVC_INT4 && !latent) s.channel_tokens = 4;
         const Layout layout = make_layout(s);
         ASSERT_EQ(layout.v.exists(), !latent);
         ASSERT_EQ(layout.k_scale.exists(), is_quantized(dtype));
@@ -128,8 +129,10 @@ std::vector<kvc_run> runs(const Layout& layout, uint64_t block, const kvc_select
 
 TEST(Runs, AreExactlyTheSelectedRowsJoined) {
   for (const uint32_t preset : kPresets) {
-    for (const int32_t dtype : {KVC_BFLOAT16, KVC_INT8}) {
-      const Layout layout = make_layout(shape(preset, dtype));
+    for (const int32_t dtype : {KVC_BFLOAT16, KVC_INT8, KVC_INT4}) {
+      LayoutShape of = shape(preset, dtype);
+      if (dtype == KVC_INT4) of.channel_tokens = 4;
+      const Layout layout = make_layout(of);
       for (const kvc_selection& s : {kvc_selection{0, 3, 0, 4, 0, 16}, kvc_selection{1, 2, 0, 4, 0, 16},
                                      kvc_selection{0, 3, 1, 2, 0, 16}, kvc_selection{0, 1, 0, 4, 3, 5},
                                      kvc_selection{2, 1, 3, 1, 15, 1}}) {
@@ -139,7 +142,8 @@ TEST(Runs, AreExactlyTheSelectedRowsJoined) {
           for (uint32_t l = s.first_layer; l < s.first_layer + s.num_layers && plane.exists(); ++l)
             for (uint32_t h = s.first_head; h < s.first_head + s.num_heads; ++h)
               for (uint32_t t = s.first_token; t < s.first_token + s.num_tokens; ++t)
-                for (uint32_t i = 0; i < plane.row_bytes; ++i) wanted.insert(plane.offset(l, 2, h, t) + i);
+                for (uint32_t i = 0; i < plane.row_bytes; ++i)
+                  wanted.insert(plane.offset(l, 2, h, t / layout.tokens_per_row(p)) + i);
         }
         std::set<uint64_t> found;
         uint64_t end = 0;

@@ -112,6 +112,32 @@ TEST(MemoryEstimate, OfQuantizedTypesCountsTheScales) {
   EXPECT_EQ(bytes(KVC_FLOAT8_E5M2, 64, 0), 512u * (128u + 8u));
 }
 
+TEST(MemoryEstimate, OfOneScaleForAllKeysAndOneForAllValuesIsThatOfTheCodes) {
+  const kvc_model model = grouped(32, 8, 128);
+  kvc_memory_query query = question(model);
+  query.tensor_scales = 1;
+  query.dtype = KVC_INT4;
+  EXPECT_EQ(estimate(query).bytes_per_token, 512u * 64u);
+  query.dtype = KVC_FLOAT8_E4M3;
+  EXPECT_EQ(estimate(query).bytes_per_token, 512u * 128u);
+}
+
+TEST(MemoryEstimate, OfChannelKeysCountsTheScalesOfABlockAndTheOpenOne) {
+  const kvc_model model = grouped(32, 8, 128);
+  kvc_memory_query query = question(model);
+  query.dtype = KVC_INT4, query.scale_group = 32, query.channel_keys = 1, query.tokens = 256;
+  query.block_size = 64;
+  const uint64_t rows = 256, codes = 64, of_values = 4 * 4, of_channels = 128 * 4;
+  kvc_memory_estimate answer = estimate(query);
+  EXPECT_EQ(answer.full_block_bytes, rows * (64 * (2 * codes + of_values) + of_channels));
+  EXPECT_EQ(answer.bytes_per_token, rows * (2 * codes + of_values + of_channels / 64));
+  EXPECT_EQ(answer.open_bytes, rows * 64 * 128 * 2);
+  EXPECT_EQ(answer.sequence_bytes, 4 * answer.full_block_bytes + answer.open_bytes);
+  query.channel_tokens = 16, query.asymmetric = 1;
+  answer = estimate(query);
+  EXPECT_EQ(answer.full_block_bytes, rows * (64 * (2 * codes + 2 * of_values) + 4 * 2 * of_channels));
+}
+
 TEST(MemoryEstimate, AnOddRowOfInt4EndsInAWholeByte) {
   const kvc_model model = grouped(1, 1, 5);
   kvc_memory_query query = question(model);
@@ -267,6 +293,9 @@ TEST(MemoryEstimate, TheInverseIsTheLargestThatFits) {
     if (query.dtype == KVC_INT8 || query.dtype == KVC_INT4) {
       query.scale_group = static_cast<uint32_t>(random() % 200);
       query.asymmetric = random() % 2;
+      query.channel_keys = model.latent_dim == 0 && random() % 3 == 0;
+      if (query.channel_keys == 0 && query.scale_group == 0 && query.asymmetric == 0)
+        query.tensor_scales = random() % 2;
     }
     query.block_size = static_cast<uint32_t>(up_to(1024));
     query.tokens = up_to(300'000);
@@ -352,6 +381,20 @@ TEST_F(Refused, FieldsOutOfRange) {
   query_.asymmetric = 1, expect_refused("query.asymmetric is 1");
   query_.asymmetric = 2, expect_refused("query.asymmetric is 2");
   query_.dtype = KVC_FLOAT8_E4M3, query_.asymmetric = 1, expect_refused("set scale_group");
+  query_.reserved = 1, expect_refused("query.reserved is 1");
+  query_.tensor_scales = 2, expect_refused("query.tensor_scales is 2");
+  query_.tensor_scales = 1, expect_refused("query.tensor_scales is 1");
+  query_.dtype = KVC_INT8, query_.tensor_scales = 1, query_.scale_group = 8,
+  expect_refused("no other scales");
+  query_.channel_keys = 2, expect_refused("query.channel_keys is 2");
+  query_.channel_keys = 1, expect_refused("not fp16");
+  query_.dtype = KVC_INT8, query_.channel_keys = 1, query_.tensor_scales = 1,
+  expect_refused("no other scales");
+  query_.dtype = KVC_INT8, query_.channel_tokens = 4, expect_refused("query.channel_tokens is 4");
+  query_.dtype = KVC_INT8, query_.channel_keys = 1, query_.channel_tokens = 5,
+  expect_refused("a divisor of block_size, 16");
+  query_.dtype = KVC_INT8, query_.channel_keys = 1, model_.latent_dim = 64, model_.num_kv_heads = 1,
+  expect_refused("without latent rows");
   query_.model = nullptr, expect_refused("model is NULL");
 }
 

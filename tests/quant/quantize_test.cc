@@ -1,50 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes against the definition (a slow quantizer in double), packing, SNR on normal data, groups, channels,
-// and the defined results: zeros, NaN, infinity, extremes, the second round trip, odd sizes, bounds.
-#include "quant/quantize.h"
-
+// Rows of codes against the definition (a slow quantizer in double), packing, SNR on normal data, groups,
+// bounds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
-#include <cfloat>
 #include <cmath>
 #include <cstdio>
-#include <limits>
-#include <random>
-#include <string>
-#include <vector>
 
 #include "quant/metrics.h"
 #include "quant/reference.h"
+#include "quant/rows.h"
 
 namespace kvc {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-struct Row {
-  std::vector<uint8_t> codes;
-  std::vector<float> scales;
-};
-
-Row quantize(const QuantFormat& format, const std::vector<float>& in) {
-  Row row{std::vector<uint8_t>(code_bytes(format, in.size())),
-          std::vector<float>(scales_of(format, in.size()))};
-  quantize_row(format, in.data(), in.size(), row.codes.data(), row.scales.data());
-  return row;
-}
-
-std::vector<float> dequantize(const QuantFormat& format, const Row& row, size_t n) {
-  std::vector<float> out(n);
-  dequantize_row(format, row.codes.data(), row.scales.data(), n, out.data());
-  return out;
-}
-
-std::vector<float> round_trip(const QuantFormat& format, const std::vector<float>& in) {
-  return dequantize(format, quantize(format, in), in.size());
-}
+using namespace test;
 
 QuantMetrics metrics_of(const QuantFormat& format, const std::vector<float>& in) {
   const Row row = quantize(format, in);
@@ -59,32 +29,6 @@ int integer_code(const QuantFormat& format, const Row& row, size_t i) {
   const int code = !packed ? byte : i % 2 ? byte / 16 : byte % 16;
   const int range = packed ? 16 : 256;
   return format.asymmetric || code < range / 2 ? code : code - range;
-}
-
-std::vector<float> normal_data(size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> out(n);
-  for (float& x : out) x = normal(random);
-  return out;
-}
-
-std::vector<QuantFormat> all_formats(std::vector<uint32_t> groups = {0, 1, 3, 16, 32, 128, 300}) {
-  std::vector<QuantFormat> out;
-  for (uint32_t group : groups) {
-    for (bool asymmetric : {false, true}) {
-      out.push_back({KVC_INT8, group, asymmetric});
-      out.push_back({KVC_INT4, group, asymmetric});
-    }
-    out.push_back({KVC_FLOAT8_E4M3, group, false});
-    out.push_back({KVC_FLOAT8_E5M2, group, false});
-  }
-  return out;
-}
-
-std::string name(const QuantFormat& format) {
-  return "type " + std::to_string(format.dtype) + " group " + std::to_string(format.group) +
-         (format.asymmetric ? " asymmetric" : "");
 }
 
 TEST(Quantize, KnowsWhichFormatsThereAre) {
@@ -205,151 +149,6 @@ TEST(Quantize, GroupsKeepAnOutlierToThemselves) {
   }
 }
 
-TEST(Quantize, ZerosComeBackAsZeros) {
-  for (const QuantFormat& format : all_formats()) {
-    const std::vector<float> zeros(100, 0.0f);
-    const Row row = quantize(format, zeros);
-    EXPECT_EQ(row.scales, std::vector<float>(row.scales.size(), 0.0f)) << name(format);
-    EXPECT_EQ(row.codes, std::vector<uint8_t>(row.codes.size(), 0)) << name(format);
-    EXPECT_EQ(dequantize(format, row, 100), zeros) << name(format);
-  }
-}
-
-TEST(Quantize, AConstantGroupIsExactWhenAsymmetric) {
-  for (int32_t dtype : {KVC_INT8, KVC_INT4}) {
-    const std::vector<float> in(33, -3.7f);
-    const Row row = quantize({dtype, 0, true}, in);
-    EXPECT_EQ(row.scales, (std::vector<float>{0, -3.7f}));
-    EXPECT_EQ(dequantize({dtype, 0, true}, row, 33), in);
-  }
-}
-
-TEST(Quantize, NanCountsAsZero) {
-  for (const QuantFormat& format : all_formats({0, 4})) {
-    SCOPED_TRACE(name(format));
-    const bool fp8 = format.dtype == KVC_FLOAT8_E4M3 || format.dtype == KVC_FLOAT8_E5M2;
-    for (float nan : {kNan, -kNan, std::bit_cast<float>(0x7F800001u), std::bit_cast<float>(0xFFFFFFFFu)}) {
-      const std::vector<float> in{1, nan, 2, 7}, clean{1, 0, 2, 7};
-      const Row row = quantize(format, in), other = quantize(format, clean);
-      EXPECT_EQ(row.scales, other.scales);
-      const std::vector<float> out = dequantize(format, row, 4);
-      if (!fp8) {
-        EXPECT_EQ(row.codes, other.codes);
-      }
-      if (!fp8) {
-        EXPECT_EQ(out[1], 0.0f);
-      }
-      if (fp8) {
-        EXPECT_TRUE(std::isnan(out[1]));
-      }
-      EXPECT_EQ(out[3], round_trip(format, clean)[3]);
-      // Alone, too.
-      const std::vector<float> alone = round_trip(format, {nan, nan});
-      EXPECT_EQ(std::isnan(alone[0]), fp8);
-      EXPECT_EQ(quantize(format, {nan, nan}).scales[0], 0.0f);
-    }
-  }
-  // Without a zero in range, NaN widens it: what is stored for it is 0, or as near as the codes come.
-  const std::vector<float> out = round_trip({KVC_INT8, 0, true}, {5, kNan, 6});
-  EXPECT_EQ(out[1], 0.0f);
-}
-
-TEST(Quantize, InfinityIsTheLargestFiniteMagnitude) {
-  for (const QuantFormat& format : all_formats({0, 8})) {
-    SCOPED_TRACE(name(format));
-    const std::vector<float> in{kInfinity, -kInfinity, 3, -5, 0, 1}, clean{5, -5, 3, -5, 0, 1};
-    EXPECT_EQ(quantize(format, in).codes, quantize(format, clean).codes);
-    EXPECT_EQ(quantize(format, in).scales, quantize(format, clean).scales);
-    EXPECT_EQ(round_trip(format, {kInfinity, 2, 1.5f}), round_trip(format, {2, 2, 1.5f}));
-    EXPECT_EQ(round_trip(format, {-kInfinity, 2, 1.5f}), round_trip(format, {-2, 2, 1.5f}));
-  }
-}
-
-TEST(Quantize, InfinityWithoutAFiniteMagnitudeIsTheLargestFloat) {
-  for (const QuantFormat& format : all_formats({0})) {
-    SCOPED_TRACE(name(format));
-    const float most = format.asymmetric ? FLT_MAX / 2 : FLT_MAX;
-    for (const std::vector<float>& in : {std::vector<float>{kInfinity},
-                                         {kInfinity, -kInfinity},
-                                         {kInfinity, 0, 0},
-                                         {kInfinity, 1e-45f},
-                                         {kInfinity, kNan}}) {
-      const std::vector<float> out = round_trip(format, in);
-      EXPECT_TRUE(std::isfinite(out[0]));
-      EXPECT_NEAR(out[0] / most, 1, 1e-5);
-      if (in.size() == 2 && in[1] < 0) {
-        EXPECT_NEAR(out[1] / most, -1, 1e-5);
-      }
-      if (in.size() == 3) {
-        EXPECT_EQ(out[1], 0.0f);
-      }
-    }
-    EXPECT_NEAR(round_trip(format, {-kInfinity, -kInfinity})[1] / most, -1, 1e-5);
-  }
-}
-
-std::vector<std::vector<float>> hostile_rows() {
-  std::mt19937 random(4);
-  std::vector<std::vector<float>> rows{{FLT_MAX, -FLT_MAX, 1},
-                                       {FLT_MAX, FLT_MAX / 2, 0},
-                                       {FLT_MIN, -FLT_MIN / 2, 1e-45f},
-                                       {127 * FLT_MIN, FLT_MIN},
-                                       {std::nextafter(127 * FLT_MIN, 1.0f), FLT_MIN},
-                                       {255 * FLT_MIN, 0, FLT_MIN},
-                                       {448 * FLT_MIN, FLT_MIN, -FLT_MIN / 3},
-                                       {57344 * FLT_MIN, FLT_MIN, -FLT_MIN / 3},
-                                       {kInfinity, 1, -2},
-                                       {kInfinity, 0},
-                                       {kNan, 3, -kInfinity}};
-  std::normal_distribution<float> normal;
-  for (int exponent = -140; exponent <= 125; exponent += 3) {  // all magnitudes
-    std::vector<float> row(37);
-    for (float& x : row) x = std::ldexp(normal(random), exponent);
-    rows.push_back(row);
-  }
-  std::uniform_int_distribution<int> pick(0, 1 << 20);
-  for (int ulps = 1; ulps < 4000; ulps += 1 + ulps / 16) {  // ranges of few ulps, some over a power of two
-    for (float start : {1.0f, 1.5f, std::nextafter(2.0f, 0.0f), -4.0f}) {
-      std::vector<float> row;
-      for (int i = 0; i < 40; ++i) {
-        const int step = i == 0 ? 0 : i == 1 ? ulps : pick(random) % (ulps + 1);
-        row.push_back(std::bit_cast<float>(std::bit_cast<int32_t>(start) + step));
-      }
-      rows.push_back(row);
-    }
-  }
-  return rows;
-}
-
-TEST(Quantize, ASecondRoundTripGivesTheSameCodes) {
-  for (const QuantFormat& format : all_formats({0, 3, 16})) {
-    size_t number = 0;
-    for (const std::vector<float>& in : hostile_rows()) {
-      const Row first = quantize(format, in);
-      const std::vector<float> out = dequantize(format, first, in.size());
-      ASSERT_EQ(quantize(format, out).codes, first.codes) << name(format) << " row " << number;
-      for (size_t i = 0; i < in.size(); ++i) {
-        if (!std::isnan(in[i])) {
-          ASSERT_TRUE(std::isfinite(out[i])) << name(format) << " row " << number;
-        }
-      }
-      ++number;
-    }
-  }
-}
-
-TEST(Quantize, TheLargestElementHasTheLargestCode) {
-  for (const std::vector<float>& in : hostile_rows()) {
-    const Row row = quantize({KVC_INT8, 0, false}, in);
-    if (row.scales[0] == 0) continue;
-    int largest = 0;
-    for (size_t i = 0; i < in.size(); ++i) {
-      largest = std::max(largest, std::abs(integer_code({KVC_INT8, 0, false}, row, i)));
-    }
-    ASSERT_EQ(largest, 127);
-  }
-}
-
 TEST(Quantize, TouchesNothingBeyondItsRow) {
   for (const QuantFormat& format : all_formats()) {
     for (size_t n : {0u, 1u, 2u, 3u, 7u, 32u, 65u, 257u, 515u}) {
@@ -375,96 +174,6 @@ TEST(Quantize, TouchesNothingBeyondItsRow) {
         ASSERT_TRUE(std::equal(alone.begin(), alone.end(), out.begin() + 1 + static_cast<ptrdiff_t>(at)));
       }
     }
-  }
-}
-
-// ---- channels ----------------------------------------------------------------------------------
-
-Row seal(const QuantFormat& format, const std::vector<float>& block, size_t tokens, size_t dim) {
-  Row row{std::vector<uint8_t>(tokens * code_bytes(format, dim)),
-          std::vector<float>(channel_scales_of(format, dim))};
-  seal_channels(format, block.data(), tokens, dim, row.codes.data(), row.scales.data());
-  return row;
-}
-
-std::vector<float> unseal(const QuantFormat& format, const Row& row, size_t tokens, size_t dim) {
-  std::vector<float> out(tokens * dim);
-  unseal_channels(format, row.codes.data(), row.scales.data(), tokens, dim, out.data());
-  return out;
-}
-
-// A channel is a row that stands upright.
-TEST(SealChannels, EqualsQuantizingEachChannelAsARow) {
-  for (const QuantFormat& format : all_formats({0})) {
-    for (size_t dim : {1u, 2u, 7u, 64u, 128u, 255u, 256u, 257u, 600u}) {
-      for (size_t tokens : {1u, 5u, 16u}) {
-        SCOPED_TRACE(name(format) + " dim " + std::to_string(dim) + " tokens " + std::to_string(tokens));
-        std::vector<float> block = normal_data(tokens * dim, 11);
-        block[dim / 2] = kInfinity;
-        block[0] = dim > 2 ? kNan : 1.0f;
-        const Row sealed = seal(format, block, tokens, dim);
-        const std::vector<float> out = unseal(format, sealed, tokens, dim);
-        const size_t width = format.asymmetric ? 2 : 1;
-        for (size_t c = 0; c < dim; ++c) {
-          std::vector<float> channel;
-          for (size_t t = 0; t < tokens; ++t) channel.push_back(block[t * dim + c]);
-          const Row row = quantize(format, channel);
-          const std::vector<float> expected = dequantize(format, row, tokens);
-          for (size_t k = 0; k < width; ++k) ASSERT_EQ(sealed.scales[c * width + k], row.scales[k]);
-          for (size_t t = 0; t < tokens; ++t) {
-            if (std::isnan(expected[t])) {
-              ASSERT_TRUE(std::isnan(out[t * dim + c]));
-            } else {
-              ASSERT_EQ(out[t * dim + c], expected[t]) << "channel " << c << " token " << t;
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(SealChannels, BeatsTokensWhenAChannelStandsOut) {
-  constexpr size_t kTokens = 64, kDim = 128;
-  std::vector<float> block = normal_data(kTokens * kDim, 21);
-  for (size_t t = 0; t < kTokens; ++t) block[t * kDim + 30] *= 25;
-  for (int32_t dtype : {KVC_INT8, KVC_INT4}) {
-    const QuantFormat format{dtype, 0, false};
-    const std::vector<float> channels = unseal(format, seal(format, block, kTokens, kDim), kTokens, kDim);
-    const std::vector<float> tokens = round_trip({dtype, kDim, false}, block);
-    const double by_channel = measure(block.data(), channels.data(), block.size(), 1).snr_db;
-    const double by_token = measure(block.data(), tokens.data(), block.size(), 1).snr_db;
-    // The outlier channel must not drown the others in the comparison: all but it.
-    double channel_noise = 0, token_noise = 0;
-    for (size_t i = 0; i < block.size(); ++i) {
-      if (i % kDim == 30) continue;
-      channel_noise += std::pow(double{block[i]} - channels[i], 2);
-      token_noise += std::pow(double{block[i]} - tokens[i], 2);
-    }
-    std::printf(
-        "type %d, outlier channel: SNR per channel %.2f dB, per token %.2f dB; noise of the others %.1fx "
-        "less\n",
-        dtype, by_channel, by_token, token_noise / channel_noise);
-    EXPECT_GT(by_channel, by_token);
-    EXPECT_LT(channel_noise, token_noise / 4);
-  }
-}
-
-TEST(SealChannels, SealsTheSameCodesAgain) {
-  for (const QuantFormat& format : all_formats({0})) {
-    const std::vector<float> block = normal_data(16 * 33, 5);
-    const Row first = seal(format, block, 16, 33);
-    EXPECT_EQ(seal(format, unseal(format, first, 16, 33), 16, 33).codes, first.codes) << name(format);
-  }
-}
-
-TEST(SealChannels, TakesNothing) {
-  for (const QuantFormat& format : all_formats({0})) {
-    seal_channels(format, nullptr, 4, 0, nullptr, nullptr);
-    unseal_channels(format, nullptr, nullptr, 4, 0, nullptr);
-    std::vector<float> scales(channel_scales_of(format, 3), 9.0f);
-    seal_channels(format, nullptr, 0, 3, nullptr, scales.data());
-    EXPECT_EQ(scales, std::vector<float>(scales.size(), 0.0f));
   }
 }
 
