@@ -9,6 +9,7 @@
 %rename(kvc_manager_poll_events) poll_events;
 %rename(kvc_storage_store) store;
 %rename(kvc_storage_gather) gather;
+%rename(kvc_storage_measure) measure;
 %rename(kvc_storage_attend) attend;
 %rename(kvc_storage_explain) explain;
 %rename(kvc_storage_select_blocks) select_blocks;
@@ -67,21 +68,26 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
 
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
    and v is rows->dtype; their lengths are in bytes. */
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, size_t length, const char *k, size_t k_bytes, const char *v, size_t v_bytes,
-                        const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, kvc_stream *stream) {
-  kvc_rows full = *rows;
-  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
-  (void)k_bytes, (void)v_bytes, (void)num_slots;
+#define KVC_ROWS(CONST)                                                                                                                      \
+  size_t length, CONST char *k, size_t k_bytes, CONST char *v, size_t v_bytes, const int64_t *slots, size_t num_slots,                       \
+      const int32_t *block_table, size_t block_table_size
+#define KVC_WITH_ROWS(rows)                                                                                                                  \
+  kvc_rows full = *(rows);                                                                                                                   \
+  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;                                                                          \
+  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;                                              \
+  (void)k_bytes, (void)v_bytes, (void)num_slots
+
+static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_stream *stream) {
+  KVC_WITH_ROWS(rows);
   return kvc_storage_store(s, &full, stream);
 }
-static kvc_status gather(kvc_storage *s, const kvc_rows *rows, size_t length, char *k, size_t k_bytes, char *v, size_t v_bytes,
-                         const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, kvc_stream *stream) {
-  kvc_rows full = *rows;
-  full.k = k, full.v = v, full.num_tokens = length;
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
-  (void)k_bytes, (void)v_bytes, (void)num_slots;
+static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
+  KVC_WITH_ROWS(rows);
   return kvc_storage_gather(s, &full, stream);
+}
+static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
+  KVC_WITH_ROWS(rows);
+  return kvc_storage_measure(s, &full, keys, values);
 }
 
 /* What a kvc_attention points to. Lengths in bytes where the element type is the struct's. */

@@ -114,6 +114,7 @@ KVC_STRUCT(kvc_step_limits)
 KVC_STRUCT(kvc_storage_config)
 KVC_STRUCT(kvc_storage_info)
 KVC_STRUCT(kvc_rows)
+KVC_STRUCT(kvc_quant_metrics)
 KVC_STRUCT(kvc_attention)
 KVC_STRUCT(kvc_attention_plan)
 KVC_STRUCT(kvc_block_choice)
@@ -200,6 +201,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_manager_poll_events;
 %ignore kvc_storage_store;
 %ignore kvc_storage_gather;
+%ignore kvc_storage_measure;
 %ignore kvc_storage_attend;
 %ignore kvc_storage_explain;
 %ignore kvc_storage_select_blocks;

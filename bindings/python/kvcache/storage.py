@@ -37,7 +37,7 @@ class Storage:
 
     num_blocks: as the manager's. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
     "float8_e5m2", "int8", "int4"). Other options are fields of kvc_storage_config: v_head_dim, block_size, scale_group,
-    alignment, num_threads. Closing frees the memory when the last array over it is gone."""
+    k_scale, v_scale, channel_tokens, open_blocks, alignment, num_threads. Closing frees the memory when the last array over it is gone."""
 
     def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int):
@@ -94,6 +94,17 @@ class Storage:
             out = k, None if latent else np.zeros((layers, tokens, info.num_heads, info.v_head_dim), dtype)
         _native.kvc_storage_gather(self._s, *self._rows(*out, first_layer, tokens), slots, None)
         return out
+
+    def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[Any, Any]":
+        """The error of quantization: compares keys and values, as store() takes them, with what lies at their slots. QuantMetrics
+        of the keys and of the values (None for latent attention)."""
+        keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
+        _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, len(slots)), slots, None, keys, values)
+        return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
+
+    def seal_blocks(self, blocks: "Array") -> None:
+        """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
+        _native.kvc_storage_seal_blocks(self._s, blocks)
 
     def _rows(self, k: Any, v: Any, first_layer: int, tokens: int) -> "tuple[Any, ...]":
         info, rows = self._info, _native.kvc_rows()
@@ -232,6 +243,7 @@ def tree_mask(parents: "Array") -> "tuple[Array, Array]":
     return mask, depths
 
 
+QuantMetrics = record("QuantMetrics", _native.kvc_quant_metrics, "What storing rows has cost and saved, measured: kvc_quant_metrics.")
 AttentionPlan = record("AttentionPlan", _native.kvc_attention_plan, "How attention would be computed: kvc_attention_plan.")
 
 

@@ -31,6 +31,8 @@ def test_unknown_names_are_an_error():
         kvcache.find_model("lama")
     with pytest.raises(ValueError, match="float17.*bfloat16"):
         kvcache.find_model("llama-3.1-8b").estimate("float17")
+    with pytest.raises(TypeError, match="scal"):
+        kvcache.find_model("llama-3.1-8b").estimate(scal=1)
     with pytest.raises(TypeError, match="heads"):
         kvcache.Model(heads=3)
 

@@ -112,6 +112,26 @@ def test_a_tree_of_drafts_sees_its_ancestors_alone():
             assert np.abs(out[i] - attention(q[i: i + 1], k[sees[i]], v[sees[i]])[0]).max() < 1e-5
 
 
+def test_the_error_of_quantization_is_measured():
+    rng = np.random.default_rng()
+    x = rng.standard_normal((32, 2, 64), np.float32)
+    slots = np.arange(32)
+    with Storage(8, 1, 2, 64, dtype="int8", block_size=4) as int8, Storage(8, 1, 2, 64, dtype="float32", block_size=4) as exact:
+        for s in (int8, exact):
+            s.store(x, x, slots)
+        keys, values = int8.measure(x, x, slots)
+        assert keys.snr_db > 38 and keys.elements == x.size and values.mse > 0
+        assert keys.mse == pytest.approx(np.mean((int8.gather(slots)[0][0].astype(np.float64) - x) ** 2), rel=1e-6)
+        assert exact.measure(x, x, slots)[0].max_error == 0
+    flags = kvcache.StorageFlags.CHANNEL_KEYS
+    with Storage(8, 1, 2, 64, dtype="int4", block_size=4, flags=flags, open_blocks=3) as s:
+        s.store(x[:3], x[:3], slots[:3])
+        with pytest.raises(kvcache.KvCacheError):
+            s.runs(0)
+        s.seal_blocks([0])
+        assert s.runs(0)[:, 1].sum() == s.block_bytes and s.open_blocks == 3
+
+
 def test_bfloat16_is_bits():
     with Storage(2, 1, 1, 8, block_size=4) as s:
         x = to_bfloat16(np.random.default_rng().standard_normal((4, 1, 8)))

@@ -257,21 +257,26 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
 
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
    and v is rows->dtype; their lengths are in bytes. */
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, size_t length, const char *k, size_t k_bytes, const char *v, size_t v_bytes,
-                        const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, kvc_stream *stream) {
-  kvc_rows full = *rows;
-  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
-  (void)k_bytes, (void)v_bytes, (void)num_slots;
+#define KVC_ROWS(CONST)                                                                                                                      \
+  size_t length, CONST char *k, size_t k_bytes, CONST char *v, size_t v_bytes, const int64_t *slots, size_t num_slots,                       \
+      const int32_t *block_table, size_t block_table_size
+#define KVC_WITH_ROWS(rows)                                                                                                                  \
+  kvc_rows full = *(rows);                                                                                                                   \
+  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;                                                                          \
+  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;                                              \
+  (void)k_bytes, (void)v_bytes, (void)num_slots
+
+static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_stream *stream) {
+  KVC_WITH_ROWS(rows);
   return kvc_storage_store(s, &full, stream);
 }
-static kvc_status gather(kvc_storage *s, const kvc_rows *rows, size_t length, char *k, size_t k_bytes, char *v, size_t v_bytes,
-                         const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, kvc_stream *stream) {
-  kvc_rows full = *rows;
-  full.k = k, full.v = v, full.num_tokens = length;
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
-  (void)k_bytes, (void)v_bytes, (void)num_slots;
+static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
+  KVC_WITH_ROWS(rows);
   return kvc_storage_gather(s, &full, stream);
+}
+static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
+  KVC_WITH_ROWS(rows);
+  return kvc_storage_measure(s, &full, keys, values);
 }
 
 /* What a kvc_attention points to. Lengths in bytes where the element type is the struct's. */
@@ -333,7 +338,7 @@ static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_0a7162d7a22f72f8(void *_swig_go_0) {
+void _wrap_Swig_free_native_279cff42748ba737(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -343,7 +348,7 @@ void _wrap_Swig_free_native_0a7162d7a22f72f8(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_0a7162d7a22f72f8(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_279cff42748ba737(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -356,7 +361,7 @@ void *_wrap_Swig_malloc_native_0a7162d7a22f72f8(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -389,7 +394,7 @@ char *_wrap_kvc_manager_open_namespace_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -418,7 +423,7 @@ char *_wrap_kvc_manager_export_tables_native_0a7162d7a22f72f8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -443,7 +448,7 @@ char *_wrap_kvc_manager_export_slots_native_0a7162d7a22f72f8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -474,7 +479,7 @@ char *_wrap_kvc_manager_poll_events_native_0a7162d7a22f72f8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_0a7162d7a22f72f8(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_279cff42748ba737(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -491,7 +496,7 @@ char *_wrap_kvc_step_use_native_0a7162d7a22f72f8(kvc_step *_swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_storage_store_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_store_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -534,7 +539,7 @@ char *_wrap_kvc_storage_store_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -577,7 +582,52 @@ char *_wrap_kvc_storage_gather_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_attend_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_measure_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_rows *arg2 = (kvc_rows *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  int64_t *arg8 = (int64_t *) 0 ;
+  size_t arg9 ;
+  int32_t *arg10 = (int32_t *) 0 ;
+  size_t arg11 ;
+  kvc_quant_metrics *arg12 = (kvc_quant_metrics *) 0 ;
+  kvc_quant_metrics *arg13 = (kvc_quant_metrics *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_rows *)_swig_go_1;
+  arg3 = (size_t)_swig_go_2;
+  
+  arg4 = (char *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg8 = (int64_t *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / 1;
+  
+  
+  arg10 = (int32_t *)_swig_go_6.array;
+  arg11 = (size_t)_swig_go_6.len / 1;
+  
+  arg12 = (kvc_quant_metrics *)_swig_go_7;
+  arg13 = (kvc_quant_metrics *)_swig_go_8;
+  
+  result = (kvc_status)measure(arg1,(struct kvc_rows const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,arg12,arg13);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_attend_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -666,7 +716,7 @@ char *_wrap_kvc_storage_attend_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -755,7 +805,7 @@ char *_wrap_kvc_storage_explain_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -858,7 +908,7 @@ char *_wrap_kvc_storage_select_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_279cff42748ba737(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -887,7 +937,7 @@ char *_wrap_kvc_storage_key_bounds_native_0a7162d7a22f72f8(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_0a7162d7a22f72f8(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_279cff42748ba737(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -930,7 +980,7 @@ char *_wrap_kvc_attention_merge_native_0a7162d7a22f72f8(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_0a7162d7a22f72f8(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_279cff42748ba737(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -961,7 +1011,7 @@ char *_wrap_kvc_tree_mask_native_0a7162d7a22f72f8(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_0a7162d7a22f72f8(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_279cff42748ba737(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -978,7 +1028,7 @@ char *_wrap_kvc_estimate_memory_native_0a7162d7a22f72f8(char *_swig_go_0, char *
 }
 
 
-int _wrap_kvc_version_native_0a7162d7a22f72f8() {
+int _wrap_kvc_version_native_279cff42748ba737() {
   uint32_t result;
   int _swig_go_result;
   
@@ -989,7 +1039,7 @@ int _wrap_kvc_version_native_0a7162d7a22f72f8() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_0a7162d7a22f72f8() {
+_gostring_ _wrap_kvc_build_info_native_279cff42748ba737() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1000,7 +1050,7 @@ _gostring_ _wrap_kvc_build_info_native_0a7162d7a22f72f8() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_0a7162d7a22f72f8() {
+_gostring_ _wrap_kvc_last_error_native_279cff42748ba737() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1011,7 +1061,7 @@ _gostring_ _wrap_kvc_last_error_native_0a7162d7a22f72f8() {
 }
 
 
-char *_wrap_kvc_supports_native_0a7162d7a22f72f8(int _swig_go_0) {
+char *_wrap_kvc_supports_native_279cff42748ba737(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1024,7 +1074,7 @@ char *_wrap_kvc_supports_native_0a7162d7a22f72f8(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_0a7162d7a22f72f8(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_279cff42748ba737(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1039,7 +1089,7 @@ char *_wrap_kvc_manager_create_native_0a7162d7a22f72f8(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_279cff42748ba737(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1054,7 +1104,7 @@ char *_wrap_kvc_manager_properties_native_0a7162d7a22f72f8(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1069,7 +1119,7 @@ char *_wrap_kvc_manager_close_namespace_native_0a7162d7a22f72f8(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1084,7 +1134,7 @@ char *_wrap_kvc_manager_reset_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_279cff42748ba737(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1097,7 +1147,7 @@ char *_wrap_kvc_manager_check_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_279cff42748ba737(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1112,7 +1162,7 @@ char *_wrap_kvc_manager_digest_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_279cff42748ba737(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1127,7 +1177,7 @@ char *_wrap_kvc_manager_stats_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_279cff42748ba737(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1144,7 +1194,7 @@ char *_wrap_kvc_manager_pool_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_279cff42748ba737(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1161,7 +1211,7 @@ char *_wrap_kvc_manager_block_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1190,7 +1240,7 @@ char *_wrap_kvc_manager_create_request_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1207,7 +1257,7 @@ char *_wrap_kvc_manager_admit_request_native_0a7162d7a22f72f8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1238,7 +1288,7 @@ char *_wrap_kvc_manager_allocate_request_native_0a7162d7a22f72f8(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1255,7 +1305,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1276,7 +1326,7 @@ char *_wrap_kvc_manager_append_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1293,7 +1343,7 @@ char *_wrap_kvc_manager_commit_tokens_native_0a7162d7a22f72f8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1310,7 +1360,7 @@ char *_wrap_kvc_manager_truncate_request_native_0a7162d7a22f72f8(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1327,7 +1377,7 @@ char *_wrap_kvc_manager_fork_request_native_0a7162d7a22f72f8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1342,7 +1392,7 @@ char *_wrap_kvc_manager_preempt_request_native_0a7162d7a22f72f8(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1357,7 +1407,7 @@ char *_wrap_kvc_manager_free_request_native_0a7162d7a22f72f8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1374,7 +1424,7 @@ char *_wrap_kvc_manager_request_info_native_0a7162d7a22f72f8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1395,7 +1445,7 @@ char *_wrap_kvc_manager_list_requests_native_0a7162d7a22f72f8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1416,7 +1466,7 @@ char *_wrap_kvc_manager_take_copies_native_0a7162d7a22f72f8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1445,7 +1495,7 @@ char *_wrap_kvc_manager_probe_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1476,7 +1526,7 @@ char *_wrap_kvc_manager_pin_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1491,7 +1541,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1520,7 +1570,7 @@ char *_wrap_kvc_manager_drop_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1537,7 +1587,7 @@ char *_wrap_kvc_manager_evict_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_279cff42748ba737(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1558,7 +1608,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1595,7 +1645,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1630,7 +1680,7 @@ char *_wrap_kvc_manager_publish_blocks_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_279cff42748ba737(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1649,7 +1699,7 @@ char *_wrap_kvc_manager_release_blocks_native_0a7162d7a22f72f8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_step_create_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_279cff42748ba737(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -1666,7 +1716,7 @@ char *_wrap_kvc_step_create_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_0a7162d7a22f72f8(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_279cff42748ba737(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -1683,7 +1733,7 @@ char *_wrap_kvc_step_view_native_0a7162d7a22f72f8(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_279cff42748ba737(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -1698,7 +1748,7 @@ char *_wrap_kvc_manager_step_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_0a7162d7a22f72f8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_279cff42748ba737(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1713,7 +1763,7 @@ char *_wrap_kvc_manager_retire_step_native_0a7162d7a22f72f8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_device_properties_native_0a7162d7a22f72f8(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_279cff42748ba737(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1733,7 +1783,7 @@ char *_wrap_kvc_device_properties_native_0a7162d7a22f72f8(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_0a7162d7a22f72f8(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_279cff42748ba737(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1748,7 +1798,7 @@ char *_wrap_kvc_storage_create_native_0a7162d7a22f72f8(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_279cff42748ba737(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1763,7 +1813,7 @@ char *_wrap_kvc_storage_properties_native_0a7162d7a22f72f8(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_0a7162d7a22f72f8(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_279cff42748ba737(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1780,7 +1830,7 @@ char *_wrap_kvc_storage_size_native_0a7162d7a22f72f8(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_279cff42748ba737(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1799,7 +1849,7 @@ char *_wrap_kvc_storage_view_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_279cff42748ba737(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1824,7 +1874,28 @@ char *_wrap_kvc_storage_runs_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_279cff42748ba737(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_seal_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_blocks_native_279cff42748ba737(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1845,7 +1916,7 @@ char *_wrap_kvc_storage_copy_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_279cff42748ba737(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1866,7 +1937,7 @@ char *_wrap_kvc_storage_zero_blocks_native_0a7162d7a22f72f8(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_0a7162d7a22f72f8() {
+long long _wrap_kvc_model_count_native_279cff42748ba737() {
   size_t result;
   long long _swig_go_result;
   
@@ -1877,7 +1948,7 @@ long long _wrap_kvc_model_count_native_0a7162d7a22f72f8() {
 }
 
 
-char *_wrap_kvc_model_get_native_0a7162d7a22f72f8(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_279cff42748ba737(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1892,7 +1963,7 @@ char *_wrap_kvc_model_get_native_0a7162d7a22f72f8(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_0a7162d7a22f72f8(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_279cff42748ba737(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
