@@ -18,8 +18,9 @@ from typing import Any
 from . import _native, errors
 from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, RequestFlags, RopeScaling, Status, StorageFlags
 from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, UnsupportedError
-from .manager import ExtraKey, Group, Manager, Namespace, Pin, Request
+from .manager import Group, Manager
 from .models import Model, find_model, models
+from .request import ExtraKey, Namespace, Pin, Request
 from .step import Step
 from .storage import Storage, merge_attention, storage_size, tree_mask
 

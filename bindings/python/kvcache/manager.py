@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block manager and what lives in it. Meaning, units and threading are those of kvcache.h.
+"""The block manager. Meaning, units and threading are those of kvcache.h.
 
-Any thread may call a Manager; one Request is driven by one thread at a time. Calls that hash, match or compute release
-the interpreter lock. Arrays of tokens are int32 (NumPy, array.array, memoryview: used in place) or plain sequences
-(copied). Failures raise kvcache.KvCacheError, and then nothing has changed.
+Any thread may call a Manager. Calls that hash, match or compute release the interpreter lock. Arrays of tokens are int32 (NumPy,
+array.array, memoryview: used in place) or plain sequences (copied). Failures raise kvcache.KvCacheError, and then nothing has changed.
 """
 
 from __future__ import annotations
 
 import collections
-import warnings
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
 from ._arrays import contiguous, np
-from .constants import BlockState, RequestFlags
+from .constants import BlockState
 from .errors import BufferTooSmallError, KvCacheError
 from .records import record
+from .request import ExtraKey, Namespace, Pin, Request, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
 
-    Tokens = Union[Sequence[int], "numpy.ndarray", memoryview]
+    from .request import Tokens
+
+Stats = record("Stats", _native.kvc_stats, "Counters since creation and gauges: kvc_stats.")
+ProbeInfo = record("ProbeInfo", _native.kvc_probe_info, "What would hit, and whether it fits: kvc_probe_info.")
+PoolInfo = record("PoolInfo", _native.kvc_pool_info, "Counts of a pool; the states sum to num_blocks: kvc_pool_info.")
+BlockInfo = record("BlockInfo", _native.kvc_block_info, "State of one block: kvc_block_info.")
+Properties = record("Properties", _native.kvc_properties, "What a manager was made with: kvc_properties.")
 
 
 class Group(NamedTuple):
@@ -32,173 +37,6 @@ class Group(NamedTuple):
     num_sink_tokens: int = 0
     retention_tokens: int = 0
     pool: int = 0
-
-
-class ExtraKey(NamedTuple):
-    """Identity of a span of tokens whose ids alone do not identify it (an image). digest: 32 bytes."""
-
-    first_token: int
-    num_tokens: int
-    digest: bytes
-
-
-Stats = record("Stats", _native.kvc_stats, "Counters since creation and gauges: kvc_stats.")
-RequestInfo = record("RequestInfo", _native.kvc_request_info, "State of a request: kvc_request_info.")
-ProbeInfo = record("ProbeInfo", _native.kvc_probe_info, "What would hit, and whether it fits: kvc_probe_info.")
-PoolInfo = record("PoolInfo", _native.kvc_pool_info, "Counts of a pool; the states sum to num_blocks: kvc_pool_info.")
-BlockInfo = record("BlockInfo", _native.kvc_block_info, "State of one block: kvc_block_info.")
-Properties = record("Properties", _native.kvc_properties, "What a manager was made with: kvc_properties.")
-
-
-def _pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
-    if not keys:
-        return None
-    packed = b""
-    for first_token, num_tokens, digest in keys:
-        if len(digest) != 32:
-            raise ValueError(f"the digest of an extra key has {len(digest)} bytes; it needs 32")
-        packed += first_token.to_bytes(8, "little") + num_tokens.to_bytes(8, "little") + digest
-    return packed
-
-
-def _request_config(options: "dict[str, int]") -> Any:
-    if not options:
-        return None
-    config = _native.kvc_request_config()
-    for name, value in options.items():
-        if name == "namespace":
-            name, value = "namespace_id", getattr(value, "id", value)
-        if not hasattr(config, name):
-            raise TypeError(f"{name!r} is no option of a request; see kvc_request_config")
-        setattr(config, name, value)
-    return config
-
-
-class _Owned:
-    """An id inside a manager that is given back by close(), by leaving a `with` block, or, late, when it is forgotten:
-    then it waits for the manager's next admission, so that garbage collection never changes state in between."""
-
-    __slots__ = ("_manager", "_owned", "id", "__weakref__")
-    _close: Any = None
-
-    def __init__(self, manager: "Manager", id: int, owned: bool = True):
-        self._manager = manager
-        self._owned = owned
-        self.id = id
-
-    def close(self) -> None:
-        """Gives it back. Doing so again does nothing."""
-        if self._owned:
-            type(self)._close(self._manager._m, self.id)
-            self._owned = False
-
-    def forget(self) -> None:
-        """Somebody else gives it back, such as a Step that frees it: close() does nothing any more."""
-        self._owned = False
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_owned", False) and self._manager._m is not None:
-            self._manager._dropped.append((type(self)._close, self.id))
-            warnings.warn(f"{type(self).__name__} {self.id:#x} was never closed", ResourceWarning, stacklevel=2)
-
-    def __repr__(self) -> str:
-        return f"<kvcache.{type(self).__name__} {self.id:#x}>"
-
-
-class Pin(_Owned):
-    """A prefix kept from eviction until closed. num_pinned: its tokens."""
-
-    __slots__ = ("num_pinned",)
-    _close = staticmethod(_native.kvc_manager_unpin_prefix)
-
-    def __init__(self, manager: "Manager", id: int, num_pinned: int):
-        super().__init__(manager, id)
-        self.num_pinned = num_pinned
-
-
-class Namespace(_Owned):
-    """One open of a namespace: requests of different namespaces never share."""
-
-    __slots__ = ()
-    _close = staticmethod(_native.kvc_manager_close_namespace)
-
-
-class Request(_Owned):
-    """A token sequence and its blocks. `id` is what arrays of a Step take. Leaving a `with` block frees it."""
-
-    __slots__ = ("num_cached",)
-    _close = staticmethod(_native.kvc_manager_free_request)
-
-    def __init__(self, manager: "Manager", id: int, num_cached: int = 0, owned: bool = True):
-        super().__init__(manager, id, owned)
-        self.num_cached = num_cached  # tokens of the hit at the last admission by this object
-
-    def admit(self) -> int:
-        """Finds the longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens of the hit: a
-        multiple of block_size, below the number of tokens. Raises NoSpaceError, AgainError, BusyError (admitted already)."""
-        self.num_cached = _native.kvc_manager_admit_request(self._manager._m, self.id)
-        return self.num_cached
-
-    def append(self, tokens: "Tokens | int") -> None:
-        """Appends known tokens (int32 [n], or one int); an admitted request gets slots for them. Raises NoSpaceError."""
-        _native.kvc_manager_append_tokens(self._manager._m, self.id, tokens)
-
-    def reserve(self, capacity: int) -> None:
-        """Gives slots up to `capacity` tokens in all, whose ids may come later. Raises NoSpaceError."""
-        _native.kvc_manager_reserve_tokens(self._manager._m, self.id, capacity)
-
-    def commit(self, num_committed: int) -> None:
-        """The KV of the first num_committed tokens (absolute) is written: full blocks become findable."""
-        _native.kvc_manager_commit_tokens(self._manager._m, self.id, num_committed)
-
-    def truncate(self, num_tokens: int) -> None:
-        """Keeps the first num_tokens tokens (absolute) and gives the rest back."""
-        _native.kvc_manager_truncate_request(self._manager._m, self.id, num_tokens)
-
-    def preempt(self) -> None:
-        """Takes all blocks and makes it wait; tokens are kept, and what it published can be hit again by admit()."""
-        _native.kvc_manager_preempt_request(self._manager._m, self.id)
-
-    def free(self) -> None:
-        """Ends the request; its published blocks stay cached. Freeing again raises NotFoundError, unlike close()."""
-        _native.kvc_manager_free_request(self._manager._m, self.id)
-        self._owned = False
-
-    def fork(self) -> "Request":
-        """A request with the committed tokens of this one, sharing all their blocks."""
-        return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
-
-    @property
-    def info(self) -> Any:
-        """RequestInfo: num_tokens, num_committed, capacity, num_blocks, ..."""
-        struct = _native.kvc_request_info()
-        _native.kvc_manager_request_info(self._manager._m, self.id, struct)
-        return RequestInfo.read(struct)
-
-    def block_table(self, group: int = 0, fill_id: int = -1, out: "Optional[numpy.ndarray]" = None) -> "numpy.ndarray":
-        """The block ids of a group: int32 [blocks of the table], or the whole of `out`, with fill_id where there is no block.
-        Raises BufferTooSmallError if `out` is too short."""
-        if out is None:
-            properties = _native.kvc_properties()
-            _native.kvc_manager_properties(self._manager._m, properties)
-            info = _native.kvc_request_info()
-            _native.kvc_manager_request_info(self._manager._m, self.id, info)
-            out = np.empty(-(-info.capacity // properties.block_size), np.int32)
-        _native.kvc_manager_export_tables(self._manager._m, (self.id,), group, fill_id, out)
-        return out
-
-    def slots(self, first_token: int, num_tokens: int, group: int = 0) -> "numpy.ndarray":
-        """The slots (block * block_size + offset) of tokens [first_token, first_token + num_tokens): int64; -1 where a
-        window has passed."""
-        out = np.empty(num_tokens, np.int64)
-        _native.kvc_manager_export_slots(self._manager._m, self.id, group, first_token, out)
-        return out
 
 
 class Manager:
@@ -270,12 +108,12 @@ class Manager:
         max_cached_tokens, drop_tail_blocks, user_data, flags (RequestFlags).
         Raises NoSpaceError, AgainError, InvalidArgumentError, LimitError; then there is no request."""
         self._free_dropped()
-        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, _pack_keys(keys), _request_config(options)))
+        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, pack_keys(keys), request_config(options)))
 
     def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, **options: Any) -> Request:
         """Creates a waiting request: tokens are copied and hashed, no block is taken. Parameters as allocate()."""
         self._free_dropped()
-        return Request(self, _native.kvc_manager_create_request(self._m, tokens, _pack_keys(keys), _request_config(options)))
+        return Request(self, _native.kvc_manager_create_request(self._m, tokens, pack_keys(keys), request_config(options)))
 
     def request(self, id: int) -> Request:
         """A Request for an id, such as one of Step.admitted; it is freed by free() only."""
@@ -317,16 +155,16 @@ class Manager:
     def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Any:
         """Would these tokens fit, and how much is cached? ProbeInfo; changes nothing."""
         struct = _native.kvc_probe_info()
-        _native.kvc_manager_probe(self._m, getattr(namespace, "id", namespace), tokens, _pack_keys(keys), struct)
+        _native.kvc_manager_probe(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys), struct)
         return ProbeInfo.read(struct)
 
     def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:
         """Keeps the cached part of a prefix from eviction. Raises NotFoundError if not even one block is cached."""
-        return Pin(self, *_native.kvc_manager_pin_prefix(self._m, getattr(namespace, "id", namespace), tokens, _pack_keys(keys)))
+        return Pin(self, *_native.kvc_manager_pin_prefix(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys)))
 
     def drop(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> int:
         """Drops every cached block of these tokens that nobody holds; returns their number."""
-        return _native.kvc_manager_drop_prefix(self._m, getattr(namespace, "id", namespace), tokens, _pack_keys(keys))
+        return _native.kvc_manager_drop_prefix(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys))
 
     def evict(self, max_blocks: int) -> int:
         """Evicts up to max_blocks cached blocks in policy order; returns their number."""
@@ -343,13 +181,13 @@ class Manager:
     def acquire_prefix(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> "numpy.ndarray":
         """Takes a raw hold on the cached blocks of a prefix: int32 [positions]; -1 where a window needs none."""
-        packed, id = _pack_keys(keys), getattr(namespace, "id", namespace)
+        packed, id = pack_keys(keys), getattr(namespace, "id", namespace)
         return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, group, tokens, packed, room), np.int32)
 
     def publish_blocks(self, tokens: "Tokens", blocks: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> None:
         """Publishes raw-held blocks as the KV of the first len(blocks) * block_size tokens, which must be written."""
-        _native.kvc_manager_publish_blocks(self._m, getattr(namespace, "id", namespace), group, tokens, _pack_keys(keys), blocks)
+        _native.kvc_manager_publish_blocks(self._m, getattr(namespace, "id", namespace), group, tokens, pack_keys(keys), blocks)
 
     def release_blocks(self, blocks: "Tokens") -> None:
         """Gives back one raw hold per entry, all or nothing. Raises NotHeldError."""
@@ -415,6 +253,3 @@ def _group_config(group: Group) -> Any:
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
     config.retention_tokens, config.pool = group.retention_tokens, group.pool
     return config
-
-
-__all__ = ["ExtraKey", "Group", "Manager", "Namespace", "Pin", "Request", "RequestFlags"]
