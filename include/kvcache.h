@@ -831,6 +831,16 @@ KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 /** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
 
+/** Moves contents from the highest blocks of a pool to its lowest free ones, so that what is in use lies together: before memory is given back, or saved. Cached
+ *  blocks move, and blocks that requests alone hold; those with a pin or a raw hold stay. The engine must carry out the moves (kvc_storage_copy_blocks), and take
+ *  over the new tables, before it reads or writes any block: kvc_manager_export_tables shows them at once, and rows of step tables are brought up to date, with
+ *  the changes listed, by the next step that the request stands in. Afterwards the lowest free block is taken first. Holds the lock for long: O(blocks + entries of
+ *  tables).
+ *  @param[in]  pool  Index of the pool.
+ *  @param[out] moves [capacity] No block stands twice. @param[out] count Moves made; if that is capacity, another call may find more.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight or copies wait for kvc_manager_take_copies. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_compact(kvc_manager *m, uint32_t pool, kvc_block_copy *moves, size_t capacity, size_t *count);
+
 /* ---------------------------------------------------------------- devices and streams */
 
 /** Kinds of memory: of kvc_storage_config.memory_kind, and, as bits 1 << kind, of kvc_device_info.memory_kinds. */

@@ -6,8 +6,8 @@
 // Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits,
 // growth.cc extends and commits, shrink.cc releases, truncates and forks, step.cc batches all of these,
 // decode.cc is its usual case,
-// prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc keeps rows and exports, inspect.cc
-// reports, check.cc and digest.cc walk the whole state.
+// prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc keeps rows and exports, compact.cc
+// moves contents together, inspect.cc reports, check.cc and digest.cc walk the whole state.
 #pragma once
 #include <mutex>
 
@@ -79,6 +79,8 @@ class Manager {
 
   kvc_status step(StepPlan& plan);
   kvc_status retire_step(uint64_t step_id);
+
+  kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
   kvc_status check();
   uint64_t digest();
@@ -254,6 +256,10 @@ class Manager {
 
   // raw.cc
   kvc_status check_raw_blocks(const int32_t* blocks, size_t num_blocks);
+
+  // compact.cc
+  void free_stale(uint32_t pool);
+  void follow_moves(uint32_t pool);
 
   // digest.cc
   void digest_space(uint32_t space, DigestHash& out) const;

@@ -280,7 +280,7 @@ void Generator::step(const World& world, Op& op) {
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 140, 40, 68, 90, 42, 95, 44, 110, 18, 30, 36,
-                                       100, 40, 28,  46, 62, 45, 20, 20, 16, 60,  42, 185};
+                                       100, 40, 28,  46, 62, 45, 20, 20, 16, 60,  40, 42, 185};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -388,6 +388,10 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kTakeCopies:
       op.number = random_.chance(10) ? 0 : 64;
+      break;
+    case Kind::kCompact:
+      op.group = random_.below(setup_.config.pools.size());
+      op.number = random_.chance(40) ? random_.below(4) : 64;
       break;
     case Kind::kRetire:
       op.step.in.retired = retired();

@@ -248,6 +248,23 @@ class Model : public Rules {
     return KVC_OK;
   }
 
+  kvc_status compact(size_t index, uint64_t most, std::vector<Copy>& moves) {
+    if (in_flight() || !pending.empty()) return KVC_ERROR_BUSY;
+    Pool& pool = pools[index];
+    for (const int b : std::vector<int>(pool.lru))
+      if (!findable(b)) remove(pool.lru, b), detach(b), pool.free.push_back(b), changed();
+    const int begin = pool.first, end = begin + int(pool.count) + (config_.null_block && index == 0);
+    while (moves.size() < most && !pool.free.empty()) {
+      int from = end - 1;
+      const int to = *std::min_element(pool.free.begin(), pool.free.end());
+      while (from > to && !movable(from)) --from;
+      if (from <= to) break;
+      moves.push_back({from, to}), move(from, to), changed();
+    }
+    std::sort(pool.free.rbegin(), pool.free.rend());
+    return KVC_OK;
+  }
+
   // ---- raw blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());

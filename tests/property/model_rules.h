@@ -199,6 +199,23 @@ class Rules {
         keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
     pool.lru.push_back(keep);
   }
+  bool movable(int id) const {
+    const Block& b = blocks_[id];
+    return in(pools[b.pool].lru, id) || (b.requests && !b.raw && !b.pins);
+  }
+  void move(int from, int to) {  // to a free block
+    Block& b = blocks_[from];
+    Pool& pool = pools[b.pool];
+    remove(pool.free, to), pool.free.push_back(from);
+    std::replace(pool.lru.begin(), pool.lru.end(), from, to);
+    for (auto& [id, r] : requests)
+      for (auto& row : r.table)
+        for (Cell& cell : row)
+          if (cell.block == from) cell.block = to;
+    if (b.published) b.at->second[b.group].erase(from), b.at->second[b.group].insert(to);
+    blocks_[to] = b;
+    b = Block{.pool = b.pool, .at = positions.end()};
+  }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
     auto at = positions.try_emplace(k, config_.groups.size()).first;
     const bool again = !at->second[g].empty();

@@ -88,6 +88,7 @@ const char* kind_name(Kind kind) {
                                              "close_namespace",
                                              "reset",
                                              "take_copies",
+                                             "compact",
                                              "retire_step",
                                              "step"};
   return kNames[static_cast<int>(kind)];
@@ -147,6 +148,9 @@ std::string to_text(const Op& op) {
     case Kind::kEvict:
     case Kind::kTakeCopies:
       out << op.number << ")";
+      break;
+    case Kind::kCompact:
+      out << "pool " << op.group << ", capacity " << op.number << ")";
       break;
     case Kind::kAcquire:
       out << "group " << op.group << ", " << op.number << ")";

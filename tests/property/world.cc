@@ -304,6 +304,13 @@ Outcome World::ask_model(const Op& op) {
       for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
       break;
     }
+    case Kind::kCompact: {
+      std::vector<model::Copy> moves;
+      out.status = model_.compact(op.group, op.number, moves);
+      for (const model::Copy& move : moves) value(move.source), value(move.destination);
+      bytes_.copy(moves);
+      break;
+    }
     case Kind::kRetire:
       out.status = model_.retire(step_number(op.step.in.retired));
       break;
@@ -450,11 +457,17 @@ Outcome World::ask_library(const Op& op, int side) {
     case Kind::kReset:
       out.status = kvc_manager_reset(m, ns);
       break;
+    case Kind::kCompact:
     case Kind::kTakeCopies: {
       std::vector<kvc_block_copy> copies(op.number + 1);
       size_t count = 0;
-      out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
-      out.values.push_back(static_cast<int64_t>(count));
+      if (op.kind == Kind::kCompact) {
+        out.status =
+            kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
+      } else {
+        out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
+        out.values.push_back(static_cast<int64_t>(count));
+      }
       for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {
         out.values.push_back(copies[i].source);
         out.values.push_back(copies[i].destination);
