@@ -153,7 +153,10 @@ enum {
   KVC_MANAGER_NULL_BLOCK = 1,       /**< Block id 0 is reserved for the engine (padding), outside all counts. */
   KVC_MANAGER_PUBLISH_ENQUEUED = 2, /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_PARTIAL_REUSE = 4,    /**< Reserved: KVC_ERROR_UNSUPPORTED. */
-  KVC_MANAGER_NO_PREFIX_CACHE = 8   /**< Never publish: nothing is found again, blocks return to FREE at once. */
+  KVC_MANAGER_NO_PREFIX_CACHE = 8,  /**< Never publish: nothing is found again, blocks return to FREE at once. */
+  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A block of a raw hold
+                                         goes to a stranger and, until it is published, comes from one. */
+  KVC_MANAGER_ZERO_ALWAYS = 32      /**< All blocks that are handed out must be. */
 };
 
 /** kvc_request_config.flags. */
@@ -831,6 +834,13 @@ KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 /** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
 
+/** Takes the list of blocks to be cleared (KVC_MANAGER_ZERO_FOREIGN, KVC_MANAGER_ZERO_ALWAYS) of the steps and calls since the last take, each once. The engine must
+ *  clear them (kvc_storage_zero_blocks), or enqueue that, after the copies of these steps and calls and before it writes to any of their blocks. What a copy
+ *  overwrites is not among them.
+ *  @param[out] blocks [capacity] @param[out] count Blocks; without these flags 0.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed, none taken; capacity 0 asks). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_take_zero_blocks(kvc_manager *m, int32_t *blocks, size_t capacity, size_t *count);
+
 /** Moves contents from the highest blocks of a pool to its lowest free ones, so that what is in use lies together: before memory is given back, or saved. Cached
  *  blocks move, and blocks that requests alone hold; those with a pin or a raw hold stay. The engine must carry out the moves (kvc_storage_copy_blocks), and take
  *  over the new tables, before it reads or writes any block: kvc_manager_export_tables shows them at once, and rows of step tables are brought up to date, with
@@ -838,7 +848,7 @@ KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
  *  tables).
  *  @param[in]  pool  Index of the pool.
  *  @param[out] moves [capacity] No block stands twice. @param[out] count Moves made; if that is capacity, another call may find more.
- *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight or copies wait for kvc_manager_take_copies. Thread-safe. Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight, or copies or blocks to be cleared wait to be taken. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_manager_compact(kvc_manager *m, uint32_t pool, kvc_block_copy *moves, size_t capacity, size_t *count);
 
 /* ---------------------------------------------------------------- devices and streams */

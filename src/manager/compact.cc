@@ -12,6 +12,8 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
                 static_cast<unsigned long long>(assigned_));
   }
   if (num_copies_ != 0) return fail(KVC_ERROR_BUSY, "%zu copies are waiting; take them first", num_copies_);
+  if (zeroing_.count() != 0)
+    return fail(KVC_ERROR_BUSY, "%zu blocks are to be cleared; take them first", zeroing_.count());
   free_stale(pool);
 
   const PoolCounts& counts = pool_.counts(pool);
@@ -28,6 +30,7 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
     const BlockId from = id_of(--high), to = id_of(low++);
     if (is_node(pool_[from].node)) tree_.move(from, to);
     pool_.move(from, to);
+    if (zeroing_.on()) zeroing_.set_owner(to, zeroing_.owner(from));
     moves[num_moves++] = {raw(from), raw(to)};
   }
   if (num_moves != 0) follow_moves(pool);

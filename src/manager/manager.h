@@ -16,6 +16,7 @@
 #include "manager/lookup.h"
 #include "manager/pin_table.h"
 #include "manager/shape.h"
+#include "manager/zeroing.h"
 #include "observe/counters.h"
 #include "observe/event_ring.h"
 #include "pool/block_pool.h"
@@ -80,6 +81,7 @@ class Manager {
   kvc_status step(StepPlan& plan);
   kvc_status retire_step(uint64_t step_id);
 
+  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
   kvc_status check();
@@ -113,12 +115,14 @@ class Manager {
   void announce_cleared(uint64_t namespace_id);
 
   // blocks.cc
-  void take_blocks(uint32_t group, size_t count, BlockId* out);
-  BlockId take_block(uint32_t group) {
-    BlockId block;
-    take_blocks(group, 1, &block);
-    return block;
+  static constexpr uint32_t kNoSpace = UINT32_MAX;
+  // For requests of a namespace, or, kNoSpace, for raw holds.
+  void take_blocks(uint32_t group, uint32_t space, size_t count, BlockId* out) {
+    pop_blocks(group, count, out);
+    if (zeroing_.on()) [[unlikely]]
+      zeroing_.hand_over(out, count, space == kNoSpace ? Zeroing::kRaw : spaces_.id(space));
   }
+  void pop_blocks(uint32_t group, size_t count, BlockId* out);
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
   void hit(BlockId block) {  // out of LRU or FENCED, before a hold is added
@@ -281,6 +285,7 @@ class Manager {
   PrefixTree tree_;
   RequestTable requests_;
   PinTable pins_;
+  Zeroing zeroing_;
   TableHash hash_;
   Buffer<NodeId> path_ = {};  // scratch of matching
   Buffer<uint32_t> residents_ = {};

@@ -35,6 +35,7 @@ enum class Kind : int {
   kClose,
   kReset,
   kTakeCopies,
+  kTakeZeros,
   kCompact,
   kRetire,
   kStep,
