@@ -927,8 +927,8 @@ KVC_API kvc_status kvc_stream_event_synchronize(kvc_stream_event *event);
  *  or a kind of memory that this build or device lacks), OUT_OF_MEMORY (memory or threads). Since 0.2. */
 KVC_API kvc_status kvc_storage_create(const kvc_storage_config *config, kvc_storage **storage);
 
-/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. NULL is ignored. No other call on it may
- *  be running. Since 0.2. */
+/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. The memory of a storage with exported tensors
+ *  (kvc_storage_export_dlpack) is freed with the last of these. NULL is ignored. No other call on it may be running. Since 0.2. */
 KVC_API void kvc_storage_destroy(kvc_storage *s);
 
 /** What a storage is. @param[out] info struct_size set by the caller. @return KVC_OK, INVALID_ARGUMENT. Since 0.2. */
@@ -942,6 +942,14 @@ KVC_API kvc_status kvc_storage_size(const kvc_storage_config *config, uint64_t *
 /** A plane of one layer as an array [num_blocks, num_heads, block_size, elements of a row] in the slab; INT4 rows as bytes (KVC_UINT8).
  *  @param[in] plane KVC_PLANE_*. @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED for tiled keys; NOT_FOUND if there is no such plane. Since 0.2. */
 KVC_API kvc_status kvc_storage_view(kvc_storage *s, int32_t plane, uint32_t layer, kvc_view *view);
+
+/** The plane that kvc_storage_view describes as a DLPack tensor, for NumPy, PyTorch, JAX and others: nothing is copied, and both sides see what the other writes.
+ *  The tensor keeps the storage's memory, its allocator and foreign memory in use until its deleter is called, also past kvc_storage_destroy; calls on the
+ *  storage do not wait for those who use it.
+ *  @param[out] tensor A `DLManagedTensor *` (not the versioned one; capsules of it are named "dltensor") to be ended once, by any thread, with
+ *              tensor->deleter(tensor).
+ *  @return as kvc_storage_view, and OUT_OF_MEMORY. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_storage_export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, void **tensor);
 
 /** The bytes of a part of a block as runs, ascending, neighbours joined: what to send, save or register. Of tiled keys, whole tiles.
  *  @param[in]  selection Layers, heads and tokens; NULL = the whole block.

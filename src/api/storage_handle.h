@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind the pointers of storages, streams and their events.
 #pragma once
+#include <atomic>
+
 #include "api/guard.h"
 #include "device/backend.h"
 #include "layout/layout.h"
@@ -11,6 +13,7 @@ struct kvc_storage {
   kvc::Env env;
   kvc::Layout layout;
   kvc_storage_info info;
+  std::atomic<uint32_t> num_users{1};  // who created it, and exported tensors
 
   char* slab() const { return static_cast<char*>(info.data); }
 };
@@ -33,6 +36,9 @@ kvc_status on_storage(kvc_storage* s, Function&& function) noexcept {
   if (s == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the storage is NULL");
   return guarded([&] { return function(*s); });
 }
+
+// Drops one user; the last one frees it.
+void release_storage(kvc_storage* s);
 
 // The backend's stream; NULL stays NULL.
 inline void* impl_of(kvc_stream* stream) { return stream == nullptr ? nullptr : stream->impl; }

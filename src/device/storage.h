@@ -17,7 +17,7 @@ class Storage {
   // Takes `slab` over, and clears it if `zeroed`. nullptr: no memory, or no threads; `slab` is as before.
   static Storage* create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
                          size_t num_threads);
-  static void destroy(Storage* storage);  // waits for what is pending; the slab goes back to its owner
+  static void destroy(Storage* storage);  // with nothing pending; the slab goes back to its owner
 
   const Layout& layout() const { return layout_; }
   char* slab() { return static_cast<char*>(slab_.data); }
@@ -31,6 +31,7 @@ class Storage {
   // Work that streams still have to do here.
   void add_pending();
   void drop_pending();
+  void wait();  // until there is none
 
   // Memory for one call, aligned to 64; kept for the next. nullptr: there is none.
   class Scratch {
