@@ -162,7 +162,10 @@ enum {
   KVC_MANAGER_NULL_BLOCK = 1,       /**< Block id 0 is reserved for the engine (padding), outside all counts. */
   KVC_MANAGER_PUBLISH_ENQUEUED = 2, /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_PARTIAL_REUSE = 4,    /**< Reserved: KVC_ERROR_UNSUPPORTED. */
-  KVC_MANAGER_NO_PREFIX_CACHE = 8   /**< Never publish: nothing is found again, blocks return to FREE at once. */
+  KVC_MANAGER_NO_PREFIX_CACHE = 8,  /**< Never publish: nothing is found again, blocks return to FREE at once. */
+  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A block of a raw hold
+                                         goes to a stranger and, until it is published, comes from one. */
+  KVC_MANAGER_ZERO_ALWAYS = 32      /**< All blocks that are handed out must be. */
 };
 
 /** kvc_request_config.flags. */
@@ -903,6 +906,23 @@ KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 /** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
 
+/** Takes the list of blocks to be cleared (KVC_MANAGER_ZERO_FOREIGN, KVC_MANAGER_ZERO_ALWAYS) of the steps and calls since the last take, each once. The engine must
+ *  clear them (kvc_storage_zero_blocks), or enqueue that, after the copies of these steps and calls and before it writes to any of their blocks. What a copy
+ *  overwrites is not among them.
+ *  @param[out] blocks [capacity] @param[out] count Blocks; without these flags 0.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed, none taken; capacity 0 asks). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_take_zero_blocks(kvc_manager *m, int32_t *blocks, size_t capacity, size_t *count);
+
+/** Moves contents from the highest blocks of a pool to its lowest free ones, so that what is in use lies together: before memory is given back, or saved. Cached
+ *  blocks move, and blocks that requests alone hold; those with a pin or a raw hold stay. The engine must carry out the moves (kvc_storage_copy_blocks), and take
+ *  over the new tables, before it reads or writes any block: kvc_manager_export_tables shows them at once, and rows of step tables are brought up to date, with
+ *  the changes listed, by the next step that the request stands in. Afterwards the lowest free block is taken first. Holds the lock for long: O(blocks + entries of
+ *  tables).
+ *  @param[in]  pool  Index of the pool.
+ *  @param[out] moves [capacity] No block stands twice. @param[out] count Moves made; if that is capacity, another call may find more.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight, or copies or blocks to be cleared wait to be taken. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_compact(kvc_manager *m, uint32_t pool, kvc_block_copy *moves, size_t capacity, size_t *count);
+
 /* ---------------------------------------------------------------- devices and streams */
 
 /** Kinds of memory: of kvc_storage_config.memory_kind, and, as bits 1 << kind, of kvc_device_info.memory_kinds. */
@@ -979,8 +999,8 @@ KVC_API kvc_status kvc_stream_event_synchronize(kvc_stream_event *event);
  *  or a kind of memory that this build or device lacks), OUT_OF_MEMORY (memory or threads). Since 0.2. */
 KVC_API kvc_status kvc_storage_create(const kvc_storage_config *config, kvc_storage **storage);
 
-/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. NULL is ignored. No other call on it may
- *  be running. Since 0.2. */
+/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. The memory of a storage with exported tensors
+ *  (kvc_storage_export_dlpack) is freed with the last of these. NULL is ignored. No other call on it may be running. Since 0.2. */
 KVC_API void kvc_storage_destroy(kvc_storage *s);
 
 /** What a storage is. @param[out] info struct_size set by the caller. @return KVC_OK, INVALID_ARGUMENT. Since 0.2. */
@@ -994,6 +1014,14 @@ KVC_API kvc_status kvc_storage_size(const kvc_storage_config *config, uint64_t *
 /** A plane of one layer as an array [num_blocks, num_heads, block_size, elements of a row] in the slab; INT4 rows as bytes (KVC_UINT8).
  *  @param[in] plane KVC_PLANE_*. @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED for tiled keys; NOT_FOUND if there is no such plane. Since 0.2. */
 KVC_API kvc_status kvc_storage_view(kvc_storage *s, int32_t plane, uint32_t layer, kvc_view *view);
+
+/** The plane that kvc_storage_view describes as a DLPack tensor, for NumPy, PyTorch, JAX and others: nothing is copied, and both sides see what the other writes.
+ *  The tensor keeps the storage's memory, its allocator and foreign memory in use until its deleter is called, also past kvc_storage_destroy; calls on the
+ *  storage do not wait for those who use it.
+ *  @param[out] tensor A `DLManagedTensor *` (not the versioned one; capsules of it are named "dltensor") to be ended once, by any thread, with
+ *              tensor->deleter(tensor).
+ *  @return as kvc_storage_view, and OUT_OF_MEMORY. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_storage_export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, void **tensor);
 
 /** The bytes of a part of a block as runs, ascending, neighbours joined: what to send, save or register. Of tiled keys, whole tiles; of channel keys,
  *  the scales of all tokens that share them, and the block must be sealed (kvc_storage_seal_blocks).
