@@ -25,7 +25,8 @@ bool runs_here([[maybe_unused]] const Kernels& kernels) {
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return false;
   }
-  return &kernels == &kAvx512Kernels || __builtin_cpu_supports("avx512bf16");
+  return &kernels == &kAvx512Kernels ||
+         (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"));
 #else
   return true;
 #endif

@@ -14,11 +14,16 @@ namespace kvc {
 constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
     KVC_ATTENTION_LEVEL == 3,
-    {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>)},
+    KVC_ATTENTION_LEVEL > 0,
+    {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>), KVC_OF(row_scores<kI8>),
+     KVC_OF(row_scores<kU8>), KVC_OF(row_scores<kI4>), KVC_OF(row_scores<kU4>), KVC_OF(row_scores<kE4M3>),
+     KVC_OF(row_scores<kE5M2>)},
     {KVC_OF(tile_scores<kF32>), KVC_OF(tile_scores<kF16>), KVC_OF(tile_scores<kBf16>)},
     KVC_OF(adjust),
     KVC_OF(softmax),
-    {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>)},
+    {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>), KVC_OF(add_values<kI8>),
+     KVC_OF(add_values<kU8>), KVC_OF(add_values<kI4>), KVC_OF(add_values<kU4>), KVC_OF(add_values<kE4M3>),
+     KVC_OF(add_values<kE5M2>)},
     KVC_OF(order),
 };
 #undef KVC_OF

@@ -34,6 +34,8 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   carver.take(&slots, kSlotsPerWorker * rows * (v + 2));
   carver.take(&q, rows * k);
   carver.take(&pairs, rows * k);
+  carver.take(&units, rows);
+  carver.take(&sums, rows);
   carver.take(&o, rows * v);
   carver.take(&top, rows);
   carver.take(&total, rows * 16);

@@ -18,6 +18,13 @@ constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNothing =
     -1e30f;  // highest logit of a row that has seen nothing: finite, so differences are
 
+// Whether keys are integers with one scale a row, so that only sums of products need it. Beyond 2048 products
+// of 8 and 16 bits, spread over 8 sums, would overflow.
+bool has_integer_products(const Shape& shape) {
+  const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
+  return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= 2048;
+}
+
 }  // namespace
 
 Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
@@ -25,7 +32,9 @@ Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& ker
       shape_(shape),
       kernels_(kernels),
       scratch_(scratch, shape),
-      use_pairs_(kernels.bf16_pairs && shape.k_source != Source::kConverted && shape.k_form == kBf16) {
+      use_pairs_(kernels.bf16_pairs && shape.k_form == kBf16          ? Pairs::kBf16
+                 : kernels.int16_pairs && has_integer_products(shape) ? Pairs::kInt16
+                                                                      : Pairs::kNone) {
   std::fill_n(scratch_.zeros, std::max(shape.k_dim, shape.v_dim), 0.0f);
 }
 
@@ -56,6 +65,30 @@ bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
   return exact;
 }
 
+// Rows of q, the first of which is row `first` of the piece.
+void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
+  auto* pairs = reinterpret_cast<int16_t*>(scratch_.pairs + first * shape_.k_dim);
+  for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim, pairs += shape_.k_dim) {
+    float top = 0;
+    bool finite = true;
+    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
+      const float size = std::abs(q[e]);
+      finite &= size <= std::numeric_limits<float>::max();
+      top = size > top ? size : top;
+    }
+    const float unit = finite ? top / 32767 : std::numeric_limits<float>::quiet_NaN();
+    const float inverse = unit > 0 ? 1 / unit : 0;
+    int32_t sum = 0;
+    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
+      const float x = finite ? q[e] * inverse : 0;
+      pairs[e] = static_cast<int16_t>(x + (x < 0 ? -0.5f : 0.5f));
+      sum += pairs[e];
+    }
+    scratch_.units[first + r] = unit;
+    scratch_.sums[first + r] = static_cast<float>(sum) * unit;
+  }
+}
+
 void Worker::load_queries(const Piece& piece) {
   const uint32_t dim = args_.layout->k_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
@@ -72,8 +105,10 @@ void Worker::load_queries(const Piece& piece) {
       if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
       if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
     }
-    if (use_pairs_) {
+    if (use_pairs_ == Pairs::kBf16) {
       exact &= split_pairs(q, piece.rows, scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim);
+    } else if (use_pairs_ == Pairs::kInt16) {
+      int16_pairs(q, size_t{h} * piece.rows, piece.rows);
     }
   }
   terms_ = exact ? 1 : 2;
@@ -104,13 +139,31 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
     const char* k = args_.slab + now->head * layout.k.head;
     const uint32_t count = shape_.k_source == Source::kTiles ? tile.segments : tokens;
     for (uint32_t t = 0; t < count; ++t) now->k[t] = k + tile.k[t];
+    if (layout.k_scale.exists()) {
+      const char* scales = args_.slab + now->head * layout.k_scale.head;
+      for (uint32_t t = 0; t < count; ++t) {
+        now->k_scales[t] = reinterpret_cast<const float*>(scales + tile.k_scales[t]);
+      }
+    }
   }
   const char* zeros = reinterpret_cast<const char*>(scratch_.zeros);
   if (shape_.v_source == Source::kRows) {
     const char* v = args_.slab + now->head * layout.v.head;
     for (uint32_t t = 0; t < tokens; ++t) now->v[t] = tile.v[t] == kNoToken ? zeros : v + tile.v[t];
+    if (layout.v_scale.exists()) {
+      const char* scales = args_.slab + now->head * layout.v_scale.head;
+      for (uint32_t t = 0; t < tokens; ++t) {
+        now->v_scales[t] = tile.v_scales[t] == kNoToken
+                               ? scratch_.zeros
+                               : reinterpret_cast<const float*>(scales + tile.v_scales[t]);
+      }
+    }
   } else if (shape_.v_source == Source::kKeys) {
-    for (uint32_t t = 0; t < tokens; ++t) now->v[t] = (tile.any >> t & 1) != 0 ? now->k[t] : zeros;
+    for (uint32_t t = 0; t < tokens; ++t) {
+      const bool seen = (tile.any >> t & 1) != 0;
+      now->v[t] = seen ? now->k[t] : zeros;
+      now->v_scales[t] = seen ? now->k_scales[t] : scratch_.zeros;
+    }
   }
   return true;
 }
@@ -152,8 +205,10 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next)
                    terms_,
                    scratch_.q + first * shape_.k_dim,
                    scratch_.pairs + first * shape_.k_dim,
-                   now.k,
-                   next.k,
+                   use_pairs_ == Pairs::kInt16 ? scratch_.units + first : nullptr,
+                   scratch_.sums + first,
+                   {now.k, now.k_scales, shape_.k_group},
+                   {next.k, next.k_scales, shape_.k_group},
                    scratch_.scores};
   (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[shape_.k_form](scores);
 
@@ -175,17 +230,23 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
   const Tile& tile = *now.tile;
   const auto add = kernels_.add_values[shape_.v_form];
   float* o = scratch_.o + size_t{now.head} * piece.rows * shape_.v_dim;
-  if (tile.all) return add({piece.rows, shape_.v_dim, tile.segments, scratch_.scores, now.v, next.v, o});
+  const uint32_t group = shape_.v_group;
+  const Rows all{now.v, now.v_scales, group}, ahead{next.v, next.v_scales, group};
+  if (tile.all) return add({piece.rows, shape_.v_dim, tile.segments, scratch_.scores, all, ahead, o});
   for (uint32_t from = 0, to = 0; from < piece.rows; from = to) {
     const uint64_t visible = tile.visible[from];
     while (to < piece.rows && tile.visible[to] == visible) ++to;
     if (visible == 0) continue;
     const char* v[kTile];
+    const float* scales[kTile];
     for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
-      v[t] = (visible >> t & 1) != 0 ? now.v[t] : reinterpret_cast<const char*>(scratch_.zeros);
+      const bool seen = (visible >> t & 1) != 0;
+      v[t] = seen ? now.v[t] : reinterpret_cast<const char*>(scratch_.zeros);
+      scales[t] = seen ? now.v_scales[t] : scratch_.zeros;
     }
-    add({to - from, shape_.v_dim, tile.segments, scratch_.scores + from * kTile, v, from == 0 ? next.v : v,
-         o + size_t{from} * shape_.v_dim});
+    const Rows some{v, scales, group};
+    add({to - from, shape_.v_dim, tile.segments, scratch_.scores + from * kTile, some,
+         from == 0 ? ahead : some, o + size_t{from} * shape_.v_dim});
   }
 }
 
@@ -213,7 +274,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
     const Pointers& next = ring[std::min(now + kAhead, filled - 1) % (kAhead + 1)];
     step(piece, pointers, next.tile->segments >= pointers.tile->segments ? next : pointers);
   }
-  kernels_.order(shape_.v_form, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
+  kernels_.order(shape_.v_form, shape_.v_group, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }
 

@@ -15,6 +15,8 @@ struct Pointers {
   uint32_t head;  // of the piece
   const char* k[kTile];
   const char* v[kTile];
+  const float* k_scales[kTile];
+  const float* v_scales[kTile];
 };
 
 // All arrays of a worker, carved out of one run of bytes. Rows count through all heads of a piece.
@@ -24,6 +26,8 @@ struct Scratch {
 
   float* q = nullptr;            // [rows][k_dim]
   uint32_t* pairs = nullptr;     // [heads][2][rows of the head][k_dim / 2]
+  float* units = nullptr;        // [rows] of pairs of int16
+  float* sums = nullptr;         // [rows] of queries as such pairs
   float* o = nullptr;            // [rows][v_dim]
   float* top = nullptr;          // [rows]
   float* total = nullptr;        // [rows][16]
@@ -60,6 +64,7 @@ class Worker {
  private:
   void start(const Piece& piece);
   void load_queries(const Piece& piece);
+  void int16_pairs(const float* q, size_t first, uint32_t rows);
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
   void step(const Piece& piece, const Pointers& now, const Pointers& next);
@@ -73,7 +78,8 @@ class Worker {
   const Shape& shape_;
   const Kernels& kernels_;
   Scratch scratch_;
-  bool use_pairs_;
+  enum class Pairs { kNone, kBf16, kInt16 };
+  Pairs use_pairs_;
   uint32_t terms_ = 1;  // of the piece's pairs
   size_t tiles_ = 0;    // found so far
 };
