@@ -55,7 +55,7 @@ struct ParallelFor {
 // arguments, number of workers and instruction set give the same bits, whoever works on what.
 void attend(const AttentionArgs& args, const ParallelFor& parallel_for, void* scratch);
 
-// Instruction set that attend() uses on this machine: "scalar", "avx2", "avx512", "avx512-bf16".
+// Instruction set that attend() uses on this machine: "scalar", "avx2", "avx512", "avx512-bf16", "amx-bf16".
 const char* attention_isa();
 
 }  // namespace kvc

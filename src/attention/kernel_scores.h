@@ -52,7 +52,7 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
   }
 }
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
 template <uint32_t kRows>
 inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
   const size_t dim = a.dim, tokens = a.segments * kSegment;
@@ -143,7 +143,7 @@ void row_scores(const ScoreArgs& a) {
     }
   }
 #endif
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
   if (form == kBf16 && a.dim % 32 == 0) {
     in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) { row_scores_pairs<kRows>(a, row); });
     return;
@@ -215,7 +215,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
   }
 }
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
 template <uint32_t kRows, uint32_t kCols>
 inline void tile_scores_pairs(const ScoreArgs& a, uint32_t row, uint32_t segment) {
   F sums[kRows][kCols] = {};
@@ -243,10 +243,13 @@ inline void tile_scores_pairs(const ScoreArgs& a, uint32_t row, uint32_t segment
 
 template <Form form>
 void tile_scores(const ScoreArgs& a) {
+#if KVC_ATTENTION_LEVEL == 4
+  if (form == kBf16 && a.dim % 32 == 0) return tile_scores_amx(a);
+#endif
   constexpr uint32_t kPerSegment = kVecs * (form == kF16 ? 2 : 1);
   in_blocks<kPerSegment == 4 && kLanes == 8 ? 2 : kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
     in_blocks<sums_per_row(kRows * kPerSegment, 4)>(a.segments, [&]<uint32_t kCols>(uint32_t segment) {
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
       if constexpr (form == kBf16) return tile_scores_pairs<kRows, kCols>(a, row, segment);
 #endif
       tile_scores_block<form, kRows, kCols>(a, row, segment);

@@ -151,7 +151,7 @@ inline void values_int16(const ValueArgs& a, Fetcher& next, const IntegerWeights
 }
 #endif
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
 // Two tokens at a time, probabilities rounded to bf16. Interleaving the elements of two rows leaves those of
 // each 32 in the order of the lanes of 128 bits; o is kept so, and order() mends it.
 template <uint32_t kRows, uint32_t kCols>
@@ -196,13 +196,20 @@ inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
                      [[maybe_unused]] uint32_t group) {
   const bool whole = dim % 32 == 0 && (group % 32 == 0 || group >= dim);
   return whole &&
-         ((KVC_ATTENTION_LEVEL == 3 && form == kBf16) || (KVC_ATTENTION_LEVEL > 1 && is_integer(form)));
+         ((KVC_ATTENTION_LEVEL >= 3 && form == kBf16) || (KVC_ATTENTION_LEVEL > 1 && is_integer(form)));
 }
+
+#if KVC_ATTENTION_LEVEL == 4
+void add_values_amx(const ValueArgs& a);
+#endif
 
 template <Form form>
 void add_values(const ValueArgs& a) {
+#if KVC_ATTENTION_LEVEL == 4
+  if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) return add_values_amx(a);
+#endif
   Fetcher next{a.next.at, a.next.at + a.segments * kSegment, 0, bytes_of(form, a.dim)};
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
   if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) {
     in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
       in_blocks<sums_per_row(kRows, 8) / 2>(

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of bf16 in the tile registers of AMX: a tiled key segment is a tile as it lies, values become tiles
+// by interleaving the rows of two tokens. 16 rows against 16 tokens, or columns, at a time.
+#pragma once
+#include "attention/kernel_values.h"
+
+#if KVC_ATTENTION_LEVEL == 4
+namespace kvc::KVC_ATTENTION_NAMESPACE {
+namespace {
+
+// One instruction each; a tile's number is part of it. The compiler's own forms do not tell it that they read
+// and write memory.
+template <int tile>
+inline void zero_tile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
+template <int tile>
+inline void load_tile(const void* at, size_t row_bytes) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
+}
+template <int tile>
+inline void store_tile(void* at, size_t row_bytes) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
+}
+template <int sums, int a, int b>
+inline void multiply_tiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
+}
+
+// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 keys or
+// values [16 pairs][16 tokens or columns][2].
+class Tiles {
+ public:
+  static constexpr uint32_t kRows = 16;
+
+  Tiles() = default;
+  ~Tiles() { asm volatile("tilerelease"); }
+  Tiles(const Tiles&) = delete;
+  void set_rows(uint32_t rows) {
+    if (rows == rows_) return;
+    rows_ = rows;
+    alignas(64) Config config{};
+    config.palette = 1;
+    for (uint32_t i = 0; i < 7; ++i) {
+      config.row_bytes[i] = 64;
+      config.rows[i] = static_cast<uint8_t>(i == 6 ? kRows : rows);
+    }
+    asm volatile("ldtilecfg %0" : : "m"(config));
+  }
+
+ private:
+  struct Config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  };
+  uint32_t rows_ = 0;
+};
+
+// Calls f<i>() for i < count, at most 4.
+template <class F>
+inline void for_tiles(uint32_t count, F f) {
+  f.template operator()<0>();
+  if (count > 1) f.template operator()<1>();
+  if (count > 2) f.template operator()<2>();
+  if (count > 3) f.template operator()<3>();
+}
+
+void tile_scores_amx(const ScoreArgs& a) {
+  const size_t pairs = a.dim / 2;
+  Tiles tiles;
+  for (uint32_t row = 0; row < a.rows; row += Tiles::kRows) {
+    tiles.set_rows(a.rows - row < Tiles::kRows ? a.rows - row : Tiles::kRows);
+    const uint32_t* q = a.q_pairs + row * pairs;
+    for_tiles(a.segments, []<int i>() { zero_tile<i>(); });
+    for (size_t e = 0; e < pairs; e += 16) {
+      load_tile<4>(q + e, pairs * 4);
+      if (a.q_terms == 2) load_tile<5>(q + a.rows * pairs + e, pairs * 4);
+      for_tiles(a.segments, [&]<int i>() {
+        load_tile<6>(a.k.at[i] + e * 64, 64);
+        if (row == 0) {
+          for (size_t line = 0; line < 16; ++line) prefetch(a.next.at[i] + (e + line) * 64);
+        }
+        multiply_tiles<i, 4, 6>();
+        if (a.q_terms == 2) multiply_tiles<i, 5, 6>();
+      });
+    }
+    float* scores = a.scores + row * kTile;
+    for_tiles(a.segments, [&]<int i>() { store_tile<i>(scores + i * kSegment, kTile * 4); });
+  }
+}
+
+// Up to 64 columns of the values of a tile, as pairs of tokens: [half of the tile][16 columns][16 pairs].
+// Columns in the order of values_pairs().
+inline void interleave(const ValueArgs& a, Fetcher& next, uint32_t column, uint32_t columns, __m512i* out) {
+  const uint32_t pairs = a.segments * (kSegment / 2);
+  for (uint32_t t = 0; t < pairs; ++t) {
+    const char *even = a.v.at[2 * t] + column * 2, *odd = a.v.at[2 * t + 1] + column * 2;
+    __m512i* to = out + t / 16 * 64 + t % 16;
+    for (uint32_t c = 0; c < columns / 32; ++c) {
+      const __m512i x = _mm512_loadu_si512(even + c * 64), y = _mm512_loadu_si512(odd + c * 64);
+      _mm512_store_si512(to + 2 * c * 16, _mm512_unpacklo_epi16(x, y));
+      _mm512_store_si512(to + (2 * c + 1) * 16, _mm512_unpackhi_epi16(x, y));
+    }
+    next.fetch(2 * lines_of(columns * 2));
+  }
+  for (uint32_t t = pairs; t % 16 != 0; ++t) {  // half a tile: no tokens
+    for (uint32_t c = 0; c < columns / 16; ++c) out[t / 16 * 64 + t % 16 + c * 16] = __m512i{};
+  }
+}
+
+void add_values_amx(const ValueArgs& a) {
+  const uint32_t halves = (a.segments + 1) / 2, tokens = a.segments * kSegment;
+  alignas(64) __m256bh p[128][kTile / 16];
+  for (uint32_t r = 0; r < a.rows; ++r) {
+    for (uint32_t t = 0; t < halves * 2; ++t) {
+      p[r][t] = t * 16 < tokens ? _mm512_cvtneps_pbh(load(a.p + r * kTile + t * 16)) : __m256bh{};
+    }
+  }
+  Fetcher next{a.next.at, a.next.at + tokens, 0, size_t{a.dim} * 2};
+  Tiles tiles;
+  alignas(64) __m512i v[2 * 4 * 16];
+  for (uint32_t column = 0; column < a.dim; column += 64) {
+    const uint32_t columns = a.dim - column < 64 ? a.dim - column : 64;
+    interleave(a, next, column, columns, v);
+    for (uint32_t row = 0; row < a.rows; row += Tiles::kRows) {
+      tiles.set_rows(a.rows - row < Tiles::kRows ? a.rows - row : Tiles::kRows);
+      float* o = a.o + row * a.dim + column;
+      for_tiles(columns / 16, [&]<int i>() { load_tile<i>(o + i * 16, a.dim * 4); });
+      for (uint32_t half = 0; half < halves; ++half) {
+        load_tile<4>(&p[row][half * 2], kTile * 2);
+        for_tiles(columns / 16, [&]<int i>() {
+          load_tile<6>(v + (half * 4 + i) * 16, 64);
+          multiply_tiles<i, 4, 6>();
+        });
+      }
+      for_tiles(columns / 16, [&]<int i>() { store_tile<i>(o + i * 16, a.dim * 4); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvc::KVC_ATTENTION_NAMESPACE
+#endif
