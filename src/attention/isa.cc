@@ -17,7 +17,8 @@ namespace {
 std::atomic<const Kernels*> forced{nullptr};
 
 #ifdef __x86_64__
-// Linux gives a process the tile registers when it asks for them; it saves them only for threads that used them.
+// Linux gives a process the tile registers when it asks for them; it saves them only for threads that used
+// them.
 bool may_use_amx() {
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // of EDX
   unsigned a, b, c, d = 0;

@@ -25,7 +25,7 @@ constinit const Kernels KVC_ATTENTION_KERNELS = {
     {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>), KVC_OF(add_values<kI8>),
      KVC_OF(add_values<kU8>), KVC_OF(add_values<kI4>), KVC_OF(add_values<kU4>), KVC_OF(add_values<kE4M3>),
      KVC_OF(add_values<kE5M2>)},
-    KVC_OF(order),
+    KVC_OF(finish),
 };
 #undef KVC_OF
 

@@ -27,35 +27,31 @@ inline void multiply_tiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
 }
 
-// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 keys or
-// values [16 pairs][16 tokens or columns][2].
-class Tiles {
- public:
-  static constexpr uint32_t kRows = 16;
+// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 keys
+// or values [16 pairs][16 tokens or columns][2].
+constexpr uint32_t kTileRows = 16;
+thread_local uint32_t configured_rows = 0;  // of this thread's tiles 0 to 5; 0 = they are not in use
 
-  Tiles() = default;
-  ~Tiles() { asm volatile("tilerelease"); }
-  Tiles(const Tiles&) = delete;
-  void set_rows(uint32_t rows) {
-    if (rows == rows_) return;
-    rows_ = rows;
-    alignas(64) Config config{};
-    config.palette = 1;
-    for (uint32_t i = 0; i < 7; ++i) {
-      config.row_bytes[i] = 64;
-      config.rows[i] = static_cast<uint8_t>(i == 6 ? kRows : rows);
-    }
-    asm volatile("ldtilecfg %0" : : "m"(config));
-  }
-
- private:
-  struct Config {
+void set_tile_rows(uint32_t rows) {
+  if (rows == configured_rows) return;
+  configured_rows = rows;
+  struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-  };
-  uint32_t rows_ = 0;
-};
+  } config{};
+  config.palette = 1;
+  for (uint32_t i = 0; i < 7; ++i) {
+    config.row_bytes[i] = 64;
+    config.rows[i] = static_cast<uint8_t>(i == 6 ? kTileRows : rows);
+  }
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+
+void release_tiles() {
+  if (configured_rows != 0) asm volatile("tilerelease");
+  configured_rows = 0;
+}
 
 // Calls f<i>() for i < count, at most 4.
 template <class F>
@@ -68,17 +64,17 @@ inline void for_tiles(uint32_t count, F f) {
 
 void tile_scores_amx(const ScoreArgs& a) {
   const size_t pairs = a.dim / 2;
-  Tiles tiles;
-  for (uint32_t row = 0; row < a.rows; row += Tiles::kRows) {
-    tiles.set_rows(a.rows - row < Tiles::kRows ? a.rows - row : Tiles::kRows);
+  for (uint32_t row = 0; row < a.rows; row += kTileRows) {
+    set_tile_rows(a.rows - row < kTileRows ? a.rows - row : kTileRows);
+    const bool fetch = row == 0 && a.next.at != nullptr;
     const uint32_t* q = a.q_pairs + row * pairs;
     for_tiles(a.segments, []<int i>() { zero_tile<i>(); });
     for (size_t e = 0; e < pairs; e += 16) {
       load_tile<4>(q + e, pairs * 4);
-      if (a.q_terms == 2) load_tile<5>(q + a.rows * pairs + e, pairs * 4);
+      if (a.q_terms == 2) load_tile<5>(q + a.term_rows * pairs + e, pairs * 4);
       for_tiles(a.segments, [&]<int i>() {
         load_tile<6>(a.k.at[i] + e * 64, 64);
-        if (row == 0) {
+        if (fetch) {
           for (size_t line = 0; line < 16; ++line) prefetch(a.next.at[i] + (e + line) * 64);
         }
         multiply_tiles<i, 4, 6>();
@@ -90,51 +86,53 @@ void tile_scores_amx(const ScoreArgs& a) {
   }
 }
 
-// Up to 64 columns of the values of a tile, as pairs of tokens: [half of the tile][16 columns][16 pairs].
+// The values of a tile as pairs of tokens: [64 columns][half of the tile][16 columns][16 pairs][16 columns].
 // Columns in the order of values_pairs().
-inline void interleave(const ValueArgs& a, Fetcher& next, uint32_t column, uint32_t columns, __m512i* out) {
-  const uint32_t pairs = a.segments * (kSegment / 2);
-  for (uint32_t t = 0; t < pairs; ++t) {
-    const char *even = a.v.at[2 * t] + column * 2, *odd = a.v.at[2 * t + 1] + column * 2;
-    __m512i* to = out + t / 16 * 64 + t % 16;
-    for (uint32_t c = 0; c < columns / 32; ++c) {
-      const __m512i x = _mm512_loadu_si512(even + c * 64), y = _mm512_loadu_si512(odd + c * 64);
-      _mm512_store_si512(to + 2 * c * 16, _mm512_unpacklo_epi16(x, y));
-      _mm512_store_si512(to + (2 * c + 1) * 16, _mm512_unpackhi_epi16(x, y));
+inline void pack_values(const ValueArgs& a) {
+  const uint32_t pairs = a.segments * (kSegment / 2), halves = (pairs + 15) / 16;
+  Fetcher next = fetcher_of(a, size_t{a.dim} * 2);
+  for (uint32_t t = 0; t < halves * 16; ++t) {
+    auto* to = static_cast<__m512i*>(a.packed) + t / 16 * 64 + t % 16;
+    for (uint32_t c = 0; c < a.dim / 32; ++c) {
+      __m512i* pair = to + c / 2 * 128 + c % 2 * 32;
+      __m512i x{}, y{};
+      if (t < pairs) {  // else half of a tile, which stays empty
+        x = _mm512_loadu_si512(a.v.at[2 * t] + c * 64);
+        y = _mm512_loadu_si512(a.v.at[2 * t + 1] + c * 64);
+      }
+      _mm512_store_si512(pair, _mm512_unpacklo_epi16(x, y));
+      _mm512_store_si512(pair + 16, _mm512_unpackhi_epi16(x, y));
     }
-    next.fetch(2 * lines_of(columns * 2));
-  }
-  for (uint32_t t = pairs; t % 16 != 0; ++t) {  // half a tile: no tokens
-    for (uint32_t c = 0; c < columns / 16; ++c) out[t / 16 * 64 + t % 16 + c * 16] = __m512i{};
+    next.fetch(2 * lines_of(size_t{a.dim} * 2));
   }
 }
 
 void add_values_amx(const ValueArgs& a) {
-  const uint32_t halves = (a.segments + 1) / 2, tokens = a.segments * kSegment;
-  alignas(64) __m256bh p[128][kTile / 16];
-  for (uint32_t r = 0; r < a.rows; ++r) {
-    for (uint32_t t = 0; t < halves * 2; ++t) {
-      p[r][t] = t * 16 < tokens ? _mm512_cvtneps_pbh(load(a.p + r * kTile + t * 16)) : __m256bh{};
+  if (!a.is_packed) pack_values(a);
+  const uint32_t halves = (a.segments + 1) / 2;
+  for (uint32_t row = 0; row < a.rows; row += kTileRows) {
+    const uint32_t rows = a.rows - row < kTileRows ? a.rows - row : kTileRows;
+    set_tile_rows(rows);
+    alignas(64) __m256bh p[kTileRows][kTile / 16];
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t s = 0; s < halves * 2; ++s) {
+        const F x = s < a.segments ? load(a.p + (row + r) * kTile + s * kSegment) : F{};
+        p[r][s] = _mm512_cvtneps_pbh(x);
+      }
     }
-  }
-  Fetcher next{a.next.at, a.next.at + tokens, 0, size_t{a.dim} * 2};
-  Tiles tiles;
-  alignas(64) __m512i v[2 * 4 * 16];
-  for (uint32_t column = 0; column < a.dim; column += 64) {
-    const uint32_t columns = a.dim - column < 64 ? a.dim - column : 64;
-    interleave(a, next, column, columns, v);
-    for (uint32_t row = 0; row < a.rows; row += Tiles::kRows) {
-      tiles.set_rows(a.rows - row < Tiles::kRows ? a.rows - row : Tiles::kRows);
+    for (uint32_t column = 0; column < a.dim; column += 64) {
+      const uint32_t tiles = a.dim - column < 64 ? (a.dim - column) / 16 : 4;
+      const __m512i* v = static_cast<const __m512i*>(a.packed) + column * 2;
       float* o = a.o + row * a.dim + column;
-      for_tiles(columns / 16, [&]<int i>() { load_tile<i>(o + i * 16, a.dim * 4); });
+      for_tiles(tiles, [&]<int i>() { load_tile<i>(o + i * 16, a.dim * 4); });
       for (uint32_t half = 0; half < halves; ++half) {
-        load_tile<4>(&p[row][half * 2], kTile * 2);
-        for_tiles(columns / 16, [&]<int i>() {
+        load_tile<4>(&p[0][half * 2], kTile * 2);
+        for_tiles(tiles, [&]<int i>() {
           load_tile<6>(v + (half * 4 + i) * 16, 64);
           multiply_tiles<i, 4, 6>();
         });
       }
-      for_tiles(columns / 16, [&]<int i>() { store_tile<i>(o + i * 16, a.dim * 4); });
+      for_tiles(tiles, [&]<int i>() { store_tile<i>(o + i * 16, a.dim * 4); });
     }
   }
 }

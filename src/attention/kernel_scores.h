@@ -12,6 +12,7 @@ namespace {
 template <Form form, uint32_t kRows>
 inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
   const size_t dim = a.dim, tokens = a.segments * kSegment;
+  const bool fetch = row == 0 && a.next.at != nullptr;
   constexpr uint32_t kTokens = kRows == 1 ? 8 : 4;
   const float* query = a.q + row * dim;
   for (size_t t = 0; t < tokens; t += kTokens) {
@@ -24,7 +25,7 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
           const float* at = a.k.scales[t + i] + floats_of<form>(group);
           scale[i] = set1(at[0] * kUnit<form>);
           if constexpr (has_offset(form)) offset[i] = set1(at[1]);
-          if (row == 0) prefetch(a.next.scales[t + i] + floats_of<form>(group));
+          if (fetch) prefetch(a.next.scales[t + i] + floats_of<form>(group));
         }
       }
       for (size_t e = begin; e < end; e += kLanes) {
@@ -37,7 +38,7 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
             k[i] = k[i] * scale[i];
           }
         }
-        if (row == 0 && bytes_of(form, e) % 64 == 0) {
+        if (fetch && bytes_of(form, e) % 64 == 0) {
           for (uint32_t i = 0; i < kTokens; ++i) prefetch(a.next.at[t + i] + bytes_of(form, e));
         }
         for (uint32_t r = 0; r < kRows; ++r) {
@@ -55,17 +56,18 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
 #if KVC_ATTENTION_LEVEL >= 3
 template <uint32_t kRows>
 inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   const size_t dim = a.dim, tokens = a.segments * kSegment;
   for (size_t t = 0; t < tokens; t += 4) {
     F sums[kRows][4] = {};
     for (size_t e = 0; e < dim; e += 32) {
       __m512bh k[4];
       for (uint32_t i = 0; i < 4; ++i) k[i] = load_pairs(a.k.at[t + i] + e * 2);
-      if (row == 0) {
+      if (fetch) {
         for (uint32_t i = 0; i < 4; ++i) prefetch(a.next.at[t + i] + e * 2);
       }
       for (size_t term = 0; term < a.q_terms; ++term) {
-        const uint32_t* pairs = a.q_pairs + ((term * a.rows + row) * dim + e) / 2;
+        const uint32_t* pairs = a.q_pairs + ((term * a.term_rows + row) * dim + e) / 2;
         for (uint32_t r = 0; r < kRows; ++r) {
           const __m512bh q = load_pairs(pairs + r * (dim / 2));
           for (uint32_t i = 0; i < 4; ++i) sums[r][i] = _mm512_dpbf16_ps(sums[r][i], k[i], q);
@@ -81,13 +83,14 @@ inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
 // Dot products of integers, in integers: one multiplication takes as many codes as two of floats.
 template <Form form, uint32_t kRows>
 inline void row_scores_int16(const ScoreArgs& a, uint32_t row) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   const size_t dim = a.dim, tokens = a.segments * kSegment;
   for (size_t t = 0; t < tokens; t += 4) {
     I sums[kRows * 4] = {};
     for (size_t e = 0; e < dim; e += 2 * kLanes) {
       I k[4];
       for (uint32_t i = 0; i < 4; ++i) k[i] = load_int16<form>(a.k.at[t + i] + bytes_of(form, e));
-      if (row == 0 && bytes_of(form, e) % 64 == 0) {
+      if (fetch && bytes_of(form, e) % 64 == 0) {
         for (uint32_t i = 0; i < 4; ++i) prefetch(a.next.at[t + i] + bytes_of(form, e));
       }
       const uint32_t* pairs = a.q_pairs + (row * dim + e) / 2;
@@ -121,7 +124,7 @@ inline void scale_int16(const ScoreArgs& a) {
   for (size_t t = 0; t < tokens; ++t) {
     scale[t] = a.k.scales[t][0];
     offset[t] = (has_offset(form) ? a.k.scales[t][1] : 0) - kBias<form> * scale[t];
-    prefetch(a.next.scales[t]);
+    if (a.next.at != nullptr) prefetch(a.next.scales[t]);
   }
   for (uint32_t r = 0; r < a.rows; ++r) {
     for (size_t t = 0; t < tokens; t += kLanes) {
@@ -157,13 +160,14 @@ void row_scores(const ScoreArgs& a) {
 
 template <Form form, uint32_t kRows, uint32_t kCols>
 inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   constexpr uint32_t kElements = form == kF32 ? 1 : 2;  // in 4 bytes
   constexpr uint32_t kCount = kCols * kVecs * (form == kF16 ? 2 : 1);
   F sums[kRows][kCount] = {};
   const size_t dim = a.dim;
   const float* q = a.q + row * dim;
   for (size_t e = 0, at = 0; e < dim; e += kElements, at += kSegment * 4) {
-    if (row == 0) {
+    if (fetch) {
       for (uint32_t c = 0; c < kCols; ++c) prefetch(a.next.at[segment + c] + at);
     }
     if constexpr (form == kF32) {
@@ -218,16 +222,17 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
 #if KVC_ATTENTION_LEVEL >= 3
 template <uint32_t kRows, uint32_t kCols>
 inline void tile_scores_pairs(const ScoreArgs& a, uint32_t row, uint32_t segment) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   F sums[kRows][kCols] = {};
   const size_t pairs = a.dim / 2;
   for (size_t e = 0; e < pairs; ++e) {
     __m512bh k[kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
       k[c] = load_pairs(a.k.at[segment + c] + e * 64);
-      if (row == 0) prefetch(a.next.at[segment + c] + e * 64);
+      if (fetch) prefetch(a.next.at[segment + c] + e * 64);
     }
     for (size_t term = 0; term < a.q_terms; ++term) {
-      const uint32_t* q = a.q_pairs + (term * a.rows + row) * pairs + e;
+      const uint32_t* q = a.q_pairs + (term * a.term_rows + row) * pairs + e;
       for (uint32_t r = 0; r < kRows; ++r) {
         const __m512bh x = set1_pair(q[r * pairs]);
         for (uint32_t c = 0; c < kCols; ++c) sums[r][c] = _mm512_dpbf16_ps(sums[r][c], k[c], x);

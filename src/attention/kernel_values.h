@@ -22,6 +22,10 @@ struct Fetcher {
     }
   }
 };
+inline Fetcher fetcher_of(const ValueArgs& a, size_t row_bytes) {
+  const uint32_t tokens = a.next.at != nullptr ? a.segments * kSegment : 0;
+  return {a.next.at, a.next.at + tokens, 0, row_bytes};
+}
 constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
 
 // What the codes of a group of columns are multiplied by and what is added for them all: probabilities with
@@ -38,7 +42,7 @@ inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weigh
     const float* at = a.v.scales[t] + floats_of<form>(group);
     scale[t] = at[0] * kUnit<form>;
     if constexpr (has_offset(form)) offset[t] = at[1];
-    if (row == 0) prefetch(a.next.scales[t] + floats_of<form>(group));
+    if (row == 0 && a.next.at != nullptr) prefetch(a.next.scales[t] + floats_of<form>(group));
   }
   for (uint32_t r = 0; r < kRows; ++r) {
     const float* p = a.p + (row + r) * kTile;
@@ -201,6 +205,7 @@ inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
 
 #if KVC_ATTENTION_LEVEL == 4
 void add_values_amx(const ValueArgs& a);
+void release_tiles();
 #endif
 
 template <Form form>
@@ -208,7 +213,7 @@ void add_values(const ValueArgs& a) {
 #if KVC_ATTENTION_LEVEL == 4
   if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) return add_values_amx(a);
 #endif
-  Fetcher next{a.next.at, a.next.at + a.segments * kSegment, 0, bytes_of(form, a.dim)};
+  Fetcher next = fetcher_of(a, bytes_of(form, a.dim));
 #if KVC_ATTENTION_LEVEL >= 3
   if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) {
     in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
@@ -245,8 +250,11 @@ void add_values(const ValueArgs& a) {
   }
 }
 
-void order(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t dim,
-           [[maybe_unused]] float* o) {
+void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t dim,
+            [[maybe_unused]] float* o) {
+#if KVC_ATTENTION_LEVEL == 4
+  release_tiles();
+#endif
   if (!in_pairs(form, dim, group)) return;
 #if KVC_ATTENTION_LEVEL > 1
   const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);

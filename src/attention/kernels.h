@@ -23,13 +23,14 @@ struct Rows {
 };
 
 // What is read comes with the rows `next` of the same shape: while a line is read, the line at the same place
-// there is fetched into the L2 cache.
+// there is fetched into the L2 cache. Without pointers in `next` nothing is fetched.
 struct ScoreArgs {
   uint32_t rows, dim, segments;
-  uint32_t q_terms;  // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
-  const float* q;    // [rows][dim]
-  // [q_terms][rows][dim / 2] pairs whose terms add up to q: of bf16, or, for keys that are integers with one
-  // scale a row, of int16 in units of q_units [rows], which add up to q_sums [rows].
+  uint32_t q_terms;    // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
+  uint32_t term_rows;  // rows from one part of q_pairs to the next
+  const float* q;      // [rows][dim]
+  // [q_terms][term_rows][dim / 2] pairs whose terms add up to q: of bf16, or, for keys that are integers with
+  // one scale a row, of int16 in units of q_units [rows], which add up to q_sums [rows].
   const uint32_t* q_pairs;
   const float *q_units, *q_sums;  // nullptr = there are no pairs of int16
   Rows k, next;
@@ -60,6 +61,8 @@ struct ValueArgs {
   const float* p;  // [rows][kTile]
   Rows v, next;    // plain
   float* o;        // [rows][dim], added to
+  void* packed;    // [kTile][dim, rounded up to 64] of 2 bytes, for the kernel; aligned to 64
+  bool is_packed;  // the call before had the same v, and `packed` is as it left it
 };
 
 // Plain rows need dim % 16 == 0, and group % 16 == 0 or group >= dim; tiles need dim to be a multiple of the
@@ -72,8 +75,9 @@ struct Kernels {
   void (*adjust)(const AdjustArgs&);
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
-  // add_values may keep the elements of o in an order of its own; this gives each row its natural order.
-  void (*order)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
+  // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
+  // and all of them special registers.
+  void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
 };
 
 extern const Kernels kScalarKernels;

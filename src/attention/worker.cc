@@ -25,6 +25,16 @@ bool has_integer_products(const Shape& shape) {
   return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= 2048;
 }
 
+bool all_finite(const float* x, size_t count) {
+  float zeros = 0;                          // or NaN
+  for (size_t i = 0; i < count; i += 16) {  // rows are whole vectors
+    float products[16];
+    for (size_t j = 0; j < 16; ++j) products[j] = x[i + j] * 0.0f;
+    for (size_t j = 0; j < 16; ++j) zeros += products[j];
+  }
+  return zeros == 0;
+}
+
 }  // namespace
 
 Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
@@ -196,46 +206,65 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
   }
 }
 
-void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next) {
+// Rows [row, row + kRowsAtOnce) of a head; the first of them fetch what comes next.
+void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row) {
   const Tile& tile = *now.tile;
-  const size_t first = size_t{now.head} * piece.rows;  // row of the piece
-  ScoreArgs scores{piece.rows,
+  const uint32_t rows = std::min(piece.rows - row, kRowsAtOnce);
+  const size_t head = size_t{now.head} * piece.rows, first = head + row;  // rows of the piece
+  ScoreArgs scores{rows,
                    shape_.k_dim,
                    tile.segments,
                    terms_,
+                   piece.rows,
                    scratch_.q + first * shape_.k_dim,
-                   scratch_.pairs + first * shape_.k_dim,
+                   scratch_.pairs + head * shape_.k_dim + size_t{row} * shape_.k_dim / 2,
                    use_pairs_ == Pairs::kInt16 ? scratch_.units + first : nullptr,
                    scratch_.sums + first,
                    {now.k, now.k_scales, shape_.k_group},
-                   {next.k, next.k_scales, shape_.k_group},
+                   {row == 0 ? next.k : nullptr, next.k_scales, shape_.k_group},
                    scratch_.scores};
   (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[shape_.k_form](scores);
 
   float scale = args_.scale * kLog2e;
   if (!tile.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
-    kernels_.adjust({piece.rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
-                     args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr, scratch_.positions,
-                     tile.position, tile.all ? nullptr : tile.visible});
+    kernels_.adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
+                     args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
+                     scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
     scale = 1;
   }
-  kernels_.softmax({piece.rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
+  kernels_.softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
                     scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
-  add_values(piece, now, next);
+  add_values(piece, now, next, row, rows);
 }
 
 // A row whose probability of a token is 0 because it does not see it must not even multiply its value, which
 // may be anything: rows that see the same tokens go together, the others' values replaced by zeros.
-void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next) {
+void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
+                        uint32_t rows) {
   const Tile& tile = *now.tile;
+  float* o = scratch_.o + (size_t{now.head} * piece.rows + row) * shape_.v_dim;
+  ValueArgs all{rows,
+                shape_.v_dim,
+                tile.segments,
+                scratch_.scores,
+                {now.v, now.v_scales, shape_.v_group},
+                {row == 0 ? next.v : nullptr, next.v_scales, shape_.v_group},
+                o,
+                scratch_.packed,
+                row != 0 && packed_};
   const auto add = kernels_.add_values[shape_.v_form];
-  float* o = scratch_.o + size_t{now.head} * piece.rows * shape_.v_dim;
-  const uint32_t group = shape_.v_group;
-  const Rows all{now.v, now.v_scales, group}, ahead{next.v, next.v_scales, group};
-  if (tile.all) return add({piece.rows, shape_.v_dim, tile.segments, scratch_.scores, all, ahead, o});
-  for (uint32_t from = 0, to = 0; from < piece.rows; from = to) {
-    const uint64_t visible = tile.visible[from];
-    while (to < piece.rows && tile.visible[to] == visible) ++to;
+  packed_ = true;
+  if (tile.all) return add(all);
+  // Nearly always all values are finite, and 0 times one is nothing: then all rows go together after all.
+  const size_t count = size_t{rows} * shape_.v_dim;
+  std::copy_n(o, count, scratch_.o_before);
+  add(all);
+  if (all_finite(o, count)) return;
+  std::copy_n(scratch_.o_before, count, o);
+  packed_ = false;
+  for (uint32_t from = 0, to = 0; from < rows; from = to) {
+    const uint64_t visible = tile.visible[row + from];
+    while (to < rows && tile.visible[row + to] == visible) ++to;
     if (visible == 0) continue;
     const char* v[kTile];
     const float* scales[kTile];
@@ -244,9 +273,15 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
       v[t] = seen ? now.v[t] : reinterpret_cast<const char*>(scratch_.zeros);
       scales[t] = seen ? now.v_scales[t] : scratch_.zeros;
     }
-    const Rows some{v, scales, group};
-    add({to - from, shape_.v_dim, tile.segments, scratch_.scores + from * kTile, some,
-         from == 0 ? ahead : some, o + size_t{from} * shape_.v_dim});
+    add({to - from,
+         shape_.v_dim,
+         tile.segments,
+         scratch_.scores + from * kTile,
+         {v, scales, shape_.v_group},
+         {nullptr, nullptr, shape_.v_group},
+         o + size_t{from} * shape_.v_dim,
+         scratch_.packed,
+         false});
   }
 }
 
@@ -272,9 +307,10 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
     Pointers& pointers = ring[now % (kAhead + 1)];
     if (converts) convert(piece, *pointers.tile, pointers.head, &pointers);
     const Pointers& next = ring[std::min(now + kAhead, filled - 1) % (kAhead + 1)];
-    step(piece, pointers, next.tile->segments >= pointers.tile->segments ? next : pointers);
+    const Pointers& ahead = next.tile->segments >= pointers.tile->segments ? next : pointers;
+    for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce) step(piece, pointers, ahead, row);
   }
-  kernels_.order(shape_.v_form, shape_.v_group, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
+  kernels_.finish(shape_.v_form, shape_.v_group, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }
 
