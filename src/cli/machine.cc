@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/machine.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "cli/errors.h"
+#include "cli/library.h"
+
+namespace kvcli {
+namespace {
+
+constexpr int kRepetitions = 7;
+
+void on_threads(uint32_t threads, const std::function<void(uint32_t)>& work) {
+  std::vector<std::thread> others;
+  for (uint32_t i = 1; i < threads; ++i) others.emplace_back(work, i);
+  work(0);
+  for (std::thread& other : others) other.join();
+}
+
+/// In huge pages where they may be had, as the library's own, and touched.
+class ColdMemory {
+ public:
+  explicit ColdMemory(size_t bytes) : bytes_(bytes) {
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+    madvise(data_, bytes, MADV_HUGEPAGE);
+    std::memset(data_, 1, bytes);
+  }
+  ~ColdMemory() { munmap(data_, bytes_); }
+  ColdMemory(const ColdMemory&) = delete;
+  char* data() { return static_cast<char*>(data_); }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+
+/// A sum over the bytes in four streams: one alone leaves a tenth of the bandwidth unused.
+uint64_t sum_of(const char* from, size_t bytes) {
+  constexpr size_t kStreams = 4, kWords = 32;  // words of a stream at a time
+  const size_t words = bytes / kStreams / sizeof(uint64_t) / kWords * kWords;
+  uint64_t sums[8] = {};
+  for (size_t at = 0; at < words; at += kWords) {
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      uint64_t block[kWords];
+      std::memcpy(block, from + (stream * words + at) * sizeof(uint64_t), sizeof block);
+      for (size_t i = 0; i < kWords; ++i) sums[i % 8] += block[i];
+    }
+  }
+  uint64_t sum = 0;
+  for (const uint64_t part : sums) sum += part;
+  return sum;
+}
+
+// Multiply-adds on kSums independent vectors: as many as it takes for none to wait for the one before. They
+// tend to 1, each from another start, so no two are the same and no number is special. One function per
+// instruction set: only in it do vectors of that width stay whole.
+constexpr int kSums = 12;
+constexpr uint64_t kSteps = 20000000;
+#define KVC_MULTIPLY_ADD(name, bytes, ...)                                                      \
+  __VA_ARGS__ float name() {                                                                    \
+    typedef float Vector __attribute__((vector_size(bytes)));                                   \
+    Vector sums[kSums], half = Vector{} + 0.5f;                                                 \
+    for (int i = 0; i < kSums; ++i) sums[i] = Vector{} + static_cast<float>(i);                 \
+    for (uint64_t step = 0; step < kSteps; ++step) {                                            \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kSums; ++i) sums[i] = sums[i] * half + half; \
+    }                                                                                           \
+    Vector all = {};                                                                            \
+    for (int i = 0; i < kSums; ++i) all += sums[i];                                             \
+    return all[0];                                                                              \
+  }
+KVC_MULTIPLY_ADD(multiply_add, 16, )
+#ifdef __x86_64__
+KVC_MULTIPLY_ADD(multiply_add_avx2, 32, __attribute__((target("avx2,fma"))))
+KVC_MULTIPLY_ADD(multiply_add_avx512, 64, __attribute__((target("avx512f,prefer-vector-width=512"))))
+#endif
+#undef KVC_MULTIPLY_ADD
+
+struct MultiplyAdd {
+  float (*run)();
+  int lanes;
+};
+MultiplyAdd widest() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f")) return {multiply_add_avx512, 16};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {multiply_add_avx2, 8};
+#endif
+  return {multiply_add, 4};
+}
+
+}  // namespace
+
+double median_seconds(const std::function<void()>& run) {
+  run();
+  std::vector<double> times;
+  for (int i = 0; i < kRepetitions; ++i) {
+    Stopwatch watch;
+    watch.start();
+    run();
+    watch.stop();
+    times.push_back(watch.seconds());
+  }
+  std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
+  return times[kRepetitions / 2];
+}
+
+double read_bandwidth(uint32_t threads) {
+  ColdMemory memory(kColdBytes);
+  std::vector<uint64_t> sums(threads);
+  const size_t share = kColdBytes / threads / 4096 * 4096;
+  const double seconds = median_seconds([&] {
+    on_threads(threads,
+               [&](uint32_t thread) { sums[thread] += sum_of(memory.data() + thread * share, share); });
+  });
+  if (sums[0] == 0) throw LibraryError("the compiler has removed the benchmark");
+  return static_cast<double>(share * threads) / seconds;
+}
+
+double copy_bandwidth(uint32_t threads) {
+  ColdMemory from(kColdBytes / 2), to(kColdBytes / 2);
+  const size_t share = kColdBytes / 2 / threads;
+  const double seconds = median_seconds([&] {
+    on_threads(threads, [&](uint32_t thread) {
+      std::memcpy(to.data() + thread * share, from.data() + thread * share, share);
+    });
+  });
+  return static_cast<double>(share * threads) / seconds;
+}
+
+double peak_flops(uint32_t threads) {
+  const MultiplyAdd widest_one = widest();
+  std::vector<float> sums(threads);
+  const double seconds = median_seconds(
+      [&] { on_threads(threads, [&](uint32_t thread) { sums[thread] += widest_one.run(); }); });
+  if (sums[0] == 0) throw LibraryError("the compiler has removed the benchmark");
+  return 2.0 * widest_one.lanes * kSums * static_cast<double>(kSteps) * threads / seconds;
+}
+
+}  // namespace kvcli
