@@ -75,7 +75,8 @@ void tile_scores_amx(const ScoreArgs& a) {
       for_tiles(a.segments, [&]<int i>() {
         load_tile<6>(a.k.at[i] + e * 64, 64);
         if (fetch) {
-          for (size_t line = 0; line < 16; ++line) prefetch(a.next.at[i] + (e + line) * 64);
+          // Half of the lines: asked for all at once, many would be dropped; the processor finds the others.
+          for (size_t line = 0; line < 8; ++line) prefetch(a.next.at[i] + (e + line) * 64);
         }
         multiply_tiles<i, 4, 6>();
         if (a.q_terms == 2) multiply_tiles<i, 5, 6>();
@@ -88,9 +89,8 @@ void tile_scores_amx(const ScoreArgs& a) {
 
 // The values of a tile as pairs of tokens: [64 columns][half of the tile][16 columns][16 pairs][16 columns].
 // Columns in the order of values_pairs().
-inline void pack_values(const ValueArgs& a) {
+inline void pack_values(const ValueArgs& a, Fetcher& next) {
   const uint32_t pairs = a.segments * (kSegment / 2), halves = (pairs + 15) / 16;
-  Fetcher next = fetcher_of(a, size_t{a.dim} * 2);
   for (uint32_t t = 0; t < halves * 16; ++t) {
     auto* to = static_cast<__m512i*>(a.packed) + t / 16 * 64 + t % 16;
     for (uint32_t c = 0; c < a.dim / 32; ++c) {
@@ -103,12 +103,13 @@ inline void pack_values(const ValueArgs& a) {
       _mm512_store_si512(pair, _mm512_unpacklo_epi16(x, y));
       _mm512_store_si512(pair + 16, _mm512_unpackhi_epi16(x, y));
     }
-    next.fetch(2 * lines_of(size_t{a.dim} * 2));
+    next.fetch(lines_of(size_t{a.dim} * 2));
   }
 }
 
 void add_values_amx(const ValueArgs& a) {
-  if (!a.is_packed) pack_values(a);
+  Fetcher next = fetcher_of(a, size_t{a.dim} * 2);
+  if (!a.is_packed) pack_values(a, next);
   const uint32_t halves = (a.segments + 1) / 2;
   for (uint32_t row = 0; row < a.rows; row += kTileRows) {
     const uint32_t rows = a.rows - row < kTileRows ? a.rows - row : kTileRows;
@@ -130,6 +131,7 @@ void add_values_amx(const ValueArgs& a) {
         for_tiles(tiles, [&]<int i>() {
           load_tile<6>(v + (half * 4 + i) * 16, 64);
           multiply_tiles<i, 4, 6>();
+          next.fetch(8);
         });
       }
       for_tiles(tiles, [&]<int i>() { store_tile<i>(o + i * 16, a.dim * 4); });
