@@ -27,8 +27,8 @@ inline void multiply_tiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
 }
 
-// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 keys
-// or values [16 pairs][16 tokens or columns][2].
+// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 and 7
+// keys or values [16 pairs][16 tokens or columns][2].
 constexpr uint32_t kTileRows = 16;
 thread_local uint32_t configured_rows = 0;  // of this thread's tiles 0 to 5; 0 = they are not in use
 
@@ -41,9 +41,9 @@ void set_tile_rows(uint32_t rows) {
     uint8_t rows[16];
   } config{};
   config.palette = 1;
-  for (uint32_t i = 0; i < 7; ++i) {
+  for (uint32_t i = 0; i < 8; ++i) {
     config.row_bytes[i] = 64;
-    config.rows[i] = static_cast<uint8_t>(i == 6 ? kTileRows : rows);
+    config.rows[i] = static_cast<uint8_t>(i < 6 ? rows : kTileRows);
   }
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
@@ -73,13 +73,13 @@ void tile_scores_amx(const ScoreArgs& a) {
       load_tile<4>(q + e, pairs * 4);
       if (a.q_terms == 2) load_tile<5>(q + a.term_rows * pairs + e, pairs * 4);
       for_tiles(a.segments, [&]<int i>() {
-        load_tile<6>(a.k.at[i] + e * 64, 64);
+        load_tile<6 + i % 2>(a.k.at[i] + e * 64, 64);
         if (fetch) {
           // Half of the lines: asked for all at once, many would be dropped; the processor finds the others.
           for (size_t line = 0; line < 8; ++line) prefetch(a.next.at[i] + (e + line) * 64);
         }
-        multiply_tiles<i, 4, 6>();
-        if (a.q_terms == 2) multiply_tiles<i, 5, 6>();
+        multiply_tiles<i, 4, 6 + i % 2>();
+        if (a.q_terms == 2) multiply_tiles<i, 5, 6 + i % 2>();
       });
     }
     float* scores = a.scores + row * kTile;
@@ -114,11 +114,12 @@ void add_values_amx(const ValueArgs& a) {
   for (uint32_t row = 0; row < a.rows; row += kTileRows) {
     const uint32_t rows = a.rows - row < kTileRows ? a.rows - row : kTileRows;
     set_tile_rows(rows);
-    alignas(64) __m256bh p[kTileRows][kTile / 16];
+    alignas(64) __m512bh p[2][kTileRows];  // whole lines, as they are loaded
     for (uint32_t r = 0; r < rows; ++r) {
-      for (uint32_t s = 0; s < halves * 2; ++s) {
-        const F x = s < a.segments ? load(a.p + (row + r) * kTile + s * kSegment) : F{};
-        p[r][s] = _mm512_cvtneps_pbh(x);
+      const float* from = a.p + (row + r) * kTile;
+      for (uint32_t half = 0; half < halves; ++half, from += 2 * kSegment) {
+        const F odd = 2 * half + 1 < a.segments ? load(from + kSegment) : F{};
+        p[half][r] = _mm512_cvtne2ps_pbh(odd, load(from));
       }
     }
     for (uint32_t column = 0; column < a.dim; column += 64) {
@@ -127,10 +128,10 @@ void add_values_amx(const ValueArgs& a) {
       float* o = a.o + row * a.dim + column;
       for_tiles(tiles, [&]<int i>() { load_tile<i>(o + i * 16, a.dim * 4); });
       for (uint32_t half = 0; half < halves; ++half) {
-        load_tile<4>(&p[0][half * 2], kTile * 2);
+        load_tile<4>(p[half], 64);
         for_tiles(tiles, [&]<int i>() {
-          load_tile<6>(v + (half * 4 + i) * 16, 64);
-          multiply_tiles<i, 4, 6>();
+          load_tile<6 + i % 2>(v + (half * 4 + i) * 16, 64);
+          multiply_tiles<i, 4, 6 + i % 2>();
           next.fetch(8);
         });
       }

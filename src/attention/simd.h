@@ -241,20 +241,29 @@ constexpr size_t floats_of(size_t groups) {
   return groups * (has_offset(form) ? 2 : 1);
 }
 
-// 2^x to about one unit in the last place; 0 below the normal numbers, NaN for NaN. The integer part is
-// taken from the low bits that x leaves behind when a large number is added.
+// 2^x to about one unit in the last place; 0 below the normal numbers (about: with AVX-512 denormals are
+// left), NaN for NaN. A polynomial over [-1/2, 1/2], times a power of two.
 inline F exp2(F x) {
-  const F kept = max(set1(-126.0f), x);
-  const F shifted = kept + 0x1.8p23f;
-  const F f = kept - (shifted - 0x1.8p23f);
+#if KVC_ATTENTION_LEVEL > 1
+  const F whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
+  const F f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);  // x - whole, and 0 where both are infinite
+#else
+  // The integer part is taken from the low bits that x leaves behind when a large number is added.
+  const F shifted = max(set1(-126.0f), x) + 0x1.8p23f;
+  const F f = max(set1(-126.0f), x) - (shifted - 0x1.8p23f);
+#endif
   F y = fma(set1(1.535336188319500e-4f), f, set1(1.339887440266574e-3f));
   y = fma(y, f, set1(9.618437357674640e-3f));
   y = fma(y, f, set1(5.550332471162809e-2f));
   y = fma(y, f, set1(2.402264791363012e-1f));
   y = fma(y, f, set1(6.931472028550421e-1f));
   y = fma(y, f, set1(1.0f));
+#if KVC_ATTENTION_LEVEL > 1
+  return _mm512_scalef_ps(y, whole);
+#else
   y = y * reinterpret_cast<F>((reinterpret_cast<U>(shifted) << 23) + 0x3f800000u);
   return x < set1(-126.0f) ? F{} : y;
+#endif
 }
 
 }  // namespace

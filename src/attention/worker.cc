@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -102,21 +103,31 @@ void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
 void Worker::load_queries(const Piece& piece) {
   const uint32_t dim = args_.layout->k_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
+  // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
+  const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
+                        (shape_.k_source == Source::kTiles || dim % 32 == 0);
   bool exact = true;
   for (uint32_t h = 0; h < piece.heads; ++h) {
     float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
+    uint32_t* pairs = scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim;
     for (uint32_t r = 0; r < piece.rows; ++r) {
       const uint64_t row = piece.first_row + r, query = row / shape_.group;
       const uint64_t head = uint64_t{piece.first_head + h} * shape_.group + row % shape_.group;
       const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
+      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
+      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
+      if (as_pairs) {
+        std::memcpy(pairs + size_t{r} * dim / 2, static_cast<const char*>(args_.q) + at * row_bytes,
+                    row_bytes);
+        continue;
+      }
       float* out = q + size_t{r} * shape_.k_dim;
       to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * row_bytes, out, dim);
       std::fill(out + dim, out + shape_.k_dim, 0.0f);
-      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
-      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
     }
+    if (as_pairs) continue;
     if (use_pairs_ == Pairs::kBf16) {
-      exact &= split_pairs(q, piece.rows, scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim);
+      exact &= split_pairs(q, piece.rows, pairs);
     } else if (use_pairs_ == Pairs::kInt16) {
       int16_pairs(q, size_t{h} * piece.rows, piece.rows);
     }

@@ -11,7 +11,7 @@ namespace kvc {
 inline constexpr uint32_t kAhead = 1;
 
 // Rows that go from scores to values together, before those after them: what lies between stays in the cache.
-inline constexpr uint32_t kRowsAtOnce = 32;
+inline constexpr uint32_t kRowsAtOnce = 64;
 
 struct Pointers {
   const Tile* tile;
