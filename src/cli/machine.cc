@@ -42,22 +42,29 @@ class ColdMemory {
   size_t bytes_;
 };
 
-/// A sum over the bytes in four streams: one alone leaves a tenth of the bandwidth unused.
-uint64_t sum_of(const char* from, size_t bytes) {
-  constexpr size_t kStreams = 4, kWords = 32;  // words of a stream at a time
-  const size_t words = bytes / kStreams / sizeof(uint64_t) / kWords * kWords;
-  uint64_t sums[8] = {};
-  for (size_t at = 0; at < words; at += kWords) {
-    for (size_t stream = 0; stream < kStreams; ++stream) {
-      uint64_t block[kWords];
-      std::memcpy(block, from + (stream * words + at) * sizeof(uint64_t), sizeof block);
-      for (size_t i = 0; i < kWords; ++i) sums[i % 8] += block[i];
-    }
+// Below, one function per instruction set: only in it do vectors of that width stay whole.
+
+// A sum over the bytes in four streams, a line of each at a time: one stream, or narrow loads, would leave up
+// to a fifth of the bandwidth unused.
+#define KVC_SUM(name, bytes, ...)                                \
+  __VA_ARGS__ uint64_t name(const char* from, size_t size) {     \
+    typedef uint64_t Vector __attribute__((vector_size(bytes))); \
+    constexpr size_t kStreams = 4, kLoads = 256 / bytes;         \
+    const size_t share = size / kStreams / 256 * 256;            \
+    Vector sums[kLoads] = {};                                    \
+    for (size_t at = 0; at < share; at += 256) {                 \
+      for (size_t stream = 0; stream < kStreams; ++stream) {     \
+        const char* line = from + stream * share + at;           \
+        for (size_t i = 0; i < kLoads; ++i) {                    \
+          Vector words;                                          \
+          std::memcpy(&words, line + i * bytes, bytes);          \
+          sums[i] += words;                                      \
+        }                                                        \
+      }                                                          \
+    }                                                            \
+    for (size_t i = 1; i < kLoads; ++i) sums[0] += sums[i];      \
+    return sums[0][0] + sums[0][1];                              \
   }
-  uint64_t sum = 0;
-  for (const uint64_t part : sums) sum += part;
-  return sum;
-}
 
 // Multiply-adds on kSums independent vectors: as many as it takes for none to wait for the one before. They
 // tend to 1, each from another start, so no two are the same and no number is special. One function per
@@ -76,23 +83,31 @@ constexpr uint64_t kSteps = 20000000;
     for (int i = 0; i < kSums; ++i) all += sums[i];                                             \
     return all[0];                                                                              \
   }
-KVC_MULTIPLY_ADD(multiply_add, 16, )
-#ifdef __x86_64__
-KVC_MULTIPLY_ADD(multiply_add_avx2, 32, __attribute__((target("avx2,fma"))))
-KVC_MULTIPLY_ADD(multiply_add_avx512, 64, __attribute__((target("avx512f,prefer-vector-width=512"))))
-#endif
-#undef KVC_MULTIPLY_ADD
 
-struct MultiplyAdd {
-  float (*run)();
+#define KVC_BOTH(suffix, bytes, ...)       \
+  KVC_SUM(sum##suffix, bytes, __VA_ARGS__) \
+  KVC_MULTIPLY_ADD(multiply_add##suffix, bytes, __VA_ARGS__)
+KVC_BOTH(, 16, )
+#ifdef __x86_64__
+KVC_BOTH(_avx2, 32, __attribute__((target("avx2,fma"))))
+KVC_BOTH(_avx512, 64, __attribute__((target("avx512f,prefer-vector-width=512"))))
+#endif
+#undef KVC_BOTH
+#undef KVC_MULTIPLY_ADD
+#undef KVC_SUM
+
+struct Functions {
+  uint64_t (*sum)(const char*, size_t);
+  float (*multiply_add)();
   int lanes;
 };
-MultiplyAdd widest() {
+Functions widest() {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f")) return {multiply_add_avx512, 16};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {multiply_add_avx2, 8};
+  if (__builtin_cpu_supports("avx512f")) return {sum_avx512, multiply_add_avx512, 16};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {sum_avx2, multiply_add_avx2, 8};
 #endif
-  return {multiply_add, 4};
+  return {sum, multiply_add, 4};
 }
 
 }  // namespace
@@ -113,11 +128,13 @@ double median_seconds(const std::function<void()>& run) {
 
 double read_bandwidth(uint32_t threads) {
   ColdMemory memory(kColdBytes);
+  const Functions functions = widest();
   std::vector<uint64_t> sums(threads);
   const size_t share = kColdBytes / threads / 4096 * 4096;
   const double seconds = median_seconds([&] {
-    on_threads(threads,
-               [&](uint32_t thread) { sums[thread] += sum_of(memory.data() + thread * share, share); });
+    on_threads(threads, [&](uint32_t thread) {
+      sums[thread] += functions.sum(memory.data() + thread * share, share);
+    });
   });
   if (sums[0] == 0) throw LibraryError("the compiler has removed the benchmark");
   return static_cast<double>(share * threads) / seconds;
@@ -135,12 +152,12 @@ double copy_bandwidth(uint32_t threads) {
 }
 
 double peak_flops(uint32_t threads) {
-  const MultiplyAdd widest_one = widest();
+  const Functions functions = widest();
   std::vector<float> sums(threads);
   const double seconds = median_seconds(
-      [&] { on_threads(threads, [&](uint32_t thread) { sums[thread] += widest_one.run(); }); });
+      [&] { on_threads(threads, [&](uint32_t thread) { sums[thread] += functions.multiply_add(); }); });
   if (sums[0] == 0) throw LibraryError("the compiler has removed the benchmark");
-  return 2.0 * widest_one.lanes * kSums * static_cast<double>(kSteps) * threads / seconds;
+  return 2.0 * functions.lanes * kSums * static_cast<double>(kSteps) * threads / seconds;
 }
 
 }  // namespace kvcli
