@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
+#include <cstdio>
 
 #include "attention/attention.h"
 #include "attention/isa.h"
@@ -27,9 +27,9 @@ const char* name_of(Source source) {
 kvc_attention_plan explain_attention(const AttentionArgs& args, size_t num_workers) {
   const Shape shape = find_shape(*args.layout, args.num_q_heads);
   kvc_attention_plan plan = {};
-  std::strcpy(plan.kernels, chosen_kernels().name);
-  std::strcpy(plan.keys, name_of(shape.k_source));
-  std::strcpy(plan.values, name_of(shape.v_source));
+  std::snprintf(plan.kernels, sizeof plan.kernels, "%s", chosen_kernels().name);
+  std::snprintf(plan.keys, sizeof plan.keys, "%s", name_of(shape.k_source));
+  std::snprintf(plan.values, sizeof plan.values, "%s", name_of(shape.v_source));
   plan.num_workers = static_cast<uint32_t>(num_workers);
   plan.sparse = args.block_mask != nullptr;
   PieceWalk walk(args, shape, find_split(args, shape, num_workers));

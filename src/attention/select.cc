@@ -16,9 +16,8 @@ namespace {
 
 constexpr uint32_t kQueryRows = 16;  // that bounds are multiplied with at once
 
-// The smallest float16 numbers that are not below x.
-void halves_above(const float* x, uint32_t count, uint16_t* halves) {
-  float rounded[kMaxRowElements];
+// The smallest float16 numbers that are not below x; `rounded` has room for as many floats.
+void halves_above(const float* x, uint32_t count, float* rounded, uint16_t* halves) {
   from_float(KVC_FLOAT16, x, halves, count);
   to_float(KVC_FLOAT16, halves, rounded, count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -218,8 +217,8 @@ void find_key_bounds(const Stored& stored, uint32_t layer, uint64_t block, uint1
     for (uint32_t e = 0; e < dim; ++e) {
       if (std::isnan(wrong[e])) largest[e] = negated[e] = kNaN;
     }
-    halves_above(largest, dim, bounds);
-    halves_above(negated, dim, bounds + dim);
+    halves_above(largest, dim, row, bounds);
+    halves_above(negated, dim, row, bounds + dim);
     for (uint32_t e = 0; e < dim; ++e) bounds[dim + e] ^= 0x8000;
   }
 }

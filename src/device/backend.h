@@ -45,6 +45,7 @@ typedef struct kvc_backend_storage {
                        void* data);
   void* parallel_context;
   uint32_t open_blocks;  // kvc_storage_config.open_blocks, with its default; 0 without channel keys
+  uint32_t reserved;
 } kvc_backend_storage;
 
 typedef struct kvc_backend {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-sparse attention through the C API: masks per KV head, bounds of blocks, and picking the best blocks.
+#include <cstring>
+
 #include "api/attention_scene.h"
 
 namespace {
@@ -187,6 +189,35 @@ TEST(SparseAttention, PicksTheHighestBounds) {
       }
 }
 
+// Rounded queries in their own type pick what the same numbers pick as floats; a negative scale turns bounds
+// around.
+TEST(SparseAttention, QueriesOfEveryTypeAndScale) {
+  Scene scene(long_ones());
+  Sparse sparse(scene);
+  std::vector<uint16_t> rounded(scene.q.size());
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &scene.q[i], 4);
+    rounded[i] = static_cast<uint16_t>(bits >> 16);
+    bits &= 0xffff0000u;
+    std::memcpy(&scene.q[i], &bits, 4);
+  }
+  sparse.select(9);
+  const std::vector<uint8_t> wanted = sparse.mask;
+  scene.a.q = rounded.data(), scene.a.dtype = KVC_BFLOAT16;
+  std::fill(sparse.mask.begin(), sparse.mask.end(), uint8_t{0x55});
+  sparse.select(9);
+  EXPECT_EQ(sparse.mask, wanted);
+  scene.a.scale = -0.5f;
+  sparse.select(9);
+  EXPECT_NE(sparse.mask, wanted);
+  for (float& x : scene.q) x = -x;
+  scene.a.q = scene.q.data(), scene.a.dtype = KVC_FLOAT32, scene.a.scale = 0.5f;
+  const std::vector<uint8_t> turned = sparse.mask;
+  sparse.select(9);
+  EXPECT_EQ(sparse.mask, turned);
+}
+
 TEST(SparseAttention, ABoundIsAbove) {
   Scene scene({.dtype = KVC_INT4, .lens = {500}, .queries = {1}});
   const Sparse sparse(scene);
@@ -224,24 +255,32 @@ TEST(SparseAttention, EnoughBlocksAreDenseBitForBit) {
 // A key that answers one query shows in the choice: recall against the true softmax is far above that of
 // any fixed choice of as many blocks.
 TEST(SparseAttention, FindsWhatAttentionLooksAt) {
-  Scene scene({.group = 1, .lens = {4096}, .queries = {1}});
-  std::vector<float> k(Scene::kLayers * 2 * 24), v(Scene::kLayers * 2 * 16, 1);
-  for (const int64_t position : {100, 1500, 3000}) {
-    for (uint32_t l = 0; l < Scene::kLayers; ++l)
-      for (size_t e = 0; e < 48; ++e) k[l * 48 + e] = 5 * scene.q[e];
-    const int64_t slot = scene.tables[static_cast<size_t>(position / 16)] * 16 + position % 16;
-    kvc_rows rows = scene.rows_of(0, k, v);
-    rows.num_tokens = 1, rows.slots = &slot;
-    ASSERT_EQ(kvc_storage_store(scene.storage.get(), &rows, nullptr), KVC_OK);
+  const struct {
+    int32_t dtype;
+    uint32_t flags;
+  } cases[] = {{KVC_FLOAT32, 0}, {KVC_INT8, 0}, {KVC_INT8, KVC_STORAGE_HADAMARD}};
+  for (const auto& test : cases) {
+    Scene scene(
+        {.dtype = test.dtype, .flags = test.flags, .group = 1, .dim = 32, .lens = {4096}, .queries = {1}});
+    std::vector<float> k(Scene::kLayers * 2 * 32), v(Scene::kLayers * 2 * 16, 1);
+    for (const int64_t position : {100, 1500, 3000}) {
+      for (uint32_t l = 0; l < Scene::kLayers; ++l)
+        for (size_t e = 0; e < 64; ++e) k[l * 64 + e] = 5 * scene.q[e];
+      const int64_t slot = scene.tables[static_cast<size_t>(position / 16)] * 16 + position % 16;
+      kvc_rows rows = scene.rows_of(0, k, v);
+      rows.num_tokens = 1, rows.slots = &slot;
+      ASSERT_EQ(kvc_storage_store(scene.storage.get(), &rows, nullptr), KVC_OK);
+    }
+    scene.attend();
+    const std::vector<float> dense = scene.out;
+    Sparse sparse(scene);
+    sparse.select(8);  // of 256
+    for (uint32_t head = 0; head < 2; ++head)
+      for (const uint64_t position : {100u, 1500u, 3000u})
+        EXPECT_TRUE(sparse.bit(0, head, position / 16)) << test.dtype << ' ' << test.flags;
+    sparse.attend();
+    for (size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(scene.out[i], dense[i], 0.02);
   }
-  scene.attend();
-  const std::vector<float> dense = scene.out;
-  Sparse sparse(scene);
-  sparse.select(8);  // of 256
-  for (uint32_t head = 0; head < 2; ++head)
-    for (const uint64_t position : {100u, 1500u, 3000u}) EXPECT_TRUE(sparse.bit(0, head, position / 16));
-  sparse.attend();
-  for (size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(scene.out[i], dense[i], 0.02);
 }
 
 TEST(SparseAttention, EqualBoundsGoToTheFirstBlocksAndNaNComesBeforeAll) {

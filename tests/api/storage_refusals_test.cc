@@ -153,6 +153,38 @@ void failing_release(void* data, void* memory, size_t, size_t) {
   std::free(memory);
 }
 
+TEST(Storage, NoMemoryForScratchIsAnError) {
+  Failing failing = {100};
+  kvc_allocator allocator = {sizeof allocator, &failing, failing_allocate, failing_release};
+  kvc_storage_config c = base_config();
+  c.allocator = &allocator;
+  kvc_storage* s = nullptr;
+  ASSERT_EQ(kvc_storage_create(&c, &s), KVC_OK) << kvc_last_error();
+  const std::vector<float> q(c.num_heads * c.head_dim);
+  std::vector<float> out(c.num_heads * 8192, 3.0f);
+  const std::vector<uint16_t> bounds(c.num_blocks * c.num_heads * 2 * c.head_dim);
+  std::vector<uint8_t> mask(c.num_heads, 5);
+  const uint64_t offsets[] = {0, 1}, length = 2 * c.block_size;
+  const int32_t table[] = {0, 1};
+  kvc_attention a = {};
+  a.struct_size = sizeof a;
+  a.q = q.data(), a.out = out.data(), a.num_requests = 1, a.q_offsets = offsets, a.kv_lens = &length;
+  a.block_tables = table, a.table_stride = 2, a.num_q_heads = c.num_heads;
+  kvc_block_choice choice = {};
+  choice.struct_size = sizeof choice;
+  choice.bounds = bounds.data(), choice.top_k = 1, choice.block_mask = mask.data(),
+  choice.block_mask_stride = 1;
+  failing.left = 0;
+  EXPECT_EQ(kvc_storage_attend(s, &a, nullptr), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(kvc_storage_select_blocks(s, &a, &choice, nullptr), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(out, std::vector<float>(out.size(), 3.0f));
+  EXPECT_EQ(mask, std::vector<uint8_t>(mask.size(), 5));
+  failing.left = 1;
+  EXPECT_EQ(kvc_storage_select_blocks(s, &a, &choice, nullptr), KVC_OK) << kvc_last_error();
+  kvc_storage_destroy(s);
+  EXPECT_EQ(failing.live, 0);
+}
+
 class AllocationFailure : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Storage, AllocationFailure, ::testing::Values(0, KVC_STORAGE_CHANNEL_KEYS));
 

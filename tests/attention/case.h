@@ -251,7 +251,7 @@ class Case {
     const Options& o = options_;
     if (o.block_percent == 0) return;
     for (size_t r = 0; r < o.kv_lens.size(); ++r)
-      args_.block_mask_stride = std::max(args_.block_mask_stride, (blocks_of(r) + 7) / 8 + 1);
+      args_.block_mask_stride = std::max(args_.block_mask_stride, (blocks_of(r) + 7) / 8);
     block_mask_.assign(args_.block_mask_stride * o.heads * o.kv_lens.size(), 0);
     for (uint8_t& byte : block_mask_) {
       for (int bit = 0; bit < 8; ++bit) {
