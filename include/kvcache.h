@@ -481,6 +481,21 @@ typedef struct kvc_quant_metrics {
   double max_error;    /**< Largest absolute error. */
 } kvc_quant_metrics;
 
+/** kvc_quant_format.flags. */
+enum {
+  KVC_QUANT_ASYMMETRIC = 1, /**< Integer types: (scale, offset) pairs instead of scales. */
+  KVC_QUANT_CHANNELS = 2    /**< A scale per column, shared by all rows, instead of scales per row. */
+};
+
+/** How kvc_quantize makes codes of rows of floats. */
+typedef struct kvc_quant_format {
+  size_t struct_size; /**< sizeof(kvc_quant_format) */
+  int32_t dtype;      /**< KVC_INT8, KVC_INT4, KVC_FLOAT8_E4M3 or KVC_FLOAT8_E5M2. */
+  uint32_t flags;     /**< KVC_QUANT_* */
+  uint32_t group;     /**< Elements of a row that share a scale; 0 = the whole row. */
+  float scale;        /**< One scale for all, 1e-30 .. 1e30, given: there are no others. 0 = scales are found. */
+} kvc_quant_format;
+
 /** Rows to store or to gather: keys and values of tokens in some layers. Element (l, t, h, e) of the caller's k is at
  *  k + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v. */
 typedef struct kvc_rows {
@@ -1048,6 +1063,18 @@ KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, kvc_
  *  @param[in,out] keys, values struct_size set by the caller; NULL = not wanted. `values` of latent storages must be NULL.
  *  @return as kvc_storage_gather. Since 0.2. */
 KVC_API kvc_status kvc_storage_measure(kvc_storage *s, const kvc_rows *rows, kvc_quant_metrics *keys, kvc_quant_metrics *values);
+
+/** Rows of floats as codes, for engines that keep their own tensors: what a storage does with its rows, and with the same results for zeros, NaN and
+ *  infinities (kvc_storage_store). Quantizing what came back gives the same codes. Arrays must not overlap.
+ *  @param[in]  in     [num_rows][dim]
+ *  @param[out] codes  [num_rows][ceil(dim * bits / 8)] bytes; int4 packed two per byte, the first in the low half.
+ *  @param[out] scales [num_rows][ceil(dim / group)], or [dim] with KVC_QUANT_CHANNELS; twice as many, (scale, offset), if asymmetric. Not used if
+ *                     format->scale is given. A code c stands for c * scale + offset.
+ *  @return KVC_OK; INVALID_ARGUMENT, UNSUPPORTED (an unknown flag). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_quantize(const kvc_quant_format *format, const float *in, size_t num_rows, size_t dim, void *codes, float *scales);
+
+/** The way back of kvc_quantize. @param[out] out [num_rows][dim] @return KVC_OK; INVALID_ARGUMENT, UNSUPPORTED. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_dequantize(const kvc_quant_format *format, const void *codes, const float *scales, size_t num_rows, size_t dim, float *out);
 
 /** KVC_STORAGE_CHANNEL_KEYS: seals what is open of these blocks, in all layers, complete or not: before their bytes leave the slab. Other storages have
  *  nothing to seal. @return KVC_OK, INVALID_ARGUMENT (an id out of range; nothing is sealed). Since 0.2. */

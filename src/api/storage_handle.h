@@ -32,6 +32,7 @@ struct kvc_stream_event {
 namespace kvc {
 
 // What a configuration whose other fields are in range says about quantization. (storage_quant.cc)
+kvc_status check_factor(const char* name, float factor);  // a scale that is given, or 0
 kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape);
 uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
 

@@ -330,6 +330,13 @@ AT(kvc_quant_metrics, mse, 40);
 AT(kvc_quant_metrics, snr_db, 48);
 AT(kvc_quant_metrics, max_error, 56);
 
+SIZE(kvc_quant_format, 24);
+AT(kvc_quant_format, struct_size, 0);
+AT(kvc_quant_format, dtype, 8);
+AT(kvc_quant_format, flags, 12);
+AT(kvc_quant_format, group, 16);
+AT(kvc_quant_format, scale, 20);
+
 SIZE(kvc_rows, 128);
 AT(kvc_rows, struct_size, 0);
 AT(kvc_rows, k, 8);
@@ -581,6 +588,8 @@ VALUE(KVC_STORAGE_ASYMMETRIC, 4);
 VALUE(KVC_STORAGE_NOT_ZEROED, 8);
 VALUE(KVC_STORAGE_CHANNEL_KEYS, 16);
 VALUE(KVC_STORAGE_HADAMARD, 32);
+VALUE(KVC_QUANT_ASYMMETRIC, 1);
+VALUE(KVC_QUANT_CHANNELS, 2);
 VALUE(KVC_PLANE_K, 0);
 VALUE(KVC_PLANE_V, 1);
 VALUE(KVC_PLANE_K_SCALE, 2);
