@@ -162,7 +162,10 @@ enum {
   KVC_MANAGER_NULL_BLOCK = 1,       /**< Block id 0 is reserved for the engine (padding), outside all counts. */
   KVC_MANAGER_PUBLISH_ENQUEUED = 2, /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_PARTIAL_REUSE = 4,    /**< Reserved: KVC_ERROR_UNSUPPORTED. */
-  KVC_MANAGER_NO_PREFIX_CACHE = 8   /**< Never publish: nothing is found again, blocks return to FREE at once. */
+  KVC_MANAGER_NO_PREFIX_CACHE = 8,  /**< Never publish: nothing is found again, blocks return to FREE at once. */
+  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A block of a raw hold
+                                         goes to a stranger and, until it is published, comes from one. */
+  KVC_MANAGER_ZERO_ALWAYS = 32      /**< All blocks that are handed out must be. */
 };
 
 /** kvc_request_config.flags. */
@@ -478,6 +481,21 @@ typedef struct kvc_quant_metrics {
   double max_error;    /**< Largest absolute error. */
 } kvc_quant_metrics;
 
+/** kvc_quant_format.flags. */
+enum {
+  KVC_QUANT_ASYMMETRIC = 1, /**< Integer types: (scale, offset) pairs instead of scales. */
+  KVC_QUANT_CHANNELS = 2    /**< A scale per column, shared by all rows, instead of scales per row. */
+};
+
+/** How kvc_quantize makes codes of rows of floats. */
+typedef struct kvc_quant_format {
+  size_t struct_size; /**< sizeof(kvc_quant_format) */
+  int32_t dtype;      /**< KVC_INT8, KVC_INT4, KVC_FLOAT8_E4M3 or KVC_FLOAT8_E5M2. */
+  uint32_t flags;     /**< KVC_QUANT_* */
+  uint32_t group;     /**< Elements of a row that share a scale; 0 = the whole row. */
+  float scale;        /**< One scale for all, 1e-30 .. 1e30, given: there are no others. 0 = scales are found. */
+} kvc_quant_format;
+
 /** Rows to store or to gather: keys and values of tokens in some layers. Element (l, t, h, e) of the caller's k is at
  *  k + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v. */
 typedef struct kvc_rows {
@@ -547,8 +565,8 @@ typedef struct kvc_block_choice {
 /** How kvc_storage_attend would compute something. */
 typedef struct kvc_attention_plan {
   size_t struct_size;     /**< sizeof(kvc_attention_plan) */
-  char kernels[16];       /**< Instruction set: "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
-  char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (quantized, or odd dimensions). */
+  char kernels[16];       /**< Instruction set: "amx-bf16", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
+  char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (keys per channel, or odd dimensions). */
   char values[16];        /**< Likewise: "rows", "converted", or "keys" (latent rows that are read once for both). */
   uint32_t num_workers;   /**< Threads that take part. */
   uint32_t sparse;        /**< 1 = with a block mask that hides something. */
@@ -903,6 +921,23 @@ KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 /** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
 
+/** Takes the list of blocks to be cleared (KVC_MANAGER_ZERO_FOREIGN, KVC_MANAGER_ZERO_ALWAYS) of the steps and calls since the last take, each once. The engine must
+ *  clear them (kvc_storage_zero_blocks), or enqueue that, after the copies of these steps and calls and before it writes to any of their blocks. What a copy
+ *  overwrites is not among them.
+ *  @param[out] blocks [capacity] @param[out] count Blocks; without these flags 0.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed, none taken; capacity 0 asks). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_take_zero_blocks(kvc_manager *m, int32_t *blocks, size_t capacity, size_t *count);
+
+/** Moves contents from the highest blocks of a pool to its lowest free ones, so that what is in use lies together: before memory is given back, or saved. Cached
+ *  blocks move, and blocks that requests alone hold; those with a pin or a raw hold stay. The engine must carry out the moves (kvc_storage_copy_blocks), and take
+ *  over the new tables, before it reads or writes any block: kvc_manager_export_tables shows them at once, and rows of step tables are brought up to date, with
+ *  the changes listed, by the next step that the request stands in. Afterwards the lowest free block is taken first. Holds the lock for long: O(blocks + entries of
+ *  tables).
+ *  @param[in]  pool  Index of the pool.
+ *  @param[out] moves [capacity] No block stands twice. @param[out] count Moves made; if that is capacity, another call may find more.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight, or copies or blocks to be cleared wait to be taken. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_compact(kvc_manager *m, uint32_t pool, kvc_block_copy *moves, size_t capacity, size_t *count);
+
 /* ---------------------------------------------------------------- devices and streams */
 
 /** Kinds of memory: of kvc_storage_config.memory_kind, and, as bits 1 << kind, of kvc_device_info.memory_kinds. */
@@ -979,8 +1014,8 @@ KVC_API kvc_status kvc_stream_event_synchronize(kvc_stream_event *event);
  *  or a kind of memory that this build or device lacks), OUT_OF_MEMORY (memory or threads). Since 0.2. */
 KVC_API kvc_status kvc_storage_create(const kvc_storage_config *config, kvc_storage **storage);
 
-/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. NULL is ignored. No other call on it may
- *  be running. Since 0.2. */
+/** Waits until what streams still have to do on a storage is done, and frees it; foreign memory stays the caller's. The memory of a storage with exported tensors
+ *  (kvc_storage_export_dlpack) is freed with the last of these. NULL is ignored. No other call on it may be running. Since 0.2. */
 KVC_API void kvc_storage_destroy(kvc_storage *s);
 
 /** What a storage is. @param[out] info struct_size set by the caller. @return KVC_OK, INVALID_ARGUMENT. Since 0.2. */
@@ -994,6 +1029,14 @@ KVC_API kvc_status kvc_storage_size(const kvc_storage_config *config, uint64_t *
 /** A plane of one layer as an array [num_blocks, num_heads, block_size, elements of a row] in the slab; INT4 rows as bytes (KVC_UINT8).
  *  @param[in] plane KVC_PLANE_*. @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED for tiled keys; NOT_FOUND if there is no such plane. Since 0.2. */
 KVC_API kvc_status kvc_storage_view(kvc_storage *s, int32_t plane, uint32_t layer, kvc_view *view);
+
+/** The plane that kvc_storage_view describes as a DLPack tensor, for NumPy, PyTorch, JAX and others: nothing is copied, and both sides see what the other writes.
+ *  The tensor keeps the storage's memory, its allocator and foreign memory in use until its deleter is called, also past kvc_storage_destroy; calls on the
+ *  storage do not wait for those who use it.
+ *  @param[out] tensor A `DLManagedTensor *` (not the versioned one; capsules of it are named "dltensor") to be ended once, by any thread, with
+ *              tensor->deleter(tensor).
+ *  @return as kvc_storage_view, and OUT_OF_MEMORY. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_storage_export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, void **tensor);
 
 /** The bytes of a part of a block as runs, ascending, neighbours joined: what to send, save or register. Of tiled keys, whole tiles; of channel keys,
  *  the scales of all tokens that share them, and the block must be sealed (kvc_storage_seal_blocks).
@@ -1020,6 +1063,18 @@ KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, kvc_
  *  @param[in,out] keys, values struct_size set by the caller; NULL = not wanted. `values` of latent storages must be NULL.
  *  @return as kvc_storage_gather. Since 0.2. */
 KVC_API kvc_status kvc_storage_measure(kvc_storage *s, const kvc_rows *rows, kvc_quant_metrics *keys, kvc_quant_metrics *values);
+
+/** Rows of floats as codes, for engines that keep their own tensors: what a storage does with its rows, and with the same results for zeros, NaN and
+ *  infinities (kvc_storage_store). Quantizing what came back gives the same codes. Arrays must not overlap.
+ *  @param[in]  in     [num_rows][dim]
+ *  @param[out] codes  [num_rows][ceil(dim * bits / 8)] bytes; int4 packed two per byte, the first in the low half.
+ *  @param[out] scales [num_rows][ceil(dim / group)], or [dim] with KVC_QUANT_CHANNELS; twice as many, (scale, offset), if asymmetric. Not used if
+ *                     format->scale is given. A code c stands for c * scale + offset.
+ *  @return KVC_OK; INVALID_ARGUMENT, UNSUPPORTED (an unknown flag). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_quantize(const kvc_quant_format *format, const float *in, size_t num_rows, size_t dim, void *codes, float *scales);
+
+/** The way back of kvc_quantize. @param[out] out [num_rows][dim] @return KVC_OK; INVALID_ARGUMENT, UNSUPPORTED. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_dequantize(const kvc_quant_format *format, const void *codes, const float *scales, size_t num_rows, size_t dim, float *out);
 
 /** KVC_STORAGE_CHANNEL_KEYS: seals what is open of these blocks, in all layers, complete or not: before their bytes leave the slab. Other storages have
  *  nothing to seal. @return KVC_OK, INVALID_ARGUMENT (an id out of range; nothing is sealed). Since 0.2. */

@@ -9,7 +9,8 @@ namespace {
 constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
-constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE;
+constexpr uint32_t kManagerFlags =
+    KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE | KVC_MANAGER_ZERO_FOREIGN | KVC_MANAGER_ZERO_ALWAYS;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 

@@ -74,6 +74,7 @@ KVC_FIRST_SIZE(kvc_device_info, 24);
 KVC_FIRST_SIZE(kvc_storage_config, 128);
 KVC_FIRST_SIZE(kvc_storage_info, 120);
 KVC_FIRST_SIZE(kvc_quant_metrics, 64);
+KVC_FIRST_SIZE(kvc_quant_format, 24);
 KVC_FIRST_SIZE(kvc_rows, 128);
 KVC_FIRST_SIZE(kvc_attention, 168);
 KVC_FIRST_SIZE(kvc_block_choice, 56);

@@ -17,6 +17,11 @@ static_assert(offsetof(kvc_stats, metadata_bytes) ==
 
 constexpr size_t kMaxIdentityPart = 65536;
 
+kvc_status check_pool(const Manager& manager, uint32_t pool) {
+  if (pool < manager.shape().num_pools) return KVC_OK;
+  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no pool %u of %u", pool, manager.shape().num_pools);
+}
+
 }  // namespace
 
 extern "C" {
@@ -107,14 +112,23 @@ kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
   });
 }
 
+kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* moves, size_t capacity,
+                               size_t* count) {
+  return kvc::on_manager(m, [&](Manager& manager) -> kvc_status {
+    KVC_REQUIRE_ARRAY(moves, capacity);
+    KVC_REQUIRE_POINTER(count);
+    if (const kvc_status status = check_pool(manager, pool); status != KVC_OK) return status;
+    return manager.compact(pool, moves, capacity, count);
+  });
+}
+
 kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(info);
     if (const kvc_status status = kvc::check_size<kvc_pool_info>(info->struct_size, "kvc_pool_info");
         status != KVC_OK)
       return status;
-    if (pool >= manager.shape().num_pools)
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no pool %u of %u", pool, manager.shape().num_pools);
+    if (const kvc_status status = check_pool(manager, pool); status != KVC_OK) return status;
     kvc_pool_info out = {};
     const kvc_status status = manager.pool_info(pool, &out);
     if (status == KVC_OK) kvc::write_struct(out, info);

@@ -1,14 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_storage_measure and kvc_storage_seal_blocks: what is particular to quantized storage.
+// What is particular to quantization: of plain arrays, and of a storage its errors and the sealing of its
+// blocks.
 #include "api/storage_handle.h"
+#include "quant/quantize.h"
 
 using kvc::fail;
+using kvc::on_storage;
+
+namespace {
+
+// A complete, valid format of the quantizer; *own has the caller's other fields.
+kvc_status read_format(const kvc_quant_format* format, kvc_quant_format* own, kvc::QuantFormat* out) {
+  KVC_REQUIRE_POINTER(format);
+  if (const kvc_status status = kvc::read_struct(format, format->struct_size, "kvc_quant_format", own);
+      status != KVC_OK)
+    return status;
+  if ((own->flags & ~uint32_t{KVC_QUANT_ASYMMETRIC | KVC_QUANT_CHANNELS}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_quant_format.flags are %#x", own->flags);
+  *out = {own->dtype, own->group, (own->flags & KVC_QUANT_ASYMMETRIC) != 0};
+  if (!kvc::is_quantized(own->dtype) || !kvc::is_valid(*out)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_quant_format.dtype is %d (%s)%s", own->dtype,
+                kvc::dtype_name(own->dtype), out->asymmetric ? ", asymmetric; int8 or int4" : "; int or fp8");
+  }
+  if (const kvc_status status = kvc::check_factor("kvc_quant_format.scale", own->scale); status != KVC_OK)
+    return status;
+  if (own->scale != 0 && (own->group != 0 || own->flags != 0)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_quant_format.scale is given, with group %u and flags %#x; 0",
+                own->group, own->flags);
+  }
+  if ((own->flags & KVC_QUANT_CHANNELS) != 0 && own->group != 0)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_quant_format.group is %u; 0 with channels", own->group);
+  return KVC_OK;
+}
+
+}  // namespace
 
 extern "C" {
 
+kvc_status kvc_quantize(const kvc_quant_format* format, const float* in, size_t num_rows, size_t dim,
+                        void* codes, float* scales) {
+  return kvc::guarded([&]() -> kvc_status {
+    kvc_quant_format own;
+    kvc::QuantFormat of;
+    if (const kvc_status status = read_format(format, &own, &of); status != KVC_OK) return status;
+    if (num_rows == 0 || dim == 0) return KVC_OK;
+    KVC_REQUIRE_POINTER(in);
+    KVC_REQUIRE_POINTER(codes);
+    if (own.scale == 0) KVC_REQUIRE_POINTER(scales);
+    const size_t bytes = kvc::code_bytes(of, dim), width = kvc::scales_of(of, dim);
+    if ((own.flags & KVC_QUANT_CHANNELS) != 0) {
+      kvc::seal_channels(of, in, num_rows, dim, codes, bytes, scales);
+      return KVC_OK;
+    }
+    for (size_t r = 0; r < num_rows; ++r) {
+      char* row = static_cast<char*>(codes) + r * bytes;
+      if (own.scale != 0) {
+        kvc::quantize_with_scale(of, own.scale, in + r * dim, dim, row);
+      } else {
+        kvc::quantize_row(of, in + r * dim, dim, row, scales + r * width);
+      }
+    }
+    return KVC_OK;
+  });
+}
+
+kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, const float* scales,
+                          size_t num_rows, size_t dim, float* out) {
+  return kvc::guarded([&]() -> kvc_status {
+    kvc_quant_format own;
+    kvc::QuantFormat of;
+    if (const kvc_status status = read_format(format, &own, &of); status != KVC_OK) return status;
+    if (num_rows == 0 || dim == 0) return KVC_OK;
+    KVC_REQUIRE_POINTER(codes);
+    KVC_REQUIRE_POINTER(out);
+    if (own.scale == 0) KVC_REQUIRE_POINTER(scales);
+    const size_t bytes = kvc::code_bytes(of, dim), width = kvc::scales_of(of, dim);
+    for (size_t r = 0; r < num_rows; ++r) {
+      const char* row = static_cast<const char*>(codes) + r * bytes;
+      if ((own.flags & KVC_QUANT_CHANNELS) != 0) {
+        kvc::unseal_channels(of, row, scales, dim, out + r * dim);
+      } else {
+        kvc::dequantize_row(of, row, own.scale != 0 ? &own.scale : scales + r * width, dim, out + r * dim);
+      }
+    }
+    return KVC_OK;
+  });
+}
+
 kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_metrics* keys,
                                kvc_quant_metrics* values) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     kvc_rows own;
     if (const kvc_status status = kvc::read_rows(storage.layout, rows, &own); status != KVC_OK) return status;
     for (const kvc_quant_metrics* metrics : {keys, values}) {
@@ -20,7 +101,7 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
       return fail(KVC_ERROR_INVALID_ARGUMENT, "values must be NULL: a latent storage has no value plane");
     kvc_quant_metrics of_keys, of_values;
     const kvc_status status = storage.backend->measure(
-        storage.impl, &own, keys == nullptr ? nullptr : &of_keys, values == nullptr ? nullptr : &of_values);
+        storage.impl, &own, keys != nullptr ? &of_keys : nullptr, values != nullptr ? &of_values : nullptr);
     if (status != KVC_OK) return status;
     if (keys != nullptr) kvc::write_struct(of_keys, keys);
     if (values != nullptr) kvc::write_struct(of_values, values);
@@ -30,9 +111,9 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
 
 kvc_status kvc_storage_seal_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
-      return status;
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+    const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks);
+    if (status != KVC_OK) return status;
     return storage.backend->seal_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }

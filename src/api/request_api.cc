@@ -146,4 +146,12 @@ kvc_status kvc_manager_take_copies(kvc_manager* m, kvc_block_copy* copies, size_
   });
 }
 
+kvc_status kvc_manager_take_zero_blocks(kvc_manager* m, int32_t* blocks, size_t capacity, size_t* count) {
+  return kvc::on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(blocks, capacity);
+    KVC_REQUIRE_POINTER(count);
+    return manager.take_zero_blocks(blocks, capacity, count);
+  });
+}
+
 }  // extern "C"

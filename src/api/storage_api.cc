@@ -258,6 +258,13 @@ kvc_status make_storage(const kvc_storage_config& config, const kvc::Env& env, c
 
 }  // namespace
 
+void kvc::release_storage(kvc_storage* s) {
+  if (s->num_users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const Env env = s->env;
+  s->backend->storage_destroy(s->impl);
+  env.release(env.allocator_data, s, sizeof(kvc_storage), alignof(kvc_storage));
+}
+
 extern "C" {
 
 kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** storage) {
@@ -291,9 +298,8 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
 
 void kvc_storage_destroy(kvc_storage* s) {
   if (s == nullptr) return;
-  const kvc::Env env = s->env;
-  s->backend->storage_destroy(s->impl);
-  env.release(env.allocator_data, s, sizeof(kvc_storage), alignof(kvc_storage));
+  s->backend->storage_wait(s->impl);
+  kvc::release_storage(s);
 }
 
 kvc_status kvc_storage_properties(kvc_storage* s, kvc_storage_info* info) {

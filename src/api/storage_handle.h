@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind the pointers of storages, streams and their events.
 #pragma once
+#include <atomic>
+
 #include "api/guard.h"
 #include "device/backend.h"
 #include "device/open_keys.h"
@@ -12,6 +14,7 @@ struct kvc_storage {
   kvc::Env env;
   kvc::Layout layout;
   kvc_storage_info info;
+  std::atomic<uint32_t> num_users{1};  // who created it, and exported tensors
 
   char* slab() const { return static_cast<char*>(info.data); }
 };
@@ -29,6 +32,7 @@ struct kvc_stream_event {
 namespace kvc {
 
 // What a configuration whose other fields are in range says about quantization. (storage_quant.cc)
+kvc_status check_factor(const char* name, float factor);  // a scale that is given, or 0
 kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape);
 uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
 
@@ -50,6 +54,9 @@ inline kvc_status check_block(const Layout& layout, size_t entry, int64_t block)
   return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %lld; the storage has %llu", entry,
               static_cast<long long>(block), static_cast<unsigned long long>(layout.num_blocks));
 }
+
+// Drops one user; the last one frees it.
+void release_storage(kvc_storage* s);
 
 // The backend's stream; NULL stays NULL.
 inline void* impl_of(kvc_stream* stream) { return stream == nullptr ? nullptr : stream->impl; }

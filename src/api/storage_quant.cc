@@ -11,17 +11,12 @@ constexpr uint32_t kLeastGroup = 4;
 constexpr float kLeastFactor = 1e-30f, kMostFactor = 1e30f;
 constexpr uint32_t kDefaultOpenBlocks = 64;
 
-kvc_status check_factor(const char* name, float factor) {
-  if (factor == 0 || (factor >= kLeastFactor && factor <= kMostFactor)) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.%s is %g; 0, or %g .. %g", name,
-              static_cast<double>(factor), static_cast<double>(kLeastFactor),
-              static_cast<double>(kMostFactor));
-}
-
 // k_scale and v_scale: whether there may be any, and which there are.
 kvc_status read_factors(const kvc_storage_config& config, bool integers, LayoutShape* shape) {
-  if (const kvc_status status = check_factor("k_scale", config.k_scale); status != KVC_OK) return status;
-  if (const kvc_status status = check_factor("v_scale", config.v_scale); status != KVC_OK) return status;
+  if (const kvc_status status = check_factor("kvc_storage_config.k_scale", config.k_scale); status != KVC_OK)
+    return status;
+  if (const kvc_status status = check_factor("kvc_storage_config.v_scale", config.v_scale); status != KVC_OK)
+    return status;
   const bool given = config.k_scale != 0 || config.v_scale != 0;
   if (shape->latent && config.v_scale != 0)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "v_scale is %g: latent rows have k_scale alone",
@@ -69,6 +64,12 @@ kvc_status read_channel_keys(const kvc_storage_config& config, bool integers, La
 }
 
 }  // namespace
+
+kvc_status check_factor(const char* name, float factor) {
+  if (factor == 0 || (factor >= kLeastFactor && factor <= kMostFactor)) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %g; 0, or %g .. %g", name, static_cast<double>(factor),
+              static_cast<double>(kLeastFactor), static_cast<double>(kMostFactor));
+}
 
 kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape) {
   const bool quantized = is_quantized(config.dtype);

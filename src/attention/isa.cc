@@ -3,6 +3,8 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <algorithm>
@@ -18,9 +20,21 @@ std::atomic<const Kernels*> forced{nullptr};
 
 constexpr const Kernels* kAll[] = {  // best first; the last one runs everywhere
 #ifdef __x86_64__
-    &kAvx512Bf16Kernels, &kAvx512Kernels, &kAvx2Kernels,
+    &kAmxKernels, &kAvx512Bf16Kernels, &kAvx512Kernels, &kAvx2Kernels,
 #endif
     &kScalarKernels};
+
+#ifdef __x86_64__
+// Linux gives a process the tile registers when it asks for them; it saves them only for threads that used
+// them.
+bool may_use_amx() {
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // of EDX
+  unsigned a, b, c, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
 
 bool runs_here([[maybe_unused]] const Kernels& kernels) {
 #ifdef __x86_64__
@@ -33,7 +47,9 @@ bool runs_here([[maybe_unused]] const Kernels& kernels) {
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return false;
   }
-  return &kernels == &kAvx512Kernels || __builtin_cpu_supports("avx512bf16");
+  if (&kernels == &kAvx512Kernels) return true;
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vnni")) return false;
+  return &kernels == &kAvx512Bf16Kernels || may_use_amx();
 #else
   return true;
 #endif

@@ -3,6 +3,7 @@
 // once by each kernels_*.cc, which sets what simd.h wants, KVC_ATTENTION_KERNELS (the table) and
 // KVC_ATTENTION_NAME.
 #pragma once
+#include "attention/kernel_amx.h"
 #include "attention/kernel_scores.h"
 #include "attention/kernel_softmax.h"
 #include "attention/kernel_values.h"
@@ -13,13 +14,18 @@ namespace kvc {
 #define KVC_OF(function) KVC_ATTENTION_NAMESPACE::function
 constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
-    KVC_ATTENTION_LEVEL == 3,
-    {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>)},
+    KVC_ATTENTION_LEVEL >= 3,
+    KVC_ATTENTION_LEVEL > 0,
+    {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>), KVC_OF(row_scores<kI8>),
+     KVC_OF(row_scores<kU8>), KVC_OF(row_scores<kI4>), KVC_OF(row_scores<kU4>), KVC_OF(row_scores<kE4M3>),
+     KVC_OF(row_scores<kE5M2>)},
     {KVC_OF(tile_scores<kF32>), KVC_OF(tile_scores<kF16>), KVC_OF(tile_scores<kBf16>)},
     KVC_OF(adjust),
     KVC_OF(softmax),
-    {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>)},
-    KVC_OF(order),
+    {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>), KVC_OF(add_values<kI8>),
+     KVC_OF(add_values<kU8>), KVC_OF(add_values<kI4>), KVC_OF(add_values<kU4>), KVC_OF(add_values<kE4M3>),
+     KVC_OF(add_values<kE5M2>)},
+    KVC_OF(finish),
 };
 #undef KVC_OF
 

@@ -29,7 +29,7 @@ constexpr uint32_t sums_per_row(uint32_t rows, uint32_t most) {
   return kSums / rows < most ? (kSums / rows > 1 ? kSums / rows : 1) : most;
 }
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
 inline __m512bh load_pairs(const void* at) { return (__m512bh)_mm512_loadu_si512(at); }
 inline __m512bh set1_pair(uint32_t pair) { return (__m512bh)_mm512_set1_epi32(static_cast<int>(pair)); }
 #endif

@@ -11,21 +11,40 @@ namespace {
 
 template <Form form, uint32_t kRows>
 inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
-  constexpr size_t kBytes = element_bytes(form);
   const size_t dim = a.dim, tokens = a.segments * kSegment;
+  const bool fetch = row == 0 && a.next.at != nullptr;
   constexpr uint32_t kTokens = kRows == 1 ? 8 : 4;
   const float* query = a.q + row * dim;
   for (size_t t = 0; t < tokens; t += kTokens) {
     F sums[kRows][kTokens] = {};
-    for (size_t e = 0; e < dim; e += kLanes) {
-      F k[kTokens];
-      for (uint32_t i = 0; i < kTokens; ++i) k[i] = load_as<form>(a.k[t + i] + e * kBytes);
-      if (row == 0 && e * kBytes % 64 == 0) {
-        for (uint32_t i = 0; i < kTokens; ++i) prefetch(a.next[t + i] + e * kBytes);
+    for (size_t begin = 0, group = 0; begin < dim; begin += a.k.group, ++group) {
+      const size_t end = begin + a.k.group < dim ? begin + a.k.group : dim;
+      F scale[kTokens], offset[kTokens];
+      if constexpr (is_quantized(form)) {
+        for (uint32_t i = 0; i < kTokens; ++i) {
+          const float* at = a.k.scales[t + i] + floats_of<form>(group);
+          scale[i] = set1(at[0] * kUnit<form>);
+          if constexpr (has_offset(form)) offset[i] = set1(at[1]);
+          if (fetch) prefetch(a.next.scales[t + i] + floats_of<form>(group));
+        }
       }
-      for (uint32_t r = 0; r < kRows; ++r) {
-        const F q = load(query + r * dim + e);
-        for (uint32_t i = 0; i < kTokens; ++i) sums[r][i] = fma(k[i], q, sums[r][i]);
+      for (size_t e = begin; e < end; e += kLanes) {
+        F k[kTokens];
+        for (uint32_t i = 0; i < kTokens; ++i) {
+          k[i] = load_as<form>(a.k.at[t + i] + bytes_of(form, e));
+          if constexpr (has_offset(form)) {
+            k[i] = fma(k[i], scale[i], offset[i]);
+          } else if constexpr (is_quantized(form)) {
+            k[i] = k[i] * scale[i];
+          }
+        }
+        if (fetch && bytes_of(form, e) % 64 == 0) {
+          for (uint32_t i = 0; i < kTokens; ++i) prefetch(a.next.at[t + i] + bytes_of(form, e));
+        }
+        for (uint32_t r = 0; r < kRows; ++r) {
+          const F q = load(query + r * dim + e);
+          for (uint32_t i = 0; i < kTokens; ++i) sums[r][i] = fma(k[i], q, sums[r][i]);
+        }
       }
     }
     for (uint32_t r = 0; r < kRows; ++r) {
@@ -34,20 +53,21 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
   }
 }
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
 template <uint32_t kRows>
 inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   const size_t dim = a.dim, tokens = a.segments * kSegment;
   for (size_t t = 0; t < tokens; t += 4) {
     F sums[kRows][4] = {};
     for (size_t e = 0; e < dim; e += 32) {
       __m512bh k[4];
-      for (uint32_t i = 0; i < 4; ++i) k[i] = load_pairs(a.k[t + i] + e * 2);
-      if (row == 0) {
-        for (uint32_t i = 0; i < 4; ++i) prefetch(a.next[t + i] + e * 2);
+      for (uint32_t i = 0; i < 4; ++i) k[i] = load_pairs(a.k.at[t + i] + e * 2);
+      if (fetch) {
+        for (uint32_t i = 0; i < 4; ++i) prefetch(a.next.at[t + i] + e * 2);
       }
       for (size_t term = 0; term < a.q_terms; ++term) {
-        const uint32_t* pairs = a.q_pairs + ((term * a.rows + row) * dim + e) / 2;
+        const uint32_t* pairs = a.q_pairs + ((term * a.term_rows + row) * dim + e) / 2;
         for (uint32_t r = 0; r < kRows; ++r) {
           const __m512bh q = load_pairs(pairs + r * (dim / 2));
           for (uint32_t i = 0; i < 4; ++i) sums[r][i] = _mm512_dpbf16_ps(sums[r][i], k[i], q);
@@ -59,9 +79,74 @@ inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
 }
 #endif
 
+#if KVC_ATTENTION_LEVEL > 0
+// Dot products of integers, in integers: one multiplication takes as many codes as two of floats.
+template <Form form, uint32_t kRows>
+inline void row_scores_int16(const ScoreArgs& a, uint32_t row) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
+  const size_t dim = a.dim, tokens = a.segments * kSegment;
+  for (size_t t = 0; t < tokens; t += 4) {
+    I sums[kRows * 4] = {};
+    for (size_t e = 0; e < dim; e += 2 * kLanes) {
+      I k[4];
+      for (uint32_t i = 0; i < 4; ++i) k[i] = load_int16<form>(a.k.at[t + i] + bytes_of(form, e));
+      if (fetch && bytes_of(form, e) % 64 == 0) {
+        for (uint32_t i = 0; i < 4; ++i) prefetch(a.next.at[t + i] + bytes_of(form, e));
+      }
+      const uint32_t* pairs = a.q_pairs + (row * dim + e) / 2;
+      for (uint32_t r = 0; r < kRows; ++r) {
+        const I q = *reinterpret_cast<const UnalignedI*>(pairs + r * (dim / 2));
+        for (uint32_t i = 0; i < 4; ++i) sums[r * 4 + i] = dot_int16(sums[r * 4 + i], k[i], q);
+      }
+    }
+#if KVC_ATTENTION_LEVEL > 1
+    if constexpr (kRows == 4) {
+      const F all = __builtin_convertvector(sum16(sums), F);
+      for (uint32_t r = 0; r < kRows; ++r) {
+        memcpy(a.scores + (row + r) * kTile + t, reinterpret_cast<const float*>(&all) + 4 * r, 16);
+      }
+      continue;
+    }
+#endif
+    for (uint32_t r = 0; r < kRows; ++r) {
+      F floats[4];
+      for (uint32_t i = 0; i < 4; ++i) floats[i] = __builtin_convertvector(sums[r * 4 + i], F);
+      sum4(floats, a.scores + (row + r) * kTile + t);
+    }
+  }
+}
+
+// From products of codes to those of what they stand for.
+template <Form form>
+inline void scale_int16(const ScoreArgs& a) {
+  const size_t tokens = a.segments * kSegment;
+  float scale[kTile], offset[kTile];
+  for (size_t t = 0; t < tokens; ++t) {
+    scale[t] = a.k.scales[t][0];
+    offset[t] = (has_offset(form) ? a.k.scales[t][1] : 0) - kBias<form> * scale[t];
+    if (a.next.at != nullptr) prefetch(a.next.scales[t]);
+  }
+  for (uint32_t r = 0; r < a.rows; ++r) {
+    for (size_t t = 0; t < tokens; t += kLanes) {
+      float* at = a.scores + r * kTile + t;
+      store(at, load(at) * (load(scale + t) * a.q_units[r]) + load(offset + t) * a.q_sums[r]);
+    }
+  }
+}
+#endif
+
 template <Form form>
 void row_scores(const ScoreArgs& a) {
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL > 0
+  if constexpr (is_integer(form)) {
+    if (a.q_units != nullptr) {
+      in_blocks<kLanes == 16 ? 4 : 2>(
+          a.rows, [&]<uint32_t kRows>(uint32_t row) { row_scores_int16<form, kRows>(a, row); });
+      return scale_int16<form>(a);
+    }
+  }
+#endif
+#if KVC_ATTENTION_LEVEL >= 3
   if (form == kBf16 && a.dim % 32 == 0) {
     in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) { row_scores_pairs<kRows>(a, row); });
     return;
@@ -75,19 +160,20 @@ void row_scores(const ScoreArgs& a) {
 
 template <Form form, uint32_t kRows, uint32_t kCols>
 inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   constexpr uint32_t kElements = form == kF32 ? 1 : 2;  // in 4 bytes
   constexpr uint32_t kCount = kCols * kVecs * (form == kF16 ? 2 : 1);
   F sums[kRows][kCount] = {};
   const size_t dim = a.dim;
   const float* q = a.q + row * dim;
   for (size_t e = 0, at = 0; e < dim; e += kElements, at += kSegment * 4) {
-    if (row == 0) {
-      for (uint32_t c = 0; c < kCols; ++c) prefetch(a.next[segment + c] + at);
+    if (fetch) {
+      for (uint32_t c = 0; c < kCols; ++c) prefetch(a.next.at[segment + c] + at);
     }
     if constexpr (form == kF32) {
       F k[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
-        k[i] = load_as<kF32>(a.k[segment + i / kVecs] + at + i % kVecs * kLanes * 4);
+        k[i] = load_as<kF32>(a.k.at[segment + i / kVecs] + at + i % kVecs * kLanes * 4);
       }
       for (uint32_t r = 0; r < kRows; ++r) {
         const F x = set1(q[r * dim + e]);
@@ -96,7 +182,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
     } else if constexpr (form == kBf16) {
       F low[kCount], high[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
-        const char* from = a.k[segment + i / kVecs] + at + i % kVecs * kLanes * 4;
+        const char* from = a.k.at[segment + i / kVecs] + at + i % kVecs * kLanes * 4;
         const U pairs = *reinterpret_cast<const UnalignedU*>(from);
         low[i] = reinterpret_cast<F>(pairs << 16);
         high[i] = reinterpret_cast<F>(pairs & 0xffff0000u);
@@ -108,7 +194,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
     } else {  // fp16 widens to vectors of (even, odd) elements; their sums stay apart until the end
       F k[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
-        k[i] = load_as<kF16>(a.k[segment + i / (2 * kVecs)] + at + i % (2 * kVecs) * kLanes * 2);
+        k[i] = load_as<kF16>(a.k.at[segment + i / (2 * kVecs)] + at + i % (2 * kVecs) * kLanes * 2);
       }
       for (uint32_t r = 0; r < kRows; ++r) {
         uint64_t pair;
@@ -133,19 +219,20 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
   }
 }
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
 template <uint32_t kRows, uint32_t kCols>
 inline void tile_scores_pairs(const ScoreArgs& a, uint32_t row, uint32_t segment) {
+  const bool fetch = row == 0 && a.next.at != nullptr;
   F sums[kRows][kCols] = {};
   const size_t pairs = a.dim / 2;
   for (size_t e = 0; e < pairs; ++e) {
     __m512bh k[kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
-      k[c] = load_pairs(a.k[segment + c] + e * 64);
-      if (row == 0) prefetch(a.next[segment + c] + e * 64);
+      k[c] = load_pairs(a.k.at[segment + c] + e * 64);
+      if (fetch) prefetch(a.next.at[segment + c] + e * 64);
     }
     for (size_t term = 0; term < a.q_terms; ++term) {
-      const uint32_t* q = a.q_pairs + (term * a.rows + row) * pairs + e;
+      const uint32_t* q = a.q_pairs + (term * a.term_rows + row) * pairs + e;
       for (uint32_t r = 0; r < kRows; ++r) {
         const __m512bh x = set1_pair(q[r * pairs]);
         for (uint32_t c = 0; c < kCols; ++c) sums[r][c] = _mm512_dpbf16_ps(sums[r][c], k[c], x);
@@ -161,10 +248,13 @@ inline void tile_scores_pairs(const ScoreArgs& a, uint32_t row, uint32_t segment
 
 template <Form form>
 void tile_scores(const ScoreArgs& a) {
+#if KVC_ATTENTION_LEVEL == 4
+  if (form == kBf16 && a.dim % 32 == 0) return tile_scores_amx(a);
+#endif
   constexpr uint32_t kPerSegment = kVecs * (form == kF16 ? 2 : 1);
   in_blocks<kPerSegment == 4 && kLanes == 8 ? 2 : kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
     in_blocks<sums_per_row(kRows * kPerSegment, 4)>(a.segments, [&]<uint32_t kCols>(uint32_t segment) {
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL >= 3
       if constexpr (form == kBf16) return tile_scores_pairs<kRows, kCols>(a, row, segment);
 #endif
       tile_scores_block<form, kRows, kCols>(a, row, segment);

@@ -22,24 +22,60 @@ struct Fetcher {
     }
   }
 };
+inline Fetcher fetcher_of(const ValueArgs& a, size_t row_bytes) {
+  const uint32_t tokens = a.next.at != nullptr ? a.segments * kSegment : 0;
+  return {a.next.at, a.next.at + tokens, 0, row_bytes};
+}
 constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
 
+// What the codes of a group of columns are multiplied by and what is added for them all: probabilities with
+// the scales, and with the offsets.
+struct Weights {
+  float of[4 * kTile];
+  float base[4];
+};
+template <Form form, uint32_t kRows>
+inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weights) {
+  const uint32_t tokens = a.segments * kSegment;
+  float scale[kTile], offset[kTile];
+  for (uint32_t t = 0; t < tokens; ++t) {
+    const float* at = a.v.scales[t] + floats_of<form>(group);
+    scale[t] = at[0] * kUnit<form>;
+    if constexpr (has_offset(form)) offset[t] = at[1];
+    if (row == 0 && a.next.at != nullptr) prefetch(a.next.scales[t] + floats_of<form>(group));
+  }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const float* p = a.p + (row + r) * kTile;
+    F base{};
+    for (uint32_t t = 0; t < tokens; t += kLanes) {
+      store(weights.of + r * kTile + t, load(p + t) * load(scale + t));
+      if constexpr (has_offset(form)) base = fma(load(p + t), load(offset + t), base);
+    }
+    float sum = 0;
+    for (uint32_t i = 0; i < kLanes; ++i) sum += base[i];
+    weights.base[r] = sum;
+  }
+}
+
 template <Form form, uint32_t kRows, uint32_t kCols>
-inline void values_block(const ValueArgs& a, Fetcher& next, uint32_t row, uint32_t column) {
-  constexpr uint32_t kBytes = element_bytes(form);
-  const size_t from = column * kBytes, dim = a.dim;
+inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weights, uint32_t row,
+                         uint32_t column) {
+  const size_t from = bytes_of(form, column), dim = a.dim;
   const size_t tokens = a.segments * kSegment;
   Fetcher fetcher = next;
-  const float* p = a.p + row * kTile;
+  const float* p = is_quantized(form) ? weights.of : a.p + row * kTile;
   float* at = a.o + row * dim + column;
   F o[kRows][kCols];
   for (uint32_t r = 0; r < kRows; ++r) {
-    for (uint32_t c = 0; c < kCols; ++c) o[r][c] = load(at + r * dim + c * kLanes);
+    for (uint32_t c = 0; c < kCols; ++c) {
+      o[r][c] = load(at + r * dim + c * kLanes);
+      if constexpr (has_offset(form)) o[r][c] = o[r][c] + weights.base[r];
+    }
   }
   for (size_t t = 0; t < tokens; ++t) {
     F v[kCols];
-    for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(a.v[t] + from + c * kLanes * kBytes);
-    fetcher.fetch(lines_of(kCols * kLanes * kBytes));
+    for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(a.v.at[t] + from + bytes_of(form, c * kLanes));
+    fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
       for (uint32_t c = 0; c < kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
@@ -51,7 +87,74 @@ inline void values_block(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
   }
 }
 
-#if KVC_ATTENTION_LEVEL == 3
+#if KVC_ATTENTION_LEVEL > 1
+// The same as pairs of 16-bit integers of two tokens, each row in units of its own.
+struct IntegerWeights {
+  uint32_t of[4 * kTile / 2];
+  float unit[4], base[4];
+};
+template <Form form, uint32_t kRows>
+inline void weigh_int16(const ValueArgs& a, uint32_t row, size_t group, IntegerWeights& integers) {
+  const uint32_t tokens = a.segments * kSegment;
+  Weights weights;
+  weigh<form, kRows>(a, row, group, weights);
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const float* at = weights.of + r * kTile;
+    F top{}, total{};
+    for (uint32_t t = 0; t < tokens; t += kLanes) {
+      const F x = load(at + t);
+      top = max(max(x, -x), top);
+      total = total + x;
+    }
+    const float sum = _mm512_reduce_add_ps(total), largest = max_of(top);
+    const F inverse = set1(largest > 0 ? 32767 / largest : 0);
+    F codes{};
+    for (uint32_t t = 0; t < tokens; t += kLanes) {
+      const __m512i rounded = _mm512_cvtps_epi32(load(at + t) * inverse);
+      const __m256i narrow = _mm512_cvtepi32_epi16(rounded);
+      memcpy(integers.of + (r * kTile + t) / 2, &narrow, sizeof narrow);
+      codes = codes + _mm512_cvtepi32_ps(rounded);
+    }
+    integers.unit[r] = largest / 32767 + (sum - sum);  // NaN if there is one
+    integers.base[r] = weights.base[r] - kBias<form> * integers.unit[r] * _mm512_reduce_add_ps(codes);
+  }
+}
+
+// Columns in the order of values_pairs().
+template <Form form, uint32_t kRows, uint32_t kCols>
+inline void values_int16(const ValueArgs& a, Fetcher& next, const IntegerWeights& weights, uint32_t row,
+                         uint32_t column) {
+  const uint32_t pairs = a.segments * (kSegment / 2);
+  const size_t from = bytes_of(form, column);
+  Fetcher fetcher = next;
+  I sums[kRows][2 * kCols] = {};
+  for (uint32_t t = 0; t < pairs; ++t) {
+    const char *even = a.v.at[2 * t] + from, *odd = a.v.at[2 * t + 1] + from;
+    I v[2 * kCols];
+    for (uint32_t c = 0; c < kCols; ++c) {
+      const __m512i x = (__m512i)load_int16<form>(even + bytes_of(form, c * 32));
+      const __m512i y = (__m512i)load_int16<form>(odd + bytes_of(form, c * 32));
+      v[2 * c] = (I)_mm512_unpacklo_epi16(x, y);
+      v[2 * c + 1] = (I)_mm512_unpackhi_epi16(x, y);
+    }
+    fetcher.fetch(lines_of(2 * bytes_of(form, kCols * 32)));
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const I weight = (I)(U{} + weights.of[r * kTile / 2 + t]);
+      for (uint32_t c = 0; c < 2 * kCols; ++c) sums[r][c] = dot_int16(sums[r][c], v[c], weight);
+    }
+  }
+  next = fetcher;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    float* at = a.o + (row + r) * a.dim + column;
+    for (uint32_t c = 0; c < 2 * kCols; ++c) {
+      const F sum = fma(__builtin_convertvector(sums[r][c], F), set1(weights.unit[r]), set1(weights.base[r]));
+      store(at + c * kLanes, load(at + c * kLanes) + sum);
+    }
+  }
+}
+#endif
+
+#if KVC_ATTENTION_LEVEL >= 3
 // Two tokens at a time, probabilities rounded to bf16. Interleaving the elements of two rows leaves those of
 // each 32 in the order of the lanes of 128 bits; o is kept so, and order() mends it.
 template <uint32_t kRows, uint32_t kCols>
@@ -71,7 +174,7 @@ inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
     for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = load(at + r * a.dim + c * kLanes);
   }
   for (uint32_t t = 0; t < pairs; ++t) {
-    const char *even = a.v[2 * t] + column * 2, *odd = a.v[2 * t + 1] + column * 2;
+    const char *even = a.v.at[2 * t] + column * 2, *odd = a.v.at[2 * t + 1] + column * 2;
     __m512bh v[2 * kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
       const __m512i x = _mm512_loadu_si512(even + c * 64), y = _mm512_loadu_si512(odd + c * 64);
@@ -91,11 +194,27 @@ inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
 }
 #endif
 
+// Whether two tokens go together, which leaves o in another order.
+inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
+                     [[maybe_unused]] uint32_t group) {
+  const bool whole = dim % 32 == 0 && (group % 32 == 0 || group >= dim);
+  return whole &&
+         ((KVC_ATTENTION_LEVEL >= 3 && form == kBf16) || (KVC_ATTENTION_LEVEL > 1 && is_integer(form)));
+}
+
+#if KVC_ATTENTION_LEVEL == 4
+void add_values_amx(const ValueArgs& a);
+void release_tiles();
+#endif
+
 template <Form form>
 void add_values(const ValueArgs& a) {
-  Fetcher next{a.next, a.next + a.segments * kSegment, 0, size_t{a.dim} * element_bytes(form)};
-#if KVC_ATTENTION_LEVEL == 3
-  if (form == kBf16 && a.dim % 32 == 0) {
+#if KVC_ATTENTION_LEVEL == 4
+  if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) return add_values_amx(a);
+#endif
+  Fetcher next = fetcher_of(a, bytes_of(form, a.dim));
+#if KVC_ATTENTION_LEVEL >= 3
+  if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) {
     in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
       in_blocks<sums_per_row(kRows, 8) / 2>(
           a.dim / 32, [&]<uint32_t kCols>(uint32_t c) { values_pairs<kRows, kCols>(a, next, row, c * 32); });
@@ -103,17 +222,40 @@ void add_values(const ValueArgs& a) {
     return;
   }
 #endif
-  in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
-    in_blocks<kLanes == 8 && kRows == 4 ? (form == kF32 ? 2 : 3) : sums_per_row(kRows, 8)>(
-        a.dim / kLanes,
-        [&]<uint32_t kCols>(uint32_t c) { values_block<form, kRows, kCols>(a, next, row, c * kLanes); });
-  });
+  for (uint32_t begin = 0, group = 0; begin < a.dim; begin += a.v.group, ++group) {
+    const uint32_t end = a.dim - begin > a.v.group ? begin + a.v.group : a.dim;
+#if KVC_ATTENTION_LEVEL > 1
+    if constexpr (is_integer(form)) {
+      if (in_pairs(form, a.dim, a.v.group)) {
+        in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
+          IntegerWeights weights;
+          weigh_int16<form, kRows>(a, row, group, weights);
+          in_blocks<sums_per_row(kRows, 8) / 2>((end - begin) / 32, [&]<uint32_t kCols>(uint32_t c) {
+            values_int16<form, kRows, kCols>(a, next, weights, row, begin + c * 32);
+          });
+        });
+        continue;
+      }
+    }
+#endif
+    in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
+      Weights weights;
+      if constexpr (is_quantized(form)) weigh<form, kRows>(a, row, group, weights);
+      in_blocks<kLanes == 8 && kRows == 4 ? (form == kF32 ? 2 : 3) : sums_per_row(kRows, 8)>(
+          (end - begin) / kLanes, [&]<uint32_t kCols>(uint32_t c) {
+            values_block<form, kRows, kCols>(a, next, weights, row, begin + c * kLanes);
+          });
+    });
+  }
 }
 
-void order([[maybe_unused]] Form form, [[maybe_unused]] uint32_t rows, [[maybe_unused]] uint32_t dim,
-           [[maybe_unused]] float* o) {
-#if KVC_ATTENTION_LEVEL == 3
-  if (form != kBf16 || dim % 32 != 0) return;
+void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t dim,
+            [[maybe_unused]] float* o) {
+#if KVC_ATTENTION_LEVEL == 4
+  release_tiles();
+#endif
+  if (!in_pairs(form, dim, group)) return;
+#if KVC_ATTENTION_LEVEL > 1
   const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   const __m512i high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
   for (float *at = o, *end = o + rows * dim; at != end; at += 32) {

@@ -11,17 +11,29 @@ inline constexpr uint32_t kSegment = 16;  // tokens of a segment; a tile is 1 to
 inline constexpr uint32_t kMaxSegments = 4;
 inline constexpr uint32_t kTile = kSegment * kMaxSegments;
 
-enum Form : uint32_t { kF32, kF16, kBf16, kNumForms };  // of stored elements
+// Of stored elements. Quantized ones stand for code * scale, unsigned integers for code * scale + offset.
+enum Form : uint32_t { kF32, kF16, kBf16, kI8, kU8, kI4, kU4, kE4M3, kE5M2, kNumForms };
+inline constexpr uint32_t kNumTiledForms = 3;  // the floats
 
-// Pointers to what is read come with pointers `next` of the same shape: while a line is read, the line at the
-// same place behind `next` is fetched into the L2 cache.
+// Keys or values of a tile, where they lie.
+struct Rows {
+  const char* const* at;       // plain: one pointer per token; tiled: one per segment
+  const float* const* scales;  // quantized: of each token, one float or (scale, offset) per group
+  uint32_t group;              // elements that share a scale: the dim if not quantized
+};
+
+// What is read comes with the rows `next` of the same shape: while a line is read, the line at the same place
+// there is fetched into the L2 cache. Without pointers in `next` nothing is fetched.
 struct ScoreArgs {
   uint32_t rows, dim, segments;
-  uint32_t q_terms;         // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
-  const float* q;           // [rows][dim]
-  const uint32_t* q_pairs;  // [q_terms][rows][dim / 2] pairs of bf16 whose terms add up to q; nullptr = none
-  const char* const* k;     // plain: one pointer per token; tiled: one per segment
-  const char* const* next;
+  uint32_t q_terms;    // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
+  uint32_t term_rows;  // rows from one part of q_pairs to the next
+  const float* q;      // [rows][dim]
+  // [q_terms][term_rows][dim / 2] pairs whose terms add up to q: of bf16, or, for keys that are integers with
+  // one scale a row, of int16 in units of q_units [rows], which add up to q_sums [rows].
+  const uint32_t* q_pairs;
+  const float *q_units, *q_sums;  // nullptr = there are no pairs of int16
+  Rows k, next;
   float* scores;  // [rows][kTile], written: q . k
 };
 
@@ -46,28 +58,32 @@ struct SoftmaxArgs {
 
 struct ValueArgs {
   uint32_t rows, dim, segments;
-  const float* p;        // [rows][kTile]
-  const char* const* v;  // one pointer per token
-  const char* const* next;
-  float* o;  // [rows][dim], added to
+  const float* p;  // [rows][kTile]
+  Rows v, next;    // plain
+  float* o;        // [rows][dim], added to
+  void* packed;    // [kTile][dim, rounded up to 64] of 2 bytes, for the kernel; aligned to 64
+  bool is_packed;  // the call before had the same v, and `packed` is as it left it
 };
 
-// Plain rows need dim % 16 == 0; tiles need dim to be a multiple of the elements in 4 bytes.
+// Plain rows need dim % 16 == 0, and group % 16 == 0 or group >= dim; tiles need dim to be a multiple of the
+// elements in 4 bytes.
 struct Kernels {
   const char* name;
-  bool bf16_pairs;  // scores of bf16 keys read q_pairs
+  bool bf16_pairs, int16_pairs;  // scores of such keys read q_pairs
   void (*row_scores[kNumForms])(const ScoreArgs&);
-  void (*tile_scores[kNumForms])(const ScoreArgs&);
+  void (*tile_scores[kNumTiledForms])(const ScoreArgs&);
   void (*adjust)(const AdjustArgs&);
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
-  // add_values may keep the elements of o in an order of its own; this gives each row its natural order.
-  void (*order)(Form form, uint32_t rows, uint32_t dim, float* o);
+  // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
+  // and all of them special registers.
+  void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
 };
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512Bf16Kernels;
+extern const Kernels kAmxKernels;
 
 }  // namespace kvc

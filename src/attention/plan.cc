@@ -9,13 +9,32 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kPreferredRows = 64;
+constexpr uint32_t kPreferredRows = 128;
 
-Form form_of(int32_t dtype) { return dtype == KVC_FLOAT32 ? kF32 : dtype == KVC_FLOAT16 ? kF16 : kBf16; }
+Form form_of(int32_t dtype, bool asymmetric) {
+  switch (dtype) {
+    case KVC_FLOAT16:
+      return kF16;
+    case KVC_BFLOAT16:
+      return kBf16;
+    case KVC_INT8:
+      return asymmetric ? kU8 : kI8;
+    case KVC_INT4:
+      return asymmetric ? kU4 : kI4;
+    case KVC_FLOAT8_E4M3:
+      return kE4M3;
+    case KVC_FLOAT8_E5M2:
+      return kE5M2;
+    default:
+      return kF32;
+  }
+}
 
-Source source_of(const Plane& plane, uint32_t dim, uint32_t block_size) {
-  if (!is_float(plane.dtype)) return Source::kConverted;
-  if (!plane.tiled()) return dim % 16 == 0 ? Source::kRows : Source::kConverted;
+Source source_of(const Plane& plane, uint32_t dim, uint32_t block_size, uint32_t scale_group) {
+  if (!plane.tiled()) {
+    const bool whole_groups = scale_group % 16 == 0 || scale_group >= dim;
+    return dim % 16 == 0 && whole_groups ? Source::kRows : Source::kConverted;
+  }
   const bool whole = block_size % kTileTokens == 0 && dim % plane.element_tile == 0 &&
                      plane.element_tile * dtype_bits(plane.dtype) == 32;
   return whole ? Source::kTiles : Source::kConverted;
@@ -32,14 +51,23 @@ Shape find_shape(const Layout& layout, uint32_t num_q_heads) {
   shape.piece_rows = shape.group <= kPreferredRows ? kPreferredRows / shape.group * shape.group
                                                    : std::min(shape.group, kMaxRows);
   shape.max_rows = std::max(shape.piece_rows, kPreferredRows);
-  shape.k_source = source_of(layout.k, layout.k_dim, layout.block_size);
-  shape.k_form = shape.k_source == Source::kConverted ? kF32 : form_of(layout.k.dtype);
+  const auto form = [&](Source source, const Plane& plane) {
+    return source == Source::kConverted ? kF32 : form_of(plane.dtype, layout.asymmetric);
+  };
+  shape.k_source = layout.channel_tokens != 0
+                       ? Source::kConverted
+                       : source_of(layout.k, layout.k_dim, layout.block_size, layout.scale_group);
+  shape.k_form = form(shape.k_source, layout.k);
   shape.k_dim = shape.k_source == Source::kTiles ? layout.k_dim : padded(layout.k_dim);
   shape.v_dim = padded(layout.v_dim);
+  const auto group = [&](Form of, uint32_t dim) {
+    return of > kBf16 && layout.scale_group != 0 ? layout.scale_group : dim;
+  };
+  shape.k_group = group(shape.k_form, shape.k_dim);
   if (!layout.latent) {
-    shape.v_source = source_of(layout.v, layout.v_dim, layout.block_size);
+    shape.v_source = source_of(layout.v, layout.v_dim, layout.block_size, layout.scale_group);
     if (shape.v_source == Source::kTiles) shape.v_source = Source::kConverted;
-    shape.v_form = shape.v_source == Source::kConverted ? kF32 : form_of(layout.v.dtype);
+    shape.v_form = form(shape.v_source, layout.v);
   } else if (shape.k_source == Source::kTiles ||
              (shape.k_source == Source::kRows && layout.v_dim % 16 != 0)) {
     shape.v_source = Source::kConverted;
@@ -48,6 +76,7 @@ Shape find_shape(const Layout& layout, uint32_t num_q_heads) {
     shape.v_source = Source::kKeys;
     shape.v_form = shape.k_form;
   }
+  shape.v_group = group(shape.v_form, shape.v_dim);
   return shape;
 }
 

@@ -28,6 +28,7 @@ struct Shape {
   uint32_t k_dim, v_dim;  // as the kernels see them: padded to 16, unless keys are tiled
   Source k_source, v_source;
   Form k_form, v_form;
+  uint32_t k_group, v_group;  // elements that share a scale; the dim if none do
 };
 Shape find_shape(const Layout& layout, uint32_t num_q_heads);
 

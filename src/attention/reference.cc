@@ -13,25 +13,16 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// The row of one token.
-class Row {
- public:
-  Row(const AttentionArgs& args, const Plane& plane, int32_t block, uint32_t head, uint64_t token)
-      : plane_(plane),
-        at_(args.slab + plane.offset(args.layer, static_cast<uint64_t>(block), head, token)),
-        token_(token),
-        bytes_(dtype_bits(plane.dtype) / 8) {}
-  double operator[](uint32_t e) const {
-    return read_element(plane_.dtype,
-                        at_ + (plane_.tiled() ? plane_.tile_offset(e, token_, bytes_) : e * bytes_));
-  }
-
- private:
-  const Plane& plane_;
-  const char* at_;
-  uint64_t token_;
-  size_t bytes_;
-};
+// The row of one token's keys or values, dequantized.
+std::vector<float> row_of(const AttentionArgs& args, bool keys, int32_t block, uint32_t head,
+                          uint64_t token) {
+  std::vector<float> row(keys ? args.layout->k_dim : args.layout->v_dim);
+  const auto count = static_cast<uint32_t>(row.size());
+  read_row({args.layout, args.slab, args.open_keys}, keys, args.layer, static_cast<uint64_t>(block), head,
+           token, count, row.data());
+  rotate_row(*args.layout, row.data(), count);
+  return row;
+}
 
 // Whether query i of request r, at position p, sees position j in KV head `head`.
 bool sees(const AttentionArgs& args, size_t r, uint64_t i, int64_t p, uint64_t j, uint32_t head) {
@@ -68,10 +59,11 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
   double top = kMinusInfinity;
   for (uint64_t j = 0; j < kv_len; ++j) {
     if (!sees(args, r, i, p, j, kv_head)) continue;
-    const Row key(args, layout.k, table[j / layout.block_size], kv_head, j % layout.block_size);
+    const std::vector<float> key =
+        row_of(args, true, table[j / layout.block_size], kv_head, j % layout.block_size);
     double logit = 0;
     for (uint32_t e = 0; e < layout.k_dim; ++e) {
-      logit += static_cast<double>(read_element(args.q_dtype, q + e * q_bytes)) * key[e];
+      logit += static_cast<double>(read_element(args.q_dtype, q + e * q_bytes)) * static_cast<double>(key[e]);
     }
     logit *= static_cast<double>(args.scale);
     const double cap = static_cast<double>(args.soft_cap);
@@ -84,15 +76,15 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
     top = std::fmax(top, logit);
   }
 
-  const Plane& values = layout.latent ? layout.k : layout.v;
   std::vector<double> sums(layout.v_dim, 0.0);
   double total = 0;
   for (uint64_t j = 0; j < kv_len; ++j) {
     if (weights[j] == kMinusInfinity) continue;
     const double weight = std::exp(weights[j] - top);
     total += weight;
-    const Row value(args, values, table[j / layout.block_size], kv_head, j % layout.block_size);
-    for (uint32_t e = 0; e < layout.v_dim; ++e) sums[e] += weight * value[e];
+    const std::vector<float> value =
+        row_of(args, false, table[j / layout.block_size], kv_head, j % layout.block_size);
+    for (uint32_t e = 0; e < layout.v_dim; ++e) sums[e] += weight * static_cast<double>(value[e]);
   }
   for (uint32_t e = 0; e < layout.v_dim; ++e) {
     write_element(args.q_dtype, total == 0 ? 0.0f : static_cast<float>(sums[e] / total), out + e * q_bytes);

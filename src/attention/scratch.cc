@@ -10,12 +10,16 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   carver.take(&slots, kSlotsPerWorker * rows * (v + 2));
   carver.take(&q, rows * k);
   carver.take(&pairs, rows * k);
+  carver.take(&units, rows);
+  carver.take(&sums, rows);
   carver.take(&o, rows * v);
+  carver.take(&o_before, kRowsAtOnce * v);
   carver.take(&top, rows);
   carver.take(&total, rows * 16);
-  carver.take(&scores, size_t{shape.piece_rows} * kTile);
+  carver.take(&scores, size_t{kRowsAtOnce} * kTile);
   carver.take(&k_rows, shape.k_source == Source::kConverted ? kTile * k : 0);
   carver.take(&v_rows, shape.v_source == Source::kConverted ? kTile * v : 0);
+  carver.take(&packed, kTile * ((v + 63) / 64 * 64) * sizeof(uint16_t));
   carver.take(&zeros, k > v ? k : v);
   carver.take(&slopes, rows);
   carver.take(&positions, shape.piece_rows);

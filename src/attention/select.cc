@@ -173,8 +173,18 @@ class Selection {
         now[t] = reinterpret_cast<const char*>(row);
       }
       const auto segments = static_cast<uint32_t>(ceil_div(count, kSegment));
-      chosen_kernels().row_scores[kF16](
-          {rows, padded, segments, 1, scratch_.q, nullptr, now, next, scratch_.scores});
+      chosen_kernels().row_scores[kF16]({rows,
+                                         padded,
+                                         segments,
+                                         1,
+                                         rows,
+                                         scratch_.q,
+                                         nullptr,
+                                         nullptr,
+                                         nullptr,
+                                         {now, nullptr, padded},
+                                         {next, nullptr, padded},
+                                         scratch_.scores});
       for (size_t t = 0; t < count; ++t) {
         float& bound = scratch_.candidates[first + t].bound;
         for (uint32_t row = 0; row < rows; ++row) {

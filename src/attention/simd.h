@@ -26,33 +26,52 @@ inline constexpr uint32_t kLanes = KVC_ATTENTION_LEVEL == 0 ? 4 : KVC_ATTENTION_
 typedef float F __attribute__((vector_size(kLanes * 4)));
 typedef int32_t I __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t U __attribute__((vector_size(kLanes * 4)));
+typedef uint16_t Half __attribute__((vector_size(kLanes * 2)));
 typedef float Unaligned __attribute__((vector_size(kLanes * 4), aligned(1), may_alias));
+typedef int32_t UnalignedI __attribute__((vector_size(kLanes * 4), aligned(1), may_alias));
 typedef uint32_t UnalignedU __attribute__((vector_size(kLanes * 4), aligned(1), may_alias));
 
+template <class Vector>
+inline Vector load_bits(const char* at) {
+  Vector bits;
+  memcpy(&bits, at, sizeof bits);
+  return bits;
+}
 inline F load(const float* at) { return *reinterpret_cast<const Unaligned*>(at); }
 inline void store(float* at, F x) { *reinterpret_cast<Unaligned*>(at) = x; }
 inline F fma(F a, F b, F c) { return a * b + c; }  // contracted by the options of these files
-inline void prefetch(const char* at) { __builtin_prefetch(at, 0, 2); }
+inline void prefetch(const void* at) { __builtin_prefetch(at, 0, 2); }
 
-constexpr uint32_t element_bytes(Form form) { return form == kF32 ? 4 : 2; }
+constexpr size_t bytes_of(Form form, size_t elements) {
+  return form == kF32                 ? elements * 4
+         : form <= kBf16              ? elements * 2
+         : form == kI4 || form == kU4 ? elements / 2
+                                      : elements;
+}
+constexpr bool is_quantized(Form form) { return form > kBf16; }
+constexpr bool is_integer(Form form) { return form >= kI8 && form <= kU4; }
+constexpr bool has_offset(Form form) { return form == kU8 || form == kU4; }
 
 #if KVC_ATTENTION_LEVEL == 0
 
 inline F set1(float x) { return F{x, x, x, x}; }
-inline F load_f16(const char* at) {
-  typedef uint16_t Half __attribute__((vector_size(kLanes * 2)));
-  Half half;
-  memcpy(&half, at, sizeof half);
+inline F from_bf16(Half half) { return reinterpret_cast<F>(__builtin_convertvector(half, U) << 16); }
+inline F from_f16(Half half) {
   const U wide = __builtin_convertvector(half, U);
   const U sign = (wide & 0x8000u) << 16, rest = (wide & 0x7fffu) << 13;
   const U special = reinterpret_cast<U>(rest >= 0x1fu << 23) & 0x7f800000u;
   return reinterpret_cast<F>(reinterpret_cast<U>(reinterpret_cast<F>(rest) * 0x1p112f) | sign | special);
 }
-inline F load_bf16(const char* at) {
-  typedef uint16_t Half __attribute__((vector_size(kLanes * 2)));
-  Half half;
-  memcpy(&half, at, sizeof half);
-  return reinterpret_cast<F>(__builtin_convertvector(half, U) << 16);
+// Integers of one byte, as 32 bits; as 16 bits the upper ones are copies of the sign.
+inline I load_i8(const char* at) {
+  const auto codes = load_bits<int32_t>(at);
+  return I{codes << 24, codes << 16, codes << 8, codes} >> 24;
+}
+inline I load_u8(const char* at) { return load_i8(at) & 0xff; }
+inline Half load_bytes(const char* at) {
+  const I wide = load_i8(at);
+  return Half{static_cast<uint16_t>(wide[0]), static_cast<uint16_t>(wide[1]), static_cast<uint16_t>(wide[2]),
+              static_cast<uint16_t>(wide[3])};
 }
 // a is what comes back where b is not a number.
 inline F max(F b, F a) { return b > a ? b : a; }
@@ -73,13 +92,14 @@ inline void sum4(const F* x, float* sums) {
 #elif KVC_ATTENTION_LEVEL == 1
 
 inline F set1(float x) { return _mm256_set1_ps(x); }
-inline F load_f16(const char* at) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+inline F from_f16(Half half) { return _mm256_cvtph_ps((__m128i)half); }
+inline F from_bf16(Half half) { return (F)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16); }
+inline __m128i load_lane_bytes(const char* at) {
+  return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
 }
-inline F load_bf16(const char* at) {
-  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-}
+inline I load_i8(const char* at) { return (I)_mm256_cvtepi8_epi32(load_lane_bytes(at)); }
+inline I load_u8(const char* at) { return (I)_mm256_cvtepu8_epi32(load_lane_bytes(at)); }
+inline Half load_bytes(const char* at) { return (Half)_mm_cvtepi8_epi16(load_lane_bytes(at)); }
 inline F max(F b, F a) { return _mm256_max_ps(b, a); }
 inline bool any_greater(F a, F b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
 inline float max_of(F x) {
@@ -95,16 +115,35 @@ inline void sum4(const F* x, float* sums) {
 #else
 
 inline F set1(float x) { return _mm512_set1_ps(x); }
-inline F load_f16(const char* at) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+inline F from_f16(Half half) { return _mm512_cvtph_ps((__m256i)half); }
+inline F from_bf16(Half half) { return (F)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)half), 16); }
+inline __m128i load_lane_bytes(const char* at) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
 }
-inline F load_bf16(const char* at) {
-  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-}
+inline I load_i8(const char* at) { return (I)_mm512_cvtepi8_epi32(load_lane_bytes(at)); }
+inline I load_u8(const char* at) { return (I)_mm512_cvtepu8_epi32(load_lane_bytes(at)); }
+inline Half load_bytes(const char* at) { return (Half)_mm256_cvtepi8_epi16(load_lane_bytes(at)); }
 inline F max(F b, F a) { return _mm512_max_ps(b, a); }
 inline bool any_greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 inline float max_of(F x) { return _mm512_reduce_max_ps(x); }
+// Sums of 16 vectors, in order.
+inline I sum16(const I* x) {
+  __m512i pairs[8], fours[4], eights[2];
+  for (int i = 0; i < 8; ++i) {
+    const __m512i a = (__m512i)x[2 * i], b = (__m512i)x[2 * i + 1];
+    pairs[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+  }
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = pairs[2 * i], b = pairs[2 * i + 1];
+    fours[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+  }
+  for (int i = 0; i < 2; ++i) {
+    const __m512i a = fours[2 * i], b = fours[2 * i + 1];
+    eights[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+  }
+  return (I)_mm512_add_epi32(_mm512_shuffle_i32x4(eights[0], eights[1], 0x88),
+                             _mm512_shuffle_i32x4(eights[0], eights[1], 0xdd));
+}
 inline void sum4(const F* x, float* sums) {
   const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
   const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
@@ -119,27 +158,112 @@ inline void sum4(const F* x, float* sums) {
 
 #endif
 
-template <Form form>
-inline F load_as(const char* at) {
-  if constexpr (form == kF16) return load_f16(at);
-  if constexpr (form == kBf16) return load_bf16(at);
-  if constexpr (form == kF32) return load(reinterpret_cast<const float*>(at));
+// Each lane's low four bits are the next 4-bit code; what is above them may be anything.
+inline U load_nibbles(const char* at) {
+#if KVC_ATTENTION_LEVEL == 0
+  const uint32_t codes = load_bits<uint16_t>(at);
+  return U{codes, codes >> 4, codes >> 8, codes >> 12};
+#elif KVC_ATTENTION_LEVEL == 1
+  return (U{} + load_bits<uint32_t>(at)) >> U{0, 4, 8, 12, 16, 20, 24, 28};
+#else  // one byte in 64 bits: the upper half of it goes to the upper 32
+  const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  return (U)_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+#endif
 }
 
-// 2^x to about one unit in the last place; 0 below the normal numbers, NaN for NaN. The integer part is
-// taken from the low bits that x leaves behind when a large number is added.
+template <Form form>
+inline F from_nibbles(U codes) {
+#if KVC_ATTENTION_LEVEL < 2
+  const I values = reinterpret_cast<I>(codes & 15);
+  return __builtin_convertvector(form == kI4 ? (values ^ 8) - 8 : values, F);
+#else
+  const float top = form == kI4 ? -8 : 8;
+  const F values = {0,   1,       2,       3,       4,       5,       6,       7,
+                    top, top + 1, top + 2, top + 3, top + 4, top + 5, top + 6, top + 7};
+  return _mm512_permutexvar_ps((__m512i)codes, values);
+#endif
+}
+
+// kLanes elements, or, of quantized ones, codes; those of E4M3 in units of kUnit.
+template <Form form>
+inline F load_as(const char* at) {
+  if constexpr (form == kF32) return load(reinterpret_cast<const float*>(at));
+  if constexpr (form == kF16) return from_f16(load_bits<Half>(at));
+  if constexpr (form == kBf16) return from_bf16(load_bits<Half>(at));
+  if constexpr (form == kI8) return __builtin_convertvector(load_i8(at), F);
+  if constexpr (form == kU8) return __builtin_convertvector(load_u8(at), F);
+  if constexpr (form == kI4 || form == kU4) return from_nibbles<form>(load_nibbles(at));
+  // The small floats are fp16 with fewer bits: E5M2 of the mantissa, E4M3 of both, so of another bias.
+  if constexpr (form == kE5M2) return from_f16(load_bytes(at) << 8);
+  if constexpr (form == kE4M3) {
+    const Half wide = load_bytes(at) << 7 & 0xbfff;
+    const Half nan = (Half)((wide & 0x3f80) == 0x3f80) & 0x7c00;
+    return from_f16(wide | nan);
+  }
+}
+#if KVC_ATTENTION_LEVEL > 0
+// 2 * kLanes integers as pairs of 16 bits; those of kI4 with kBias added.
+template <Form form>
+inline I load_int16(const char* at) {
+#if KVC_ATTENTION_LEVEL == 1
+  if constexpr (form == kI8) return (I)_mm256_cvtepi8_epi16(load_bits<__m128i>(at));
+  if constexpr (form == kU8) return (I)_mm256_cvtepu8_epi16(load_bits<__m128i>(at));
+  const __m128i bytes = _mm_cvtepu8_epi16(load_lane_bytes(at));
+  const __m128i nibbles = (__m128i)(((Half)bytes | (Half)bytes << 4) & 0x0f0f);
+  return (I)_mm256_cvtepu8_epi16(form == kI4 ? _mm_xor_si128(nibbles, _mm_set1_epi8(8)) : nibbles);
+#else
+  if constexpr (form == kI8) return (I)_mm512_cvtepi8_epi16(load_bits<__m256i>(at));
+  if constexpr (form == kU8) return (I)_mm512_cvtepu8_epi16(load_bits<__m256i>(at));
+  const __m256i bytes = _mm256_cvtepu8_epi16(load_lane_bytes(at));
+  const __m256i nibbles = (__m256i)(((Half)bytes | (Half)bytes << 4) & 0x0f0f);
+  return (I)_mm512_cvtepu8_epi16(form == kI4 ? _mm256_xor_si256(nibbles, _mm256_set1_epi8(8)) : nibbles);
+#endif
+}
+template <Form form>
+inline constexpr float kBias = form == kI4 ? 8 : 0;
+
+inline I dot_int16(I sum, I a, I b) {
+#if KVC_ATTENTION_LEVEL == 1
+  return sum + (I)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif KVC_ATTENTION_LEVEL == 2
+  return sum + (I)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#else
+  return (I)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#endif
+}
+#endif
+
+template <Form form>
+inline constexpr float kUnit = form == kE4M3 ? 256 : 1;
+
+template <Form form>
+constexpr size_t floats_of(size_t groups) {
+  return groups * (has_offset(form) ? 2 : 1);
+}
+
+// 2^x to about one unit in the last place; 0 below the normal numbers (about: with AVX-512 denormals are
+// left), NaN for NaN. A polynomial over [-1/2, 1/2], times a power of two.
 inline F exp2(F x) {
-  const F kept = max(set1(-126.0f), x);
-  const F shifted = kept + 0x1.8p23f;
-  const F f = kept - (shifted - 0x1.8p23f);
+#if KVC_ATTENTION_LEVEL > 1
+  const F whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
+  const F f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);  // x - whole, and 0 where both are infinite
+#else
+  // The integer part is taken from the low bits that x leaves behind when a large number is added.
+  const F shifted = max(set1(-126.0f), x) + 0x1.8p23f;
+  const F f = max(set1(-126.0f), x) - (shifted - 0x1.8p23f);
+#endif
   F y = fma(set1(1.535336188319500e-4f), f, set1(1.339887440266574e-3f));
   y = fma(y, f, set1(9.618437357674640e-3f));
   y = fma(y, f, set1(5.550332471162809e-2f));
   y = fma(y, f, set1(2.402264791363012e-1f));
   y = fma(y, f, set1(6.931472028550421e-1f));
   y = fma(y, f, set1(1.0f));
+#if KVC_ATTENTION_LEVEL > 1
+  return _mm512_scalef_ps(y, whole);
+#else
   y = y * reinterpret_cast<F>((reinterpret_cast<U>(shifted) << 23) + 0x3f800000u);
   return x < set1(-126.0f) ? F{} : y;
+#endif
 }
 
 }  // namespace

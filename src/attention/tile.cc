@@ -36,43 +36,28 @@ void TileWalk::find_visible(Tile* tile) const {
   }
 }
 
-void TileWalk::find_keys(Tile* tile) const {
+void TileWalk::find_tiles(const Tile& tile, uint64_t* at) const {
   const Plane& plane = args_.layout->k;
-  const uint32_t first = static_cast<uint32_t>(std::countr_zero(tile->any));
-  if (shape_.k_source == Source::kTiles) {
-    const uint64_t spare = token_offset(plane, tile->position[first / kSegment]);
-    for (uint32_t s = 0; s < tile->segments; ++s) {
-      const bool seen = (tile->any >> s * kSegment & 0xffff) != 0;
-      tile->k[s] = seen ? token_offset(plane, tile->position[s]) : spare;
-    }
-    return;
-  }
-  const uint64_t spare = token_offset(plane, tile->position[first / kSegment] + first % kSegment);
-  for (uint32_t s = 0; s < tile->segments; ++s) {
-    uint64_t* k = tile->k + s * kSegment;
-    const uint32_t any = static_cast<uint32_t>(tile->any >> s * kSegment) & 0xffff;
-    if (any == 0xffff && args_.layout->block_size % kSegment == 0) {
-      k[0] = token_offset(plane, tile->position[s]);
-      for (uint32_t t = 1; t < kSegment; ++t) k[t] = k[t - 1] + static_cast<uint64_t>(plane.token);
-    } else {
-      for (uint32_t t = 0; t < kSegment; ++t) {
-        k[t] = (any >> t & 1) != 0 ? token_offset(plane, tile->position[s] + t) : spare;
-      }
-    }
+  const uint64_t spare =
+      token_offset(plane, tile.position[static_cast<uint32_t>(std::countr_zero(tile.any)) / kSegment]);
+  for (uint32_t s = 0; s < tile.segments; ++s) {
+    const bool seen = (tile.any >> s * kSegment & 0xffff) != 0;
+    at[s] = seen ? token_offset(plane, tile.position[s]) : spare;
   }
 }
 
-void TileWalk::find_values(Tile* tile) const {
-  const Plane& plane = args_.layout->v;
-  for (uint32_t s = 0; s < tile->segments; ++s) {
-    uint64_t* v = tile->v + s * kSegment;
-    const uint32_t any = static_cast<uint32_t>(tile->any >> s * kSegment) & 0xffff;
+void TileWalk::find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const {
+  const uint32_t first = static_cast<uint32_t>(std::countr_zero(tile.any));
+  const uint64_t unseen =
+      keys ? token_offset(plane, tile.position[first / kSegment] + first % kSegment) : kNoToken;
+  for (uint32_t s = 0; s < tile.segments; ++s, at += kSegment) {
+    const uint32_t any = static_cast<uint32_t>(tile.any >> s * kSegment) & 0xffff;
     if (any == 0xffff && args_.layout->block_size % kSegment == 0) {
-      v[0] = token_offset(plane, tile->position[s]);
-      for (uint32_t t = 1; t < kSegment; ++t) v[t] = v[t - 1] + static_cast<uint64_t>(plane.token);
+      at[0] = token_offset(plane, tile.position[s]);
+      for (uint32_t t = 1; t < kSegment; ++t) at[t] = at[t - 1] + static_cast<uint64_t>(plane.token);
     } else {
       for (uint32_t t = 0; t < kSegment; ++t) {
-        v[t] = (any >> t & 1) != 0 ? token_offset(plane, tile->position[s] + t) : kNoToken;
+        at[t] = (any >> t & 1) != 0 ? token_offset(plane, tile.position[s] + t) : unseen;
       }
     }
   }
@@ -89,8 +74,16 @@ bool TileWalk::next(Tile* tile) {
     find_visible(tile);
   } while (tile->any == 0);
   // Rows that are converted are read by position.
-  if (shape_.k_source != Source::kConverted) find_keys(tile);
-  if (shape_.v_source == Source::kRows) find_values(tile);
+  const Layout& layout = *args_.layout;
+  if (shape_.k_source == Source::kTiles) find_tiles(*tile, tile->k);
+  if (shape_.k_source == Source::kRows) {
+    find_rows(*tile, layout.k, true, tile->k);
+    if (layout.k_scale.exists()) find_rows(*tile, layout.k_scale, true, tile->k_scales);
+  }
+  if (shape_.v_source == Source::kRows) {
+    find_rows(*tile, layout.v, false, tile->v);
+    if (layout.v_scale.exists()) find_rows(*tile, layout.v_scale, false, tile->v_scales);
+  }
   return true;
 }
 

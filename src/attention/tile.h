@@ -13,9 +13,10 @@ struct Tile {
   bool all;      // every row sees every token
   uint64_t any;  // bit per token: some row sees it
   int64_t position[kMaxSegments];
-  uint64_t k[kTile];  // offset in the slab of each token's keys, or of each segment's tile; a token that no
-                      // row sees has the offset of another one
-  uint64_t v[kTile];  // of each token's values; kNoToken if no row sees it
+  // Offsets in the slab. Keys: of each token, or of each segment's tile; a token that no row sees has the
+  // offset of another one. Values: of each token; kNoToken if no row sees it.
+  uint64_t k[kTile], k_scales[kTile];
+  uint64_t v[kTile], v_scales[kTile];
   uint64_t visible[kMaxRows];  // bit per token, of each row; not set if `all`
 };
 
@@ -28,8 +29,8 @@ class TileWalk {
 
  private:
   void find_visible(Tile* tile) const;
-  void find_keys(Tile* tile) const;
-  void find_values(Tile* tile) const;
+  void find_tiles(const Tile& tile, uint64_t* at) const;
+  void find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const;
   uint64_t token_offset(const Plane& plane, int64_t position) const;
   uint32_t block_bits(int64_t position) const {  // a piece has one head where there is a block mask
     if (args_.block_mask == nullptr) return 0xffff;

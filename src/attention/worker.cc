@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -17,6 +18,23 @@ constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNothing =
     -1e30f;  // highest logit of a row that has seen nothing: finite, so differences are
 
+// Whether keys are integers with one scale a row, so that only sums of products need it. Beyond 2048 products
+// of 8 and 16 bits, spread over 8 sums, would overflow.
+bool has_integer_products(const Shape& shape) {
+  const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
+  return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= 2048;
+}
+
+bool all_finite(const float* x, size_t count) {
+  float zeros = 0;                          // or NaN
+  for (size_t i = 0; i < count; i += 16) {  // rows are whole vectors
+    float products[16];
+    for (size_t j = 0; j < 16; ++j) products[j] = x[i + j] * 0.0f;
+    for (size_t j = 0; j < 16; ++j) zeros += products[j];
+  }
+  return zeros == 0;
+}
+
 }  // namespace
 
 Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
@@ -24,7 +42,9 @@ Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& ker
       shape_(shape),
       kernels_(kernels),
       scratch_(scratch, shape),
-      use_pairs_(kernels.bf16_pairs && shape.k_source != Source::kConverted && shape.k_form == kBf16) {
+      use_pairs_(kernels.bf16_pairs && shape.k_form == kBf16          ? Pairs::kBf16
+                 : kernels.int16_pairs && has_integer_products(shape) ? Pairs::kInt16
+                                                                      : Pairs::kNone) {
   std::fill_n(scratch_.zeros, std::max(shape.k_dim, shape.v_dim), 0.0f);
 }
 
@@ -55,25 +75,61 @@ bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
   return exact;
 }
 
+// Rows of q, the first of which is row `first` of the piece.
+void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
+  auto* pairs = reinterpret_cast<int16_t*>(scratch_.pairs + first * shape_.k_dim);
+  for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim, pairs += shape_.k_dim) {
+    float top = 0;
+    bool finite = true;
+    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
+      const float size = std::abs(q[e]);
+      finite &= size <= std::numeric_limits<float>::max();
+      top = size > top ? size : top;
+    }
+    const float unit = finite ? top / 32767 : std::numeric_limits<float>::quiet_NaN();
+    const float inverse = unit > 0 ? 1 / unit : 0;
+    int32_t sum = 0;
+    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
+      const float x = finite ? q[e] * inverse : 0;
+      pairs[e] = static_cast<int16_t>(x + (x < 0 ? -0.5f : 0.5f));
+      sum += pairs[e];
+    }
+    scratch_.units[first + r] = unit;
+    scratch_.sums[first + r] = static_cast<float>(sum) * unit;
+  }
+}
+
 void Worker::load_queries(const Piece& piece) {
   const uint32_t dim = args_.layout->k_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
+  // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
+  const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
+                        (shape_.k_source == Source::kTiles || dim % 32 == 0);
   bool exact = true;
   for (uint32_t h = 0; h < piece.heads; ++h) {
     float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
+    uint32_t* pairs = scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim;
     for (uint32_t r = 0; r < piece.rows; ++r) {
       const uint64_t row = piece.first_row + r, query = row / shape_.group;
       const uint64_t head = uint64_t{piece.first_head + h} * shape_.group + row % shape_.group;
       const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
+      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
+      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
+      if (as_pairs) {
+        std::memcpy(pairs + size_t{r} * dim / 2, static_cast<const char*>(args_.q) + at * row_bytes,
+                    row_bytes);
+        continue;
+      }
       float* out = q + size_t{r} * shape_.k_dim;
       to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * row_bytes, out, dim);
       rotate_row(*args_.layout, out, dim);
       std::fill(out + dim, out + shape_.k_dim, 0.0f);
-      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
-      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
     }
-    if (use_pairs_) {
-      exact &= split_pairs(q, piece.rows, scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim);
+    if (as_pairs) continue;
+    if (use_pairs_ == Pairs::kBf16) {
+      exact &= split_pairs(q, piece.rows, pairs);
+    } else if (use_pairs_ == Pairs::kInt16) {
+      int16_pairs(q, size_t{h} * piece.rows, piece.rows);
     }
   }
   terms_ = exact ? 1 : 2;
@@ -104,13 +160,35 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
     const char* k = args_.slab + now->head * layout.k.head;
     const uint32_t count = shape_.k_source == Source::kTiles ? tile.segments : tokens;
     for (uint32_t t = 0; t < count; ++t) now->k[t] = k + tile.k[t];
+    if (layout.k_scale.exists()) {
+      const char* scales = args_.slab + now->head * layout.k_scale.head;
+      for (uint32_t t = 0; t < count; ++t) {
+        now->k_scales[t] = reinterpret_cast<const float*>(scales + tile.k_scales[t]);
+      }
+    } else {
+      std::fill_n(now->k_scales, count, &layout.k_factor);  // of all rows, if they are quantized
+    }
   }
   const char* zeros = reinterpret_cast<const char*>(scratch_.zeros);
   if (shape_.v_source == Source::kRows) {
     const char* v = args_.slab + now->head * layout.v.head;
     for (uint32_t t = 0; t < tokens; ++t) now->v[t] = tile.v[t] == kNoToken ? zeros : v + tile.v[t];
+    if (layout.v_scale.exists()) {
+      const char* scales = args_.slab + now->head * layout.v_scale.head;
+      for (uint32_t t = 0; t < tokens; ++t) {
+        now->v_scales[t] = tile.v_scales[t] == kNoToken
+                               ? scratch_.zeros
+                               : reinterpret_cast<const float*>(scales + tile.v_scales[t]);
+      }
+    } else {
+      std::fill_n(now->v_scales, tokens, &layout.v_factor);
+    }
   } else if (shape_.v_source == Source::kKeys) {
-    for (uint32_t t = 0; t < tokens; ++t) now->v[t] = (tile.any >> t & 1) != 0 ? now->k[t] : zeros;
+    for (uint32_t t = 0; t < tokens; ++t) {
+      const bool seen = (tile.any >> t & 1) != 0;
+      now->v[t] = seen ? now->k[t] : zeros;
+      now->v_scales[t] = seen ? now->k_scales[t] : scratch_.zeros;
+    }
   }
   return true;
 }
@@ -142,49 +220,82 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
   }
 }
 
-void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next) {
+// Rows [row, row + kRowsAtOnce) of a head; the first of them fetch what comes next.
+void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row) {
   const Tile& tile = *now.tile;
-  const size_t first = size_t{now.head} * piece.rows;  // row of the piece
-  ScoreArgs scores{piece.rows,
+  const uint32_t rows = std::min(piece.rows - row, kRowsAtOnce);
+  const size_t head = size_t{now.head} * piece.rows, first = head + row;  // rows of the piece
+  ScoreArgs scores{rows,
                    shape_.k_dim,
                    tile.segments,
                    terms_,
+                   piece.rows,
                    scratch_.q + first * shape_.k_dim,
-                   scratch_.pairs + first * shape_.k_dim,
-                   now.k,
-                   next.k,
+                   scratch_.pairs + head * shape_.k_dim + size_t{row} * shape_.k_dim / 2,
+                   use_pairs_ == Pairs::kInt16 ? scratch_.units + first : nullptr,
+                   scratch_.sums + first,
+                   {now.k, now.k_scales, shape_.k_group},
+                   {row == 0 ? next.k : nullptr, next.k_scales, shape_.k_group},
                    scratch_.scores};
   (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[shape_.k_form](scores);
 
   float scale = args_.scale * kLog2e;
   if (!tile.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
-    kernels_.adjust({piece.rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
-                     args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr, scratch_.positions,
-                     tile.position, tile.all ? nullptr : tile.visible});
+    kernels_.adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
+                     args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
+                     scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
     scale = 1;
   }
-  kernels_.softmax({piece.rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
+  kernels_.softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
                     scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
-  add_values(piece, now, next);
+  add_values(piece, now, next, row, rows);
 }
 
 // A row whose probability of a token is 0 because it does not see it must not even multiply its value, which
 // may be anything: rows that see the same tokens go together, the others' values replaced by zeros.
-void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next) {
+void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
+                        uint32_t rows) {
   const Tile& tile = *now.tile;
+  float* o = scratch_.o + (size_t{now.head} * piece.rows + row) * shape_.v_dim;
+  ValueArgs all{rows,
+                shape_.v_dim,
+                tile.segments,
+                scratch_.scores,
+                {now.v, now.v_scales, shape_.v_group},
+                {row == 0 ? next.v : nullptr, next.v_scales, shape_.v_group},
+                o,
+                scratch_.packed,
+                row != 0 && packed_};
   const auto add = kernels_.add_values[shape_.v_form];
-  float* o = scratch_.o + size_t{now.head} * piece.rows * shape_.v_dim;
-  if (tile.all) return add({piece.rows, shape_.v_dim, tile.segments, scratch_.scores, now.v, next.v, o});
-  for (uint32_t from = 0, to = 0; from < piece.rows; from = to) {
-    const uint64_t visible = tile.visible[from];
-    while (to < piece.rows && tile.visible[to] == visible) ++to;
+  packed_ = true;
+  if (tile.all) return add(all);
+  // Nearly always all values are finite, and 0 times one is nothing: then all rows go together after all.
+  const size_t count = size_t{rows} * shape_.v_dim;
+  std::copy_n(o, count, scratch_.o_before);
+  add(all);
+  if (all_finite(o, count)) return;
+  std::copy_n(scratch_.o_before, count, o);
+  packed_ = false;
+  for (uint32_t from = 0, to = 0; from < rows; from = to) {
+    const uint64_t visible = tile.visible[row + from];
+    while (to < rows && tile.visible[row + to] == visible) ++to;
     if (visible == 0) continue;
     const char* v[kTile];
+    const float* scales[kTile];
     for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
-      v[t] = (visible >> t & 1) != 0 ? now.v[t] : reinterpret_cast<const char*>(scratch_.zeros);
+      const bool seen = (visible >> t & 1) != 0;
+      v[t] = seen ? now.v[t] : reinterpret_cast<const char*>(scratch_.zeros);
+      scales[t] = seen ? now.v_scales[t] : scratch_.zeros;
     }
-    add({to - from, shape_.v_dim, tile.segments, scratch_.scores + from * kTile, v, from == 0 ? next.v : v,
-         o + size_t{from} * shape_.v_dim});
+    add({to - from,
+         shape_.v_dim,
+         tile.segments,
+         scratch_.scores + from * kTile,
+         {v, scales, shape_.v_group},
+         {nullptr, nullptr, shape_.v_group},
+         o + size_t{from} * shape_.v_dim,
+         scratch_.packed,
+         false});
   }
 }
 
@@ -210,9 +321,10 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
     Pointers& pointers = ring[now % (kAhead + 1)];
     if (converts) convert(piece, *pointers.tile, pointers.head, &pointers);
     const Pointers& next = ring[std::min(now + kAhead, filled - 1) % (kAhead + 1)];
-    step(piece, pointers, next.tile->segments >= pointers.tile->segments ? next : pointers);
+    const Pointers& ahead = next.tile->segments >= pointers.tile->segments ? next : pointers;
+    for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce) step(piece, pointers, ahead, row);
   }
-  kernels_.order(shape_.v_form, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
+  kernels_.finish(shape_.v_form, shape_.v_group, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }
 

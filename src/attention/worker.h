@@ -10,11 +10,16 @@ namespace kvc {
 // Which tile and head comes after the one that is worked on: its keys and values are fetched ahead.
 inline constexpr uint32_t kAhead = 1;
 
+// Rows that go from scores to values together, before those after them: what lies between stays in the cache.
+inline constexpr uint32_t kRowsAtOnce = 64;
+
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
   const char* k[kTile];
   const char* v[kTile];
+  const float* k_scales[kTile];
+  const float* v_scales[kTile];
 };
 
 // All arrays of a worker, carved out of one run of bytes. Rows count through all heads of a piece.
@@ -24,12 +29,16 @@ struct Scratch {
 
   float* q = nullptr;            // [rows][k_dim]
   uint32_t* pairs = nullptr;     // [heads][2][rows of the head][k_dim / 2]
+  float* units = nullptr;        // [rows] of pairs of int16
+  float* sums = nullptr;         // [rows] of queries as such pairs
   float* o = nullptr;            // [rows][v_dim]
+  float* o_before = nullptr;     // [kRowsAtOnce][v_dim]
   float* top = nullptr;          // [rows]
   float* total = nullptr;        // [rows][16]
-  float* scores = nullptr;       // [rows of a head][kTile]
+  float* scores = nullptr;       // [kRowsAtOnce][kTile]
   float* k_rows = nullptr;       // [kTile][k_dim], if converted
   float* v_rows = nullptr;       // [kTile][v_dim], if converted
+  char* packed = nullptr;        // [kTile][v_dim, rounded up to 64] of 2 bytes
   float* zeros = nullptr;        // a row
   float* slopes = nullptr;       // [rows]
   int64_t* positions = nullptr;  // [rows of a head]
@@ -60,11 +69,12 @@ class Worker {
  private:
   void start(const Piece& piece);
   void load_queries(const Piece& piece);
+  void int16_pairs(const float* q, size_t first, uint32_t rows);
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
-  void step(const Piece& piece, const Pointers& now, const Pointers& next);
+  void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
   void convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers);
-  void add_values(const Piece& piece, const Pointers& now, const Pointers& next);
+  void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
   void write_output(const Piece& piece);
@@ -73,9 +83,11 @@ class Worker {
   const Shape& shape_;
   const Kernels& kernels_;
   Scratch scratch_;
-  bool use_pairs_;
-  uint32_t terms_ = 1;  // of the piece's pairs
-  size_t tiles_ = 0;    // found so far
+  enum class Pairs { kNone, kBf16, kInt16 };
+  Pairs use_pairs_;
+  uint32_t terms_ = 1;   // of the piece's pairs
+  size_t tiles_ = 0;     // found so far
+  bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on
 };
 
 }  // namespace kvc

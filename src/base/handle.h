@@ -14,6 +14,8 @@ constexpr uint64_t make_handle(uint32_t tag, HandleKind kind, uint32_t slot, uin
   return uint64_t{tag & 0xfffu} << 52 | uint64_t{static_cast<uint32_t>(kind)} << 50 | uint64_t{slot} << 32 |
          generation;
 }
+// What is the same in every manager after the same calls.
+constexpr uint64_t without_tag(uint64_t handle) { return handle & (~uint64_t{0} >> 12); }
 constexpr uint32_t handle_slot(uint64_t handle) {
   return static_cast<uint32_t>(handle >> 32) & kMaxHandleSlots;
 }

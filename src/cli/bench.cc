@@ -6,83 +6,30 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "cli/dtype.h"
 #include "cli/library.h"
+#include "cli/machine.h"
 
 namespace kvcli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kColdBytes = size_t{512} << 20;  // more than any cache: what is measured is memory
-constexpr int kRepetitions = 7;
-
-/// Median of several runs, after one that is not counted.
-double median_seconds(const std::function<void()>& run) {
-  run();
-  std::vector<double> times;
-  for (int i = 0; i < kRepetitions; ++i) {
-    Stopwatch watch;
-    watch.start();
-    run();
-    watch.stop();
-    times.push_back(watch.seconds());
-  }
-  std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
-  return times[kRepetitions / 2];
-}
-
-void on_threads(uint32_t threads, const std::function<void(uint32_t)>& work) {
-  std::vector<std::thread> others;
-  for (uint32_t i = 1; i < threads; ++i) others.emplace_back(work, i);
-  work(0);
-  for (std::thread& other : others) other.join();
-}
-
-/// Bytes per second that the threads read from memory together.
-double read_bandwidth(uint32_t threads) {
-  std::vector<uint64_t> memory(kColdBytes / 8, 1);
-  std::vector<uint64_t> sums(threads * 8);
-  const size_t share = memory.size() / threads / 8 * 8;
-  const double seconds = median_seconds([&] {
-    on_threads(threads, [&](uint32_t thread) {
-      uint64_t sum[8] = {};
-      const uint64_t* from = memory.data() + thread * share;
-      for (size_t i = 0; i < share; i += 8)
-        for (size_t j = 0; j < 8; ++j) sum[j] += from[i + j];
-      sums[thread * 8] += std::accumulate(sum, sum + 8, uint64_t{0});
-    });
-  });
-  if (sums[0] == 0) throw LibraryError("the compiler has removed the benchmark");
-  return static_cast<double>(share * threads * 8) / seconds;
-}
-
-/// Bytes per second that the threads copy together by memcpy, each byte counted once.
-double copy_bandwidth(uint32_t threads) {
-  std::vector<char> from(kColdBytes / 2, 1), to(kColdBytes / 2);
-  const size_t share = from.size() / threads;
-  const double seconds = median_seconds([&] {
-    on_threads(threads,
-               [&](uint32_t thread) { std::memcpy(&to[thread * share], &from[thread * share], share); });
-  });
-  return static_cast<double>(share * threads) / seconds;
-}
-
 bool is_float(int32_t dtype) { return dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16; }
 
-/// A filled storage, large enough that one pass over its layers finds nothing in a cache.
+/// A filled storage, large enough that one pass over its layers finds nothing in a cache. Many queries read
+/// what they have in a cache again and again: for them, fewer layers do.
 class Subject {
  public:
   explicit Subject(const BenchOptions& options) : options_(options), dtype_(dtype_of(options.dtype)) {
     if (options.heads % options.kv_heads != 0) throw InputError("--heads must be a multiple of --kv-heads");
+    if (options.queries > options.context) throw InputError("--queries must not be more than --context");
     kvc_storage_config config{};
     config.struct_size = sizeof config;
     config.num_blocks = (options.context + options.block_size - 1) / options.block_size;
@@ -97,7 +44,8 @@ class Subject {
     config.flags = tiled ? KVC_STORAGE_TILED_KEYS : 0;
     uint64_t layer_bytes = 0;
     check(kvc_storage_size(&config, nullptr, &layer_bytes), "kvc_storage_size");
-    layers_ = static_cast<uint32_t>(std::clamp<uint64_t>(kColdBytes / layer_bytes + 1, 2, 4096));
+    layers_ =
+        static_cast<uint32_t>(std::clamp<uint64_t>(kColdBytes / options.queries / layer_bytes + 1, 1, 4096));
     config.num_layers = layers_;
     storage_ = create_storage(config);
     info_.struct_size = sizeof info_;
@@ -113,15 +61,29 @@ class Subject {
     return static_cast<double>(info_.token_bytes) / layers_ * static_cast<double>(options_.context);
   }
 
+  /// Operations of a layer: two for each element of a key or value that a query head sees.
+  double flops() const {
+    const double queries = options_.queries, context = static_cast<double>(options_.context);
+    const double pairs = queries * context - queries * (queries - 1) / 2;
+    return 4 * pairs * options_.heads * options_.head_dim;
+  }
+
   double attend_seconds() {
     const size_t row = size_t{options_.heads} * options_.head_dim;
     std::vector<float> q(options_.queries * row), out(q.size());
     std::normal_distribution<float> normal;
     for (float& x : q) x = normal(random_);
+    std::vector<uint16_t> upper(q.size());  // halves of floats: bf16
+    for (size_t i = 0; i < q.size(); ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, &q[i], sizeof bits);
+      upper[i] = static_cast<uint16_t>(bits >> 16);
+    }
     const uint64_t offsets[] = {0, options_.queries};
     kvc_attention attention{};
     attention.struct_size = sizeof attention;
-    attention.q = q.data();
+    attention.dtype = dtype_of(options_.query_dtype);
+    attention.q = attention.dtype == KVC_BFLOAT16 ? static_cast<const void*>(upper.data()) : q.data();
     attention.out = out.data();
     attention.num_requests = 1;
     attention.num_q_heads = options_.heads;
@@ -219,6 +181,7 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["context"] = options.context;
   if (attention) json["heads"] = options.heads;
   if (attention) json["queries"] = options.queries;
+  if (attention) json["query_dtype"] = options.query_dtype;
   json["kv_heads"] = options.kv_heads;
   json["head_dim"] = options.head_dim;
   json["block_size"] = options.block_size;
@@ -229,6 +192,13 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["gb_per_s"] = reached;
   json[attention ? "read_gb_per_s" : "copy_gb_per_s"] = machine;
   json["ratio"] = reached / machine;
+  const double gflops = subject.flops() / seconds / 1e9;
+  const double fma_gflops = attention ? peak_flops(options.threads) / 1e9 : 0;
+  if (attention) {
+    json["gflops"] = gflops;
+    json["fma_gflops"] = fma_gflops;
+    json["fma_ratio"] = gflops / fma_gflops;
+  }
   if (as_json) {
     out << json.dump(2) << '\n';
     return;
@@ -239,6 +209,10 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
       << " us per layer, " << reached << " GB/s of keys and values\n  the machine "
       << (attention ? "reads " : "copies ") << machine << " GB/s with as many threads: " << reached / machine
       << " of it\n";
+  if (!attention) return;
+  out << "  " << gflops << " GFLOP/s for " << options.queries
+      << (options.queries == 1 ? " query" : " queries") << "\n  the machine multiplies and adds "
+      << fma_gflops << " GFLOP/s of fp32 in registers: " << gflops / fma_gflops << " of it\n";
 }
 
 }  // namespace kvcli

@@ -15,6 +15,7 @@ struct BenchOptions {
   uint32_t heads = 32, kv_heads = 8, head_dim = 128, block_size = 16, threads = 1;
   uint32_t queries = 1;  // of attention: 1 is a decode step
   std::string dtype = "bf16";
+  std::string query_dtype = "fp32";  // or bf16
 };
 
 /// Throws InputError for options that do not go together.

@@ -164,6 +164,9 @@ void add_bench(CLI::App& app, Arguments& args) {
   bench->add_option("--dtype", args.bench.dtype, "How keys and values are stored")
       ->check(CLI::IsMember(dtype_names()))
       ->capture_default_str();
+  bench->add_option("--query-dtype", args.bench.query_dtype, "Queries of attention")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   bench->add_flag("--json", args.json, "Print JSON");
 }
 

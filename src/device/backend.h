@@ -70,7 +70,8 @@ typedef struct kvc_backend {
   kvc_status (*event_synchronize)(void* event);
 
   kvc_status (*storage_create)(uint32_t device, const kvc_backend_storage* config, void** storage);
-  void (*storage_destroy)(void* storage);  // after what is enqueued; its memory goes back to the owner
+  void (*storage_wait)(void* storage);     // until what is enqueued is done
+  void (*storage_destroy)(void* storage);  // nothing is enqueued; its memory goes back to the owner
   kvc_status (*store)(void* storage, const kvc_rows* rows, void* stream);
   kvc_status (*gather)(void* storage, const kvc_rows* rows, void* stream);
   kvc_status (*copy_blocks)(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream);

@@ -157,6 +157,8 @@ kvc_status storage_create(uint32_t /*device*/, const kvc_backend_storage* config
   return KVC_OK;
 }
 
+void storage_wait(void* storage) { storage_of(storage).wait(); }
+
 void storage_destroy(void* storage) { Storage::destroy(static_cast<Storage*>(storage)); }
 
 kvc_status store(void* storage, const kvc_rows* rows, void* stream) {
@@ -213,6 +215,7 @@ const kvc_backend& cpu_backend() {
                                       event_query,
                                       event_synchronize,
                                       storage_create,
+                                      storage_wait,
                                       storage_destroy,
                                       store,
                                       gather,

@@ -64,10 +64,6 @@ Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend
 }
 
 void Storage::destroy(Storage* storage) {
-  {
-    std::unique_lock lock(storage->pending_mutex_);
-    storage->none_pending_.wait(lock, [&] { return storage->num_pending_ == 0; });
-  }
   release_memory(storage->slab_);
   delete storage;
 }
@@ -75,6 +71,11 @@ void Storage::destroy(Storage* storage) {
 void Storage::add_pending() {
   const std::lock_guard lock(pending_mutex_);
   ++num_pending_;
+}
+
+void Storage::wait() {
+  std::unique_lock lock(pending_mutex_);
+  none_pending_.wait(lock, [&] { return num_pending_ == 0; });
 }
 
 void Storage::drop_pending() {

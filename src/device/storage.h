@@ -22,7 +22,7 @@ class Storage {
   // or no threads; `slab` is as before.
   static Storage* create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
                          size_t num_threads, const ForeignThreads& parallel, uint32_t open_blocks);
-  static void destroy(Storage* storage);  // waits for what is pending; the slab goes back to its owner
+  static void destroy(Storage* storage);  // with nothing pending; the slab goes back to its owner
 
   const Layout& layout() const { return layout_; }
   char* slab() { return static_cast<char*>(slab_.data); }
@@ -45,6 +45,7 @@ class Storage {
   // Work that streams still have to do here.
   void add_pending();
   void drop_pending();
+  void wait();  // until there is none
 
   // Memory for one call, aligned to 64; kept for the next. nullptr: there is none.
   class Scratch {

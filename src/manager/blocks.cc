@@ -39,7 +39,7 @@ void Manager::evict(BlockId victim) {
 }
 
 // There must be `count` available blocks in the group's pool.
-void Manager::take_blocks(uint32_t group, size_t count, BlockId* out) {
+void Manager::pop_blocks(uint32_t group, size_t count, BlockId* out) {
   const uint32_t pool = shape_.groups[group].pool;
   const auto group_byte = static_cast<uint8_t>(group);
   size_t i = 0;

@@ -38,6 +38,7 @@ class Checker {
     if (status == KVC_OK) status = blocks();
     if (status == KVC_OK) status = nodes();
     if (status == KVC_OK) status = spaces();
+    if (status == KVC_OK) status = zeroing();
     return status;
   }
 
@@ -317,6 +318,16 @@ class Checker {
                   static_cast<unsigned long long>(m_.spaces_.cached(s, p)));
       }
     }
+    return KVC_OK;
+  }
+
+  kvc_status zeroing() {
+    const Zeroing& list = m_.zeroing_;
+    size_t listed = 0;
+    for (size_t i = 0; list.on() && i < pool_.num_ids(); ++i)
+      listed += list.listed(BlockId{static_cast<int32_t>(i)});
+    KVC_CHECK(listed == list.count(), "%zu blocks are marked as to be cleared, %zu listed", listed,
+              list.count());
     return KVC_OK;
   }
 

@@ -68,6 +68,7 @@ void Manager::digest_pool(size_t p, DigestHash& out) const {
             uint64_t{block.pins} << 32);
     out.add(block.refs);
     if (block.list != List::kFree) out.add(block.group);
+    if (zeroing_.on()) out.add(without_tag(zeroing_.owner(BlockId{static_cast<int32_t>(i)})));
   }
 }
 
@@ -109,6 +110,7 @@ uint64_t Manager::digest() {
     out.add(i);
     out.add_bytes(pin.blocks.data, pin.length * shape_.num_groups * sizeof(BlockId));
   }
+  if (zeroing_.on()) out.add_bytes(zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
   for (size_t i = 0; i < num_copies_; ++i) out.add_bytes(&copies_.data[i], sizeof copies_.data[i]);
   out.add(assigned_ - retired_);
   return out.value();

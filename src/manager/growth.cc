@@ -70,14 +70,16 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
     GroupTable& table = request.groups[g];
     if ((copied >> g & 1) != 0) {
       const BlockId source = table.blocks.data[partial];  // its reference goes over to the copy
-      const BlockId destination = take_block(g);
+      BlockId destination;
+      pop_blocks(g, 1, &destination);
+      if (zeroing_.on()) zeroing_.overwrite(destination, spaces_.id(request.space));
       if (request.committed > partial * shape_.block_size) pool_.mark_written(pool_[destination]);
       copies.add(*this, source, destination);
       ++counters_.copies;
       table.blocks.data[partial] = destination;
       if (table.synced > partial) table.synced = static_cast<uint32_t>(partial);
     }
-    if (added != 0) take_blocks(g, added, table.blocks.data + request.positions);
+    if (added != 0) take_blocks(g, request.space, added, table.blocks.data + request.positions);
   }
   if (has_partial && request.own_from > partial)
     request.own_from = static_cast<uint32_t>(partial);  // written by itself from now on

@@ -208,7 +208,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
     table.synced = table.synced_dropped = table.shown = 0;
   }
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    take_blocks(g, positions - length, request.groups[g].blocks.data + length);
+    take_blocks(g, request.space, positions - length, request.groups[g].blocks.data + length);
   }
   request.set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   request.capacity = static_cast<uint32_t>(capacity);

@@ -6,8 +6,8 @@
 // Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits,
 // growth.cc extends and commits, shrink.cc releases, truncates and forks, step.cc batches all of these,
 // decode.cc is its usual case,
-// prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc keeps rows and exports, inspect.cc
-// reports, check.cc and digest.cc walk the whole state.
+// prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc keeps rows and exports, compact.cc
+// moves contents together, inspect.cc reports, check.cc and digest.cc walk the whole state.
 #pragma once
 #include <mutex>
 
@@ -16,6 +16,7 @@
 #include "manager/lookup.h"
 #include "manager/pin_table.h"
 #include "manager/shape.h"
+#include "manager/zeroing.h"
 #include "observe/counters.h"
 #include "observe/event_ring.h"
 #include "pool/block_pool.h"
@@ -80,6 +81,9 @@ class Manager {
   kvc_status step(StepPlan& plan);
   kvc_status retire_step(uint64_t step_id);
 
+  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count);
+  kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
+
   kvc_status check();
   uint64_t digest();
   Counters stats() const { return snapshot_.read(); }
@@ -111,12 +115,14 @@ class Manager {
   void announce_cleared(uint64_t namespace_id);
 
   // blocks.cc
-  void take_blocks(uint32_t group, size_t count, BlockId* out);
-  BlockId take_block(uint32_t group) {
-    BlockId block;
-    take_blocks(group, 1, &block);
-    return block;
+  static constexpr uint32_t kNoSpace = UINT32_MAX;
+  // For requests of a namespace, or, kNoSpace, for raw holds.
+  void take_blocks(uint32_t group, uint32_t space, size_t count, BlockId* out) {
+    pop_blocks(group, count, out);
+    if (zeroing_.on()) [[unlikely]]
+      zeroing_.hand_over(out, count, space == kNoSpace ? Zeroing::kRaw : spaces_.id(space));
   }
+  void pop_blocks(uint32_t group, size_t count, BlockId* out);
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
   void hit(BlockId block) {  // out of LRU or FENCED, before a hold is added
@@ -255,6 +261,10 @@ class Manager {
   // raw.cc
   kvc_status check_raw_blocks(const int32_t* blocks, size_t num_blocks);
 
+  // compact.cc
+  void free_stale(uint32_t pool);
+  void follow_moves(uint32_t pool);
+
   // digest.cc
   void digest_space(uint32_t space, DigestHash& out) const;
   void digest_pool(size_t pool, DigestHash& out) const;
@@ -275,6 +285,7 @@ class Manager {
   PrefixTree tree_;
   RequestTable requests_;
   PinTable pins_;
+  Zeroing zeroing_;
   TableHash hash_;
   Buffer<NodeId> path_ = {};  // scratch of matching
   Buffer<uint32_t> residents_ = {};

@@ -15,7 +15,7 @@ kvc_status Manager::acquire_blocks(uint32_t group, int32_t* blocks, size_t num_b
   for (size_t done = 0; done < num_blocks; done += kPiece) {
     BlockId taken[kPiece];
     const size_t count = num_blocks - done < kPiece ? num_blocks - done : kPiece;
-    take_blocks(group, count, taken);
+    take_blocks(group, kNoSpace, count, taken);
     for (size_t i = 0; i < count; ++i) {
       Block& block = pool_[taken[i]];
       block.refs = 0;
@@ -127,6 +127,7 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
     Block& block = pool_[id];
     if (block.node == node) continue;
     if (is_node(block.node)) tree_.detach(id);  // of an epoch that is over
+    if (zeroing_.on()) zeroing_.set_owner(id, spaces_.id(prompt.space));
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);
     tree_.attach(node, group, id);

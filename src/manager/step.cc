@@ -39,7 +39,8 @@ size_t Manager::bound_changes(const StepPlan& plan) {
     for (size_t g = 0; g < shape_.num_groups; ++g) {
       const GroupTable& table = request->groups[g];
       size_t entries = added + request->positions;
-      if (!whole) entries -= table.synced - (table.dropped - table.synced_dropped);
+      const uint32_t dropped = table.dropped - table.synced_dropped;
+      if (!whole && table.synced > dropped) entries -= table.synced - dropped;
       if (shape_.groups[g].windowed()) entries += advance / shape_.block_size + 1;
       bound += entries < step.row_stride ? entries : step.row_stride;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block tables and slots: the rows that steps keep up to date, whole tables and slots for single calls, and
-// the copies that these have asked for.
+// what the engine has to do before it writes: copies that single calls have asked for, blocks to clear.
 #include "manager/guard.h"
 #include "manager/step.h"
 
@@ -145,6 +145,18 @@ kvc_status Manager::take_copies(kvc_block_copy* copies, size_t capacity, size_t*
   }
   *count = num_copies_;
   num_copies_ = 0;
+  return KVC_OK;
+}
+
+kvc_status Manager::take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
+  const std::lock_guard lock(mutex_);
+  *count = zeroing_.count();
+  if (zeroing_.count() > capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu blocks are to be cleared, the array has room for %zu",
+                zeroing_.count(), capacity);
+  }
+  if (zeroing_.count() != 0) std::memcpy(blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
+  zeroing_.clear_list();
   return KVC_OK;
 }
 

@@ -38,4 +38,14 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
   return true;
 }
 
+void BlockPool::sort_free(size_t pool) {
+  Pool& p = pools_[pool];
+  p.free_top = kNoBlock;
+  for (uint64_t i = p.counts.first + p.counts.size; i-- > p.counts.first;) {
+    if (blocks_[i].list != List::kFree) continue;
+    blocks_[i].next = p.free_top;
+    p.free_top = BlockId{static_cast<int32_t>(i)};
+  }
+}
+
 }  // namespace kvc

@@ -177,6 +177,25 @@ class BlockPool {
     --(block.list == List::kLru ? pools_[block.pool].counts.lru : pools_[block.pool].counts.fenced);
     block.list = List::kHeld;
   }
+  // Makes `to`, a free block, what `from` is, which is held or in LRU, and `from` a free one. FREE is in
+  // order again after sort_free(); until then moved_to(from) is `to`.
+  void move(BlockId from, BlockId to) {
+    Block& source = (*this)[from];
+    Block& target = (*this)[to];
+    target = source;
+    if (source.next_copy == from) target.next_copy = to;
+    if (source.list == List::kLru) (*this)[source.prev].next = (*this)[source.next].prev = to;
+    source.node = kNoNode;
+    source.next_copy = from;
+    source.refs = 0;
+    source.written = 0;
+    source.list = List::kFree;
+    source.prev = to;
+  }
+  BlockId moved_to(BlockId id) const { return (*this)[id].prev; }
+  // The lowest free block is taken first, as from a new pool.
+  void sort_free(size_t pool);
+
   bool fence_passed(const Block& block, uint64_t retired) const {
     return static_cast<int32_t>(static_cast<uint32_t>(retired) - block.fence) >= 0;
   }

@@ -234,6 +234,14 @@ void PrefixTree::detach_copy(BlockId block) {
   set_block(id, record.group, lowest);
 }
 
+void PrefixTree::move(BlockId from, BlockId to) {
+  BlockId before = from;
+  while (pool_[before].next_copy != from) before = pool_[before].next_copy;
+  if (before != from) pool_[before].next_copy = to;
+  const Block& block = pool_[from];
+  if (raw(to) < raw(block_of(block.node, block.group))) set_block(block.node, block.group, to);
+}
+
 BlockId PrefixTree::idle_copy(BlockId block) const {
   for (BlockId copy = pool_[block].next_copy; copy != block; copy = pool_[copy].next_copy) {
     if (pool_[copy].list == List::kLru) return copy;

@@ -143,6 +143,9 @@ class PrefixTree {
     node.resident &= ~(1u << group);
     if (unused(node)) bury(position);
   }
+  // The content of a published block is to be in `to`, a lower id that is not published; the caller moves the
+  // record.
+  void move(BlockId from, BlockId to);
   // Another copy of the block's position that waits in LRU, or kNoBlock.
   BlockId idle_copy(BlockId block) const;
   size_t num_copies(BlockId block) const;

@@ -21,6 +21,7 @@ struct SceneOptions {
   uint32_t flags = 0, threads = 1, layout = KVC_LAYOUT_LBHNC;
   uint32_t heads = 2, group = 3, dim = 24, v_dim = 16, block_size = 16;
   std::vector<uint64_t> lens{37, 64}, queries{1, 5};
+  float k_scale = 0, v_scale = 0;
   float outlier = 1;  // channel 5 of the keys is so many times as large, that of the queries as much smaller
   bool share_first = true;  // the requests have their first block in common
   void (*parallel_for)(void*, size_t, void (*)(void*, size_t, size_t), void*) = nullptr;
@@ -42,6 +43,7 @@ struct Scene {
     c.num_blocks = num_blocks, c.num_layers = kLayers, c.num_heads = o.heads, c.head_dim = o.dim,
     c.v_head_dim = o.v_dim;
     c.block_size = o.block_size, c.dtype = o.dtype, c.flags = o.flags, c.num_threads = o.threads,
+    c.k_scale = o.k_scale, c.v_scale = o.v_scale;
     c.layout = o.layout, c.parallel_for = o.parallel_for, c.parallel_context = o.parallel_context;
     kvc_storage* s = nullptr;
     EXPECT_EQ(kvc_storage_create(&c, &s), KVC_OK) << kvc_last_error();

@@ -32,9 +32,12 @@ TEST(Explain, SaysHowKeysAndValuesAreRead) {
       {KVC_FLOAT32, 0, 7, 7, 16, "converted", "converted"},
       {KVC_BFLOAT16, KVC_STORAGE_LATENT, 576, 512, 16, "rows", "keys"},
       {KVC_BFLOAT16, KVC_STORAGE_LATENT, 48, 20, 16, "rows", "converted"},
-      {KVC_INT8, 0, 128, 128, 16, "converted", "converted"},
-      {KVC_INT4, KVC_STORAGE_ASYMMETRIC, 128, 128, 16, "converted", "converted"},
-      {KVC_FLOAT8_E4M3, 0, 128, 128, 16, "converted", "converted"},
+      {KVC_INT8, 0, 128, 128, 16, "rows", "rows"},
+      {KVC_INT4, KVC_STORAGE_ASYMMETRIC, 128, 128, 16, "rows", "rows"},
+      {KVC_INT8, KVC_STORAGE_CHANNEL_KEYS, 128, 128, 16, "converted", "rows"},
+      {KVC_INT4, KVC_STORAGE_HADAMARD, 128, 128, 16, "rows", "rows"},
+      {KVC_INT8, 0, 24, 24, 16, "converted", "converted"},
+      {KVC_FLOAT8_E4M3, 0, 128, 128, 16, "rows", "rows"},
   };
   for (const auto& wanted : golden) {
     const bool latent = (wanted.flags & KVC_STORAGE_LATENT) != 0;
@@ -67,8 +70,8 @@ TEST(Explain, CountsPiecesAndSplits) {
   Scene scene({.threads = 4, .lens = {3000, 264}, .queries = {1, 200}});
   kvc_attention_plan plan = explain(scene);
   EXPECT_EQ(plan.num_workers, 4u);
-  // A decoding request takes all heads at once; 200 queries of 3 heads are 600 rows, 63 at a time, per head.
-  EXPECT_EQ(plan.num_pieces, 1u + 2 * 10);
+  // A decoding request takes all heads at once; 200 queries of 3 heads are 600 rows, 126 at a time, per head.
+  EXPECT_EQ(plan.num_pieces, 1u + 2 * 5);
   EXPECT_GT(plan.num_splits, plan.num_pieces) << "the long context is cut";
   scene.a.q = nullptr, scene.a.out = nullptr;
   EXPECT_EQ(explain(scene).num_splits, plan.num_splits) << "nothing is computed";
@@ -76,7 +79,7 @@ TEST(Explain, CountsPiecesAndSplits) {
   scene.a.block_mask = mask.data(), scene.a.block_mask_stride = 24;
   plan = explain(scene);
   EXPECT_EQ(plan.sparse, 1u);
-  EXPECT_EQ(plan.num_pieces, 2u + 2 * 10) << "each head reads its own blocks";
+  EXPECT_EQ(plan.num_pieces, 2u + 2 * 5) << "each head reads its own blocks";
   const std::vector<uint8_t> full(2 * 2 * 24, 0xff);
   scene.a.block_mask = full.data();
   EXPECT_EQ(explain(scene).sparse, 0u);

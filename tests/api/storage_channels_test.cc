@@ -364,6 +364,25 @@ TEST(ChannelKeys, OfForeignMemoryAreTakenAsSealed) {
   EXPECT_EQ(keys_of(make(c).get(), 1), before);
 }
 
+TEST(ChannelKeys, AreSealedInTheOrderOfTheirStream) {
+  std::mt19937 random(18);
+  const StoragePtr s = make(channel_config());
+  const kvc_storage_info info = info_of(s.get());
+  kvc_stream* stream = nullptr;
+  ASSERT_EQ(kvc_stream_create("cpu", &stream), KVC_OK) << kvc_last_error();
+  Rows in(info, KVC_FLOAT32, slots_of_block(3, 0, 2), 3);
+  in.fill(random);
+  int32_t block = 3;
+  ASSERT_EQ(kvc_storage_store(s.get(), &in.rows, stream), KVC_OK);
+  ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
+  EXPECT_TRUE(is_open(s.get(), 3));
+  ASSERT_EQ(kvc_storage_seal_blocks(s.get(), &block, 1, stream), KVC_OK);
+  block = 6;  // was copied at the call
+  ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
+  EXPECT_FALSE(is_open(s.get(), 3));
+  kvc_stream_destroy(stream);
+}
+
 TEST(ChannelKeys, ViewsShowSealedCodesAndTheirScales) {
   std::mt19937 random(17);
   kvc_storage_config c = channel_config();

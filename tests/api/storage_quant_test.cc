@@ -94,6 +94,30 @@ TEST(TensorScales, AreThoseOfKeysAndOfValues) {
     EXPECT_LE(metrics.max_error, std::max(step / 2, 4.5 - 127 * step) + 1e-6);
 }
 
+TEST(TensorScales, OfLatentRowsAreThatOfTheKeys) {
+  kvc_storage_config c = base_config();
+  c.dtype = KVC_INT8, c.flags = KVC_STORAGE_LATENT, c.num_heads = 1, c.k_scale = 0.25f;
+  const StoragePtr s = make(c);
+  const kvc_storage_info info = info_of(s.get());
+  EXPECT_EQ(info.token_bytes, 3u * 20);
+  Rows in(info, KVC_FLOAT32, {9}, 1), out(info, KVC_FLOAT32, {9}, 1);
+  for (size_t e = 0; e < 20; ++e) {
+    const float x = 0.3f * static_cast<float>(e);
+    std::memcpy(in.k.data() + e * 4, &x, 4);
+  }
+  ASSERT_EQ(kvc_storage_store(s.get(), &in.rows, nullptr), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_storage_gather(s.get(), &out.rows, nullptr), KVC_OK);
+  for (size_t e = 0; e < 20; ++e) {
+    float x;
+    std::memcpy(&x, out.k.data() + e * 4, 4);
+    EXPECT_EQ(x, 0.25f * std::nearbyint(0.3f * static_cast<float>(e) / 0.25f));
+  }
+  kvc_quant_metrics keys = {sizeof keys, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(kvc_storage_measure(s.get(), &in.rows, &keys, &keys), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_measure(s.get(), &in.rows, &keys, nullptr), KVC_OK);
+  EXPECT_EQ(keys.bytes, 20u);
+}
+
 // One large channel, as keys have them.
 void fill_with_outlier(std::mt19937& random, Rows& rows, size_t dim) {
   rows.fill(random);

@@ -80,6 +80,7 @@ TEST(StructSize, InputsAreReadBySize) {
   expect_reads_by_size<kvc_attention>("kvc_attention");
   expect_reads_by_size<kvc_model>("kvc_model");
   expect_reads_by_size<kvc_storage_config>("kvc_storage_config");
+  expect_reads_by_size<kvc_quant_format>("kvc_quant_format");
   expect_reads_by_size<kvc_memory_query>("kvc_memory_query");
   expect_reads_by_size<kvc_storage_config>("kvc_storage_config");
   expect_reads_by_size<kvc_rows>("kvc_rows");

@@ -19,6 +19,7 @@
 #include "attention/attention.h"
 #include "attention/isa.h"
 #include "quant/convert.h"
+#include "quant/quantize.h"
 
 namespace kvc::test {
 
@@ -28,6 +29,8 @@ struct Options {
   bool tiled = false, tiled_values = false;
   bool token_major = false;  // heads of a token side by side, and gaps between rows
   bool latent = false;
+  uint32_t scale_group = 0;  // quantized: 0 = the whole row
+  bool asymmetric = false;
   uint32_t k_dim = 64, v_dim = 64, heads = 2, group = 2, block_size = 16;
   std::vector<uint64_t> kv_lens{33}, q_lens{1};
   std::vector<uint64_t> q_starts{};  // empty = not given
@@ -46,10 +49,11 @@ struct Options {
 inline std::string describe(const Options& o) {
   std::string text = std::string(dtype_name(o.dtype)) + (o.tiled ? " tiled" : "") +
                      (o.tiled_values ? " tiled-v" : "") + (o.token_major ? " token-major" : "") +
-                     (o.latent ? " latent" : "") + ", q " + dtype_name(o.q_dtype) + ", dims " +
-                     std::to_string(o.k_dim) + "/" + std::to_string(o.v_dim) + ", heads " +
-                     std::to_string(o.heads) + " x " + std::to_string(o.group) + ", blocks of " +
-                     std::to_string(o.block_size) + ", lengths";
+                     (o.latent ? " latent" : "") + (o.asymmetric ? " asymmetric" : "") +
+                     (o.scale_group != 0 ? " scale group " + std::to_string(o.scale_group) : "") + ", q " +
+                     dtype_name(o.q_dtype) + ", dims " + std::to_string(o.k_dim) + "/" +
+                     std::to_string(o.v_dim) + ", heads " + std::to_string(o.heads) + " x " +
+                     std::to_string(o.group) + ", blocks of " + std::to_string(o.block_size) + ", lengths";
   for (size_t r = 0; r < o.kv_lens.size(); ++r) {
     text += " " + std::to_string(o.q_lens[r]) + "/" + std::to_string(o.kv_lens[r]);
   }
@@ -151,12 +155,12 @@ class Case {
   }
   void fill_token(size_t r, uint64_t position, bool poison, uint32_t head) {
     const int32_t block = tables_[r * args_.table_stride + position / options_.block_size];
-    for (const Plane* plane : {&layout_.k, &layout_.v}) {
-      for (uint32_t e = 0; plane->exists() && e < plane->num_elements; ++e) {
-        const float value = poison ? std::numeric_limits<float>::quiet_NaN() : normal_(random_);
-        write_element(plane->dtype, value,
-                      element(*plane, static_cast<uint64_t>(block), head, position % options_.block_size, e));
-      }
+    for (int keys = 0; keys < 2; ++keys) {
+      const Plane& plane = keys != 0 ? layout_.k : layout_.v;
+      if (!plane.exists()) continue;
+      std::vector<float> row(plane.num_elements);
+      for (float& x : row) x = poison ? std::numeric_limits<float>::quiet_NaN() : normal_(random_);
+      write_row(keys != 0, static_cast<uint64_t>(block), head, position % options_.block_size, row);
     }
   }
 
@@ -210,11 +214,22 @@ class Case {
                ? static_cast<int64_t>(options_.kv_lens[r]) - static_cast<int64_t>(options_.q_lens[r])
                : static_cast<int64_t>(options_.q_starts[r]);
   }
-  char* element(const Plane& plane, uint64_t block, uint32_t head, uint64_t token, uint32_t e) {
+  void write_row(bool keys, uint64_t block, uint32_t head, uint64_t token, const std::vector<float>& row) {
+    const Plane& plane = keys ? layout_.k : layout_.v;
     char* at = slab_.data() + plane.offset(kLayer, block, head, token);
-    const uint32_t bytes = dtype_bits(plane.dtype) / 8, tile = plane.element_tile;
-    if (!plane.tiled()) return at + e * bytes;
-    return at + (e / tile * kTileTokens + token % kTileTokens) * tile * bytes + e % tile * bytes;
+    if (is_quantized(plane.dtype)) {
+      const QuantFormat format{plane.dtype, layout_.scale_group, layout_.asymmetric};
+      const Plane& scales = keys ? layout_.k_scale : layout_.v_scale;
+      auto* of_row = reinterpret_cast<float*>(slab_.data() + scales.offset(kLayer, block, head, token));
+      quantize_row(format, row.data(), row.size(), at, of_row);
+      if (std::isnan(row[0])) std::fill_n(of_row, scales.num_elements, row[0]);  // codes hold no NaN
+      return;
+    }
+    const uint32_t bytes = dtype_bits(plane.dtype) / 8;
+    for (uint32_t e = 0; e < row.size(); ++e) {
+      write_element(plane.dtype, row[e],
+                    at + (plane.tiled() ? plane.tile_offset(e, token, bytes) : e * bytes));
+    }
   }
 
   void make_layout() {
@@ -223,12 +238,16 @@ class Case {
     for (size_t r = 0; r < o.kv_lens.size(); ++r) blocks += blocks_of(r);
     layout_.num_layers = 2, layout_.num_heads = o.heads, layout_.block_size = o.block_size;
     layout_.num_blocks = blocks, layout_.k_dim = o.k_dim, layout_.v_dim = o.v_dim, layout_.latent = o.latent;
-    const uint32_t bytes = dtype_bits(o.dtype) / 8;
+    const QuantFormat format{o.dtype, o.scale_group, o.asymmetric};
+    if (is_quantized(o.dtype)) {
+      layout_.scale_group = o.scale_group != 0 ? o.scale_group : std::max(o.k_dim, o.v_dim);
+      layout_.asymmetric = o.asymmetric;
+    }
     uint64_t end = 0;
-    const auto plane = [&](uint32_t dim, bool tiled) {
+    const auto plane = [&](int32_t dtype, uint32_t dim, bool tiled) {
       Plane p{};
-      p.dtype = o.dtype, p.num_elements = dim, p.row_bytes = dim * bytes;
-      p.element_tile = tiled ? 4 / bytes : 0;
+      p.dtype = dtype, p.num_elements = dim, p.row_bytes = (dim * dtype_bits(dtype) + 7) / 8;
+      p.element_tile = tiled ? 32 / dtype_bits(dtype) : 0;
       const uint32_t tokens = tiled ? (o.block_size + 15) / 16 * 16 : o.block_size;
       if (o.token_major && !tiled) {
         p.head = p.row_bytes + 8, p.token = p.head * o.heads;
@@ -237,13 +256,20 @@ class Case {
         p.token = p.row_bytes, p.head = p.token * tokens;
         p.block = p.head * o.heads;
       }
-      p.base = end;
+      p.base = end = (end + 15) / 16 * 16;
       p.layer = p.block * static_cast<int64_t>(blocks);
       end += static_cast<uint64_t>(p.layer) * layout_.num_layers;
       return p;
     };
-    layout_.k = plane(o.k_dim, o.tiled);
-    if (!o.latent) layout_.v = plane(o.v_dim, o.tiled_values);
+    layout_.k = plane(o.dtype, o.k_dim, o.tiled);
+    if (!o.latent) layout_.v = plane(o.dtype, o.v_dim, o.tiled_values);
+    if (is_quantized(o.dtype)) {
+      const auto scales = [&](uint32_t dim) {
+        return plane(KVC_FLOAT32, static_cast<uint32_t>(scales_of(format, dim)), false);
+      };
+      layout_.k_scale = scales(o.k_dim);
+      if (!o.latent) layout_.v_scale = scales(o.v_dim);
+    }
     slab_.assign(end, '\xff');  // NaN in every type
   }
 
@@ -357,7 +383,10 @@ class Case {
 inline void expect_right(const Options& options, uint64_t seed = test_seed()) {
   Case c(options, seed);
   c.run_reference();
-  const double limit = options.dtype == KVC_FLOAT32 && options.q_dtype == KVC_FLOAT32 ? 1e-5 : 4e-3;
+  // Quantized elements are exact to the kernels; integers meet queries and probabilities of 16 bits.
+  const bool exact =
+      options.q_dtype == KVC_FLOAT32 && options.dtype != KVC_FLOAT16 && options.dtype != KVC_BFLOAT16;
+  const double limit = !exact ? 4e-3 : is_quantized(options.dtype) ? 5e-4 : 1e-5;
   for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
     c.run(kernels);
     EXPECT_LE(c.distance(), limit) << kernels->name << ": " << describe(options) << ", seed " << seed;

@@ -19,6 +19,12 @@ std::vector<Options> stores() {
       }
     }
   }
+  for (const Options& o : std::vector<Options>{{.dtype = KVC_INT8},
+                                               {.dtype = KVC_INT8, .scale_group = 32, .asymmetric = true},
+                                               {.dtype = KVC_INT4, .block_size = 4},
+                                               {.dtype = KVC_FLOAT8_E4M3}}) {
+    all.push_back(o);
+  }
   return all;
 }
 

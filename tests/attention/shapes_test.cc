@@ -97,6 +97,39 @@ TEST(AttentionShapes, EveryBlockSizeAndLength) {
   }
 }
 
+TEST(AttentionShapes, QuantizedRows) {
+  for (int32_t dtype : {KVC_INT8, KVC_INT4, KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2}) {
+    for (bool asymmetric : {false, true}) {
+      if (asymmetric && dtype != KVC_INT8 && dtype != KVC_INT4) continue;
+      for (uint32_t scale_group : {0u, 16u, 24u, 32u, 64u, 1000u}) {
+        for (uint32_t dim : {32u, 48u, 80u, 128u}) {
+          for (int32_t q_dtype : {KVC_FLOAT32, KVC_BFLOAT16}) {
+            expect_right({.dtype = dtype,
+                          .q_dtype = q_dtype,
+                          .token_major = dim == 48,
+                          .scale_group = scale_group,
+                          .asymmetric = asymmetric,
+                          .k_dim = dim,
+                          .v_dim = dim,
+                          .group = dim == 128 ? 4u : 3u,
+                          .kv_lens = {77, 130},
+                          .q_lens = {1, 3}});
+          }
+        }
+      }
+      expect_right({.dtype = dtype,
+                    .latent = true,
+                    .asymmetric = asymmetric,
+                    .k_dim = 576,
+                    .v_dim = 512,
+                    .heads = 1,
+                    .group = 16,
+                    .kv_lens = {39},
+                    .q_lens = {2}});
+    }
+  }
+}
+
 TEST(AttentionShapes, TiledValues) {
   expect_right({.dtype = KVC_BFLOAT16, .tiled = true, .tiled_values = true, .kv_lens = {100}, .q_lens = {3}});
   expect_right({.tiled_values = true, .kv_lens = {100}, .q_lens = {3}});

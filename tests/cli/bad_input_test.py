@@ -73,6 +73,7 @@ class BadInput(command.CommandTest):
                               ("--num-blocks", 2**31 - 1), ("--concurrency", 0), ("--requests", 0), ("--requests", -3),
                               ("--requests", 1000001)):
             self.assert_refused(command.run("replay", "--generate", option, value))
+        self.assert_refused(command.run("bench", "attention", "--queries", 17, "--context", 16), "--queries")
 
     def test_help_is_no_error(self):
         code, out, err = command.run("replay", "--help")

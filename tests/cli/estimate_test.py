@@ -39,6 +39,19 @@ class Estimate(command.CommandTest):
             self.assertEqual(estimate("deepseek-v3", "--dtype", dtype)["bytes_per_token"], 61 * 576 * size)
         self.assertEqual(estimate("deepseek-v3", "--dtype", "int8")["bytes_per_token"], 61 * (576 + 4))
 
+    def test_scales_of_channels_and_of_whole_tensors(self):
+        answer = estimate("llama-3.1-8b", "--dtype", "int4", "--scale-group", 32, "--channel-keys", "--channel-tokens", 16,
+                          "--block-size", 64, "--context", 100)
+        keys, values = 64 * 64 + 4 * 128 * 4, 64 * (64 + 4 * 4)
+        self.assertEqual(answer["groups"][0]["bytes_per_block"], 32 * 8 * (keys + values))
+        self.assertEqual(answer["open_bytes_per_sequence"], 32 * 8 * 64 * 128 * 2)
+        self.assertEqual(answer["total_bytes"], 2 * 32 * 8 * (keys + values) + answer["open_bytes_per_sequence"])
+        self.assertEqual(estimate("llama-3.1-8b", "--dtype", "int8", "--tensor-scales")["bytes_per_token"], 65536)
+        self.assert_refused(command.run("estimate", "llama-3.1-8b", "--channel-keys"), "channel_keys")
+        code, out, err = command.run("estimate", "llama-3.1-8b", "--dtype", "int4", "--channel-keys")
+        self.assertEqual(code, 0, err)
+        self.assertIn("one sequence, open", out)
+
     def test_what_is_said_to_fit_fits_and_no_more(self):
         for model in ("llama-3.1-8b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-4k"):
             for batch in (1, 3):

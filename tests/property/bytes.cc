@@ -108,6 +108,10 @@ void Bytes::copy_pending() {
   const auto done = model_.pending.begin() + static_cast<ptrdiff_t>(pending_done_);
   copy(std::vector<model::Copy>(done, model_.pending.end()));
   pending_done_ = model_.pending.size();
+  std::vector<int32_t> zeros;
+  for (const int block : model_.zeros)
+    if (zeros_done_.insert(block).second) zeros.push_back(block);
+  demand(kvc_storage_zero_blocks(storage_, zeros.data(), zeros.size(), nullptr));
 }
 
 void Bytes::spoil_fenced() {

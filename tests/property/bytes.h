@@ -7,6 +7,7 @@
 #ifndef KVCACHE_TESTS_PROPERTY_BYTES_H_
 #define KVCACHE_TESTS_PROPERTY_BYTES_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,11 @@ class Bytes {
   // Raw blocks that are not published yet, entry j to be published as position j of a text.
   void write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text);
   void copy(const std::vector<model::Copy>& copies);
-  // The copies of single calls: an engine carries them out when it fetches them, and fetches them before it
-  // writes.
+  // What single calls leave to be done, blocks to clear and copies: an engine does it when it fetches it, and
+  // fetches it before it writes.
   void copy_pending();
   void pending_fetched() { pending_done_ = 0; }
+  void zeros_fetched() { zeros_done_.clear(); }
   // Steps in flight may write what they release until they are retired: do so.
   void spoil_fenced();
 
@@ -48,6 +50,7 @@ class Bytes {
   const uint64_t block_size_;
   kvc_storage* storage_ = nullptr;
   size_t pending_done_ = 0;     // of model_.pending
+  std::set<int> zeros_done_;    // of model_.zeros
   std::vector<int64_t> slots_;  // rows to store or to compare
   std::vector<Row> rows_;
 };

@@ -52,6 +52,7 @@ Setup random_setup(Random& random) {
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
   c.no_cache = random.chance(2);
+  c.zero_always = random.chance(20), c.zero_foreign = random.chance(40);
   if (random.chance(20)) c.watermark = random.between(1, 3);
   c.max_requests = random.between(4, 9);
   c.max_tokens = B * random.between(8, 16) + random.below(B);
@@ -279,8 +280,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 140, 40, 68, 90, 42, 95, 44, 110, 18, 30, 36,
-                                       100, 40, 28,  46, 62, 45, 20, 20, 16, 60,  42, 185};
+  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 95, 44, 110, 18, 30, 36, 100,
+                                       40, 28, 46,  62, 45, 20, 20, 16, 60, 50,  40, 42, 185};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -301,6 +302,8 @@ Op Generator::next(const World& world) {
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
   if (!world.model().pending.empty() && random_.chance(90)) op.kind = Kind::kTakeCopies;
+  if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
+    op.kind = Kind::kTakeZeros;
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -387,7 +390,12 @@ Op Generator::next(const World& world) {
       op.ns = random_.chance(8) || spaces_.empty() ? 0 : spaces_[random_.below(spaces_.size())];
       break;
     case Kind::kTakeCopies:
+    case Kind::kTakeZeros:
       op.number = random_.chance(10) ? 0 : 64;
+      break;
+    case Kind::kCompact:
+      op.group = random_.below(setup_.config.pools.size());
+      op.number = random_.chance(40) ? random_.below(4) : 64;
       break;
     case Kind::kRetire:
       op.step.in.retired = retired();

@@ -49,7 +49,7 @@ class Model : public Rules {
     hold(table, &Block::requests);
     for (size_t g = 0; g < table.size(); ++g)
       while (table[g].size() < up(capacity))
-        table[g].push_back({take(g), true}), ++blocks_[table[g].back().block].requests;
+        table[g].push_back({take(g, int64_t(o.ns)), true}), ++blocks_[table[g].back().block].requests;
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
           stats.block_hits += hit.blocks;
@@ -248,12 +248,29 @@ class Model : public Rules {
     return KVC_OK;
   }
 
+  kvc_status compact(size_t index, uint64_t most, std::vector<Copy>& moves) {
+    if (in_flight() || !pending.empty() || !zeros.empty()) return KVC_ERROR_BUSY;
+    Pool& pool = pools[index];
+    for (const int b : std::vector<int>(pool.lru))
+      if (!findable(b)) remove(pool.lru, b), detach(b), pool.free.push_back(b), changed();
+    const int begin = pool.first, end = begin + int(pool.count) + (config_.null_block && index == 0);
+    while (moves.size() < most && !pool.free.empty()) {
+      int from = end - 1;
+      const int to = *std::min_element(pool.free.begin(), pool.free.end());
+      while (from > to && !movable(from)) --from;
+      if (from <= to) break;
+      moves.push_back({from, to}), move(from, to), changed();
+    }
+    std::sort(pool.free.rbegin(), pool.free.rend());
+    return KVC_OK;
+  }
+
   // ---- raw blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
     need[config_.groups[group].pool] = n;
     if (kvc_status status = fits(need, {}, 0)) return status;
-    for (uint64_t i = 0; i < n; ++i) out.push_back(take(group)), ++blocks_[out.back()].raw, changed();
+    for (uint64_t i = 0; i < n; ++i) out.push_back(take(group, kRaw)), ++blocks_[out.back()].raw, changed();
     return KVC_OK;
   }
   kvc_status acquire_prefix(uint64_t ns, size_t group, const Text& text, uint64_t room, std::vector<int>& out,
@@ -287,6 +304,7 @@ class Model : public Rules {
     for (int id : ids)
       if (id >= 0 && !findable(id)) {
         detach(id), blocks_[id].written = true, blocks_[id].group = int(group);
+        blocks_[id].owner = int64_t(ns);
         stats.duplicates += attach(id, group, wanted[id]), changed();
       }
     return KVC_OK;
@@ -335,6 +353,10 @@ class Model : public Rules {
     pending.clear();
     for (const Copy& copy : taken) drop(copy.source, &Block::requests), changed();
     return taken;
+  }
+  std::vector<int> take_zeros() {
+    if (!zeros.empty()) changed();
+    return std::exchange(zeros, {});
   }
   kvc_status retire(uint64_t step) {
     if (step > issued) return KVC_ERROR_INVALID_ARGUMENT;

@@ -50,6 +50,7 @@ class Rules {
   std::map<uint64_t, Pin> pins;
   std::map<uint64_t, uint64_t> epochs;  // of the open namespaces
   std::vector<Copy> pending;
+  std::vector<int> zeros;  // blocks to be cleared
   std::vector<Event> events;
   Stats stats;
   uint64_t issued = 0, retired = 0, shortage = 0,
@@ -161,14 +162,20 @@ class Rules {
     }
     return status;
   }
-  int take(size_t group) {
+  int take(size_t group, int64_t owner, bool copied = false) {
     Pool& pool = pools[config_.groups[group].pool];
     const bool fresh = !pool.free.empty();
     const int id = fresh ? pool.free.back() : pool.lru.front();
     fresh ? pool.free.pop_back() : void(pool.lru.erase(pool.lru.begin()));
     stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
     detach(id);
-    blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end()};
+    const int64_t before = blocks_[id].owner;
+    const bool foreign = before != kNobody && (before != owner || owner == kRaw);
+    if (copied)
+      remove(zeros, id);
+    else if ((config_.zero_always || (config_.zero_foreign && foreign)) && !in(zeros, id))
+      zeros.push_back(id);
+    blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end(), .owner = owner};
     return id;
   }
   int holds(int id) const { return blocks_[id].requests + blocks_[id].raw + blocks_[id].pins; }
@@ -198,6 +205,23 @@ class Rules {
       if (remove(pool.lru, other))
         keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
     pool.lru.push_back(keep);
+  }
+  bool movable(int id) const {
+    const Block& b = blocks_[id];
+    return in(pools[b.pool].lru, id) || (b.requests && !b.raw && !b.pins);
+  }
+  void move(int from, int to) {  // to a free block
+    Block& b = blocks_[from];
+    Pool& pool = pools[b.pool];
+    remove(pool.free, to), pool.free.push_back(from);
+    std::replace(pool.lru.begin(), pool.lru.end(), from, to);
+    for (auto& [id, r] : requests)
+      for (auto& row : r.table)
+        for (Cell& cell : row)
+          if (cell.block == from) cell.block = to;
+    if (b.published) b.at->second[b.group].erase(from), b.at->second[b.group].insert(to);
+    blocks_[to] = b;
+    b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
   }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
     auto at = positions.try_emplace(k, config_.groups.size()).first;
@@ -237,13 +261,14 @@ class Rules {
       if (r.capacity % B) r.table[g][r.capacity / B].own = true;  // about to write there
       if (shared(r, g)) {
         Cell& cell = r.table[g][r.capacity / B];
-        const Copy copy{cell.block, take(g)};
+        const Copy copy{cell.block, take(g, int64_t(r.options.ns), true)};
         copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
         blocks_[copy.destination].requests = 1,
         blocks_[copy.destination].written = blocks_[copy.source].written;
       }
       while (r.table[g].size() < up(capacity))
-        r.table[g].push_back({take(g), true}), ++blocks_[r.table[g].back().block].requests;
+        r.table[g].push_back({take(g, int64_t(r.options.ns)), true}),
+            ++blocks_[r.table[g].back().block].requests;
     }
     r.capacity = capacity;
     return changed();

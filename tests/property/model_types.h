@@ -23,7 +23,7 @@ struct Group {
 };
 struct Config {
   uint64_t block_size = 16, watermark = 0, max_requests = 1024, max_tokens = 1 << 24, vocab = 0;
-  bool null_block = false, no_cache = false;
+  bool null_block = false, no_cache = false, zero_foreign = false, zero_always = false;
   std::vector<uint64_t> pools;
   std::vector<Group> groups;
 };
@@ -51,11 +51,13 @@ struct Key {
 };
 using Positions = std::map<Key, std::vector<std::set<int>>>;  // per group the copies; kept while there is any
 
+constexpr int64_t kNobody = -2, kRaw = -1;
 struct Block {
   size_t pool = 0;
   int group = -1, requests = 0, raw = 0, pins = 0;
   bool written = false, published = false;
   Positions::iterator at;
+  int64_t owner = kNobody;  // whose content it has: a namespace, kRaw, or nobody's
 };
 struct Pool {
   int first = 0;

@@ -88,6 +88,8 @@ const char* kind_name(Kind kind) {
                                              "close_namespace",
                                              "reset",
                                              "take_copies",
+                                             "take_zero_blocks",
+                                             "compact",
                                              "retire_step",
                                              "step"};
   return kNames[static_cast<int>(kind)];
@@ -99,7 +101,8 @@ std::string to_text(const Setup& setup) {
   out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity
-      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << "\n";
+      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "")
+      << (c.zero_foreign ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
     if (g.window)
@@ -146,7 +149,11 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kEvict:
     case Kind::kTakeCopies:
+    case Kind::kTakeZeros:
       out << op.number << ")";
+      break;
+    case Kind::kCompact:
+      out << "pool " << op.group << ", capacity " << op.number << ")";
       break;
     case Kind::kAcquire:
       out << "group " << op.group << ", " << op.number << ")";

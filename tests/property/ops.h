@@ -35,6 +35,8 @@ enum class Kind : int {
   kClose,
   kReset,
   kTakeCopies,
+  kTakeZeros,
+  kCompact,
   kRetire,
   kStep,
   kCount
@@ -56,7 +58,7 @@ struct Op {
   uint64_t target = 0;  // what it acts on
   uint64_t ns = 0;      // tag of a namespace, 0 = the default one
   uint64_t number = 0;  // capacity, count, length, identity or room
-  size_t group = 0;
+  size_t group = 0;     // or pool
   model::Text text;
   model::Options options;
   std::vector<int> blocks;

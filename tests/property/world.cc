@@ -83,7 +83,9 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
   config.flags = (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
-                 (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u);
+                 (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
+                 (c.zero_foreign ? uint32_t{KVC_MANAGER_ZERO_FOREIGN} : 0u) |
+                 (c.zero_always ? uint32_t{KVC_MANAGER_ZERO_ALWAYS} : 0u);
   config.groups = groups.data();
   config.num_groups = groups.size();
   config.pools = pools.data();
@@ -206,6 +208,7 @@ void World::write_bytes(const Op& op) {
       bytes_.write_raw(op.blocks, model_id(op.ns), op.group, op.text);
       break;
     case Kind::kTakeCopies:
+    case Kind::kTakeZeros:
       bytes_.copy_pending();
       break;
     default:
@@ -302,6 +305,21 @@ Outcome World::ask_model(const Op& op) {
       if (out.status) break;
       bytes_.pending_fetched();
       for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
+      break;
+    }
+    case Kind::kTakeZeros: {
+      if (model_.zeros.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      value(model_.zeros.size());
+      if (out.status) break;
+      bytes_.zeros_fetched();
+      for (const int block : model_.take_zeros()) value(block);
+      break;
+    }
+    case Kind::kCompact: {
+      std::vector<model::Copy> moves;
+      out.status = model_.compact(op.group, op.number, moves);
+      for (const model::Copy& move : moves) value(move.source), value(move.destination);
+      bytes_.copy(moves);
       break;
     }
     case Kind::kRetire:
@@ -450,11 +468,26 @@ Outcome World::ask_library(const Op& op, int side) {
     case Kind::kReset:
       out.status = kvc_manager_reset(m, ns);
       break;
+    case Kind::kTakeZeros: {
+      std::vector<int32_t> blocks(op.number + 1);
+      size_t count = 0;
+      out.status = kvc_manager_take_zero_blocks(m, blocks.data(), op.number, &count);
+      out.values.push_back(static_cast<int64_t>(count));
+      if (out.status == KVC_OK)
+        out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(count));
+      break;
+    }
+    case Kind::kCompact:
     case Kind::kTakeCopies: {
       std::vector<kvc_block_copy> copies(op.number + 1);
       size_t count = 0;
-      out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
-      out.values.push_back(static_cast<int64_t>(count));
+      if (op.kind == Kind::kCompact) {
+        out.status =
+            kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
+      } else {
+        out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
+        out.values.push_back(static_cast<int64_t>(count));
+      }
       for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {
         out.values.push_back(copies[i].source);
         out.values.push_back(copies[i].destination);

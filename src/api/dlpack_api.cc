@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planes as DLPack tensors, each of which keeps its storage's memory.
+#include <new>
+
+#include "api/dlpack.h"
+#include "api/storage_handle.h"
+
+using kvc::DlManagedTensor;
+using kvc::fail;
+
+namespace {
+
+struct Export {
+  DlManagedTensor managed;  // first: consumers see this alone
+  kvc_view view;            // holds its shape
+  int64_t strides[4];
+};
+
+uint8_t type_code(int32_t dtype) {
+  switch (dtype) {
+    case KVC_INT8:
+      return kvc::kDlInt;
+    case KVC_UINT8:
+      return kvc::kDlUint;
+    case KVC_BFLOAT16:
+      return kvc::kDlBfloat;
+    case KVC_FLOAT8_E4M3:
+      return kvc::kDlFloat8E4m3fn;
+    case KVC_FLOAT8_E5M2:
+      return kvc::kDlFloat8E5m2;
+    default:
+      return kvc::kDlFloat;
+  }
+}
+
+void end_export(DlManagedTensor* self) {
+  kvc::release_storage(static_cast<kvc_storage*>(self->context));
+  delete reinterpret_cast<Export*>(self);
+}
+
+}  // namespace
+
+extern "C" kvc_status kvc_storage_export_dlpack(kvc_storage* s, int32_t plane, uint32_t layer,
+                                                void** tensor) {
+  kvc_view view;
+  if (const kvc_status status = kvc_storage_view(s, plane, layer, &view); status != KVC_OK) return status;
+  return kvc::guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(tensor);
+    auto* made = new (std::nothrow) Export{};
+    if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Export));
+    const uint32_t bits = kvc::dtype_bits(view.dtype);  // rows and blocks begin at whole elements
+    made->view = view;
+    for (int i = 0; i < view.ndim; ++i) made->strides[i] = view.strides[i] / (bits / 8);
+    made->managed = {{view.data, kvc::kDlCpu, 0, view.ndim, type_code(view.dtype), static_cast<uint8_t>(bits),
+                      1, made->view.shape, made->strides, 0},
+                     s,
+                     end_export};
+    s->num_users.fetch_add(1, std::memory_order_relaxed);
+    *tensor = &made->managed;
+    return KVC_OK;
+  });
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of bf16 in the tile registers of AMX: a tiled key segment is a tile as it lies, values become tiles
+// by interleaving the rows of two tokens. 16 rows against 16 tokens, or columns, at a time.
+#pragma once
+#include "attention/kernel_values.h"
+
+#if KVC_ATTENTION_LEVEL == 4
+namespace kvc::KVC_ATTENTION_NAMESPACE {
+namespace {
+
+// One instruction each; a tile's number is part of it. The compiler's own forms do not tell it that they read
+// and write memory.
+template <int tile>
+inline void zero_tile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
+template <int tile>
+inline void load_tile(const void* at, size_t row_bytes) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
+}
+template <int tile>
+inline void store_tile(void* at, size_t row_bytes) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
+}
+template <int sums, int a, int b>
+inline void multiply_tiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
+}
+
+// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 and 7
+// keys or values [16 pairs][16 tokens or columns][2].
+constexpr uint32_t kTileRows = 16;
+thread_local uint32_t configured_rows = 0;  // of this thread's tiles 0 to 5; 0 = they are not in use
+
+void set_tile_rows(uint32_t rows) {
+  if (rows == configured_rows) return;
+  configured_rows = rows;
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config{};
+  config.palette = 1;
+  for (uint32_t i = 0; i < 8; ++i) {
+    config.row_bytes[i] = 64;
+    config.rows[i] = static_cast<uint8_t>(i < 6 ? rows : kTileRows);
+  }
+  asm volatile("ldtilecfg %0" : : "m"(config));
+}
+
+void release_tiles() {
+  if (configured_rows != 0) asm volatile("tilerelease");
+  configured_rows = 0;
+}
+
+// Calls f<i>() for i < count, at most 4.
+template <class F>
+inline void for_tiles(uint32_t count, F f) {
+  f.template operator()<0>();
+  if (count > 1) f.template operator()<1>();
+  if (count > 2) f.template operator()<2>();
+  if (count > 3) f.template operator()<3>();
+}
+
+void tile_scores_amx(const ScoreArgs& a) {
+  const size_t pairs = a.dim / 2;
+  for (uint32_t row = 0; row < a.rows; row += kTileRows) {
+    set_tile_rows(a.rows - row < kTileRows ? a.rows - row : kTileRows);
+    const bool fetch = row == 0 && a.next.at != nullptr;
+    const uint32_t* q = a.q_pairs + row * pairs;
+    for_tiles(a.segments, []<int i>() { zero_tile<i>(); });
+    for (size_t e = 0; e < pairs; e += 16) {
+      load_tile<4>(q + e, pairs * 4);
+      if (a.q_terms == 2) load_tile<5>(q + a.term_rows * pairs + e, pairs * 4);
+      for_tiles(a.segments, [&]<int i>() {
+        load_tile<6 + i % 2>(a.k.at[i] + e * 64, 64);
+        if (fetch) {
+          // Half of the lines: asked for all at once, many would be dropped; the processor finds the others.
+          for (size_t line = 0; line < 8; ++line) prefetch(a.next.at[i] + (e + line) * 64);
+        }
+        multiply_tiles<i, 4, 6 + i % 2>();
+        if (a.q_terms == 2) multiply_tiles<i, 5, 6 + i % 2>();
+      });
+    }
+    float* scores = a.scores + row * kTile;
+    for_tiles(a.segments, [&]<int i>() { store_tile<i>(scores + i * kSegment, kTile * 4); });
+  }
+}
+
+// The values of a tile as pairs of tokens: [64 columns][half of the tile][16 columns][16 pairs][16 columns].
+// Columns in the order of values_pairs().
+inline void pack_values(const ValueArgs& a, Fetcher& next) {
+  const uint32_t pairs = a.segments * (kSegment / 2), halves = (pairs + 15) / 16;
+  for (uint32_t t = 0; t < halves * 16; ++t) {
+    auto* to = static_cast<__m512i*>(a.packed) + t / 16 * 64 + t % 16;
+    for (uint32_t c = 0; c < a.dim / 32; ++c) {
+      __m512i* pair = to + c / 2 * 128 + c % 2 * 32;
+      __m512i x{}, y{};
+      if (t < pairs) {  // else half of a tile, which stays empty
+        x = _mm512_loadu_si512(a.v.at[2 * t] + c * 64);
+        y = _mm512_loadu_si512(a.v.at[2 * t + 1] + c * 64);
+      }
+      _mm512_store_si512(pair, _mm512_unpacklo_epi16(x, y));
+      _mm512_store_si512(pair + 16, _mm512_unpackhi_epi16(x, y));
+    }
+    next.fetch(lines_of(size_t{a.dim} * 2));
+  }
+}
+
+void add_values_amx(const ValueArgs& a) {
+  Fetcher next = fetcher_of(a, size_t{a.dim} * 2);
+  if (!a.is_packed) pack_values(a, next);
+  const uint32_t halves = (a.segments + 1) / 2;
+  for (uint32_t row = 0; row < a.rows; row += kTileRows) {
+    const uint32_t rows = a.rows - row < kTileRows ? a.rows - row : kTileRows;
+    set_tile_rows(rows);
+    alignas(64) __m512bh p[2][kTileRows];  // whole lines, as they are loaded
+    for (uint32_t r = 0; r < rows; ++r) {
+      const float* from = a.p + (row + r) * kTile;
+      for (uint32_t half = 0; half < halves; ++half, from += 2 * kSegment) {
+        const F odd = 2 * half + 1 < a.segments ? load(from + kSegment) : F{};
+        p[half][r] = _mm512_cvtne2ps_pbh(odd, load(from));
+      }
+    }
+    for (uint32_t column = 0; column < a.dim; column += 64) {
+      const uint32_t tiles = a.dim - column < 64 ? (a.dim - column) / 16 : 4;
+      const __m512i* v = static_cast<const __m512i*>(a.packed) + column * 2;
+      float* o = a.o + row * a.dim + column;
+      for_tiles(tiles, [&]<int i>() { load_tile<i>(o + i * 16, a.dim * 4); });
+      for (uint32_t half = 0; half < halves; ++half) {
+        load_tile<4>(p[half], 64);
+        for_tiles(tiles, [&]<int i>() {
+          load_tile<6 + i % 2>(v + (half * 4 + i) * 16, 64);
+          multiply_tiles<i, 4, 6 + i % 2>();
+          next.fetch(8);
+        });
+      }
+      for_tiles(tiles, [&]<int i>() { store_tile<i>(o + i * 16, a.dim * 4); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvc::KVC_ATTENTION_NAMESPACE
+#endif

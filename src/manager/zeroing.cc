@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/zeroing.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+bool Zeroing::create(Memory& memory, uint32_t manager_flags, size_t num_ids) {
+  always_ = (manager_flags & KVC_MANAGER_ZERO_ALWAYS) != 0;
+  if (!always_ && (manager_flags & KVC_MANAGER_ZERO_FOREIGN) == 0) return true;
+  if (!owners_.create(memory, num_ids) || !listed_.create(memory, num_ids) ||
+      !blocks_.create(memory, num_ids))
+    return false;
+  for (size_t i = 0; i < num_ids; ++i) owners_[i] = kNobody;
+  return true;
+}
+
+void Zeroing::hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = index(blocks[i]);
+    const uint64_t before = owners_[at];
+    owners_[at] = owner;
+    const bool foreign = before != kNobody && (before != owner || before == kRaw);
+    if ((!foreign && !always_) || listed_[at] != 0) continue;
+    listed_[at] = 1;
+    blocks_[count_++] = raw(blocks[i]);
+  }
+}
+
+void Zeroing::overwrite(BlockId block, uint64_t owner) {
+  owners_[index(block)] = owner;
+  if (listed_[index(block)] == 0) return;
+  listed_[index(block)] = 0;
+  count_ =
+      static_cast<size_t>(std::remove(blocks_.data(), blocks_.data() + count_, raw(block)) - blocks_.data());
+}
+
+void Zeroing::clear_list() {
+  for (size_t i = 0; i < count_; ++i) listed_[static_cast<size_t>(blocks_[i])] = 0;
+  count_ = 0;
+}
+
+}  // namespace kvc

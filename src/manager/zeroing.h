@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks must be cleared before they are written again: whose content each one has, and the list of
+// those handed to somebody who must not see it. Exists only in a manager that is asked to keep it. Takes no
+// memory after create(). Not thread-safe.
+#pragma once
+#include <kvcache.h>
+
+#include "base/ids.h"
+#include "base/memory.h"
+
+namespace kvc {
+
+class Zeroing {
+ public:
+  // Owners beside the ids of namespaces.
+  static constexpr uint64_t kNobody = ~uint64_t{0};  // never handed out
+  static constexpr uint64_t kRaw = kNobody - 1;      // by a raw hold: might be anybody's
+
+  [[nodiscard]] bool create(Memory& memory, uint32_t manager_flags, size_t num_ids);
+  bool on() const { return owners_.size() != 0; }
+
+  // The blocks are about to be written by `owner`.
+  void hand_over(const BlockId* blocks, size_t count, uint64_t owner);
+  // A copy is about to overwrite the whole block: clearing it is not needed, and would come after the copy.
+  void overwrite(BlockId block, uint64_t owner);
+  // What is in the block is the owner's.
+  void set_owner(BlockId block, uint64_t owner) { owners_[index(block)] = owner; }
+  uint64_t owner(BlockId block) const { return owners_[index(block)]; }
+
+  // Blocks to be cleared, each once, in the order in which they were first handed over.
+  size_t count() const { return count_; }
+  const int32_t* blocks() const { return blocks_.data(); }
+  bool listed(BlockId block) const { return listed_[index(block)] != 0; }
+  void clear_list();
+
+ private:
+  static size_t index(BlockId block) { return static_cast<size_t>(raw(block)); }
+
+  Array<uint64_t> owners_;  // per block id
+  Array<uint8_t> listed_;
+  Array<int32_t> blocks_;
+  size_t count_ = 0;
+  bool always_ = false;
+};
+
+}  // namespace kvc
