@@ -53,6 +53,7 @@ KVC_OUT(uint64_t, UINT64, requests, capacity)
 KVC_IN_RECORDS(kvc_extra_key, keys, num_keys)
 KVC_IN_RECORDS(kvc_block_copy, copies, num_copies)
 KVC_OUT_RECORDS(kvc_block_copy, copies, capacity)
+KVC_OUT_RECORDS(kvc_block_copy, moves, capacity)
 KVC_OUT_RECORDS(kvc_run, runs, capacity)
 KVC_OUT_RECORDS(kvc_event, events, capacity)
 KVC_IN_RECORDS(char, model, model_size)
@@ -219,6 +220,10 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_rope_table;
 %ignore kvc_rope_apply;
 %ignore kvc_rope_rows;
+%ignore kvc_quantize;
+%ignore kvc_dequantize;
+%ignore kvc_quant_format;
+%ignore kvc_storage_export_dlpack;
 
 %include "calls.i"
 %include <kvcache.h>

@@ -192,6 +192,27 @@ func TestRawBlocksAndEvents(t *testing.T) {
 	equal(t, info.State, uint32(BlockCached))
 }
 
+func TestBlocksToClearAndToMoveAreTold(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4, ZeroAlways: true})
+	low, _, err := m.AllocateRequest(sequence(0, 8), nil)
+	must(t, err)
+	high, _, err := m.AllocateRequest(sequence(50, 8), nil)
+	must(t, err)
+	blocks, err := m.TakeZeroBlocks()
+	must(t, err)
+	equal(t, len(blocks), 4)
+	must(t, m.FreeRequest(low))
+	moves := make([]BlockCopy, 8)
+	count, err := m.Compact(0, moves)
+	must(t, err)
+	equal(t, count, 2)
+	table, err := m.BlockTable(high, 0)
+	must(t, err)
+	for _, move := range moves[:count] {
+		equal(t, table[move.Source-2], move.Destination)
+	}
+}
+
 func TestGroupsAndPools(t *testing.T) {
 	m := newManager(t, Config{Pools: []uint64{16, 8}, BlockSize: 4, Groups: []Group{{}, {WindowTokens: 8, Pool: 1}}})
 	r, _, err := m.AllocateRequest(sequence(0, 20), nil)

@@ -44,6 +44,8 @@ type Config struct {
 	WatermarkBlocks  uint64   // An admission must leave so many blocks.
 	NullBlock        bool     // Block 0 is the engine's.
 	NoPrefixCache    bool     // Never publish.
+	ZeroForeign      bool     // Blocks that change namespace are told by TakeZeroBlocks.
+	ZeroAlways       bool     // All blocks that are handed out are.
 }
 
 // Manager owns blocks and requests. Make one with New, end it with Close.
@@ -71,6 +73,12 @@ func New(config Config) (*Manager, error) {
 	}
 	if config.NoPrefixCache {
 		c.flags |= C.KVC_MANAGER_NO_PREFIX_CACHE
+	}
+	if config.ZeroForeign {
+		c.flags |= C.KVC_MANAGER_ZERO_FOREIGN
+	}
+	if config.ZeroAlways {
+		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS
 	}
 	if n := len(config.Pools); n > 0 {
 		c.pools, c.num_pools = (*C.kvc_pool_config)(C.calloc(C.size_t(n), C.sizeof_kvc_pool_config)), C.size_t(n)

@@ -193,6 +193,22 @@ func (m *Manager) TakeCopies() ([]BlockCopy, error) {
 	})
 }
 
+// TakeZeroBlocks takes the blocks to clear, after the copies and before anything is written.
+func (m *Manager) TakeZeroBlocks() ([]int32, error) {
+	return grown(func(room []int32) (count uint64, err error) {
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_take_zero_blocks(c, room, &count) })
+		return count, err
+	})
+}
+
+// Compact moves contents from the highest blocks of a pool to its lowest free ones and writes the copies to carry out before any block is
+// read or written; if it fills moves, another call may find more. ErrBusy while a step is in flight.
+func (m *Manager) Compact(pool uint32, moves []BlockCopy) (count int, err error) {
+	var made uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_compact(c, pool, asBytes(moves), &made) })
+	return int(made), err
+}
+
 // grown calls with more and more room until it is enough.
 func grown[T any](call func(room []T) (uint64, error)) ([]T, error) {
 	for size := 64; ; size *= 4 {

@@ -39,19 +39,23 @@ class Group(NamedTuple):
     pool: int = 0
 
 
+_ZERO = {"never": 0, "foreign": _native.KVC_MANAGER_ZERO_FOREIGN, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
+
+
 class Manager:
     """The block manager: which block holds which tokens, what is shared, what is evicted.
 
     num_blocks: blocks of the only pool, or one number per pool. block_size: tokens per block. groups: Group objects
-    (default: one with full attention). null_block: id 0 is the engine's. Other options are fields of kvc_manager_config:
+    (default: one with full attention). null_block: id 0 is the engine's. zero: which blocks take_zero_blocks() tells to clear, "never", "foreign"
+    (those that change namespace) or "always". Other options are fields of kvc_manager_config:
     max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark_blocks, vocab_size.
     Closing frees everything as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: "int | Sequence[int]", block_size: int = 16, *, groups: "Sequence[Group]" = (), null_block: bool = False,
-                 prefix_cache: bool = True, **options: int):
+                 prefix_cache: bool = True, zero: str = "never", **options: int):
         config = _native.kvc_manager_config()
         config.block_size = block_size
-        config.flags = (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
+        config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         for name, value in options.items():
             if name in ("groups", "pools", "flags", "policy") or not hasattr(config, name):
                 raise TypeError(f"{name!r} is no option of a Manager; see kvc_manager_config")
@@ -133,6 +137,16 @@ class Manager:
         """Takes the copies that single calls have asked for: int32 [n, 2] of (source, destination), to execute in order
         before anything is written."""
         return self._grown(lambda room: _native.kvc_manager_take_copies(self._m, room), np.int64).view(np.int32).reshape(-1, 2)
+
+    def take_zero_blocks(self) -> "numpy.ndarray":
+        """With zero="foreign" or "always": takes the blocks to clear (int32 ids), after the copies and before anything is written."""
+        return self._grown(lambda room: _native.kvc_manager_take_zero_blocks(self._m, room), np.int32)
+
+    def compact(self, pool: int = 0, max_moves: int = 4096) -> "numpy.ndarray":
+        """Moves contents from the highest blocks of a pool to its lowest free ones: int32 [n, 2] of (source, destination), to carry out before
+        any block is read or written. If n is max_moves, another call may find more. Raises BusyError while a step is in flight."""
+        moves = np.empty((max_moves, 2), np.int32)
+        return moves[: _native.kvc_manager_compact(self._m, pool, moves)]
 
     def _grown(self, call: Any, dtype: Any, size: int = 64) -> Any:
         while True:

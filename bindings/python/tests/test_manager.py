@@ -38,6 +38,20 @@ def test_a_refused_admission_changes_nothing_and_says_what_is_missing():
         r.free()
 
 
+def test_blocks_to_clear_and_to_move_are_told():
+    with Manager(8, block_size=4, zero="always") as m:
+        with m.allocate(range(8)):
+            assert sorted(m.take_zero_blocks().tolist()) == [0, 1] and m.take_zero_blocks().tolist() == []
+    with Manager(8, block_size=4) as m:
+        low, high = m.allocate(range(8)), m.allocate(range(50, 58))
+        low.close()
+        assert m.take_zero_blocks().size == 0
+        assert high.block_table().tolist() == [2, 3]
+        moves = dict(m.compact().tolist())
+        assert sorted(moves) == [2, 3] and high.block_table().tolist() == [moves[2], moves[3]] and max(moves.values()) == 1
+        high.close()
+
+
 def test_each_status_is_a_class_that_python_users_expect():
     with Manager(4, vocab_size=100, max_request_tokens=50) as m:
         with pytest.raises(ValueError, match="100"):

@@ -152,82 +152,86 @@ typedef _goslice_ swig_type_118;
 typedef _goslice_ swig_type_119;
 typedef _goslice_ swig_type_120;
 typedef long long swig_type_121;
-typedef _gostring_ swig_type_122;
+typedef _goslice_ swig_type_122;
 typedef _goslice_ swig_type_123;
-typedef _goslice_ swig_type_124;
+typedef _gostring_ swig_type_124;
 typedef _goslice_ swig_type_125;
 typedef _goslice_ swig_type_126;
-typedef long long swig_type_127;
-typedef long long swig_type_128;
-typedef _gostring_ swig_type_129;
-extern void _wrap_Swig_free_native_279cff42748ba737(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_279cff42748ba737(swig_intgo arg1);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_279cff42748ba737(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_279cff42748ba737(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_279cff42748ba737(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_279cff42748ba737(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_step_use_native_279cff42748ba737(uintptr_t arg1, int arg2, int arg3);
-extern swig_voidp _wrap_kvc_storage_store_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_type_12 arg3, swig_type_13 arg4, swig_type_14 arg5, swig_type_15 arg6, swig_type_16 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_gather_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_type_17 arg3, swig_type_18 arg4, swig_type_19 arg5, swig_type_20 arg6, swig_type_21 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_type_22 arg3, swig_type_23 arg4, swig_type_24 arg5, swig_type_25 arg6, swig_type_26 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_type_27 arg3, swig_type_28 arg4, swig_type_29 arg5, swig_type_30 arg6, swig_type_31 arg7, swig_type_32 arg8, swig_type_33 arg9, swig_type_34 arg10, swig_type_35 arg11, swig_type_36 arg12, swig_type_37 arg13, swig_type_38 arg14, uintptr_t arg15);
-extern swig_voidp _wrap_kvc_storage_explain_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_type_39 arg3, swig_type_40 arg4, swig_type_41 arg5, swig_type_42 arg6, swig_type_43 arg7, swig_type_44 arg8, swig_type_45 arg9, swig_type_46 arg10, swig_type_47 arg11, swig_type_48 arg12, swig_type_49 arg13, swig_type_50 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_type_51 arg3, swig_type_52 arg4, swig_type_53 arg5, swig_type_54 arg6, swig_type_55 arg7, swig_type_56 arg8, swig_type_57 arg9, swig_type_58 arg10, swig_type_59 arg11, swig_type_60 arg12, swig_type_61 arg13, swig_type_62 arg14, swig_voidp arg15, swig_type_63 arg16, swig_type_64 arg17, uintptr_t arg18);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_279cff42748ba737(uintptr_t arg1, int arg2, swig_type_65 arg3, swig_type_66 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_attention_merge_native_279cff42748ba737(swig_type_67 arg1, swig_type_68 arg2, swig_type_69 arg3, swig_type_70 arg4, int arg5, int arg6, swig_type_71 arg7, swig_type_72 arg8);
-extern swig_voidp _wrap_kvc_tree_mask_native_279cff42748ba737(swig_type_73 arg1, swig_type_74 arg2, swig_type_75 arg3, swig_type_76 arg4);
-extern swig_voidp _wrap_kvc_estimate_memory_native_279cff42748ba737(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern int _wrap_kvc_version_native_279cff42748ba737(void);
-extern swig_type_77 _wrap_kvc_build_info_native_279cff42748ba737(void);
-extern swig_type_78 _wrap_kvc_last_error_native_279cff42748ba737(void);
-extern swig_voidp _wrap_kvc_supports_native_279cff42748ba737(int arg1);
-extern swig_voidp _wrap_kvc_manager_create_native_279cff42748ba737(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_279cff42748ba737(uintptr_t arg1, swig_type_79 arg2);
-extern swig_voidp _wrap_kvc_manager_reset_native_279cff42748ba737(uintptr_t arg1, swig_type_80 arg2);
-extern swig_voidp _wrap_kvc_manager_check_native_279cff42748ba737(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_279cff42748ba737(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_279cff42748ba737(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_create_request_native_279cff42748ba737(uintptr_t arg1, swig_type_81 arg2, swig_type_82 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_279cff42748ba737(uintptr_t arg1, swig_type_83 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_279cff42748ba737(uintptr_t arg1, swig_type_84 arg2, swig_type_85 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_279cff42748ba737(uintptr_t arg1, swig_type_86 arg2, swig_type_87 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_279cff42748ba737(uintptr_t arg1, swig_type_88 arg2, swig_type_89 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_279cff42748ba737(uintptr_t arg1, swig_type_90 arg2, swig_type_91 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_279cff42748ba737(uintptr_t arg1, swig_type_92 arg2, swig_type_93 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_279cff42748ba737(uintptr_t arg1, swig_type_94 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_279cff42748ba737(uintptr_t arg1, swig_type_95 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_279cff42748ba737(uintptr_t arg1, swig_type_96 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_279cff42748ba737(uintptr_t arg1, swig_type_97 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_279cff42748ba737(uintptr_t arg1, swig_type_98 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_take_copies_native_279cff42748ba737(uintptr_t arg1, swig_type_99 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_probe_native_279cff42748ba737(uintptr_t arg1, swig_type_100 arg2, swig_type_101 arg3, swig_type_102 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_279cff42748ba737(uintptr_t arg1, swig_type_103 arg2, swig_type_104 arg3, swig_type_105 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_279cff42748ba737(uintptr_t arg1, swig_type_106 arg2);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_279cff42748ba737(uintptr_t arg1, swig_type_107 arg2, swig_type_108 arg3, swig_type_109 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_279cff42748ba737(uintptr_t arg1, swig_type_110 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_279cff42748ba737(uintptr_t arg1, int arg2, swig_type_111 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_279cff42748ba737(uintptr_t arg1, swig_type_112 arg2, int arg3, swig_type_113 arg4, swig_type_114 arg5, swig_type_115 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_279cff42748ba737(uintptr_t arg1, swig_type_116 arg2, int arg3, swig_type_117 arg4, swig_type_118 arg5, swig_type_119 arg6);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_279cff42748ba737(uintptr_t arg1, swig_type_120 arg2);
-extern swig_voidp _wrap_kvc_step_create_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_279cff42748ba737(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_step_native_279cff42748ba737(uintptr_t arg1, uintptr_t arg2);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_279cff42748ba737(uintptr_t arg1, swig_type_121 arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_279cff42748ba737(swig_type_122 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_279cff42748ba737(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_279cff42748ba737(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_279cff42748ba737(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_279cff42748ba737(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_279cff42748ba737(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_123 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_seal_blocks_native_279cff42748ba737(uintptr_t arg1, swig_type_124 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_279cff42748ba737(uintptr_t arg1, swig_type_125 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_279cff42748ba737(uintptr_t arg1, swig_type_126 arg2, uintptr_t arg3);
-extern swig_type_127 _wrap_kvc_model_count_native_279cff42748ba737(void);
-extern swig_voidp _wrap_kvc_model_get_native_279cff42748ba737(swig_type_128 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_279cff42748ba737(swig_type_129 arg1, swig_voidp arg2);
+typedef _goslice_ swig_type_127;
+typedef _goslice_ swig_type_128;
+typedef long long swig_type_129;
+typedef long long swig_type_130;
+typedef _gostring_ swig_type_131;
+extern void _wrap_Swig_free_native_13620fed476b112e(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_13620fed476b112e(swig_intgo arg1);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_13620fed476b112e(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_13620fed476b112e(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_13620fed476b112e(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_13620fed476b112e(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_step_use_native_13620fed476b112e(uintptr_t arg1, int arg2, int arg3);
+extern swig_voidp _wrap_kvc_storage_store_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_type_12 arg3, swig_type_13 arg4, swig_type_14 arg5, swig_type_15 arg6, swig_type_16 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_gather_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_type_17 arg3, swig_type_18 arg4, swig_type_19 arg5, swig_type_20 arg6, swig_type_21 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_type_22 arg3, swig_type_23 arg4, swig_type_24 arg5, swig_type_25 arg6, swig_type_26 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_type_27 arg3, swig_type_28 arg4, swig_type_29 arg5, swig_type_30 arg6, swig_type_31 arg7, swig_type_32 arg8, swig_type_33 arg9, swig_type_34 arg10, swig_type_35 arg11, swig_type_36 arg12, swig_type_37 arg13, swig_type_38 arg14, uintptr_t arg15);
+extern swig_voidp _wrap_kvc_storage_explain_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_type_39 arg3, swig_type_40 arg4, swig_type_41 arg5, swig_type_42 arg6, swig_type_43 arg7, swig_type_44 arg8, swig_type_45 arg9, swig_type_46 arg10, swig_type_47 arg11, swig_type_48 arg12, swig_type_49 arg13, swig_type_50 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_type_51 arg3, swig_type_52 arg4, swig_type_53 arg5, swig_type_54 arg6, swig_type_55 arg7, swig_type_56 arg8, swig_type_57 arg9, swig_type_58 arg10, swig_type_59 arg11, swig_type_60 arg12, swig_type_61 arg13, swig_type_62 arg14, swig_voidp arg15, swig_type_63 arg16, swig_type_64 arg17, uintptr_t arg18);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_type_65 arg3, swig_type_66 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_attention_merge_native_13620fed476b112e(swig_type_67 arg1, swig_type_68 arg2, swig_type_69 arg3, swig_type_70 arg4, int arg5, int arg6, swig_type_71 arg7, swig_type_72 arg8);
+extern swig_voidp _wrap_kvc_tree_mask_native_13620fed476b112e(swig_type_73 arg1, swig_type_74 arg2, swig_type_75 arg3, swig_type_76 arg4);
+extern swig_voidp _wrap_kvc_estimate_memory_native_13620fed476b112e(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern int _wrap_kvc_version_native_13620fed476b112e(void);
+extern swig_type_77 _wrap_kvc_build_info_native_13620fed476b112e(void);
+extern swig_type_78 _wrap_kvc_last_error_native_13620fed476b112e(void);
+extern swig_voidp _wrap_kvc_supports_native_13620fed476b112e(int arg1);
+extern swig_voidp _wrap_kvc_manager_create_native_13620fed476b112e(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_13620fed476b112e(uintptr_t arg1, swig_type_79 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_native_13620fed476b112e(uintptr_t arg1, swig_type_80 arg2);
+extern swig_voidp _wrap_kvc_manager_check_native_13620fed476b112e(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_stats_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_create_request_native_13620fed476b112e(uintptr_t arg1, swig_type_81 arg2, swig_type_82 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_13620fed476b112e(uintptr_t arg1, swig_type_83 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_13620fed476b112e(uintptr_t arg1, swig_type_84 arg2, swig_type_85 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_13620fed476b112e(uintptr_t arg1, swig_type_86 arg2, swig_type_87 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_13620fed476b112e(uintptr_t arg1, swig_type_88 arg2, swig_type_89 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_13620fed476b112e(uintptr_t arg1, swig_type_90 arg2, swig_type_91 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_13620fed476b112e(uintptr_t arg1, swig_type_92 arg2, swig_type_93 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_13620fed476b112e(uintptr_t arg1, swig_type_94 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_13620fed476b112e(uintptr_t arg1, swig_type_95 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_13620fed476b112e(uintptr_t arg1, swig_type_96 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_13620fed476b112e(uintptr_t arg1, swig_type_97 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_13620fed476b112e(uintptr_t arg1, swig_type_98 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_take_copies_native_13620fed476b112e(uintptr_t arg1, swig_type_99 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_probe_native_13620fed476b112e(uintptr_t arg1, swig_type_100 arg2, swig_type_101 arg3, swig_type_102 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_13620fed476b112e(uintptr_t arg1, swig_type_103 arg2, swig_type_104 arg3, swig_type_105 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_13620fed476b112e(uintptr_t arg1, swig_type_106 arg2);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_13620fed476b112e(uintptr_t arg1, swig_type_107 arg2, swig_type_108 arg3, swig_type_109 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_110 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_type_111 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_13620fed476b112e(uintptr_t arg1, swig_type_112 arg2, int arg3, swig_type_113 arg4, swig_type_114 arg5, swig_type_115 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_116 arg2, int arg3, swig_type_117 arg4, swig_type_118 arg5, swig_type_119 arg6);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_120 arg2);
+extern swig_voidp _wrap_kvc_step_create_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_step_native_13620fed476b112e(uintptr_t arg1, uintptr_t arg2);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_13620fed476b112e(uintptr_t arg1, swig_type_121 arg2);
+extern swig_voidp _wrap_kvc_manager_take_zero_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_122 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_type_123 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_device_properties_native_13620fed476b112e(swig_type_124 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_13620fed476b112e(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_13620fed476b112e(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_13620fed476b112e(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_13620fed476b112e(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_13620fed476b112e(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_125 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_seal_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_126 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_127 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_13620fed476b112e(uintptr_t arg1, swig_type_128 arg2, uintptr_t arg3);
+extern swig_type_129 _wrap_kvc_model_count_native_13620fed476b112e(void);
+extern swig_voidp _wrap_kvc_model_get_native_13620fed476b112e(swig_type_130 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_13620fed476b112e(swig_type_131 arg1, swig_voidp arg2);
 #undef intgo
 */
 import "C"
@@ -270,13 +274,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_279cff42748ba737(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_13620fed476b112e(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_279cff42748ba737(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_13620fed476b112e(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -314,7 +318,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -336,7 +340,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -355,7 +359,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -372,7 +376,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -389,7 +393,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -405,7 +409,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_12(_swig_i_2), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_12(_swig_i_2), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -433,7 +437,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_17(_swig_i_2), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_17(_swig_i_2), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -462,7 +466,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_22(_swig_i_2), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_22(_swig_i_2), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -497,7 +501,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_13)), C.uintptr_t(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_13)), C.uintptr_t(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -556,7 +560,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -618,7 +622,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_16)), C.uintptr_t(_swig_i_17)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_16)), C.uintptr_t(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -673,7 +677,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -695,7 +699,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_279cff42748ba737(*(*C.swig_type_67)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_1)), C.swig_type_69(_swig_i_2), C.swig_type_70(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_13620fed476b112e(*(*C.swig_type_67)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_1)), C.swig_type_69(_swig_i_2), C.swig_type_70(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -719,7 +723,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_279cff42748ba737(*(*C.swig_type_73)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_1)), C.swig_type_75(_swig_i_2), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_13620fed476b112e(*(*C.swig_type_73)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_1)), C.swig_type_75(_swig_i_2), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -739,7 +743,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_279cff42748ba737(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_13620fed476b112e(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -747,13 +751,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_279cff42748ba737())
+	swig_r = (uint32)(C._wrap_kvc_version_native_13620fed476b112e())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_279cff42748ba737()
+	swig_r_p := C._wrap_kvc_build_info_native_13620fed476b112e()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -762,7 +766,7 @@ func Kvc_build_info() (_swig_ret string) {
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_279cff42748ba737()
+	swig_r_p := C._wrap_kvc_last_error_native_13620fed476b112e()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -772,7 +776,7 @@ func Kvc_last_error() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_279cff42748ba737(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_13620fed476b112e(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -782,7 +786,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_279cff42748ba737(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_13620fed476b112e(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -792,7 +796,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -802,7 +806,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_79(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_79(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -812,7 +816,7 @@ func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_80(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_80(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -821,7 +825,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_279cff42748ba737(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_13620fed476b112e(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -831,7 +835,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -841,7 +845,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -852,7 +856,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -863,7 +867,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -876,7 +880,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 *b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -893,7 +897,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_83(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_83(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -907,7 +911,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -924,7 +928,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_86(_swig_i_1), C.swig_type_87(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_86(_swig_i_1), C.swig_type_87(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -935,7 +939,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_88(_swig_i_1), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_88(_swig_i_1), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -949,7 +953,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_90(_swig_i_1), C.swig_type_91(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_90(_swig_i_1), C.swig_type_91(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -960,7 +964,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_92(_swig_i_1), C.swig_type_93(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_92(_swig_i_1), C.swig_type_93(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -971,7 +975,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_94(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_94(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -981,7 +985,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_95(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_95(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -991,7 +995,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_96(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_96(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1002,7 +1006,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_97(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_97(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1013,7 +1017,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1027,7 +1031,7 @@ func Kvc_manager_take_copies(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1043,7 +1047,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_100(_swig_i_1), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_100(_swig_i_1), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1063,7 +1067,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_103(_swig_i_1), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_103(_swig_i_1), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1079,7 +1083,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_106(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_106(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1092,7 +1096,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_107(_swig_i_1), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_107(_swig_i_1), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1109,7 +1113,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_110(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_110(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1120,7 +1124,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1138,7 +1142,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []i
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_112(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_112(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1161,7 +1165,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []i
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_116(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_116(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1180,7 +1184,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1194,7 +1198,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1205,7 +1209,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1215,7 +1219,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1225,7 +1229,36 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_type_121(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_type_121(_swig_i_1)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_take_zero_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_manager_take_zero_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1235,7 +1268,7 @@ func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_279cff42748ba737(*(*C.swig_type_122)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_13620fed476b112e(*(*C.swig_type_124)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1248,7 +1281,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_279cff42748ba737(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_13620fed476b112e(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1258,7 +1291,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1269,7 +1302,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_279cff42748ba737(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_13620fed476b112e(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1281,7 +1314,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1294,7 +1327,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_279cff42748ba737(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_13620fed476b112e(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1308,7 +1341,7 @@ func Kvc_storage_seal_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1322,7 +1355,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1336,7 +1369,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_279cff42748ba737(C.uintptr_t(_swig_i_0), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_13620fed476b112e(C.uintptr_t(_swig_i_0), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1347,7 +1380,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_279cff42748ba737())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_13620fed476b112e())
 	return swig_r
 }
 
@@ -1355,7 +1388,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_279cff42748ba737(C.swig_type_128(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_13620fed476b112e(C.swig_type_130(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1365,7 +1398,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_279cff42748ba737(*(*C.swig_type_129)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_13620fed476b112e(*(*C.swig_type_131)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}

@@ -99,6 +99,18 @@ public final class Config {
     return this;
   }
 
+  /** Blocks that change namespace are told by {@link Manager#takeZeroBlocks}. */
+  public Config zeroForeign() {
+    flags |= Native.KVC_MANAGER_ZERO_FOREIGN;
+    return this;
+  }
+
+  /** All blocks that are handed out are. */
+  public Config zeroAlways() {
+    flags |= Native.KVC_MANAGER_ZERO_ALWAYS;
+    return this;
+  }
+
   long create() throws KvCacheException {
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;

@@ -8,6 +8,7 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 
 /**
  * The block manager: which block holds which tokens, what requests share, what is evicted. Meaning and units are those of kvcache.h.
@@ -94,15 +95,42 @@ public final class Manager implements AutoCloseable {
 
   /** Copies that calls have asked for, as (source, destination) pairs, to be executed in order before anything is written. */
   public List<int[]> takeCopies() throws KvCacheException {
+    return grown(8, Native::kvc_manager_take_copies, Manager::pair);
+  }
+
+  /** Blocks to clear, after the copies and before anything is written. */
+  public List<Integer> takeZeroBlocks() throws KvCacheException {
+    return grown(4, (m, room, out) -> Native.kvc_manager_take_zero_blocks(m, room.asIntBuffer(), out), ByteBuffer::getInt);
+  }
+
+  /** Moves contents from the highest blocks of a pool to its lowest free ones: pairs to carry out before any block is read or written. */
+  public List<int[]> compact(int pool, int maxMoves) throws KvCacheException {
+    ByteBuffer room = Buffers.bytes(8 * maxMoves);
+    return read(room, ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out)), Manager::pair);
+  }
+
+  private interface Taking {
+    void take(long manager, ByteBuffer room, long[] count) throws KvCacheException;
+  }
+
+  private static int[] pair(ByteBuffer from) {
+    return new int[] {from.getInt(), from.getInt()};
+  }
+
+  private static <T> List<T> read(ByteBuffer room, long count, Function<ByteBuffer, T> element) {
+    List<T> all = new ArrayList<>();
+    for (long i = 0; i < count; ++i) {
+      all.add(element.apply(room));
+    }
+    return all;
+  }
+
+  /** Calls with more and more room until it is enough. */
+  private <T> List<T> grown(int bytes, Taking taking, Function<ByteBuffer, T> element) throws KvCacheException {
     for (int size = 64;; size *= 4) {
-      ByteBuffer room = Buffers.bytes(8 * size);
+      ByteBuffer room = Buffers.bytes(bytes * size);
       try {
-        long count = ask((m, out) -> Native.kvc_manager_take_copies(m, room, out));
-        List<int[]> copies = new ArrayList<>();
-        for (int i = 0; i < count; ++i) {
-          copies.add(new int[] {room.getInt(), room.getInt()});
-        }
-        return copies;
+        return read(room, ask((m, out) -> taking.take(m, room, out)), element);
       } catch (KvCacheException error) {
         if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
           throw error;

@@ -106,6 +106,21 @@ class ManagerTest {
   }
 
   @Test
+  void blocksToClearAndToMoveAreTold() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4).zeroAlways())) {
+      Request low = m.allocate(sequence(0, 8)), high = m.allocate(sequence(50, 8));
+      assertEquals(4, m.takeZeroBlocks().size());
+      low.close();
+      List<int[]> moves = m.compact(0, 8);
+      assertEquals(2, moves.size());
+      int[] table = high.blockTable(0);
+      for (int[] move : moves) {
+        assertEquals(move[1], table[move[0] - 2]);
+      }
+    }
+  }
+
+  @Test
   void namespacesKeysAndPins() throws Exception {
     try (Manager m = small(16)) {
       long a = m.openNamespace("a".getBytes(), null, null), b = m.openNamespace("a".getBytes(), null, new byte[0]);
