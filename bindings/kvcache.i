@@ -223,7 +223,9 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_quantize;
 %ignore kvc_dequantize;
 %ignore kvc_quant_format;
+#ifndef SWIGPYTHON
 %ignore kvc_storage_export_dlpack;
+#endif
 
 %include "calls.i"
 %include <kvcache.h>

@@ -244,4 +244,28 @@ struct kvc_storage {};
 }
 %typemap(in, numinputs=0) kvc_stream *stream "$1 = NULL;"
 
+// A DLPack tensor is a capsule, ended by whoever takes it, or here if nobody does. The layout is DLPack's.
+%{
+typedef struct kvc_dlpack {
+  void* data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+  void* manager;
+  void (*deleter)(struct kvc_dlpack*);
+} kvc_dlpack;
+
+static void kvc_end_capsule(PyObject* capsule) {
+  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // taken, and renamed
+  kvc_dlpack* tensor = (kvc_dlpack*)PyCapsule_GetPointer(capsule, "dltensor");
+  tensor->deleter(tensor);
+}
+%}
+%typemap(in, numinputs=0) void **tensor (void *value) "value = NULL; $1 = &value;"
+%typemap(argout) void **tensor {
+  if (!($result = kvc_add_result($result, PyCapsule_New(*$1, "dltensor", kvc_end_capsule)))) SWIG_fail;
+}
+
 %include "../structs.i"

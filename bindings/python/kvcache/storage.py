@@ -67,6 +67,10 @@ class Storage:
         as uint8. Raises UnsupportedError for tiled keys, NotFoundError if there is no such plane."""
         return view(_native.kvc_storage_view(self._s, plane, layer), self._s)
 
+    def dlpack(self, plane: Plane, layer: int = 0) -> "DLPack":
+        """The same for torch.from_dlpack, jax and others, in its own element type. Keeps the memory past close()."""
+        return DLPack(self._s, plane, layer)
+
     def runs(self, block: int) -> "Array":
         """The bytes of a block in the slab: uint64 [n, 2] of (offset, bytes), ascending."""
         size = 64
@@ -206,6 +210,19 @@ class Storage:
         attention.block_mask_stride = 0 if block_mask is None else block_mask.shape[2]
         return attention, (_bytes(q), _bytes(out), _bytes(lse), q_offsets, q_starts, kv_lens, block_tables, _bytes(alibi_slopes), _bytes(mask),
                            mask_offsets, mask_starts, _bytes(block_mask))
+
+
+class DLPack:
+    """What from_dlpack() functions ask for."""
+
+    def __init__(self, storage: Any, plane: Plane, layer: int):
+        self._arguments = storage, plane, layer
+
+    def __dlpack__(self, **unused: Any) -> Any:
+        return _native.kvc_storage_export_dlpack(*self._arguments)
+
+    def __dlpack_device__(self) -> "tuple[int, int]":
+        return 1, 0  # the CPU
 
 
 def _check_masks(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any, mask_starts: Any, block_mask: Any, block_size: int) -> None:

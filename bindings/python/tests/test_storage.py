@@ -172,6 +172,19 @@ def test_views_outlive_the_storage():
     assert kvcache._native.kvc_live_objects() == live
 
 
+def test_dlpack_shares_the_memory_and_keeps_it():
+    s = Storage(2, 1, 1, 8, dtype="float32", block_size=4)
+    s.view(Plane.K)[:] = 5
+    shared = np.from_dlpack(s.dlpack(Plane.K))
+    for _ in range(1000):
+        s.dlpack(Plane.K).__dlpack__()  # nobody takes it
+    s.view(Plane.K)[0, 0, 0, 0] = 6
+    s.close()
+    del s
+    gc.collect()
+    assert shared.shape == (2, 1, 4, 8) and shared.sum() == 5 * 64 + 1
+
+
 def test_sizes_are_known_before():
     block, slab = kvcache.storage_size(100, 32, 8, 128, dtype="int8")
     with Storage(100, 32, 8, 128, dtype="int8") as s:
