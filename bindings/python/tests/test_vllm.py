@@ -107,6 +107,13 @@ def test_chunks_take_only_what_they_need_unless_the_whole_must_fit():
     m.manager.check()
 
 
+def test_a_chunk_may_end_inside_a_block_that_the_next_one_fills():
+    m = make()
+    a = Request("a", range(9))
+    assert run(m, a, chunk=7) == 0
+    assert m.get_block_ids("a") == ([1, 2, 3],) and m.estimate_cached_tokens(a) == 8
+
+
 def test_no_space_is_none_and_changes_nothing():
     m = make(num_blocks=5)
     a = Request("a", range(15))
@@ -140,6 +147,21 @@ def test_a_hit_that_is_gone_since_the_lookup_is_not_taken():
     m.reset_prefix_cache()
     assert m.allocate_slots(b, 12 - hit, hit, blocks) is None and m.usage == 0
     assert run(m, b) == 0
+
+
+def test_a_request_that_is_looked_up_again_is_looked_at_again():
+    m = make()
+    run(m, Request("a", range(12)))
+    b = Request("b", range(9))
+    assert m.get_computed_blocks(b)[1] == 8
+    b.all_token_ids[5] = 99
+    assert m.get_computed_blocks(b)[1] == 4
+    other = Request("b", range(100, 109))
+    assert m.allocate_slots(other, 9) is not None
+    assert m.get_computed_blocks(Request("c", [*range(100, 109)]))[1] == 8
+    for name in "ab":
+        m.free(Request(name, []))
+    assert m.usage == 0
 
 
 def test_adapters_salts_and_images_never_share():
@@ -295,6 +317,18 @@ def test_what_is_not_supported_is_refused():
         m.allocate_slots(Request("a", [1]), 1, num_encoder_tokens=4)
     with pytest.raises(ValueError, match="num_new_tokens"):
         m.allocate_slots(Request("a", [1]), 0)
+
+
+def test_ids_that_are_no_tokens_are_refused():
+    m = make()
+    for bad in ([1, 1 << 31], [-(1 << 31) - 1], [-1]):
+        with pytest.raises(ValueError, match="token|int32"):
+            m.get_computed_blocks(Request("a", bad))
+    with pytest.raises(OverflowError):
+        m.get_computed_blocks(Request("a", [1 << 80]))
+    with pytest.raises(TypeError):
+        m.get_computed_blocks(Request("a", ["x"]))
+    assert not m.manager.requests()
 
 
 def test_blocks_add_and_are_cut():

@@ -16,12 +16,12 @@ blocks behind the window. One thread calls a manager, as in vLLM.
 
 from __future__ import annotations
 
+import array
 import itertools
 from types import SimpleNamespace
 from typing import Any, Iterable, Optional
 
 from .. import _native
-from .._arrays import np
 from ..constants import RequestFlags
 from ..errors import NoSpaceError, UnsupportedError
 from ..events import EventReader
@@ -31,23 +31,26 @@ from .block_space import AllocStatus, BlockSpaceManager
 
 
 class _Live:
-    """An admitted request. known, committed: tokens that the library was told of; capacity: slots, up to a block's end; ids: its
-    table per group as it grew. unreturned: blocks that the engine has popped and not yet given back."""
+    """An admitted request. known, committed: tokens that the library was told of; capacity: slots, up to a block's end; quiet: up to
+    this many tokens no block is taken and none becomes full; ids: its table per group as it grew. unreturned: blocks that the
+    engine has popped and not yet given back."""
 
-    __slots__ = ("request", "known", "committed", "capacity", "ids", "unreturned")
+    __slots__ = ("request", "known", "committed", "capacity", "quiet", "ids", "unreturned")
 
-    def __init__(self, request: Request, known: int, committed: int, capacity: int, ids: "list[list[int]]"):
-        self.request, self.known, self.committed, self.capacity, self.ids = request, known, committed, capacity, ids
-        self.unreturned = 0
+    def __init__(self, request: Request, known: int, committed: int, ids: "list[list[int]]"):
+        self.request, self.known, self.committed, self.ids = request, known, committed, ids
+        self.capacity = self.quiet = self.unreturned = 0
 
 
 class _Prompt:
-    """A request that is not admitted: its tokens as an array, and what else identifies them."""
+    """What a request that is not admitted was looked up with: its tokens, and what else identifies them."""
 
-    __slots__ = ("tokens", "keys", "shared")
+    __slots__ = ("request", "tokens", "keys", "shared")
 
     def __init__(self, request: Any):
-        self.tokens = np.array(request.all_token_ids[:], np.int32)
+        self.request = request
+        # The list behind vLLM's read-only view, if there is one, is read several times faster.
+        self.tokens = _native.kvc_pack_tokens(getattr(request, "_all_token_ids", request.all_token_ids))
         self.keys = identity_keys(request)
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
 
@@ -84,7 +87,7 @@ class KVCacheManager:
         self._live: "dict[str, _Live]" = {}
         self._prompts: "dict[str, _Prompt]" = {}
         self._info = _native.kvc_probe_info()
-        self._slot = np.empty(1, np.int64)
+        self._slot = array.array("q", [0])
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         self._new_ids: "list[int]" = []
         self._events = EventReader(self.manager) if enable_kv_cache_events else None
@@ -102,7 +105,7 @@ class KVCacheManager:
     def get_computed_blocks(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int]":
         """(blocks of the longest cached prefix, its tokens, tokens that some group alone could have reused or 0). Holds nothing and
         changes nothing, until the ids of the blocks are asked for: that makes them the most recently used."""
-        prompt = self._prompt(request)
+        prompt = self._prompts[request.request_id] = _Prompt(request)
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
         cached, lost = self._probe(prompt, max_cache_hit_length)
@@ -124,48 +127,46 @@ class KVCacheManager:
         """Slots for num_new_tokens after what is computed, all or nothing: the blocks that are new, or None if there are too few. A new
         request first takes the num_new_computed_tokens that get_computed_blocks() found; None, too, if they are gone since. The
         watermark holds for admissions while any request holds blocks; has_scheduled_reqs is not read."""
-        adopted = num_new_computed_tokens + num_external_computed_tokens
-        if num_new_tokens + adopted <= 0:
+        live = self._live.get(request.request_id)
+        end = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens + num_new_tokens
+        gated = full_sequence_must_fit or reserved_blocks
+        if live is not None and end + num_lookahead_tokens <= live.quiet and num_new_tokens > 0 and not gated:
+            return self.empty_kv_cache_blocks  # most steps of decoding end here
+        if num_new_tokens + num_new_computed_tokens + num_external_computed_tokens <= 0:
             raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
         if num_encoder_tokens:
             raise UnsupportedError("cross-attention blocks (num_encoder_tokens) are not supported; use the engine's own manager")
-        computed = request.num_computed_tokens
-        end = min(computed + adopted, self.max_model_len) + num_new_tokens
-        needed = min(end + num_lookahead_tokens, self.max_model_len)
-        live = self._live.get(request.request_id)
+        needed = end + num_lookahead_tokens
+        if needed > self.max_model_len:
+            needed = self.max_model_len
+        new: "Optional[KVCacheBlocks]" = self.empty_kv_cache_blocks
         if live is None:
             live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks)
             if live is None:
                 return None
-            first = -(-adopted // self.block_size)
+            first, last = -(-(num_new_computed_tokens + num_external_computed_tokens) // self.block_size), live.capacity // self.block_size
+            new = KVCacheBlocks(lambda tables=live.ids: [ids[first:last] for ids in tables])
             if self._zeroing:
                 self._record_for_zeroing(live, num_new_computed_tokens // self.block_size, first, skip_zeroing_group_ids)
-            new = KVCacheBlocks([ids[first:] for ids in live.ids])
         else:
             if self._windows:
-                self._commit(live, request, min(computed - request.num_in_flight_tokens, request.num_tokens))
-            if full_sequence_must_fit or reserved_blocks:
-                whole = min(request.num_tokens, self.max_model_len) if full_sequence_must_fit else needed
-                missing = len(self.groups) * (-(-max(whole, needed) // self.block_size) - len(live.ids[0]))
-                if missing > self.block_pool.get_num_free_blocks() - reserved_blocks:
-                    return None
-            if needed <= live.capacity:
-                new = self.empty_kv_cache_blocks
-            else:
+                self._commit(live, request, self._processed(request))
+            if gated and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
+                return None
+            if needed > live.capacity:
                 new = self._grow(live, needed)
                 if new is None:
                     return None
         if not self._windows and not delay_cache_blocks:
-            full = min(end, request.num_tokens)
-            if full - live.committed >= self.block_size:
-                self._commit(live, request, full - full % self.block_size)
+            known = request.num_tokens
+            full = end if end < known else known
+            full -= full % self.block_size
+            if full > live.committed:
+                self._commit(live, request, full)
+            live.quiet = live.committed + self.block_size - 1
+            if live.quiet > live.capacity:
+                live.quiet = live.capacity
         return new
-
-    def _prompt(self, request: Any) -> _Prompt:
-        prompt = self._prompts.get(request.request_id)
-        if prompt is None or len(prompt.tokens) != request.num_tokens:
-            prompt = self._prompts[request.request_id] = _Prompt(request)
-        return prompt
 
     def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
         """(cached tokens, at most `limit` and all tokens but one; tokens that some group has beyond them)."""
@@ -188,7 +189,9 @@ class KVCacheManager:
         return ids
 
     def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_Live]:
-        prompt = self._prompt(request)
+        prompt = self._prompts.pop(request.request_id, None)
+        if prompt is None or prompt.request is not request or len(prompt.tokens) != request.num_tokens:
+            prompt = _Prompt(request)  # not looked up before
         known = len(prompt.tokens)
         if reserved:
             self._probe(prompt, None)
@@ -201,33 +204,42 @@ class KVCacheManager:
         flags |= RequestFlags(0) if prompt.shared else RequestFlags.NO_WRITE
         flags |= RequestFlags.FULL_MUST_FIT if whole else RequestFlags(0)
         flags |= RequestFlags.RESUMED if request.num_preemptions else RequestFlags(0)
+        slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
         try:
             # Slots for nothing but the hit cannot be asked for: 0 means all, so at least one.
-            admitted = self.manager.allocate(prompt.tokens, prompt.keys, flags=flags, max_cached_tokens=hit,
-                                             slots=max(1, min(needed, known) - hit), lookahead=max(0, needed - known))
+            admitted = self.manager.allocate(prompt.tokens, prompt.keys, flags=flags, max_cached_tokens=hit, slots=max(1, slots),
+                                             lookahead=max(0, needed - known))
         except NoSpaceError:
             return None
         if admitted.num_cached != hit:
             admitted.free()
             return None
         tables = self._tables(admitted)
-        live = self._live[request.request_id] = _Live(admitted, known, hit, len(tables[0]) * self.block_size, tables)
-        del self._prompts[request.request_id]
+        live = self._live[request.request_id] = _Live(admitted, known, hit, tables)
+        live.capacity = len(tables[0]) * self.block_size
         return live
+
+    def _fits(self, live: _Live, request: Any, needed: int, whole: bool, reserved: int) -> bool:
+        """Whether there is room for more of a request, all of it if `whole`, beside what is reserved for others."""
+        if whole:
+            needed = max(needed, min(request.num_tokens, self.max_model_len))
+        missing = len(self.groups) * (-(-needed // self.block_size) - len(live.ids[0]))
+        return missing <= self.block_pool.get_num_free_blocks() - reserved
 
     def _grow(self, live: _Live, needed: int) -> Optional[KVCacheBlocks]:
         """Slots up to the end of the block that holds the last of `needed` tokens."""
         before, after = live.capacity // self.block_size, -(-needed // self.block_size)
+        m, id = self.manager._m, live.request.id
         try:
-            live.request.reserve(after * self.block_size)
+            _native.kvc_manager_reserve_tokens(m, id, after * self.block_size)
         except NoSpaceError:
             return None
         live.capacity = after * self.block_size
         new = []
         for group, ids in enumerate(live.ids):
             if after - before == 1:
-                _native.kvc_manager_export_slots(self.manager._m, live.request.id, group, before * self.block_size, self._slot)
-                added = [int(self._slot[0]) // self.block_size]
+                _native.kvc_manager_export_slots(m, id, group, before * self.block_size, self._slot)
+                added = [self._slot[0] // self.block_size]
             else:
                 added = live.request.block_table(group, NULL_BLOCK)[before:].tolist()
             ids += added
@@ -240,10 +252,14 @@ class KVCacheManager:
         if num_tokens <= live.committed:
             return
         if num_tokens > live.known:
-            live.request.append(request.all_token_ids[live.known:num_tokens])
+            _native.kvc_manager_append_tokens(self.manager._m, live.request.id, request.all_token_ids[live.known:num_tokens])
             live.known = num_tokens
-        live.request.commit(num_tokens)
+        _native.kvc_manager_commit_tokens(self.manager._m, live.request.id, num_tokens)
         live.committed = num_tokens
+
+    def _processed(self, request: Any) -> int:
+        """Tokens that no step in flight computes any more."""
+        return min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
 
     def _tables(self, request: Request) -> "list[list[int]]":
         return [request.block_table(group, NULL_BLOCK).tolist() for group in range(len(self.groups))]
@@ -282,7 +298,7 @@ class KVCacheManager:
         self._prompts.pop(request.request_id, None)
         live = self._live.pop(request.request_id, None)
         if live is not None and self._windows:
-            self._commit(live, request, min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens))
+            self._commit(live, request, self._processed(request))
         return live
 
     def reset_prefix_cache(self) -> bool:
@@ -303,7 +319,7 @@ class KVCacheManager:
         live = self._live.get(request_id)
         if live is None:
             return self.empty_kv_cache_blocks
-        return KVCacheBlocks(self._tables(live.request) if self._windows else [list(ids) for ids in live.ids])
+        return KVCacheBlocks(self._tables(live.request) if self._windows else live.ids)
 
     def get_block_ids(self, request_id: str) -> "tuple[list[int], ...]":
         return self.get_blocks(request_id).get_block_ids()
