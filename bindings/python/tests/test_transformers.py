@@ -18,7 +18,7 @@ SHAPE = dict(vocab_size=211, hidden_size=64, intermediate_size=96, num_hidden_la
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=24)),
-    "gemma": lambda: Gemma2ForCausalLM(Gemma2Config(**SHAPE, head_dim=16, sliding_window=20, query_pre_attn_scalar=16)),
+    "gemma": lambda: Gemma2ForCausalLM(Gemma2Config(**SHAPE, head_dim=16, sliding_window=20, query_pre_attn_scalar=16, tie_word_embeddings=False)),
 }
 NEW = 60
 
@@ -64,12 +64,12 @@ def test_a_second_call_computes_only_what_is_new(model):
 
 
 def test_rows_of_a_batch_start_where_all_of_them_are_known(model):
-    pool = CachePool(model.config, 64, 8)
+    pool = CachePool(model.config, 64, 8, retention_tokens=8)
     ids = prompt(40, 1, batch=2)
     pool.generate(model, ids[:1], do_sample=False, max_new_tokens=2)
     pool.generate(model, ids[1:, :20], do_sample=False, max_new_tokens=2)
     with pool.new_cache(ids) as cache:
-        assert cache.get_seq_length() == 16
+        assert cache.get_seq_length() == 16  # a longer prefix of the first row is known, but not of the second
     assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), expected(model, ids))
 
 
@@ -161,10 +161,16 @@ def test_what_does_not_work_says_so():
     with pytest.raises(NoSpaceError):
         pool.generate(model, prompt(60), do_sample=False, max_new_tokens=NEW)
     assert pool.manager.usage == 0
-    with pytest.raises(UnsupportedError, match="num_beams"):
-        pool.generate(model, prompt(8, batch=2), num_beams=2, max_new_tokens=4)
-    with pytest.raises((UnsupportedError, ValueError)):
-        pool.generate(model, prompt(8), num_return_sequences=2, do_sample=True, max_new_tokens=4)
+    for options in ({"num_beams": 2}, {"num_return_sequences": 2, "do_sample": True}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            pool.generate(model, prompt(8), max_new_tokens=4, **options)
+    with pool.new_cache(prompt(8)) as cache:
+        with pytest.raises(UnsupportedError, match="num_beams"):
+            cache.reorder_cache(torch.tensor([0]))
+        with pytest.raises(ValueError, match="1 requests"):
+            cache.commit(prompt(8, batch=2))
+        with pytest.raises(ValueError, match="negative"):
+            cache.crop(3)
     model.config.layer_types = ["linear_attention"] * 4
     with pytest.raises(UnsupportedError, match="linear_attention"):
         CachePool(model.config, 8)

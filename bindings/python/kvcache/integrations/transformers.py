@@ -60,9 +60,11 @@ class CachePool:
     """Blocks for the keys and values of one model.
 
     num_blocks: of each kind of layer (full attention, sliding window). dtype: "float32", "bfloat16", "float16", "int8", or any that
-    kvcache.Storage takes; default: that of the configuration. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
+    kvcache.Storage takes; default: that of the configuration. retention_tokens: windows before every multiple of it can be continued from,
+    too, not only those at the ends of prompts and sequences. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
 
-    def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: "Optional[str]" = None, **storage_options: Any):
+    def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: "Optional[str]" = None, retention_tokens: int = 0,
+                 **storage_options: Any):
         config = config.get_text_config(decoder=True)
         windows = _layer_windows(config)
         kinds = sorted(set(windows))
@@ -71,7 +73,7 @@ class CachePool:
         heads = config.num_key_value_heads
         dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         stored = dtype or str(getattr(config, "dtype", None) or torch.float32).removeprefix("torch.")
-        groups = [Group(window_tokens=window, pool=i) for i, window in enumerate(kinds)]
+        groups = [Group(window, retention_tokens=retention_tokens if window else 0, pool=i) for i, window in enumerate(kinds)]
         self.manager = Manager([num_blocks] * len(kinds), block_size, groups=groups)
         self._groups = [
             _GroupStore(self.manager, i, window, Storage(num_blocks, windows.count(window), heads, dim, dtype=stored,
@@ -203,7 +205,7 @@ class PagedLayer(CacheLayerMixin):
         cache, group = self._cache, self._group
         batch, _, tokens, _ = key_states.shape
         if batch != len(cache._requests):
-            raise ValueError(f"a batch of {batch} for a cache of {len(cache._requests)}; make the cache for these prompts (num_return_sequences=1)")
+            raise ValueError(f"a batch of {batch} for a cache of {len(cache._requests)}; make the cache for these prompts (num_beams=1, num_return_sequences=1)")
         first, last = self.length - self._num_visible(), self.length + tokens
         cache._reserve(last)
         group.storage.store(_rows(key_states), _rows(value_states), group.slots(cache._requests, self.length, last), self._index)
