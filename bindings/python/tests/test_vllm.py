@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """KVCacheManager as vLLM's scheduler drives it. Side by side with vLLM's own: test_vllm_differential.py."""
 
+import random
+
 import pytest
 
 from kvcache import BlockState, UnsupportedError
@@ -285,6 +287,56 @@ def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
     assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
     decode(m, a, 1)
     assert m.get_computed_blocks(Request("b", range(12)))[1] == 8
+
+
+@pytest.mark.parametrize("windows", [(0,), (6,), (0, 6)])
+def test_random_schedules_always_read_what_was_written(windows):
+    """Steps of admissions, chunks and decoding; then their kernels write all new tokens, then read what each query sees."""
+    rng = random.Random(repr(windows))
+    m = make(num_blocks=60, windows=windows)
+    written, live, counts = {}, [], {"hits": 0, "refused": 0, "reads": 0}
+    for step in range(700):
+        plan = []
+        for request in list(live):
+            if rng.random() < 0.1:
+                m.free(request)
+                live.remove(request)
+                continue
+            if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
+                request.all_token_ids.append(rng.randrange(2))
+            left = request.num_tokens - request.num_computed_tokens
+            if left and rng.random() < 0.8:
+                new = rng.randint(1, left)
+                if m.allocate_slots(request, new) is None:
+                    counts["refused"] += 1
+                    continue
+                plan.append((request, new))
+        if rng.random() < 0.7:
+            request = Request(str(step), [rng.randrange(2) for _ in range(rng.randint(1, 40))])
+            blocks, hit, _ = m.get_computed_blocks(request)
+            new = rng.randint(1, request.num_tokens - hit)
+            if m.allocate_slots(request, new, hit, blocks) is None:
+                counts["refused"] += 1
+            else:
+                counts["hits"] += hit > 0
+                request.num_computed_tokens = hit
+                live.append(request)
+                plan.append((request, new))
+        tables = [m.get_block_ids(request.request_id) for request, _ in plan]
+        for (request, new), table in zip(plan, tables):
+            for position in range(request.num_computed_tokens, request.num_computed_tokens + new):
+                for ids in table:
+                    written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
+        for (request, new), table in zip(plan, tables):
+            for query in range(request.num_computed_tokens, request.num_computed_tokens + new):
+                for window, ids in zip(windows, table):
+                    for position in range(max(0, query - window + 1) if window else 0, query + 1):
+                        assert ids[position // 4] != 0
+                        assert written[ids[position // 4], position % 4] == tuple(request.all_token_ids[: position + 1])
+                        counts["reads"] += 1
+            request.num_computed_tokens += new
+        m.manager.check()
+    assert counts["hits"] > 5 and counts["refused"] > 30 and counts["reads"] > 5000
 
 
 def test_blocks_to_clear_are_reported_once():
