@@ -140,6 +140,7 @@ def test_random_lives_always_read_what_was_written(options):
     def write(seq, first, last):
         table = m.get_block_table(seq)
         for position in range(first, last):
+            assert table[position // 4] >= 0
             device.setdefault(table[position // 4], {})[position % 4] = tuple(seq.tokens[: position + 1])
 
     def read(seq, length, query):

@@ -63,6 +63,15 @@ def test_decoding_takes_a_block_when_one_is_full_and_publishes_what_is_full():
     m.manager.check()
 
 
+def test_a_block_can_be_found_in_the_step_that_fills_it():
+    m = make()
+    a = Request("a", range(7))
+    run(m, a)
+    assert m.estimate_cached_tokens(a) == 4
+    decode(m, a, 7)
+    assert m.estimate_cached_tokens(a) == 8 and m.get_computed_blocks(Request("b", range(9)))[1] == 8
+
+
 def test_drafts_are_never_published_but_have_slots():
     m = make()
     a = Request("a", range(6))
