@@ -118,3 +118,50 @@ def test_with_copies_and_chunks_hits_and_counts_are_those_of_vllm(seed):
             s.end()
         s.ours.manager.check()
     assert s.ours.manager.stats.duplicates > 30 and s.hits > 100
+
+
+def test_events_tell_what_those_of_vllm_tell():
+    s = Stream(40, 1, exact=True, enable_kv_cache_events=True)
+    known = {}  # our hash of a block -> its tokens
+    seen = {"stored": 0, "removed": 0}
+    for number in range(600):
+        action, tail = s.rng.random(), 1000 + number
+        if action < 0.3:
+            s.admit([s.rng.randrange(2) for _ in range(BLOCK * s.rng.randint(0, 6))] + [tail] * s.rng.randint(1, 9))
+        elif s.live and action < 0.8:
+            s.decode(tail)
+        elif s.live:
+            s.end()
+        if number == 300:
+            while s.live:
+                s.end()
+            assert all(m.reset_prefix_cache() for m in s.both)
+        theirs, ours = (m.take_events() for m in s.both)
+        for events in theirs, ours:
+            events[:] = [(type(event).__name__, event) for event in events]
+        assert sum(name == "AllBlocksCleared" for name, _ in theirs) == sum(name == "AllBlocksCleared" for name, _ in ours) == (number == 300)
+        stored = [[], []]
+        for which, events in enumerate((theirs, ours)):
+            for name, event in events:
+                if name == "BlockStored":
+                    assert event.block_size == BLOCK and event.group_idx == 0 and event.kv_cache_spec_kind == "full_attention"
+                    assert len(event.token_ids) == BLOCK * len(event.block_hashes)
+                    stored[which] += [tuple(event.token_ids[i:i + BLOCK]) for i in range(0, len(event.token_ids), BLOCK)]
+        assert sorted(stored[0]) == sorted(stored[1])
+        removed = [sum(len(event.block_hashes) for name, event in events if name == "BlockRemoved") for events in (theirs, ours)]
+        assert removed[0] == removed[1]
+        for name, event in ours:  # the hashes are a chain
+            if name == "BlockStored":
+                parent = event.parent_block_hash
+                assert parent is None or parent in known
+                for i, block_hash in enumerate(event.block_hashes):
+                    assert block_hash not in known
+                    known[block_hash] = event.token_ids[i * BLOCK:(i + 1) * BLOCK]
+            elif name == "BlockRemoved":
+                for block_hash in event.block_hashes:
+                    del known[block_hash]
+            else:
+                known.clear()
+        seen["stored"] += len(stored[1])
+        seen["removed"] += removed[1]
+    assert seen["stored"] > 300 and seen["removed"] > 200

@@ -292,6 +292,8 @@ class KVCacheManager:
             return []
         blocks = [KVCacheBlock(id, live) for ids in self._tables(live.request) for id in ids if id != NULL_BLOCK]
         live.unreturned = len(blocks)
+        if not blocks:
+            live.request.free()
         return blocks
 
     def _pop(self, request: Any) -> Optional[_Live]:
