@@ -120,6 +120,21 @@ def test_with_copies_and_chunks_hits_and_counts_are_those_of_vllm(seed):
     assert s.ours.manager.stats.duplicates > 30 and s.hits > 100
 
 
+@pytest.mark.parametrize("windows", [(8,), (0, 8), (0, 10)])
+def test_with_windows_every_hit_is_that_of_vllm(windows):
+    """One request after another, as ours publishes a step later; prompts continue parts of earlier ones."""
+    s, prompts = Stream(4000, 0, exact=False, windows=windows), []
+    for _ in range(300):
+        shared = s.rng.choice(prompts)[: s.rng.randint(1, 40)] if prompts and s.rng.random() < 0.7 else []
+        prompts.append((shared + [s.rng.randrange(50) for _ in range(s.rng.randint(1, 20))])[:50])
+        s.admit(prompts[-1])  # compares the hits
+        for token in range(5):
+            s.decode(token)
+        s.end()
+        s.compare()
+    assert s.hits > 100
+
+
 def test_events_tell_what_those_of_vllm_tell():
     s = Stream(40, 1, exact=True, enable_kv_cache_events=True)
     known = {}  # our hash of a block -> its tokens

@@ -27,7 +27,9 @@ def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
         if kind not in _FULL | _WINDOW:
             known = ", ".join(sorted(_FULL | _WINDOW))
             raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use the engine's own manager for this model")
-        groups.append(Group(window_tokens=spec.sliding_window if kind in _WINDOW else 0))
+        window = spec.sliding_window if kind in _WINDOW else 0
+        # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
+        groups.append(Group(window_tokens=window, retention_tokens=spec.block_size if window else 0))
         sizes.add(spec.block_size)
     if len(sizes) != 1:
         raise UnsupportedError(f"groups have block sizes {sorted(sizes)}; they must have one, so give all layers the same")
