@@ -914,7 +914,7 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  FENCED until the newest step issued before it is retired. Sources of copies are held until this step is retired. No block is source and
  *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
  *  fenced.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, retired_step in the future); BUFFER_TOO_SMALL
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, counts past the arrays of a made step, retired_step in the future); BUFFER_TOO_SMALL
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 

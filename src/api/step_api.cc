@@ -109,6 +109,17 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
                    static_cast<unsigned long long>(offsets[i]));
 }
 
+// A made step keeps to its own arrays, whatever counts and offsets were put into it.
+kvc_status check_room(const kvc_step& step, int array, const void* used_array, uint64_t used) {
+  if (step.internal == nullptr) return KVC_OK;
+  const auto& made = *static_cast<const MadeStep*>(step.internal);
+  const uint64_t room = made.shapes[array].inner;
+  if (used <= room || used_array != made.arrays[array]) return KVC_OK;
+  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                   "%llu entries of array KVC_STEP_* %d are asked for; kvc_step_create made %llu",
+                   static_cast<unsigned long long>(used), array, static_cast<unsigned long long>(room));
+}
+
 kvc_status check_items(const kvc_step& step) {
   if (step.num_requests > kvc::kMaxHandleSlots) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -129,6 +140,19 @@ kvc_status check_items(const kvc_step& step) {
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step", count);
     KVC_REQUIRE_ARRAY(step.status, count);
   }
+  const struct {
+    int array;
+    const void* used;
+    size_t count;
+  } rooms[] = {{KVC_STEP_FREES, step.frees, step.num_frees},
+               {KVC_STEP_PREEMPTS, step.preempts, step.num_preempts},
+               {KVC_STEP_TRUNCATES, step.truncates, step.num_truncates},
+               {KVC_STEP_REQUESTS, step.requests, step.num_requests},
+               {KVC_STEP_ADMITTED, step.admitted, step.num_admissions}};
+  for (const auto& room : rooms) {
+    if (const kvc_status status = check_room(step, room.array, room.used, room.count); status != KVC_OK)
+      return status;
+  }
   return KVC_OK;
 }
 
@@ -139,16 +163,21 @@ kvc_status check_extensions(kvc_step& step) {
   if (const kvc_status status = check_offsets(step.extend_offsets, step.num_requests, "extend_offsets");
       status != KVC_OK)
     return status;
-  if (step.commit_offsets != nullptr)
-    KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
-  if (step.extend_offsets == nullptr || step.slots == nullptr) return KVC_OK;
-  const uint64_t slots = step.extend_offsets[step.num_requests];
-  if (slots > step.slot_capacity) {
-    step.num_slots = static_cast<size_t>(slots);
-    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step extends by %llu tokens, slot_capacity is %zu",
-                     static_cast<unsigned long long>(slots), step.slot_capacity);
+  if (step.commit_offsets != nullptr) {
+    const uint64_t tokens = step.commit_offsets[step.num_requests];
+    KVC_REQUIRE_ARRAY(step.commit_tokens, tokens);
+    if (const kvc_status status = check_room(step, KVC_STEP_COMMIT_TOKENS, step.commit_tokens, tokens);
+        status != KVC_OK)
+      return status;
   }
-  return KVC_OK;
+  if (step.extend_offsets == nullptr) return KVC_OK;
+  const uint64_t tokens = step.extend_offsets[step.num_requests];
+  if (step.slots != nullptr && tokens > step.slot_capacity) {
+    step.num_slots = static_cast<size_t>(tokens);
+    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step extends by %llu tokens, slot_capacity is %zu",
+                     static_cast<unsigned long long>(tokens), step.slot_capacity);
+  }
+  return check_room(step, KVC_STEP_EXTEND_TOKENS, step.extend_tokens, tokens);
 }
 
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
@@ -164,7 +193,11 @@ kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t
           check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets");
       status != KVC_OK)
     return status;
-  KVC_REQUIRE_ARRAY(step.admit_tokens, step.admit_offsets[step.num_admissions]);
+  const uint64_t tokens = step.admit_offsets[step.num_admissions];
+  KVC_REQUIRE_ARRAY(step.admit_tokens, tokens);
+  if (const kvc_status status = check_room(step, KVC_STEP_ADMIT_TOKENS, step.admit_tokens, tokens);
+      status != KVC_OK)
+    return status;
   if (step.admit_key_offsets != nullptr)
     KVC_REQUIRE_ARRAY(step.admit_keys, step.admit_key_offsets[step.num_admissions]);
   if (step.admit_configs == nullptr) return KVC_OK;

@@ -171,6 +171,48 @@ static void test_item_faults(void) {
   OK(kvc_manager_free_request(m, admitted_[1]));
 }
 
+/* Counts and offsets past the arrays of a made step are refused before anything of them is read. */
+static void test_room_of_a_made_step(void) {
+  const kvc_step_limits limits = {.struct_size = sizeof limits,
+                                  .max_frees = 2,
+                                  .max_requests = 3,
+                                  .max_admissions = 4,
+                                  .max_tokens = 5,
+                                  .max_prompt_tokens = 6,
+                                  .max_rows = 7,
+                                  .row_stride = 8};
+  kvc_step* s;
+  OK(kvc_step_create(m, &limits, &s));
+  s->rows = NULL;
+  size_t* const counts[] = {&s->num_frees, &s->num_preempts, &s->num_truncates, &s->num_requests,
+                            &s->num_admissions};
+  const char* const rooms[] = {"2", "2", "2", "3", "4"};
+  for (int i = 0; i < 5; ++i) {
+    *counts[i] = 9;
+    REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "9", rooms[i]);
+    *counts[i] = 0;
+  }
+  kvc_view view;
+  s->num_requests = 1, s->committed = NULL, s->slots = NULL;
+  OK(kvc_step_view(s, KVC_STEP_COMMIT_OFFSETS, &view));
+  ((uint64_t*)view.data)[1] = 19;
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "19", "5");
+  ((uint64_t*)view.data)[1] = 0;
+  OK(kvc_step_view(s, KVC_STEP_EXTEND_OFFSETS, &view));
+  ((uint64_t*)view.data)[1] = 18;
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "18", "5");
+  ((uint64_t*)view.data)[1] = 0;
+  s->num_requests = 0, s->num_admissions = 1;
+  OK(kvc_step_view(s, KVC_STEP_ADMIT_OFFSETS, &view));
+  ((uint64_t*)view.data)[1] = 17;
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "17", "6");
+  int32_t own[17] = {0}; /* an array of the caller's own has the caller's length */
+  s->admit_tokens = own;
+  OK(kvc_manager_step(m, s));
+  OK(kvc_manager_free_request(m, s->admitted[0]));
+  kvc_step_destroy(s);
+}
+
 int main(void) {
   m = small_manager(64);
   fill_tokens(tokens_, 32, 1);
@@ -184,6 +226,7 @@ int main(void) {
   test_rows_and_numbers();
   test_buffers();
   test_item_faults();
+  test_room_of_a_made_step();
   committed_[0] = 9, admit_requests_[0] = waiting_[0];
   kvc_step s = good_step(); /* the step that all of these were made from has no fault */
   OK(kvc_manager_step(m, &s));

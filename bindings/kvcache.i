@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI for other languages: SWIG reads include/kvcache.h itself, under the names of C, so that no signature is
+// written twice. This file says what C leaves open: which pointer and count belong together, which pointers are
+// results, and which calls are long. <language>/typemaps.i says what that means there:
+//
+//   KVC_IN, KVC_OUT(type, element, pointer, count)  an array of the caller that is read or written in place
+//   KVC_IN_RECORDS, KVC_OUT_RECORDS(type, pointer, count)  an array of frozen structs, or of a type named elsewhere, as bytes
+//   KVC_RESULT(type, name)                          a scalar result
+//   KVC_OBJECT(type, name)                          an object with its destroy function
+//   kvc_status                                      an error with its text, copied in the same native call
+//
+// What is generated is internal to each binding; users see the hand-written layer over it.
+%module(package="kvcache", threads="1") native
+
+%{
+#include <kvcache.h>
+#include <stdlib.h>
+%}
+
+%include <stdint.i>
+
+#if defined(SWIGPYTHON)
+%include "python/typemaps.i"
+#elif defined(SWIGGO)
+%include "go/typemaps.i"
+#elif defined(SWIGJAVA)
+%include "java/typemaps.i"
+#endif
+
+// ---- arrays and results -------------------------------------------------------------------------
+
+KVC_IN(int32_t, INT32, tokens, num_tokens)
+KVC_IN(int32_t, INT32, blocks, num_blocks)
+KVC_IN(int32_t, INT32, block_table, block_table_size)
+KVC_IN(int32_t, INT32, block_tables, num_entries)
+KVC_IN(int64_t, INT64, slots, num_slots)
+KVC_IN(uint64_t, UINT64, requests, num_requests)
+KVC_IN(uint64_t, UINT64, q_offsets, num_q_offsets)
+KVC_IN(uint64_t, UINT64, q_starts, num_q_starts)
+KVC_IN(uint64_t, UINT64, kv_lens, num_kv_lens)
+KVC_IN(uint64_t, UINT64, mask_offsets, num_mask_offsets)
+KVC_OUT(int32_t, INT32, blocks, num_blocks)
+KVC_OUT(int32_t, INT32, blocks, capacity)
+KVC_OUT(int32_t, INT32, tokens, token_capacity)
+KVC_OUT(int32_t, INT32, tables, num_entries)
+KVC_OUT(int64_t, INT64, slots, num_slots)
+KVC_OUT(uint64_t, UINT64, requests, capacity)
+
+KVC_IN_RECORDS(kvc_extra_key, keys, num_keys)
+KVC_IN_RECORDS(kvc_block_copy, copies, num_copies)
+KVC_OUT_RECORDS(kvc_block_copy, copies, capacity)
+KVC_OUT_RECORDS(kvc_run, runs, capacity)
+KVC_OUT_RECORDS(kvc_event, events, capacity)
+KVC_IN_RECORDS(char, model, model_size)
+KVC_IN_RECORDS(char, adapter, adapter_size)
+KVC_IN_RECORDS(char, tenant, tenant_size)
+KVC_IN_RECORDS(char, k, k_bytes)
+KVC_IN_RECORDS(char, v, v_bytes)
+KVC_OUT_RECORDS(char, k, k_bytes)
+KVC_OUT_RECORDS(char, v, v_bytes)
+KVC_IN_RECORDS(char, q, q_bytes)
+KVC_OUT_RECORDS(char, out, out_bytes)
+KVC_OUT_RECORDS(char, lse, lse_bytes)
+KVC_IN_RECORDS(char, alibi_slopes, alibi_bytes)
+KVC_IN_RECORDS(char, mask, mask_bytes)
+
+KVC_RESULT(uint64_t, request)
+KVC_RESULT(uint64_t, num_cached)
+KVC_RESULT(uint64_t, child)
+KVC_RESULT(uint64_t, pin)
+KVC_RESULT(uint64_t, num_pinned)
+KVC_RESULT(uint64_t, num_dropped)
+KVC_RESULT(uint64_t, namespace_id)
+KVC_RESULT(uint64_t, digest)
+KVC_RESULT(uint64_t, block_bytes)
+KVC_RESULT(uint64_t, slab_bytes)
+KVC_RESULT(uint64_t, next)
+KVC_RESULT(size_t, num_evicted)
+KVC_RESULT(size_t, count)
+
+// ---- objects: made by the create functions, destroyed with their owner in the language ------------
+
+%nodefaultctor;
+%nodefaultdtor;
+struct kvc_manager {};
+struct kvc_storage {};
+%clearnodefaultctor;
+%clearnodefaultdtor;
+
+KVC_OBJECT(kvc_manager, manager)
+KVC_OBJECT(kvc_step, step)
+KVC_OBJECT(kvc_storage, storage)
+%nodefaultctor kvc_step;
+%nodefaultctor kvc_view;
+
+// ---- structs that grow: made with their size, all defaults; reserved and foreign pointers are not reachable ------
+
+%ignore struct_size;
+%ignore reserved;
+
+%define KVC_STRUCT(name)
+%extend name {
+  name() {
+    struct name* s = (struct name*)calloc(1, sizeof *s);
+    if (s) s->struct_size = sizeof *s;
+    return s;
+  }
+  ~name() { free($self); }
+}
+%enddef
+KVC_STRUCT(kvc_pool_config)
+KVC_STRUCT(kvc_group_config)
+KVC_STRUCT(kvc_manager_config)
+KVC_STRUCT(kvc_properties)
+KVC_STRUCT(kvc_request_config)
+KVC_STRUCT(kvc_request_info)
+KVC_STRUCT(kvc_probe_info)
+KVC_STRUCT(kvc_block_info)
+KVC_STRUCT(kvc_pool_info)
+KVC_STRUCT(kvc_stats)
+KVC_STRUCT(kvc_step_limits)
+KVC_STRUCT(kvc_storage_config)
+KVC_STRUCT(kvc_storage_info)
+KVC_STRUCT(kvc_rows)
+KVC_STRUCT(kvc_attention)
+KVC_STRUCT(kvc_model)
+KVC_STRUCT(kvc_memory_query)
+KVC_STRUCT(kvc_memory_estimate)
+
+%ignore kvc_allocator;
+%ignore kvc_namespace_config;
+%ignore kvc_event;
+%ignore kvc_extra_key;
+%ignore kvc_block_copy;
+%ignore kvc_table_change;
+%ignore kvc_run;
+%ignore kvc_manager_config::allocator;
+%ignore kvc_manager_config::log;
+%ignore kvc_manager_config::log_user_data;
+%ignore kvc_storage_config::memory;
+%ignore kvc_storage_config::memory_size;
+%ignore kvc_storage_config::allocator;
+%ignore kvc_storage_info::data;
+%ignore kvc_rows::k;
+%ignore kvc_rows::v;
+%ignore kvc_rows::num_tokens;
+%ignore kvc_rows::slots;
+%ignore kvc_rows::block_table;
+%ignore kvc_rows::block_table_size;
+%ignore kvc_attention::q;
+%ignore kvc_attention::out;
+%ignore kvc_attention::lse;
+%ignore kvc_attention::q_offsets;
+%ignore kvc_attention::q_starts;
+%ignore kvc_attention::kv_lens;
+%ignore kvc_attention::block_tables;
+%ignore kvc_attention::alibi_slopes;
+%ignore kvc_attention::mask;
+%ignore kvc_attention::mask_offsets;
+%ignore kvc_model::window_layers;
+%ignore kvc_view::data;
+%ignore kvc_view::shape;
+%ignore kvc_view::strides;
+// Arrays of a step are reached by kvc_step_view.
+%ignore kvc_step::frees;
+%ignore kvc_step::preempts;
+%ignore kvc_step::truncates;
+%ignore kvc_step::truncate_lengths;
+%ignore kvc_step::requests;
+%ignore kvc_step::committed;
+%ignore kvc_step::commit_offsets;
+%ignore kvc_step::commit_tokens;
+%ignore kvc_step::extend_offsets;
+%ignore kvc_step::extend_tokens;
+%ignore kvc_step::admit_requests;
+%ignore kvc_step::admit_offsets;
+%ignore kvc_step::admit_tokens;
+%ignore kvc_step::admit_configs;
+%ignore kvc_step::admit_key_offsets;
+%ignore kvc_step::admit_keys;
+%ignore kvc_step::rows;
+%ignore kvc_step::status;
+%ignore kvc_step::admitted;
+%ignore kvc_step::cached;
+%ignore kvc_step::num_blocks;
+%ignore kvc_step::block_tables;
+%ignore kvc_step::slots;
+%ignore kvc_step::copies;
+%ignore kvc_step::changes;
+%ignore kvc_step::internal;
+
+// ---- calls whose arrays stand apart from their counts, or inside structs -----------------------------------------
+// The same calls with each array beside its own count, so that no binding can pass a wrong one.
+
+%ignore kvc_manager_destroy;
+%ignore kvc_step_destroy;
+%ignore kvc_storage_destroy;
+%ignore kvc_manager_open_namespace;
+%ignore kvc_manager_export_tables;
+%ignore kvc_manager_export_slots;
+%ignore kvc_manager_poll_events;
+%ignore kvc_storage_store;
+%ignore kvc_storage_gather;
+%ignore kvc_storage_attend;
+
+// Arrays of structs for a config, in C memory: what a struct points to must not move.
+%include <carrays.i>
+%array_functions(kvc_pool_config, kvc_pool_configs)
+%array_functions(kvc_group_config, kvc_group_configs)
+
+%include "calls.i"
+%include <kvcache.h>

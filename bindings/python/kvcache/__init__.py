@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libkvcache: the KV cache of LLM inference engines, in Python.
+
+    with kvcache.Manager(num_blocks=4096) as manager:             # blocks of 16 tokens
+        with manager.allocate(prompt) as request:                 # request.num_cached tokens need no compute
+            table = request.block_table()                         # the block table for the attention kernel
+            ...                                                   # run the model on prompt[request.num_cached:]
+            request.commit(len(prompt))                           # written: others may share it
+            request.append(token)                                 # one decode step
+
+NumPy is imported when an array is first needed. Meaning, units and threading are those of kvcache.h.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native, errors
+from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, RequestFlags, RopeScaling, Status, StorageFlags
+from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, UnsupportedError
+from .manager import ExtraKey, Group, Manager, Namespace, Pin, Request
+from .models import Model, find_model, models
+from .step import Step
+from .storage import Storage, storage_size
+
+_version = _native.kvc_version()
+__version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
+
+
+def build_info() -> str:
+    """Version, compiler and instruction sets of the library, in one line."""
+    return _native.kvc_build_info()
+
+
+def supports(feature: Feature) -> bool:
+    """Whether this build can do something."""
+    try:
+        _native.kvc_supports(feature)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def replay(*args: Any, **options: Any) -> Any:
+    """See kvcache._replay.replay: what a trace would hit, evict and preempt."""
+    from . import _replay
+
+    return _replay.replay(*args, **options)
+
+
+__all__ = [
+    "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
+    "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RopeScaling", "Status", "Step", "Storage", "StorageFlags",
+    "UnsupportedError", "build_info", "errors", "find_model", "models", "replay", "storage_size", "supports",
+]

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m kvcache info | replay | estimate | plot. Results go to standard output, progress to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Callable, Optional, Sequence
+
+import kvcache
+from kvcache._replay import ReplayResult, replay
+from kvcache.trace import read_trace
+
+
+def _bytes(text: str) -> int:
+    """A number of bytes: 24GiB, 512MiB, 80GB or digits."""
+    for power, unit in enumerate(("K", "M", "G", "T"), 1):
+        for suffix, base in ((unit + "iB", 1024), (unit + "B", 1000)):
+            if text.endswith(suffix):
+                return int(float(text[: -len(suffix)]) * base**power)
+    return int(text)
+
+
+def _progress(total: int, label: str) -> "tuple[Callable[[int], Any], Callable[[], Any]]":
+    """A bar by tqdm, if it is installed and somebody is looking."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return (lambda done: None), (lambda: None)
+    bar = tqdm(total=total, desc=label, unit="req", disable=not sys.stderr.isatty(), file=sys.stderr)
+    return (lambda done: bar.update(done - bar.n)), bar.close
+
+
+def _print(values: "dict[str, Any]", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(values, indent=2))
+        return
+    width = max(map(len, values))
+    for name, value in values.items():
+        print(f"{name:<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value}")
+
+
+def _info(args: argparse.Namespace) -> None:
+    features = [feature.name.lower() for feature in kvcache.Feature if kvcache.supports(feature)]
+    _print({"version": kvcache.__version__, "build": kvcache.build_info(), "features": " ".join(features)}, args.json)
+
+
+def _estimate(args: argparse.Namespace) -> None:
+    model = kvcache.find_model(args.model)
+    answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=_bytes(args.budget),
+                            block_size=args.block_size)
+    _print({"model": model.name, **answer._asdict()}, args.json)
+
+
+def _run(trace: "list[Any]", num_blocks: int, args: argparse.Namespace) -> ReplayResult:
+    progress, close = _progress(len(trace), f"{num_blocks} blocks")
+    try:
+        return replay(trace, num_blocks, block_size=args.block_size, concurrency=args.concurrency, progress=progress)
+    finally:
+        close()
+
+
+def _replay(args: argparse.Namespace) -> None:
+    _print(_run(read_trace(args.trace, args.requests), args.num_blocks, args).summary(), args.json)
+
+
+def _plot(args: argparse.Namespace) -> None:
+    """Hit rate over capacity; and of the largest capacity, occupancy over time and latency percentiles."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    trace = read_trace(args.trace, args.requests)
+    results = [_run(trace, blocks, args) for blocks in sorted(args.num_blocks)]
+    figure, (hits, occupancy, latency) = pyplot.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+    hits.plot([r.num_blocks for r in results], [100 * r.hit_rate for r in results], marker="o")
+    hits.set(title="Prefix hit rate", xlabel="blocks", ylabel="% of prompt tokens", xscale="log", ylim=(0, None))
+    hits.set_xticks([r.num_blocks for r in results], [f"{r.num_blocks:,}" for r in results])
+    hits.minorticks_off()
+    last = results[-1]
+    steps, held, cached = zip(*last.occupancy) if last.occupancy else ((), (), ())
+    occupancy.stackplot(steps, held, cached, labels=("held by requests", "cached"))
+    occupancy.set(title=f"Occupancy of {last.num_blocks} blocks", xlabel="decode step", ylabel="blocks")
+    occupancy.legend(loc="lower right")
+    percents = [50, 90, 95, 99, 99.9]
+    for which, label in (("admit", "create, admit, commit a prompt"), ("step", f"decode step, up to {args.concurrency} requests")):
+        latency.plot([str(p) for p in percents], [last.percentile_us(which, p) for p in percents], marker="o", label=label)
+    latency.set(title="Time of a call from Python", xlabel="percentile", ylabel="microseconds", yscale="log")
+    latency.legend()
+    figure.savefig(args.output, dpi=120)
+    _print({str(r.num_blocks): round(r.hit_rate, 4) for r in results}, args.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m kvcache", description=__doc__.split(". ")[0])
+    commands = parser.add_subparsers(required=True)
+
+    def command(name: str, function: Any, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help)
+        sub.set_defaults(function=function)
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    command("info", _info, "version, build and features of the library")
+    estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
+    estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b")
+    estimate.add_argument("--dtype", default="float16", help="how keys and values are stored [float16]")
+    estimate.add_argument("--context", type=int, default=0, help="tokens of each sequence [the model's context]")
+    estimate.add_argument("--batch", type=int, default=1, help="sequences, sharing nothing [1]")
+    estimate.add_argument("--budget", default="0", help="bytes, or 24GiB, 80GB: also say what fits")
+    estimate.add_argument("--block-size", type=int, default=16, help="tokens per block [16]")
+    for name, function, help, many in (("replay", _replay, "drive the library with a trace, and count", False),
+                                       ("plot", _plot, "replay with several capacities, and draw a PNG", True)):
+        sub = command(name, function, help)
+        sub.add_argument("trace", help="Mooncake JSONL file")
+        sub.add_argument("--requests", type=int, default=0, help="replay the first so many [all]")
+        sub.add_argument("--num-blocks", type=int, nargs="+" if many else None, default=[1000, 10000, 100000] if many else 100000)
+        sub.add_argument("--block-size", type=int, default=16)
+        sub.add_argument("--concurrency", type=int, default=16, help="live requests at most [16]")
+        if many:
+            sub.add_argument("-o", "--output", default="kvcache.png")
+    return parser
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        args.function(args)
+    except (kvcache.KvCacheError, ValueError, OSError) as error:
+        print(f"kvcache: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NumPy, imported when first needed (`import kvcache` stays fast), and arrays over memory of the library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+
+
+class _LazyNumpy:
+    def __getattr__(self, name: str) -> Any:
+        import numpy
+
+        value = getattr(numpy, name)
+        setattr(self, name, value)
+        return value
+
+
+np: Any = _LazyNumpy()
+
+# NumPy has no bfloat16 and no float8: their bits come as integers.
+_TYPES = {
+    _native.KVC_INT8: "<i1", _native.KVC_UINT8: "<u1", _native.KVC_INT32: "<i4", _native.KVC_INT64: "<i8", _native.KVC_UINT64: "<u8",
+    _native.KVC_FLOAT32: "<f4", _native.KVC_FLOAT16: "<f2", _native.KVC_BFLOAT16: "<u2", _native.KVC_FLOAT8_E4M3: "<u1",
+    _native.KVC_FLOAT8_E5M2: "<u1",
+}
+
+
+class _Memory:
+    """What NumPy's array interface asks for. The array keeps this, this keeps the owner of the memory."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, view: "tuple[int, int, tuple, tuple]", owner: object):
+        address, dtype, shape, strides = view
+        self.owner = owner
+        self.__array_interface__ = {"version": 3, "data": (address, False), "typestr": _TYPES[dtype], "shape": shape, "strides": strides}
+
+
+def view(described: "tuple[int, int, tuple, tuple]", owner: object) -> Any:
+    """An array in place over a kvc_view; `owner` lives as long as the array."""
+    if 0 in described[2]:
+        return np.empty(described[2], _TYPES[described[1]])
+    return np.asarray(_Memory(described, owner))
+
+
+def contiguous(array: Any, shape: "tuple[int, ...]", name: str) -> Any:
+    """The array itself, if it has this shape and is C-contiguous."""
+    if tuple(array.shape) != shape or not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be a C-contiguous array of shape {list(shape)}, not {list(array.shape)} with strides {array.strides}")
+    return array

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events: what became findable or went away, for routers and other caches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+from . import _native
+from ._arrays import np
+from .constants import EventKind
+
+if TYPE_CHECKING:
+    from .manager import Manager
+
+_FIELDS = [
+    ("sequence", "<u8"), ("time_ns", "<u8"), ("epoch", "<u8"), ("namespace_id", "<u8"), ("node", "<u8"), ("parent_node", "<u8"),
+    ("token_offset", "<u8"), ("kind", "<u4"), ("group", "<u4"), ("num_tokens", "<u4"), ("block", "<i4"), ("digest", "u1", 32),
+    ("parent_digest", "u1", 32), ("extra_digest", "u1", 32),
+]
+
+
+class Event:
+    """One kvc_event. digest, parent_digest, extra_digest: 32 bytes; tokens: int32 [num_tokens]."""
+
+    __slots__ = tuple(field[0] for field in _FIELDS) + ("tokens",)
+
+    def __init__(self, record: Any, tokens: Any):
+        for field in _FIELDS:
+            value = record[field[0]]
+            setattr(self, field[0], value.tobytes() if len(field) == 3 else int(value))
+        self.kind = EventKind(self.kind)
+        self.tokens = tokens
+
+    def __repr__(self) -> str:
+        return f"<kvcache.Event {self.sequence} {self.kind.name} block {self.block} tokens {self.token_offset}+{self.num_tokens}>"
+
+
+class EventReader:
+    """Iterates over the events from `cursor` to the present end, and goes on when iterated again: any number of readers read
+    the same events. `lost` counts events that the ring had overwritten; read the state anew when it grows."""
+
+    def __init__(self, manager: "Manager", cursor: int = 0, batch: int = 256):
+        self._manager = manager
+        self._events = np.zeros(batch, np.dtype(_FIELDS))
+        self._tokens = np.empty(batch * 1024, np.int32)  # of the largest blocks
+        self.cursor = cursor
+        self.lost = 0
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            asked = self.cursor
+            self.cursor, count = _native.kvc_manager_poll_events(self._manager._m, asked, self._events, self._tokens)
+            if not count:
+                return
+            self.lost += int(self._events["sequence"][0]) - asked
+            first = 0
+            for record in self._events[:count].copy():
+                last = first + int(record["num_tokens"])
+                yield Event(record, self._tokens[first:last].copy())
+                first = last

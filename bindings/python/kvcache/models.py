@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models as their KV cache sees them, and how much memory it takes."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Optional
+
+from . import _native
+from .constants import DType
+from .records import record
+
+MemoryEstimate = record("MemoryEstimate", _native.kvc_memory_estimate, "In bytes and blocks: kvc_memory_estimate.")
+
+
+class Model:
+    """A kvc_model: name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim, vocab_size,
+    max_context, window_tokens, rope_theta, rope_local_theta, rope_factor, rope_original_context, rope_scaling.
+
+    Model(num_layers=32, num_kv_heads=8, head_dim=128, max_context=8192) describes one by hand; window_layers says which layers
+    have the window (none given: all, if window_tokens is)."""
+
+    def __init__(self, window_layers: "tuple[int, ...]" = (), **fields: Any):
+        self._model = _native.kvc_model()
+        for name, value in fields.items():
+            if not hasattr(self._model, name):
+                raise TypeError(f"{name!r} is no field of a model; see kvc_model")
+            setattr(self._model, name, value)
+        for layer in window_layers:
+            self._model.set_window(layer)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+    @property
+    def window_layers(self) -> "list[int]":
+        """Layers that have the window."""
+        return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
+
+    def estimate(self, dtype: "DType | str" = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
+                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False) -> Any:
+        """MemoryEstimate of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) each, sharing nothing; with a budget
+        also what fits: max_tokens and max_sequences."""
+        query, answer = _native.kvc_memory_query(), _native.kvc_memory_estimate()
+        query.model, query.dtype = self._model, DType.parse(dtype)
+        query.tokens, query.num_sequences, query.budget_bytes = tokens, num_sequences, budget_bytes
+        query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
+        _native.kvc_estimate_memory(query, answer)
+        return MemoryEstimate.read(answer)
+
+    def __repr__(self) -> str:
+        return f"<kvcache.Model {self.name or 'by hand'}: {self.num_layers} layers, {self.num_kv_heads} KV heads of {self.head_dim}>"
+
+
+def find_model(name: str) -> Model:
+    """The preset of this name, alias or repository. Raises NotFoundError with the nearest names."""
+    model = Model()
+    _native.kvc_model_find(name, model._model)
+    return model
+
+
+def models() -> Iterator[Model]:
+    """All presets."""
+    for index in range(_native.kvc_model_count()):
+        model = Model()
+        _native.kvc_model_get(index, model._model)
+        yield model

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One engine step for a whole batch, over NumPy arrays that the library owns and keeps from step to step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+from ._arrays import view
+
+if TYPE_CHECKING:
+    import numpy
+
+    from .manager import Manager
+
+_ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_native).items()
+           if name.startswith("KVC_STEP_") and name not in ("KVC_STEP_WHOLE_ROWS", "KVC_STEP_ADMIT_PAST_REFUSAL")}
+
+
+class _Memory:
+    """The step's memory and, because it belongs to the manager's allocator, the manager: the step goes first."""
+
+    __slots__ = ("step", "manager")
+
+    def __init__(self, step: Any, manager: Any):
+        self.step, self.manager = step, manager
+
+    def __del__(self) -> None:
+        self.step = None
+
+
+class Step:
+    """Arrays and counts of kvc_step, all made once. Fill arrays in place, set counts, call run(), read results. By one thread
+    at a time.
+
+    max_requests: running requests. max_tokens: extended tokens per step. max_frees: each of frees, preempts, truncates.
+    max_admissions, max_prompt_tokens: new requests and their tokens together. max_rows (default: max_requests +
+    max_admissions), row_stride: shape of the block tables. max_changes: 0 = all that a step can change.
+
+    In, uint64 unless said: frees, preempts, truncates, truncate_lengths [max_frees]; requests, committed [max_requests];
+    commit_offsets, extend_offsets [max_requests + 1]; commit_tokens, extend_tokens int32 [max_tokens]; admit_requests
+    [max_admissions]; admit_offsets [max_admissions + 1]; admit_tokens int32 [max_prompt_tokens]; rows int32
+    [max_requests + max_admissions].
+    Out: status int32 (of frees, preempts, truncates, requests, admissions in this order); admitted, cached uint64
+    [max_admissions]; num_blocks uint64; block_tables int32 [groups, max_rows, row_stride], of which only changed entries are
+    written; slots int64 [groups, max_tokens]; copies int32 [n, 2] (source, destination); changes int32 [n, 4] (group, row,
+    column, block).
+
+    `use` takes optional arrays away or back into use. At first commit_offsets (commits bring no ids) and rows (item i has
+    row i) are not used."""
+
+    frees: "numpy.ndarray"
+    preempts: "numpy.ndarray"
+    truncates: "numpy.ndarray"
+    truncate_lengths: "numpy.ndarray"
+    requests: "numpy.ndarray"
+    committed: "numpy.ndarray"
+    commit_offsets: "numpy.ndarray"
+    commit_tokens: "numpy.ndarray"
+    extend_offsets: "numpy.ndarray"
+    extend_tokens: "numpy.ndarray"
+    admit_requests: "numpy.ndarray"
+    admit_offsets: "numpy.ndarray"
+    admit_tokens: "numpy.ndarray"
+    rows: "numpy.ndarray"
+    status: "numpy.ndarray"
+    admitted: "numpy.ndarray"
+    cached: "numpy.ndarray"
+    num_blocks: "numpy.ndarray"
+    block_tables: "numpy.ndarray"
+    slots: "numpy.ndarray"
+    copies: "numpy.ndarray"
+    changes: "numpy.ndarray"
+
+    def __init__(self, manager: "Manager", max_requests: int, max_tokens: int, row_stride: int, *, max_admissions: int = 0,
+                 max_prompt_tokens: int = 0, max_frees: int = 0, max_rows: int = 0, max_changes: int = 0):
+        limits = _native.kvc_step_limits()
+        limits.max_requests, limits.max_tokens, limits.row_stride = max_requests, max_tokens, row_stride
+        limits.max_admissions, limits.max_prompt_tokens, limits.max_frees = max_admissions, max_prompt_tokens, max_frees
+        limits.max_rows, limits.max_changes = max_rows or max_requests + max_admissions, max_changes
+        self._manager = manager
+        memory = _Memory(_native.kvc_step_create(manager._m, limits), manager._m)
+        self._step: Any = memory.step
+        self._memory = memory
+        for name, array in _ARRAYS.items():
+            setattr(self, name, view(_native.kvc_step_view(self._step, array), memory))
+        self.use(commit_offsets=False, rows=False)
+
+    def close(self) -> None:
+        """Ends use; the memory goes with the last array over it."""
+        self._step = self._memory = None
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def use(self, **arrays: bool) -> None:
+        """use(committed=False): no commits. extend_offsets=False: no extensions. extend_tokens=False: extensions are slots whose
+        ids come later. commit_offsets=True: commits bring ids. admit_requests=False: all admissions are new. rows=True.
+        block_tables, slots, changes: not written."""
+        for name, used in arrays.items():
+            _native.kvc_step_use(self._step, _ARRAYS[name], used)
+
+    def run(self) -> int:
+        """kvc_manager_step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if it fails
+        as a whole, and then nothing has changed; each item has its status."""
+        _native.kvc_manager_step(self._manager._m, self._step)
+        return self._step.step_id
+
+
+for _name in ("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"):
+    setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name),
+                                  lambda self, value, name=_name: setattr(self._step, name, value)))
+for _name in ("step_id", "num_slots", "num_copies", "num_changes", "num_refused", "shortage_blocks"):
+    setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name)))

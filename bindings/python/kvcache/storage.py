@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory for keys and values, and paged attention over it, with NumPy arrays in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional
+
+from . import _native
+from ._arrays import contiguous, np, view
+from .constants import DType, Layout, Plane, StorageFlags
+from .errors import BufferTooSmallError
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray
+
+_FLOATS = {"float32": DType.FLOAT32, "float16": DType.FLOAT16, "uint16": DType.BFLOAT16, "bfloat16": DType.BFLOAT16}
+
+
+def _float_type(array: Any, name: str) -> DType:
+    """float32, float16, or bfloat16, which NumPy has as uint16 bits or by ml_dtypes."""
+    try:
+        return _FLOATS[array.dtype.name]
+    except KeyError:
+        raise TypeError(f"{name} is {array.dtype.name}; it must be float32, float16, or uint16 (the bits of bfloat16)") from None
+
+
+def _bytes(array: Any) -> Any:
+    """The same memory as bytes: the element types of extensions have no buffer format."""
+    return None if array is None else array.view(np.uint8).reshape(-1)
+
+
+class Storage:
+    """Memory for the keys and values of a manager's blocks: kvc_storage.
+
+    num_blocks: as the manager's. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
+    "float8_e5m2", "int8", "int4"). Other options are fields of kvc_storage_config: v_head_dim, block_size, scale_group,
+    alignment, num_threads. Closing frees the memory when the last array over it is gone."""
+
+    def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
+                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int):
+        self._s: Any = _native.kvc_storage_create(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options))
+        self._info = _native.kvc_storage_info()
+        _native.kvc_storage_properties(self._s, self._info)
+
+    def close(self) -> None:
+        """Ends all use; later calls raise ValueError."""
+        self._s = None
+
+    def __enter__(self) -> "Storage":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> int:
+        """slab_bytes, block_bytes, token_bytes, num_blocks, num_layers, num_heads, head_dim, v_head_dim, block_size, dtype,
+        layout, flags, scale_group, alignment: kvc_storage_info."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._info, name)
+
+    def view(self, plane: Plane, layer: int = 0) -> "Array":
+        """A plane of one layer in place: [num_blocks, num_heads, block_size, elements]. bfloat16 as uint16 bits, float8 and int4
+        as uint8. Raises UnsupportedError for tiled keys, NotFoundError if there is no such plane."""
+        return view(_native.kvc_storage_view(self._s, plane, layer), self._s)
+
+    def runs(self, block: int) -> "Array":
+        """The bytes of a block in the slab: uint64 [n, 2] of (offset, bytes), ascending."""
+        size = 64
+        while True:
+            out = np.empty((size, 2), np.uint64)
+            try:
+                return out[: _native.kvc_storage_runs(self._s, block, None, out)]
+            except BufferTooSmallError:
+                size *= 4
+
+    def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> None:
+        """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] (or both without
+        the first dimension: one layer; v None for latent attention) to int64 slots [tokens]; slot -1 skips a token.
+        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing."""
+        _native.kvc_storage_store(self._s, *self._rows(k, v, first_layer, len(slots)), slots, None)
+
+    def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32", out: Any = None) -> "tuple[Array, Array]":
+        """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
+        first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
+        info, tokens = self._info, len(slots)
+        if out is None:
+            layers = num_layers or info.num_layers - first_layer
+            k = np.zeros((layers, tokens, info.num_heads, info.head_dim), dtype)
+            latent = info.flags & StorageFlags.LATENT
+            out = k, None if latent else np.zeros((layers, tokens, info.num_heads, info.v_head_dim), dtype)
+        _native.kvc_storage_gather(self._s, *self._rows(*out, first_layer, tokens), slots, None)
+        return out
+
+    def _rows(self, k: Any, v: Any, first_layer: int, tokens: int) -> "tuple[Any, ...]":
+        info, rows = self._info, _native.kvc_rows()
+        shape = (*((k.shape[0],) if k.ndim == 4 else ()), tokens, info.num_heads)
+        contiguous(k, (*shape, info.head_dim), "k")
+        rows.dtype = _float_type(k, "k")
+        if v is not None:
+            contiguous(v, (*shape, info.v_head_dim), "v")
+            if v.dtype != k.dtype:
+                raise TypeError(f"v is {v.dtype.name} and k {k.dtype.name}; they must be of one type")
+        rows.first_layer, rows.num_layers = first_layer, k.shape[0] if k.ndim == 4 else 1
+        return rows, tokens, _bytes(k), _bytes(v)
+
+    def copy_blocks(self, copies: "Array") -> None:
+        """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
+        if copies.dtype != np.int32:
+            raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
+        _native.kvc_storage_copy_blocks(self._s, contiguous(copies, (len(copies), 2), "copies"))
+
+    def zero_blocks(self, blocks: "Array") -> None:
+        """Clears blocks (int32 ids) in all layers, scales included."""
+        _native.kvc_storage_zero_blocks(self._s, blocks)
+
+    def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
+               q_starts: "Optional[Array]" = None, causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0,
+               sinks: int = 0, alibi_slopes: "Optional[Array]" = None, mask: "Optional[Array]" = None,
+               mask_offsets: "Optional[Array]" = None, out: "Optional[Array]" = None, lse: "Optional[Array]" = None) -> "Array":
+        """Paged attention, prefill and decode in any mix. Returns `out` [queries, q heads, v_head_dim].
+
+        q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. Request r has queries q_offsets[r] ..
+        q_offsets[r + 1] - 1 (uint64 [requests + 1]), the last tokens of its kv_lens[r] (uint64), or from position
+        q_starts[r] on. block_tables: int32 [requests, entries]. lse: float32 [queries, q heads], written with the natural log
+        of the sum of exp(logit). alibi_slopes: float32 [q heads]. mask: uint8 bits, lowest first, from bit mask_offsets[r] on.
+        """
+        info, attention, requests = self._info, _native.kvc_attention(), len(kv_lens)
+        if q.ndim != 3:
+            raise ValueError(f"q has {q.ndim} dimensions; it must be [queries, q heads, head_dim]")
+        queries, heads, _ = q.shape
+        contiguous(q, (queries, heads, info.head_dim), "q")
+        dtype = _float_type(q, "q")
+        if out is None:
+            out = np.empty((queries, heads, info.v_head_dim), q.dtype)
+        contiguous(out, (queries, heads, info.v_head_dim), "out")
+        if out.dtype != q.dtype:
+            raise TypeError(f"out is {out.dtype.name} and q {q.dtype.name}; they must be of one type")
+        contiguous(q_offsets, (requests + 1,), "q_offsets")
+        contiguous(block_tables, (requests, *block_tables.shape[1:2]), "block_tables")
+        for name, array, shape in (("q_starts", q_starts, (requests,)), ("mask_offsets", mask_offsets, (requests,)),
+                                   ("lse", lse, (queries, heads)), ("alibi_slopes", alibi_slopes, (heads,))):
+            if array is not None:
+                contiguous(array, shape, name)
+        for name, array in (("lse", lse), ("alibi_slopes", alibi_slopes)):
+            if array is not None and array.dtype != np.float32:
+                raise TypeError(f"{name} is {array.dtype.name}; it must be float32")
+        if int(q_offsets[-1]) != queries:
+            raise ValueError(f"q_offsets ends with {int(q_offsets[-1])}, q has {queries} queries")
+        self._check_mask(q_offsets, kv_lens, mask, mask_offsets)
+        attention.num_requests, attention.table_stride = requests, block_tables.shape[1]
+        attention.layer, attention.num_q_heads, attention.dtype = layer, heads, dtype
+        attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
+        attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
+        _native.kvc_storage_attend(self._s, attention, _bytes(q), _bytes(out), _bytes(lse), q_offsets, q_starts, kv_lens, block_tables,
+                                   _bytes(alibi_slopes), _bytes(mask), mask_offsets)
+        return out
+
+    @staticmethod
+    def _check_mask(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any) -> None:
+        if mask is None:
+            return
+        if mask_offsets is None:
+            raise ValueError("mask needs mask_offsets, the first bit of each request")
+        bits = mask_offsets.astype(np.int64) + np.diff(q_offsets.astype(np.int64)) * kv_lens.astype(np.int64)
+        if len(bits) and int(bits.max()) > mask.nbytes * 8:
+            raise ValueError(f"mask has {mask.nbytes * 8} bits; the requests need {int(bits.max())}")
+
+
+def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: Any, layout: int, flags: int, options: "dict[str, int]") -> Any:
+    config = _native.kvc_storage_config()
+    config.num_blocks, config.num_layers, config.num_heads, config.head_dim = num_blocks, num_layers, num_heads, head_dim
+    config.dtype, config.layout, config.flags = DType.parse(dtype), layout, flags
+    for name, value in options.items():
+        if not hasattr(config, name):
+            raise TypeError(f"{name!r} is no option of a Storage; see kvc_storage_config")
+        setattr(config, name, value)
+    return config
+
+
+def storage_size(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
+                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int) -> "tuple[int, int]":
+    """Bytes of one block and of all that a Storage with these options takes."""
+    return _native.kvc_storage_size(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options))

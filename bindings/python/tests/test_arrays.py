@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be passed as an array, and that nothing else is taken."""
+
+import array
+
+import numpy as np
+import pytest
+
+import kvcache
+
+
+@pytest.fixture
+def m():
+    with kvcache.Manager(64, block_size=4) as manager:
+        yield manager
+
+
+@pytest.mark.parametrize("make", [list, tuple, range, lambda n: np.array(n, np.int32), lambda n: array.array("i", n),
+                                  lambda n: memoryview(array.array("i", n)), iter])
+def test_tokens_come_in_any_sequence_of_int32(m, make):
+    n = [5, 6, 7, 8, 9]
+    tokens = range(5, 10) if make is range else make(n)
+    with m.allocate(tokens) as r:
+        r.commit(5)
+    assert m.probe(n).num_cached == 4
+
+
+@pytest.mark.parametrize("tokens, error, text", [
+    (np.arange(5), TypeError, "int32_t.*'l' and 8 bytes"),
+    (np.arange(5, dtype=np.float32), TypeError, "'f' and 4 bytes"),
+    (np.arange(10, dtype=np.int32)[::2], (ValueError, BufferError), "contiguous"),
+    (np.arange(5, dtype=">i4"), TypeError, "'>i'"),
+    ([1, 2**31], ValueError, r"tokens\[1\]: 2147483648 is not an int32"),
+    ([1, 2**70], OverflowError, "int"),
+    ([1, 1.5], TypeError, "integer"),
+    (["a"], TypeError, "integer"),
+    (2**40, ValueError, "1099511627776"),
+    (object(), TypeError, "array or a sequence"),
+])
+def test_other_arrays_are_refused_with_the_reason(m, tokens, error, text):
+    before = m.digest()
+    with pytest.raises(error, match=text):
+        m.allocate(tokens)
+    assert m.digest() == before
+
+
+def test_outputs_must_be_writable_and_long_enough(m):
+    with m.allocate(range(9)) as r:
+        out = np.empty(3, np.int32)
+        assert r.block_table(out=out) is out
+        out.flags.writeable = False
+        with pytest.raises((ValueError, BufferError), match="(?i)writ|read-only"):
+            r.block_table(out=out)
+        with pytest.raises(TypeError, match="int32_t"):
+            r.block_table(out=np.empty(3, np.int64))
+        with pytest.raises(TypeError, match="writable array"):
+            r.block_table(out=[0, 0, 0])
+
+
+def test_buffers_are_released_after_success_and_after_failure(m):
+    tokens = array.array("i", range(5))
+    m.allocate(tokens).free()
+    with pytest.raises(ValueError):
+        m.allocate(array.array("i", [-1]))
+    tokens.append(5)  # BufferError while a view is held
+    with pytest.raises(TypeError):
+        kvcache._native.kvc_manager_allocate_request(m._m, tokens, "no keys", None)
+    tokens.append(6)

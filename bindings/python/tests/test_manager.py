@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of requests, and what ends it."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+
+import kvcache
+from kvcache import ExtraKey, Group, Manager
+
+
+def test_a_freed_prompt_is_found_again():
+    with Manager(64) as m:
+        with m.allocate(range(40)) as r:
+            assert r.num_cached == 0
+            assert r.block_table().tolist() == [0, 1, 2]
+            assert r.slots(0, 3).tolist() == [0, 1, 2]
+            r.commit(40)
+            r.append(7)
+            assert r.info.num_tokens == 41
+        again = m.allocate(range(40))
+        assert again.num_cached == 32
+        again.free()
+        assert m.stats.block_hits == 2 and m.usage == 0
+        m.check()
+
+
+def test_a_refused_admission_changes_nothing_and_says_what_is_missing():
+    with Manager(4) as m:
+        r = m.allocate(range(48))
+        before = m.digest()
+        with pytest.raises(kvcache.NoSpaceError, match="2") as error:
+            m.allocate(range(100, 130))
+        assert error.value.status == kvcache.Status.NO_SPACE
+        assert m.digest() == before
+        r.free()
+
+
+def test_each_status_is_a_class_that_python_users_expect():
+    with Manager(4, vocab_size=100, max_request_tokens=50) as m:
+        with pytest.raises(ValueError, match="100"):
+            m.allocate([100])
+        with pytest.raises(kvcache.errors.LimitError, match="50"):
+            m.allocate([1] * 51)
+        r = m.allocate([1, 2])
+        with pytest.raises(kvcache.errors.BusyError):
+            r.admit()
+        r.free()
+        with pytest.raises(LookupError):
+            r.free()
+        with pytest.raises(kvcache.errors.NotHeldError):
+            m.release_blocks([0])
+        with pytest.raises(NotImplementedError):
+            m.allocate([1], priority=3)
+    with pytest.raises(ValueError, match="num_blocks"):
+        Manager(0)
+    with pytest.raises(TypeError, match="blok_size"):
+        Manager(4, blok_size=3)
+    with pytest.raises(TypeError, match="slot"):
+        Manager(4).allocate([1], slot=3)
+
+
+def test_fork_copies_on_write_and_truncate_cuts():
+    with Manager(8, block_size=4) as m:
+        parent = m.allocate(range(6))
+        parent.commit(6)
+        child = parent.fork()
+        child.append(9)
+        assert m.take_copies().tolist() == [[1, 2]]
+        assert m.take_copies().shape == (0, 2)
+        child.truncate(3)
+        assert child.info.num_committed == 3
+        parent.close(), child.close(), child.close()
+        m.check()
+
+
+def test_preempted_requests_wait_with_their_tokens():
+    with Manager(8, block_size=4) as m:
+        r = m.create(range(9))
+        assert not r.info.admitted
+        assert r.admit() == 0
+        r.commit(9)
+        r.preempt()
+        assert r.admit() == 8 == r.num_cached
+        assert m.requests() == [r.id]
+        r.reserve(12)
+        assert r.info.capacity == 12
+        r.close()
+
+
+def test_namespaces_do_not_share_and_reset_forgets():
+    with Manager(16, block_size=4) as m:
+        with m.namespace(model=b"a") as a, m.namespace(model=b"a", tenant=b"") as b:
+            assert a.id != b.id
+            with m.allocate(range(9), namespace=a) as r:
+                r.commit(9)
+            assert m.probe(range(9), namespace=a).num_cached == 8
+            assert m.probe(range(9), namespace=b.id).num_cached == 0 == m.probe(range(9)).num_cached
+            m.reset(a)
+            assert m.probe(range(9), namespace=a).num_cached == 0
+
+
+def test_pins_keep_and_drop_and_evict_take():
+    with Manager(4, block_size=4) as m:
+        with m.allocate(range(9)) as r:
+            r.commit(9)
+        with pytest.raises(kvcache.NotFoundError):
+            m.pin([99] * 9)
+        with m.pin(range(8)) as pin:
+            assert pin.num_pinned == 8
+            assert m.evict(4) == 0
+            assert m.block_info(0).state == kvcache.BlockState.PINNED
+        assert m.evict(1) == 1 and m.drop(range(8)) == 1
+        assert m.pool_info().free == 4
+
+
+def test_raw_blocks_are_published_and_found():
+    with Manager(8, block_size=4) as m:
+        blocks = m.acquire_blocks(2)
+        m.publish_blocks(np.arange(8, dtype=np.int32), blocks)
+        assert m.acquire_prefix(range(8)).tolist() == blocks.tolist()
+        m.release_blocks(blocks)
+        m.release_blocks(blocks)
+        m.check()
+
+
+def test_extra_keys_separate_equal_tokens():
+    with Manager(8, block_size=4) as m:
+        one, two = (ExtraKey(0, 4, bytes([i]) * 32) for i in (1, 2))
+        with m.allocate(range(9), keys=[one]) as r:
+            r.commit(9)
+        assert m.probe(range(9), keys=[one]).num_cached == 8
+        assert m.probe(range(9), keys=[two]).num_cached == 0
+        with pytest.raises(ValueError, match="31"):
+            m.probe(range(9), keys=[ExtraKey(0, 4, b"x" * 31)])
+
+
+def test_groups_and_pools():
+    with Manager([16, 8], 4, groups=[Group(), Group(window_tokens=8, pool=1)]) as m:
+        assert m.properties.num_groups == 2 and m.properties.num_pools == 2
+        with m.allocate(range(20)) as r:
+            r.commit(20)
+            assert r.block_table(0).min() >= 0
+            window = r.block_table(1, fill_id=-7)
+            assert window.tolist()[:3] == [-7] * 3 and window.min(initial=99, where=window >= 0) >= 16
+        assert m.pool_info(1).first_block == 16
+
+
+def test_tables_of_many_requests_in_one_call():
+    with Manager(16, block_size=4) as m:
+        requests = [m.allocate(range(i, i + 6)) for i in (0, 100)]
+        out = np.empty((2, 3), np.int32)
+        m.block_tables(np.array([r.id for r in requests], np.uint64), out)
+        assert out.tolist() == [[0, 1, -1], [2, 3, -1]]
+        with pytest.raises(kvcache.errors.BufferTooSmallError):
+            requests[0].block_table(out=np.empty(1, np.int32))
+        for r in requests:
+            r.close()
+
+
+def test_a_closed_manager_refuses_by_name_and_forgotten_requests_free_at_the_next_admission():
+    m = Manager(8)
+    m.allocate([1, 2])  # forgotten
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    assert m.stats.live_requests == 1
+    r = m.allocate([3, 4])
+    assert m.stats.live_requests == 1
+    m.close()
+    m.close()
+    for call in (r.admit, lambda: m.stats, lambda: m.allocate([1])):
+        with pytest.raises(ValueError, match="the manager is closed"):
+            call()
+
+
+def test_events_chain_and_count_what_was_lost():
+    with Manager(8, block_size=4, event_capacity=4) as m:
+        with m.allocate(range(9)) as r:
+            r.commit(9)
+        reader = m.events()
+        first, second = reader
+        assert first.kind == kvcache.EventKind.STORED and second.parent_digest == first.digest
+        assert second.tokens.tolist() == [4, 5, 6, 7] and second.parent_node == first.node
+        assert list(reader) == []
+        m.reset()
+        for i in range(4):
+            with m.allocate([50 + i] * 5) as r:
+                r.commit(5)
+        kinds = [event.kind for event in reader]
+        assert len(kinds) == 4 and reader.lost == 1
+    with Manager(8) as m, pytest.raises(kvcache.UnsupportedError):
+        list(m.events())

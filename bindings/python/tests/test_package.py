@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the package exports, and what importing it costs."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import kvcache
+from kvcache import _native, constants
+
+
+@pytest.mark.skipif("KVC_HEADER" not in os.environ, reason="KVC_HEADER does not name kvcache.h")
+def test_the_native_layer_has_every_function_and_constant_of_the_header():
+    with open(os.environ["KVC_HEADER"], encoding="utf-8") as file:
+        header = file.read()
+    functions = set(re.findall(r"^KVC_API [^;(]*?(kvc_\w+)\(", header, re.M))
+    constants_ = set(re.findall(r"^\s*(KVC_[A-Z0-9_]+) = ", header, re.M)) | set(re.findall(r", (KVC_[A-Z0-9_]+) = \d", header))
+    assert len(functions) > 50 and len(constants_) > 80
+    by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy"}
+    assert {name for name in functions | constants_ if not hasattr(_native, name)} == by_owner
+
+
+def test_enumerations_have_the_values_of_c():
+    assert constants.Status.SKIPPED == _native.KVC_ERROR_SKIPPED == 13
+    assert constants.DType.parse("bf16") == _native.KVC_BFLOAT16 == constants.DType.parse(8)
+    assert constants.BlockState.FENCED == 6 and constants.Layout.BHLNC == 4
+
+
+def test_importing_loads_neither_numpy_nor_torch():
+    code = "import sys, kvcache; print(sorted(name for name in ('numpy', 'torch') if name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_supports_and_version():
+    assert kvcache.supports(kvcache.Feature.LRU) and not kvcache.supports(kvcache.Feature.TIERS)
+    assert kvcache.__version__ in kvcache.build_info()

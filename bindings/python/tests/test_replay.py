@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replay in Python counts what the C++ program counts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import kvcache
+from kvcache.trace import TraceRequest, read_trace
+
+COMMAND = os.environ.get("KVC_COMMAND")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    if not COMMAND:
+        pytest.skip("KVC_COMMAND does not name the kvcache command")
+    subprocess.run([COMMAND, "generate", "--requests", "120", "-o", str(path)], check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.parametrize("blocks, concurrency", [(2000, 4), (9000, 16), (60000, 40)])
+def test_counts_equal_those_of_the_command(trace, blocks, concurrency):
+    out = subprocess.run([COMMAND, "replay", str(trace), "--num-blocks", str(blocks), "--concurrency", str(concurrency), "--json"], check=True,
+                         capture_output=True, text=True)
+    said = json.loads(out.stdout)
+    own = kvcache.replay(trace, blocks, concurrency=concurrency)
+    for name in ("requests", "rejected", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries", "block_hits",
+                 "evictions", "failed_allocations"):
+        assert getattr(own, name) == said[name], name
+    assert own.occupancy and own.step_ns and len(own.admit_ns) >= own.requests - own.rejected
+
+
+def test_the_command_line(trace, tmp_path):
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-m", "kvcache", *arguments], capture_output=True, text=True)
+
+    info = json.loads(run("info", "--json").stdout)
+    assert info["version"] == kvcache.__version__
+    replayed = run("replay", str(trace), "--num-blocks", "9000", "--json")
+    assert json.loads(replayed.stdout)["requests"] == 120
+    assert "1,073,741,824" in run("estimate", "llama-3.1-8b", "--context", "8192").stdout
+    bad = run("estimate", "no such model")
+    assert bad.returncode == 2 and "no such model" in bad.stderr
+    pytest.importorskip("matplotlib")
+    png = tmp_path / "x.png"
+    run("plot", str(trace), "--requests", "30", "--num-blocks", "5000", "20000", "-o", str(png))
+    assert png.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("line, text", [("nonsense", "not JSON"), ("[1]", "not a JSON object"), ('{"input_length": 5}', "output_length is None"),
+                                        ('{"input_length": 600, "output_length": 1, "hash_ids": [1]}', "must be 2 whole numbers")])
+def test_bad_traces_name_file_and_line(tmp_path, line, text):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"input_length": 5, "output_length": 1, "hash_ids": [1]}\n' + line + "\n")
+    assert read_trace(path, 1) == [TraceRequest(5, 1, (1,))]
+    with pytest.raises(ValueError, match=f"bad.jsonl:2: .*{text}"):
+        read_trace(path)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes in and out, and attention against NumPy."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import kvcache
+from kvcache import Manager, Plane, Storage
+
+
+def to_bfloat16(x):
+    bits = x.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bfloat16(x):
+    return (x.astype(np.uint32) << 16).view(np.float32)
+
+
+def attention(q, k, v):
+    """Causal attention of the last tokens, in float64: q [n, hq, d], k and v [t, h, d]."""
+    n, t, share = len(q), len(k), q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x.astype(np.float64), share, axis=1) for x in (k, v))
+    logits = np.einsum("nhd,thd->hnt", q.astype(np.float64), k) / np.sqrt(q.shape[2])
+    logits[:, np.arange(t) > (np.arange(n) + t - n)[:, None]] = -np.inf
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.einsum("hnt,thd->nhd", weights / weights.sum(-1, keepdims=True), v)
+
+
+@pytest.mark.parametrize("layout", list(kvcache.Layout))
+def test_what_is_stored_comes_back(layout):
+    rng = np.random.default_rng()
+    with Storage(8, 2, 3, 20, dtype="float32", block_size=4, layout=layout) as s:
+        k, v = rng.standard_normal((2, 2, 9, 3, 20), np.float32)
+        slots = rng.permutation(32)[:9]
+        s.store(k, v, slots)
+        got_k, got_v = s.gather(slots)
+        assert (got_k == k).all() and (got_v == v).all()
+        view = s.view(Plane.V, 1)
+        assert view.shape == (8, 3, 4, 20)
+        assert (view[slots // 4, :, slots % 4] == v[1]).all()
+        s.copy_blocks(np.array([[slots[0] // 4, 7]], np.int32))
+        assert (view[7] == view[slots[0] // 4]).all()
+        s.zero_blocks([7])
+        assert (view[7] == 0).all()
+        assert s.runs(0)[:, 1].sum() == s.block_bytes
+
+
+def test_attention_over_a_manager_s_tables_equals_numpy():
+    rng = np.random.default_rng()
+    with Manager(16, 4) as m, Storage(16, 1, 2, 32, dtype="float32", block_size=4) as s:
+        requests = [m.allocate(range(100 * i, 100 * i + n)) for i, n in enumerate((11, 6))]
+        data = []
+        for r in requests:
+            n = r.info.num_tokens
+            k, v = rng.standard_normal((2, n, 2, 32), np.float32)
+            s.store(k, v, r.slots(0, n))
+            data.append((k, v))
+        tables = m.block_tables(np.array([r.id for r in requests], np.uint64), np.empty((2, 4), np.int32))
+        q = rng.standard_normal((3 + 1, 8, 32), np.float32)
+        lse = np.empty((4, 8), np.float32)
+        out = s.attend(q, np.array([0, 3, 4], np.uint64), np.array([11, 6], np.uint64), tables, lse=lse)
+        expected = np.concatenate([attention(q[:3], *data[0]), attention(q[3:], *data[1])])
+        assert np.abs(out - expected).max() < 1e-5 and np.isfinite(lse).all()
+        for r in requests:
+            r.close()
+
+
+def test_bfloat16_is_bits():
+    with Storage(2, 1, 1, 8, block_size=4) as s:
+        x = to_bfloat16(np.random.default_rng().standard_normal((4, 1, 8)))
+        s.store(x, x, np.arange(4))
+        assert (s.gather(np.arange(4), dtype=np.uint16)[0][0] == x).all()
+        assert (s.gather(np.arange(4))[1][0] == from_bfloat16(x)).all()
+
+
+def test_wrong_shapes_and_types_are_refused():
+    with Storage(2, 2, 1, 8, dtype="float32", block_size=4) as s:
+        good = np.zeros((4, 1, 8), np.float32)
+        for k, v, slots, error in ((good[:3], good, np.arange(4), ValueError), (good, good[:, :, :4], np.arange(4), ValueError),
+                                   (good.astype(np.float64), good, np.arange(4), TypeError), (good, good.astype(np.float16), np.arange(4), TypeError),
+                                   (good, good, np.arange(4) + 8, ValueError), (good, good, np.arange(4, dtype=np.int32), TypeError)):
+            with pytest.raises(error):
+                s.store(k, v, slots)
+        offsets, lens, tables = np.array([0, 4], np.uint64), np.array([4], np.uint64), np.zeros((1, 1), np.int32)
+        s.store(good, good, np.arange(4))
+        s.attend(good, offsets, lens, tables)
+        for q, change in ((good[:3], {}), (good, {"lse": np.empty((4, 2), np.float32)}), (good, {"out": good.astype(np.float16)}),
+                          (good, {"layer": 2}), (good, {"mask": np.zeros(1, np.uint8), "mask_offsets": np.zeros(1, np.uint64)})):
+            with pytest.raises((ValueError, TypeError)):
+                s.attend(q, offsets, lens, tables, **change)
+
+
+def test_views_outlive_the_storage():
+    gc.collect()
+    live = kvcache._native.kvc_live_objects()
+    s = Storage(2, 1, 1, 8, dtype="float16", block_size=4)
+    view = s.view(Plane.K)
+    s.close()
+    del s
+    gc.collect()
+    view[:] = 3
+    assert view.sum() == 3 * view.size and kvcache._native.kvc_live_objects() == live + 1
+    del view
+    gc.collect()
+    assert kvcache._native.kvc_live_objects() == live
+
+
+def test_sizes_are_known_before():
+    block, slab = kvcache.storage_size(100, 32, 8, 128, dtype="int8")
+    with Storage(100, 32, 8, 128, dtype="int8") as s:
+        assert (s.block_bytes, s.slab_bytes) == (block, slab)

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kvcache.i's declarations mean in Python. Arrays come by the buffer protocol (NumPy, array.array, memoryview), are
+// held for the whole call and never copied; plain lists and single integers of tokens are copied in. Objects are
+// destroyed by the last reference: a call in another thread holds one, so close() can never pull memory away under it.
+// Calls that hash, match or compute release the interpreter lock; the others are shorter than releasing it.
+
+%{
+typedef struct kvc_buffer {
+  Py_buffer view;
+  void* copy;  // of a list
+  int32_t single;
+} kvc_buffer;
+
+static int kvc_is_integer(const char* format, int is_signed) {
+  if (!format) return 0;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  return *format && strchr(is_signed ? "ilq" : "ILQilq", *format) != NULL && !format[1];
+}
+
+static void kvc_wrong_array(const char* name, const char* wanted, const Py_buffer* view) {
+  PyErr_Format(PyExc_TypeError, "%s must be a contiguous array of %s; its elements are of format '%s' and %zd bytes", name, wanted,
+               view->format ? view->format : "B", view->itemsize);
+}
+
+// None is NULL with count 0. `type`: 'i' signed, 'u' unsigned (either sign accepted), 'r' records of `size` bytes.
+static int kvc_get_array(PyObject* object, const char* name, const char* wanted, char type, size_t size, int writable, kvc_buffer* buffer,
+                         void** data, size_t* count) {
+  *data = NULL, *count = 0;
+  if (object == Py_None) return 1;
+  if (type != 'r' && PyLong_Check(object) && size == 4 && !writable) {
+    const long value = PyLong_AsLong(object);
+    if (value == -1 && PyErr_Occurred()) return 0;
+    if (value < INT32_MIN || value > INT32_MAX) {
+      PyErr_Format(PyExc_ValueError, "%s: %ld is not an int32", name, value);
+      return 0;
+    }
+    buffer->single = (int32_t)value;
+    *data = &buffer->single, *count = 1;
+    return 1;
+  }
+  if (!PyObject_CheckBuffer(object)) {
+    PyObject* items = writable || type == 'r' ? NULL : PySequence_Fast(object, "");
+    if (!items) {
+      PyErr_Format(PyExc_TypeError, "%s must be %s of %s, not %s", name, writable ? "a writable array" : "an array or a sequence", wanted,
+                   Py_TYPE(object)->tp_name);
+      return 0;
+    }
+    const Py_ssize_t length = PySequence_Fast_GET_SIZE(items);
+    buffer->copy = malloc(length ? (size_t)length * size : 1);
+    if (!buffer->copy) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; buffer->copy && i < length; ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+      if (size == 4 && PyLong_CheckExact(item)) {  // long prompts are lists of these
+        const long value = PyLong_AsLong(item);
+        if (value >= INT32_MIN && value <= INT32_MAX && value != -1) {
+          ((int32_t*)buffer->copy)[i] = (int32_t)value;
+          continue;
+        }
+        PyErr_Clear();  // below, with a text
+      }
+      PyObject* number = PyNumber_Index(item);
+      if (!number) break;
+      if (type == 'u') {
+        ((uint64_t*)buffer->copy)[i] = PyLong_AsUnsignedLongLong(number);
+      } else if (size == 8) {
+        ((int64_t*)buffer->copy)[i] = PyLong_AsLongLong(number);
+      } else {
+        const long long value = PyLong_AsLongLong(number);
+        if (!PyErr_Occurred() && (value < INT32_MIN || value > INT32_MAX)) {
+          PyErr_Format(PyExc_ValueError, "%s[%zd]: %lld is not an int32", name, i, value);
+        }
+        ((int32_t*)buffer->copy)[i] = (int32_t)value;
+      }
+      Py_DECREF(number);
+      if (PyErr_Occurred()) break;
+    }
+    Py_DECREF(items);
+    *data = buffer->copy, *count = (size_t)length;
+    return !PyErr_Occurred();
+  }
+  if (PyObject_GetBuffer(object, &buffer->view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) != 0) return 0;
+  const Py_buffer* view = &buffer->view;
+  if (type == 'r' ? (size_t)view->len % size != 0 : (size_t)view->itemsize != size || !kvc_is_integer(view->format, type == 'i')) {
+    kvc_wrong_array(name, wanted, view);
+    return 0;
+  }
+  *data = view->buf, *count = (size_t)view->len / size;
+  return 1;
+}
+
+static void kvc_release_array(kvc_buffer* buffer) {
+  free(buffer->copy);
+  if (buffer->view.obj) PyBuffer_Release(&buffer->view);
+}
+
+// Token ids as an int32 memoryview: worth it for a list that several calls will take.
+static PyObject* kvc_pack_tokens(PyObject* tokens) {
+  kvc_buffer buffer = {{0}};
+  void* data;
+  size_t count;
+  PyObject* packed = NULL;
+  if (kvc_get_array(tokens, "tokens", "int32_t", 'i', sizeof(int32_t), 0, &buffer, &data, &count)) {
+    PyObject* bytes = PyBytes_FromStringAndSize((const char*)data, (Py_ssize_t)(count * sizeof(int32_t)));
+    PyObject* view = bytes ? PyMemoryView_FromObject(bytes) : NULL;
+    packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
+    Py_XDECREF(view);
+    Py_XDECREF(bytes);
+  }
+  kvc_release_array(&buffer);
+  return packed;
+}
+
+// The exception of a status, with the text of this thread's failed call. The classes are Python's: kvcache/errors.py.
+static void kvc_raise(kvc_status status) {
+  PyObject* module = PyImport_ImportModule("kvcache.errors");
+  PyObject* error = module ? PyObject_CallMethod(module, "from_status", "is", (int)status, kvc_last_error()) : NULL;
+  if (error) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+  Py_XDECREF(error);
+  Py_XDECREF(module);
+}
+
+// One result is itself, several are a tuple.
+static PyObject* kvc_add_result(PyObject* result, PyObject* value) {
+  if (!value || !result) {
+    Py_XDECREF(result);
+    Py_XDECREF(value);
+    return NULL;
+  }
+  if (result == Py_None) {
+    Py_DECREF(result);
+    return value;
+  }
+  PyObject* all = PyTuple_Check(result) ? result : PyTuple_Pack(1, result);
+  if (all != result) Py_DECREF(result);
+  PyObject* last = all ? PyTuple_Pack(1, value) : NULL;
+  PyObject* sum = last ? PySequence_Concat(all, last) : NULL;
+  Py_XDECREF(last);
+  Py_XDECREF(all);
+  Py_DECREF(value);
+  return sum;
+}
+%}
+
+// ---- lock of the interpreter: released by these alone ----------------------------------------------------------
+
+%nothread;
+%define KVC_LONG_CALL(name)
+%thread name;
+%enddef
+KVC_LONG_CALL(kvc_manager_create)
+KVC_LONG_CALL(kvc_manager_check)
+KVC_LONG_CALL(kvc_manager_digest)
+KVC_LONG_CALL(kvc_manager_create_request)
+KVC_LONG_CALL(kvc_manager_admit_request)
+KVC_LONG_CALL(kvc_manager_allocate_request)
+KVC_LONG_CALL(kvc_manager_probe)
+KVC_LONG_CALL(kvc_manager_pin_prefix)
+KVC_LONG_CALL(kvc_manager_drop_prefix)
+KVC_LONG_CALL(kvc_manager_evict_blocks)
+KVC_LONG_CALL(kvc_manager_acquire_prefix)
+KVC_LONG_CALL(kvc_manager_publish_blocks)
+KVC_LONG_CALL(kvc_manager_step)
+KVC_LONG_CALL(kvc_storage_create)
+KVC_LONG_CALL(kvc_storage_copy_blocks)
+KVC_LONG_CALL(kvc_storage_zero_blocks)
+KVC_LONG_CALL(store)
+KVC_LONG_CALL(gather)
+KVC_LONG_CALL(attend)
+
+// ---- errors and results -------------------------------------------------------------------------------------------
+
+%typemap(out) kvc_status {
+  if ($1 != KVC_OK) {
+    kvc_raise($1);
+    SWIG_fail;
+  }
+  $result = Py_None;
+  Py_INCREF(Py_None);
+}
+
+%define KVC_RESULT(TYPE, NAME)
+%typemap(in, numinputs=0) TYPE *NAME (TYPE value) "value = 0; $1 = &value;"
+%typemap(argout) TYPE *NAME {
+  if (!($result = kvc_add_result($result, PyLong_FromUnsignedLongLong(*$1)))) SWIG_fail;
+}
+%enddef
+
+// ---- arrays ---------------------------------------------------------------------------------------------------------
+
+#define KVC_PYTHON_INT32 'i'
+#define KVC_PYTHON_INT64 'i'
+#define KVC_PYTHON_UINT64 'u'
+
+%define KVC_PYTHON_ARRAY(QUALIFIED, TYPE, KIND, WRITABLE, POINTER, COUNT)
+%typemap(in) (QUALIFIED *POINTER, size_t COUNT) (kvc_buffer buffer = {{0}}) {
+  void* data;
+  if (!kvc_get_array($input, "POINTER", "TYPE", KIND, sizeof(TYPE), WRITABLE, &buffer, &data, &$2)) SWIG_fail;
+  $1 = ($1_ltype)data;
+}
+%typemap(freearg) (QUALIFIED *POINTER, size_t COUNT) "kvc_release_array(&buffer$argnum);"
+%enddef
+%define KVC_IN(TYPE, ELEMENT, POINTER, COUNT)
+KVC_PYTHON_ARRAY(const TYPE, TYPE, KVC_PYTHON_ ## ELEMENT, 0, POINTER, COUNT)
+%enddef
+%define KVC_OUT(TYPE, ELEMENT, POINTER, COUNT)
+KVC_PYTHON_ARRAY(TYPE, TYPE, KVC_PYTHON_ ## ELEMENT, 1, POINTER, COUNT)
+%enddef
+%define KVC_IN_RECORDS(TYPE, POINTER, COUNT)
+KVC_PYTHON_ARRAY(const TYPE, TYPE, 'r', 0, POINTER, COUNT)
+%enddef
+%define KVC_OUT_RECORDS(TYPE, POINTER, COUNT)
+KVC_PYTHON_ARRAY(TYPE, TYPE, 'r', 1, POINTER, COUNT)
+%enddef
+
+// ---- objects ----------------------------------------------------------------------------------------------------------
+
+// Objects that exist, to find leaks.
+%{
+static long kvc_num_objects = 0;
+%}
+%inline %{
+static long kvc_live_objects(void) { return kvc_num_objects; }
+%}
+PyObject* kvc_pack_tokens(PyObject* tokens);
+
+%define KVC_OBJECT(TYPE, NAME)
+%extend TYPE {
+  ~TYPE() {
+    --kvc_num_objects;
+    TYPE ## _destroy($self);
+  }
+}
+%typemap(in, numinputs=0) TYPE **NAME (TYPE *object) "object = NULL; $1 = &object;"
+%typemap(argout) TYPE **NAME {
+  ++kvc_num_objects;
+  if (!($result = kvc_add_result($result, SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN)))) SWIG_fail;
+}
+%typemap(check) TYPE * {
+  if (!$1) {
+    PyErr_SetString(PyExc_ValueError, "the NAME is closed");
+    SWIG_fail;
+  }
+}
+%enddef
+
+// A view is (address, element type, shape, byte strides).
+%typemap(in, numinputs=0) kvc_view *view (kvc_view value) "memset(&value, 0, sizeof value); $1 = &value;"
+%typemap(argout) kvc_view *view {
+  PyObject* shape = PyTuple_New($1->ndim);
+  PyObject* strides = PyTuple_New($1->ndim);
+  for (int32_t i = 0; shape && strides && i < $1->ndim; ++i) {
+    PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong($1->shape[i]));
+    PyTuple_SET_ITEM(strides, i, PyLong_FromLongLong($1->strides[i]));
+  }
+  PyObject* address = PyLong_FromVoidPtr($1->data);
+  if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
+}
+%typemap(in, numinputs=0) void *stream "$1 = NULL;"
