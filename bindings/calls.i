@@ -9,7 +9,14 @@
 %rename(kvc_manager_poll_events) poll_events;
 %rename(kvc_storage_store) store;
 %rename(kvc_storage_gather) gather;
+%rename(kvc_storage_measure) measure;
 %rename(kvc_storage_attend) attend;
+%rename(kvc_storage_explain) explain;
+%rename(kvc_storage_select_blocks) select_blocks;
+%rename(kvc_storage_key_bounds) key_bounds;
+%rename(kvc_attention_merge) merge;
+%rename(kvc_tree_mask) tree_mask;
+%rename(kvc_estimate_memory) estimate_memory;
 %rename(kvc_step_use) step_use;
 
 %inline %{
@@ -61,44 +68,80 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
 
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
    and v is rows->dtype; their lengths are in bytes. */
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, size_t length, const char *k, size_t k_bytes, const char *v, size_t v_bytes,
-                        const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, void *stream) {
-  kvc_rows full = *rows;
-  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
-  (void)k_bytes, (void)v_bytes, (void)num_slots;
+#define KVC_ROWS(CONST)                                                                                                                      \
+  size_t length, CONST char *k, size_t k_bytes, CONST char *v, size_t v_bytes, const int64_t *slots, size_t num_slots,                       \
+      const int32_t *block_table, size_t block_table_size
+#define KVC_WITH_ROWS(rows)                                                                                                                  \
+  kvc_rows full = *(rows);                                                                                                                   \
+  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;                                                                          \
+  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;                                              \
+  (void)k_bytes, (void)v_bytes, (void)num_slots
+
+static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_stream *stream) {
+  KVC_WITH_ROWS(rows);
   return kvc_storage_store(s, &full, stream);
 }
-static kvc_status gather(kvc_storage *s, const kvc_rows *rows, size_t length, char *k, size_t k_bytes, char *v, size_t v_bytes,
-                         const int64_t *slots, size_t num_slots, const int32_t *block_table, size_t block_table_size, void *stream) {
-  kvc_rows full = *rows;
-  full.k = k, full.v = v, full.num_tokens = length;
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;
-  (void)k_bytes, (void)v_bytes, (void)num_slots;
+static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
+  KVC_WITH_ROWS(rows);
   return kvc_storage_gather(s, &full, stream);
 }
+static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
+  KVC_WITH_ROWS(rows);
+  return kvc_storage_measure(s, &full, keys, values);
+}
 
-static kvc_status attend(kvc_storage *s, const kvc_attention *attention, const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse,
-                         size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets, const uint64_t *q_starts, size_t num_q_starts,
-                         const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables, size_t num_entries,
-                         const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,
-                         size_t num_mask_offsets, void *stream) {
-  kvc_attention full = *attention;
-  full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;
-  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;
-  full.mask_offsets = mask_offsets;
-  (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;
-  (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets;
+/* What a kvc_attention points to. Lengths in bytes where the element type is the struct's. */
+#define KVC_ATTENTION_ARRAYS                                                                                                                 \
+  const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse, size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets,  \
+      const uint64_t *q_starts, size_t num_q_starts, const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables,               \
+      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,   \
+      size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts, const char *block_mask, size_t block_mask_bytes
+#define KVC_WITH_ARRAYS(attention)                                                                                                           \
+  kvc_attention full = *(attention);                                                                                                         \
+  full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;         \
+  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;                      \
+  full.mask_offsets = mask_offsets, full.mask_starts = mask_starts, full.block_mask = (const uint8_t *)block_mask;                           \
+  (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;            \
+  (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
+
+static kvc_status attend(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_stream *stream) {
+  KVC_WITH_ARRAYS(attention);
   return kvc_storage_attend(s, &full, stream);
 }
-%}
-
-// A model's layers with a window, one at a time.
-%extend kvc_model {
-  int has_window(uint32_t layer) {
-    return layer < KVC_MODEL_MAX_LAYERS && ($self->window_layers[layer / 64] >> (layer % 64) & 1);
-  }
-  void set_window(uint32_t layer) {
-    if (layer < KVC_MODEL_MAX_LAYERS) $self->window_layers[layer / 64] |= UINT64_C(1) << (layer % 64);
-  }
+static kvc_status explain(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_attention_plan *plan) {
+  KVC_WITH_ARRAYS(attention);
+  return kvc_storage_explain(s, &full, plan);
 }
+static kvc_status select_blocks(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, const kvc_block_choice *choice,
+                                const char *bounds, size_t bounds_bytes, char *picked, size_t picked_bytes, kvc_stream *stream) {
+  KVC_WITH_ARRAYS(attention);
+  kvc_block_choice own = *choice;
+  own.bounds = (const uint16_t *)bounds, own.block_mask = (uint8_t *)picked;
+  (void)bounds_bytes, (void)picked_bytes;
+  return kvc_storage_select_blocks(s, &full, &own, stream);
+}
+static kvc_status key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, char *bounds, size_t bounds_bytes,
+                             kvc_stream *stream) {
+  (void)bounds_bytes;
+  return kvc_storage_key_bounds(s, layer, blocks, num_blocks, (uint16_t *)bounds, stream);
+}
+
+/* outs: [num_partials][num_rows][v_dim]. */
+static kvc_status merge(const char *outs, size_t outs_bytes, const char *lses, size_t lses_bytes, size_t num_partials, size_t num_rows,
+                        uint32_t v_dim, int32_t dtype, char *out, size_t out_bytes, char *lse, size_t lse_bytes) {
+  (void)outs_bytes, (void)lses_bytes, (void)out_bytes, (void)lse_bytes;
+  return kvc_attention_merge(outs, (const float *)lses, num_partials, num_rows, v_dim, dtype, out, (float *)lse);
+}
+
+static kvc_status tree_mask(const int32_t *parents, size_t num_nodes, char *bits, size_t bits_bytes, uint64_t first_bit, int32_t *depths,
+                            size_t num_depths) {
+  (void)bits_bytes, (void)num_depths;
+  return kvc_tree_mask(parents, num_nodes, (uint8_t *)bits, first_bit, depths);
+}
+
+static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query *query, kvc_memory_estimate *estimate) {
+  kvc_memory_query full = *query;
+  full.model = model;
+  return kvc_estimate_memory(&full, estimate);
+}
+%}

@@ -7,6 +7,7 @@
 //   KVC_IN_RECORDS, KVC_OUT_RECORDS(type, pointer, count)  an array of frozen structs, or of a type named elsewhere, as bytes
 //   KVC_RESULT(type, name)                          a scalar result
 //   KVC_OBJECT(type, name)                          an object with its destroy function
+//   KVC_STRUCT(type)                                a struct that the caller fills in or reads
 //   kvc_status                                      an error with its text, copied in the same native call
 //
 // What is generated is internal to each binding; users see the hand-written layer over it.
@@ -39,16 +40,20 @@ KVC_IN(uint64_t, UINT64, q_offsets, num_q_offsets)
 KVC_IN(uint64_t, UINT64, q_starts, num_q_starts)
 KVC_IN(uint64_t, UINT64, kv_lens, num_kv_lens)
 KVC_IN(uint64_t, UINT64, mask_offsets, num_mask_offsets)
+KVC_IN(uint64_t, UINT64, mask_starts, num_mask_starts)
+KVC_IN(int32_t, INT32, parents, num_nodes)
 KVC_OUT(int32_t, INT32, blocks, num_blocks)
 KVC_OUT(int32_t, INT32, blocks, capacity)
 KVC_OUT(int32_t, INT32, tokens, token_capacity)
 KVC_OUT(int32_t, INT32, tables, num_entries)
+KVC_OUT(int32_t, INT32, depths, num_depths)
 KVC_OUT(int64_t, INT64, slots, num_slots)
 KVC_OUT(uint64_t, UINT64, requests, capacity)
 
 KVC_IN_RECORDS(kvc_extra_key, keys, num_keys)
 KVC_IN_RECORDS(kvc_block_copy, copies, num_copies)
 KVC_OUT_RECORDS(kvc_block_copy, copies, capacity)
+KVC_OUT_RECORDS(kvc_block_copy, moves, capacity)
 KVC_OUT_RECORDS(kvc_run, runs, capacity)
 KVC_OUT_RECORDS(kvc_event, events, capacity)
 KVC_IN_RECORDS(char, model, model_size)
@@ -63,6 +68,13 @@ KVC_OUT_RECORDS(char, out, out_bytes)
 KVC_OUT_RECORDS(char, lse, lse_bytes)
 KVC_IN_RECORDS(char, alibi_slopes, alibi_bytes)
 KVC_IN_RECORDS(char, mask, mask_bytes)
+KVC_IN_RECORDS(char, block_mask, block_mask_bytes)
+KVC_IN_RECORDS(char, bounds, bounds_bytes)
+KVC_OUT_RECORDS(char, bounds, bounds_bytes)
+KVC_OUT_RECORDS(char, picked, picked_bytes)
+KVC_IN_RECORDS(char, outs, outs_bytes)
+KVC_IN_RECORDS(char, lses, lses_bytes)
+KVC_OUT_RECORDS(char, bits, bits_bytes)
 
 KVC_RESULT(uint64_t, request)
 KVC_RESULT(uint64_t, num_cached)
@@ -80,34 +92,15 @@ KVC_RESULT(size_t, count)
 
 // ---- objects: made by the create functions, destroyed with their owner in the language ------------
 
-%nodefaultctor;
-%nodefaultdtor;
-struct kvc_manager {};
-struct kvc_storage {};
-%clearnodefaultctor;
-%clearnodefaultdtor;
-
 KVC_OBJECT(kvc_manager, manager)
 KVC_OBJECT(kvc_step, step)
 KVC_OBJECT(kvc_storage, storage)
-%nodefaultctor kvc_step;
-%nodefaultctor kvc_view;
 
-// ---- structs that grow: made with their size, all defaults; reserved and foreign pointers are not reachable ------
+// ---- structs that grow: made with their size, all defaults; what points to arrays is not reachable -----------------
 
 %ignore struct_size;
 %ignore reserved;
 
-%define KVC_STRUCT(name)
-%extend name {
-  name() {
-    struct name* s = (struct name*)calloc(1, sizeof *s);
-    if (s) s->struct_size = sizeof *s;
-    return s;
-  }
-  ~name() { free($self); }
-}
-%enddef
 KVC_STRUCT(kvc_pool_config)
 KVC_STRUCT(kvc_group_config)
 KVC_STRUCT(kvc_manager_config)
@@ -122,7 +115,11 @@ KVC_STRUCT(kvc_step_limits)
 KVC_STRUCT(kvc_storage_config)
 KVC_STRUCT(kvc_storage_info)
 KVC_STRUCT(kvc_rows)
+KVC_STRUCT(kvc_quant_metrics)
 KVC_STRUCT(kvc_attention)
+KVC_STRUCT(kvc_attention_plan)
+KVC_STRUCT(kvc_block_choice)
+KVC_STRUCT(kvc_device_info)
 KVC_STRUCT(kvc_model)
 KVC_STRUCT(kvc_memory_query)
 KVC_STRUCT(kvc_memory_estimate)
@@ -140,6 +137,8 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_config::memory;
 %ignore kvc_storage_config::memory_size;
 %ignore kvc_storage_config::allocator;
+%ignore kvc_storage_config::parallel_for;
+%ignore kvc_storage_config::parallel_context;
 %ignore kvc_storage_info::data;
 %ignore kvc_rows::k;
 %ignore kvc_rows::v;
@@ -157,6 +156,11 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::alibi_slopes;
 %ignore kvc_attention::mask;
 %ignore kvc_attention::mask_offsets;
+%ignore kvc_attention::mask_starts;
+%ignore kvc_attention::block_mask;
+%ignore kvc_block_choice::bounds;
+%ignore kvc_block_choice::block_mask;
+%ignore kvc_memory_query::model;
 %ignore kvc_model::window_layers;
 %ignore kvc_view::data;
 %ignore kvc_view::shape;
@@ -192,21 +196,34 @@ KVC_STRUCT(kvc_memory_estimate)
 // ---- calls whose arrays stand apart from their counts, or inside structs -----------------------------------------
 // The same calls with each array beside its own count, so that no binding can pass a wrong one.
 
-%ignore kvc_manager_destroy;
-%ignore kvc_step_destroy;
-%ignore kvc_storage_destroy;
 %ignore kvc_manager_open_namespace;
 %ignore kvc_manager_export_tables;
 %ignore kvc_manager_export_slots;
 %ignore kvc_manager_poll_events;
 %ignore kvc_storage_store;
 %ignore kvc_storage_gather;
+%ignore kvc_storage_measure;
 %ignore kvc_storage_attend;
+%ignore kvc_storage_explain;
+%ignore kvc_storage_select_blocks;
+%ignore kvc_storage_key_bounds;
+%ignore kvc_attention_merge;
+%ignore kvc_tree_mask;
+%ignore kvc_estimate_memory;
 
-// Arrays of structs for a config, in C memory: what a struct points to must not move.
-%include <carrays.i>
-%array_functions(kvc_pool_config, kvc_pool_configs)
-%array_functions(kvc_group_config, kvc_group_configs)
+// ---- not offered to other languages ------------------------------------------------------------------------------
+// Streams work on the caller's arrays after the call: other languages wait for the result.
+
+%rename("$ignore", regextarget=1) "^kvc_stream_";
+%ignore kvc_stream;
+%ignore kvc_model_rope;
+%ignore kvc_rope_table;
+%ignore kvc_rope_apply;
+%ignore kvc_rope_rows;
+%ignore kvc_quantize;
+%ignore kvc_dequantize;
+%ignore kvc_quant_format;
+%ignore kvc_storage_export_dlpack;
 
 %include "calls.i"
 %include <kvcache.h>

@@ -160,12 +160,18 @@ KVC_LONG_CALL(kvc_manager_evict_blocks)
 KVC_LONG_CALL(kvc_manager_acquire_prefix)
 KVC_LONG_CALL(kvc_manager_publish_blocks)
 KVC_LONG_CALL(kvc_manager_step)
+KVC_LONG_CALL(kvc_manager_compact)
 KVC_LONG_CALL(kvc_storage_create)
 KVC_LONG_CALL(kvc_storage_copy_blocks)
 KVC_LONG_CALL(kvc_storage_zero_blocks)
+KVC_LONG_CALL(kvc_storage_seal_blocks)
 KVC_LONG_CALL(store)
 KVC_LONG_CALL(gather)
+KVC_LONG_CALL(measure)
 KVC_LONG_CALL(attend)
+KVC_LONG_CALL(select_blocks)
+KVC_LONG_CALL(key_bounds)
+KVC_LONG_CALL(merge)
 
 // ---- errors and results -------------------------------------------------------------------------------------------
 
@@ -223,7 +229,15 @@ static long kvc_live_objects(void) { return kvc_num_objects; }
 %}
 PyObject* kvc_pack_tokens(PyObject* tokens);
 
+%nodefaultctor;
+%nodefaultdtor;
+struct kvc_manager {};
+struct kvc_storage {};
+%clearnodefaultctor;
+%clearnodefaultdtor;
+
 %define KVC_OBJECT(TYPE, NAME)
+%ignore TYPE ## _destroy;
 %extend TYPE {
   ~TYPE() {
     --kvc_num_objects;
@@ -255,4 +269,6 @@ PyObject* kvc_pack_tokens(PyObject* tokens);
   PyObject* address = PyLong_FromVoidPtr($1->data);
   if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
 }
-%typemap(in, numinputs=0) void *stream "$1 = NULL;"
+%typemap(in, numinputs=0) kvc_stream *stream "$1 = NULL;"
+
+%include "../structs.i"

@@ -113,7 +113,7 @@ kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, s
                                      uint32_t group, int32_t fill_id, int32_t* tables, size_t row_stride) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(requests, num_requests);
-    KVC_REQUIRE_ARRAY(tables, num_requests);
+    if (row_stride != 0) KVC_REQUIRE_ARRAY(tables, num_requests);
     if (const kvc_status status = check_group(manager, group); status != KVC_OK) return status;
     size_t bytes;
     if (!kvc::checked_mul(num_requests, row_stride, &bytes) ||

@@ -215,6 +215,9 @@ static void test_tables(void) {
   REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL,
           kvc_manager_export_tables(m, &admitted_, 1, 0, -1, row_, 2)); /* 3 blocks */
   REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL, kvc_manager_export_tables(m, &admitted_, 1, 0, -1, row_, 0));
+  const uint64_t empty = allocate(m, NULL, 0, 0); /* rows of no entries need no memory */
+  OK(kvc_manager_export_tables(m, &empty, 1, 0, -1, NULL, 0));
+  OK(kvc_manager_free_request(m, empty));
   REFUSED_SAYING(m, bad, kvc_manager_export_tables(m, &admitted_, 1, 1, -1, row_, 8), "1", "1");
   REFUSED(m, bad, kvc_manager_export_tables(m, &admitted_, 1, UINT32_MAX, -1, row_, 8));
   REFUSED(m, KVC_ERROR_NOT_FOUND,

@@ -18,10 +18,11 @@ from typing import Any
 from . import _native, errors
 from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, RequestFlags, RopeScaling, Status, StorageFlags
 from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, UnsupportedError
-from .manager import ExtraKey, Group, Manager, Namespace, Pin, Request
+from .manager import Group, Manager
 from .models import Model, find_model, models
+from .request import ExtraKey, Namespace, Pin, Request
 from .step import Step
-from .storage import Storage, storage_size
+from .storage import Storage, merge_attention, storage_size, tree_mask
 
 _version = _native.kvc_version()
 __version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
@@ -51,5 +52,6 @@ def replay(*args: Any, **options: Any) -> Any:
 __all__ = [
     "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RopeScaling", "Status", "Step", "Storage", "StorageFlags",
-    "UnsupportedError", "build_info", "errors", "find_model", "models", "replay", "storage_size", "supports",
+    "UnsupportedError", "build_info", "errors", "find_model", "merge_attention", "models", "replay", "storage_size",
+    "supports", "tree_mask",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import Any, Callable, Optional, Sequence
 
@@ -47,7 +48,7 @@ def _info(args: argparse.Namespace) -> None:
 
 
 def _estimate(args: argparse.Namespace) -> None:
-    model = kvcache.find_model(args.model)
+    model = kvcache.Model.from_config(args.model) if os.path.exists(args.model) else kvcache.find_model(args.model)
     answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=_bytes(args.budget),
                             block_size=args.block_size)
     _print({"model": model.name, **answer._asdict()}, args.json)
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command("info", _info, "version, build and features of the library")
     estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
-    estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b")
+    estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b, or the path of a Hugging Face config.json or its folder")
     estimate.add_argument("--dtype", default="float16", help="how keys and values are stored [float16]")
     estimate.add_argument("--context", type=int, default=0, help="tokens of each sequence [the model's context]")
     estimate.add_argument("--batch", type=int, default=1, help="sequences, sharing nothing [1]")

@@ -13,7 +13,8 @@ from . import _native
 from ._arrays import np
 from .constants import RequestFlags
 from .errors import NoSpaceError
-from .manager import Manager, Request
+from .manager import Manager
+from .request import Request
 from .step import Step
 from .trace import VOCAB_SIZE, TraceRequest, longest, output_tokens, prompt_tokens, read_trace
 

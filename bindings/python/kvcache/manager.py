@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block manager and what lives in it. Meaning, units and threading are those of kvcache.h.
+"""The block manager. Meaning, units and threading are those of kvcache.h.
 
-Any thread may call a Manager; one Request is driven by one thread at a time. Calls that hash, match or compute release
-the interpreter lock. Arrays of tokens are int32 (NumPy, array.array, memoryview: used in place) or plain sequences
-(copied). Failures raise kvcache.KvCacheError, and then nothing has changed.
+Any thread may call a Manager. Calls that hash, match or compute release the interpreter lock. Arrays of tokens are int32 (NumPy,
+array.array, memoryview: used in place) or plain sequences (copied). Failures raise kvcache.KvCacheError, and then nothing has changed.
 """
 
 from __future__ import annotations
 
 import collections
-import warnings
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
 from ._arrays import contiguous, np
-from .constants import BlockState, RequestFlags
-from .errors import BufferTooSmallError
+from .constants import BlockState
+from .errors import BufferTooSmallError, KvCacheError
 from .records import record
+from .request import ExtraKey, Namespace, Pin, Request, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
 
-    Tokens = Union[Sequence[int], "numpy.ndarray", memoryview]
+    from .request import Tokens
+
+Stats = record("Stats", _native.kvc_stats, "Counters since creation and gauges: kvc_stats.")
+ProbeInfo = record("ProbeInfo", _native.kvc_probe_info, "What would hit, and whether it fits: kvc_probe_info.")
+PoolInfo = record("PoolInfo", _native.kvc_pool_info, "Counts of a pool; the states sum to num_blocks: kvc_pool_info.")
+BlockInfo = record("BlockInfo", _native.kvc_block_info, "State of one block: kvc_block_info.")
+Properties = record("Properties", _native.kvc_properties, "What a manager was made with: kvc_properties.")
 
 
 class Group(NamedTuple):
@@ -34,186 +39,23 @@ class Group(NamedTuple):
     pool: int = 0
 
 
-class ExtraKey(NamedTuple):
-    """Identity of a span of tokens whose ids alone do not identify it (an image). digest: 32 bytes."""
-
-    first_token: int
-    num_tokens: int
-    digest: bytes
-
-
-Stats = record("Stats", _native.kvc_stats, "Counters since creation and gauges: kvc_stats.")
-RequestInfo = record("RequestInfo", _native.kvc_request_info, "State of a request: kvc_request_info.")
-ProbeInfo = record("ProbeInfo", _native.kvc_probe_info, "What would hit, and whether it fits: kvc_probe_info.")
-PoolInfo = record("PoolInfo", _native.kvc_pool_info, "Counts of a pool; the states sum to num_blocks: kvc_pool_info.")
-BlockInfo = record("BlockInfo", _native.kvc_block_info, "State of one block: kvc_block_info.")
-Properties = record("Properties", _native.kvc_properties, "What a manager was made with: kvc_properties.")
-
-
-def _pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
-    if not keys:
-        return None
-    packed = b""
-    for first_token, num_tokens, digest in keys:
-        if len(digest) != 32:
-            raise ValueError(f"the digest of an extra key has {len(digest)} bytes; it needs 32")
-        packed += first_token.to_bytes(8, "little") + num_tokens.to_bytes(8, "little") + digest
-    return packed
-
-
-def _request_config(options: "dict[str, int]") -> Any:
-    if not options:
-        return None
-    config = _native.kvc_request_config()
-    for name, value in options.items():
-        if name == "namespace":
-            name, value = "namespace_id", getattr(value, "id", value)
-        if not hasattr(config, name):
-            raise TypeError(f"{name!r} is no option of a request; see kvc_request_config")
-        setattr(config, name, value)
-    return config
-
-
-class _Owned:
-    """An id inside a manager that is given back by close(), by leaving a `with` block, or, late, when it is forgotten:
-    then it waits for the manager's next admission, so that garbage collection never changes state in between."""
-
-    __slots__ = ("_manager", "_owned", "id", "__weakref__")
-    _close: Any = None
-
-    def __init__(self, manager: "Manager", id: int, owned: bool = True):
-        self._manager = manager
-        self._owned = owned
-        self.id = id
-
-    def close(self) -> None:
-        """Gives it back. Doing so again does nothing."""
-        if self._owned:
-            type(self)._close(self._manager._m, self.id)
-            self._owned = False
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_owned", False) and self._manager._m is not None:
-            self._manager._dropped.append((type(self)._close, self.id))
-            warnings.warn(f"{type(self).__name__} {self.id:#x} was never closed", ResourceWarning, stacklevel=2)
-
-    def __repr__(self) -> str:
-        return f"<kvcache.{type(self).__name__} {self.id:#x}>"
-
-
-class Pin(_Owned):
-    """A prefix kept from eviction until closed. num_pinned: its tokens."""
-
-    __slots__ = ("num_pinned",)
-    _close = staticmethod(_native.kvc_manager_unpin_prefix)
-
-    def __init__(self, manager: "Manager", id: int, num_pinned: int):
-        super().__init__(manager, id)
-        self.num_pinned = num_pinned
-
-
-class Namespace(_Owned):
-    """One open of a namespace: requests of different namespaces never share."""
-
-    __slots__ = ()
-    _close = staticmethod(_native.kvc_manager_close_namespace)
-
-
-class Request(_Owned):
-    """A token sequence and its blocks. `id` is what arrays of a Step take. Leaving a `with` block frees it."""
-
-    __slots__ = ("num_cached",)
-    _close = staticmethod(_native.kvc_manager_free_request)
-
-    def __init__(self, manager: "Manager", id: int, num_cached: int = 0, owned: bool = True):
-        super().__init__(manager, id, owned)
-        self.num_cached = num_cached  # tokens of the hit at the last admission by this object
-
-    def admit(self) -> int:
-        """Finds the longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens of the hit: a
-        multiple of block_size, below the number of tokens. Raises NoSpaceError, AgainError, BusyError (admitted already)."""
-        self.num_cached = _native.kvc_manager_admit_request(self._manager._m, self.id)
-        return self.num_cached
-
-    def append(self, tokens: "Tokens | int") -> None:
-        """Appends known tokens (int32 [n], or one int); an admitted request gets slots for them. Raises NoSpaceError."""
-        _native.kvc_manager_append_tokens(self._manager._m, self.id, tokens)
-
-    def reserve(self, capacity: int) -> None:
-        """Gives slots up to `capacity` tokens in all, whose ids may come later. Raises NoSpaceError."""
-        _native.kvc_manager_reserve_tokens(self._manager._m, self.id, capacity)
-
-    def commit(self, num_committed: int) -> None:
-        """The KV of the first num_committed tokens (absolute) is written: full blocks become findable."""
-        _native.kvc_manager_commit_tokens(self._manager._m, self.id, num_committed)
-
-    def truncate(self, num_tokens: int) -> None:
-        """Keeps the first num_tokens tokens (absolute) and gives the rest back."""
-        _native.kvc_manager_truncate_request(self._manager._m, self.id, num_tokens)
-
-    def preempt(self) -> None:
-        """Takes all blocks and makes it wait; tokens are kept, and what it published can be hit again by admit()."""
-        _native.kvc_manager_preempt_request(self._manager._m, self.id)
-
-    def free(self) -> None:
-        """Ends the request; its published blocks stay cached. Freeing again raises NotFoundError, unlike close()."""
-        _native.kvc_manager_free_request(self._manager._m, self.id)
-        self._owned = False
-
-    def forget(self) -> None:
-        """A Step has freed it: nothing is left to close."""
-        self._owned = False
-
-    def fork(self) -> "Request":
-        """A request with the committed tokens of this one, sharing all their blocks."""
-        return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
-
-    @property
-    def info(self) -> Any:
-        """RequestInfo: num_tokens, num_committed, capacity, num_blocks, ..."""
-        struct = _native.kvc_request_info()
-        _native.kvc_manager_request_info(self._manager._m, self.id, struct)
-        return RequestInfo.read(struct)
-
-    def block_table(self, group: int = 0, fill_id: int = -1, out: "Optional[numpy.ndarray]" = None) -> "numpy.ndarray":
-        """The block ids of a group: int32 [blocks of the table], or the whole of `out`, with fill_id where there is no block.
-        Raises BufferTooSmallError if `out` is too short."""
-        if out is None:
-            properties = _native.kvc_properties()
-            _native.kvc_manager_properties(self._manager._m, properties)
-            info = _native.kvc_request_info()
-            _native.kvc_manager_request_info(self._manager._m, self.id, info)
-            out = np.empty(-(-info.capacity // properties.block_size), np.int32)
-        _native.kvc_manager_export_tables(self._manager._m, (self.id,), group, fill_id, out)
-        return out
-
-    def slots(self, first_token: int, num_tokens: int, group: int = 0) -> "numpy.ndarray":
-        """The slots (block * block_size + offset) of tokens [first_token, first_token + num_tokens): int64; -1 where a
-        window has passed."""
-        out = np.empty(num_tokens, np.int64)
-        _native.kvc_manager_export_slots(self._manager._m, self.id, group, first_token, out)
-        return out
+_ZERO = {"never": 0, "foreign": _native.KVC_MANAGER_ZERO_FOREIGN, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
 
 
 class Manager:
     """The block manager: which block holds which tokens, what is shared, what is evicted.
 
     num_blocks: blocks of the only pool, or one number per pool. block_size: tokens per block. groups: Group objects
-    (default: one with full attention). null_block: id 0 is the engine's. Other options are fields of kvc_manager_config:
+    (default: one with full attention). null_block: id 0 is the engine's. zero: which blocks take_zero_blocks() tells to clear, "never", "foreign"
+    (those that change namespace) or "always". Other options are fields of kvc_manager_config:
     max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark_blocks, vocab_size.
     Closing frees everything as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: "int | Sequence[int]", block_size: int = 16, *, groups: "Sequence[Group]" = (), null_block: bool = False,
-                 prefix_cache: bool = True, **options: int):
+                 prefix_cache: bool = True, zero: str = "never", **options: int):
         config = _native.kvc_manager_config()
         config.block_size = block_size
-        config.flags = (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
+        config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         for name, value in options.items():
             if name in ("groups", "pools", "flags", "policy") or not hasattr(config, name):
                 raise TypeError(f"{name!r} is no option of a Manager; see kvc_manager_config")
@@ -255,7 +97,10 @@ class Manager:
     def _free_dropped(self) -> None:
         while self._dropped:
             close, id = self._dropped.popleft()
-            close(self._m, id)
+            try:
+                close(self._m, id)
+            except KvCacheError:  # ended by other means, or a namespace that is still in use: nobody is left to be told
+                pass
 
     # ---- requests
 
@@ -267,12 +112,12 @@ class Manager:
         max_cached_tokens, drop_tail_blocks, user_data, flags (RequestFlags).
         Raises NoSpaceError, AgainError, InvalidArgumentError, LimitError; then there is no request."""
         self._free_dropped()
-        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, _pack_keys(keys), _request_config(options)))
+        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, pack_keys(keys), request_config(options)))
 
     def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, **options: Any) -> Request:
         """Creates a waiting request: tokens are copied and hashed, no block is taken. Parameters as allocate()."""
         self._free_dropped()
-        return Request(self, _native.kvc_manager_create_request(self._m, tokens, _pack_keys(keys), _request_config(options)))
+        return Request(self, _native.kvc_manager_create_request(self._m, tokens, pack_keys(keys), request_config(options)))
 
     def request(self, id: int) -> Request:
         """A Request for an id, such as one of Step.admitted; it is freed by free() only."""
@@ -292,6 +137,16 @@ class Manager:
         """Takes the copies that single calls have asked for: int32 [n, 2] of (source, destination), to execute in order
         before anything is written."""
         return self._grown(lambda room: _native.kvc_manager_take_copies(self._m, room), np.int64).view(np.int32).reshape(-1, 2)
+
+    def take_zero_blocks(self) -> "numpy.ndarray":
+        """With zero="foreign" or "always": takes the blocks to clear (int32 ids), after the copies and before anything is written."""
+        return self._grown(lambda room: _native.kvc_manager_take_zero_blocks(self._m, room), np.int32)
+
+    def compact(self, pool: int = 0, max_moves: int = 4096) -> "numpy.ndarray":
+        """Moves contents from the highest blocks of a pool to its lowest free ones: int32 [n, 2] of (source, destination), to carry out before
+        any block is read or written. If n is max_moves, another call may find more. Raises BusyError while a step is in flight."""
+        moves = np.empty((max_moves, 2), np.int32)
+        return moves[: _native.kvc_manager_compact(self._m, pool, moves)]
 
     def _grown(self, call: Any, dtype: Any, size: int = 64) -> Any:
         while True:
@@ -314,16 +169,16 @@ class Manager:
     def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Any:
         """Would these tokens fit, and how much is cached? ProbeInfo; changes nothing."""
         struct = _native.kvc_probe_info()
-        _native.kvc_manager_probe(self._m, getattr(namespace, "id", namespace), tokens, _pack_keys(keys), struct)
+        _native.kvc_manager_probe(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys), struct)
         return ProbeInfo.read(struct)
 
     def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:
         """Keeps the cached part of a prefix from eviction. Raises NotFoundError if not even one block is cached."""
-        return Pin(self, *_native.kvc_manager_pin_prefix(self._m, getattr(namespace, "id", namespace), tokens, _pack_keys(keys)))
+        return Pin(self, *_native.kvc_manager_pin_prefix(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys)))
 
     def drop(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> int:
         """Drops every cached block of these tokens that nobody holds; returns their number."""
-        return _native.kvc_manager_drop_prefix(self._m, getattr(namespace, "id", namespace), tokens, _pack_keys(keys))
+        return _native.kvc_manager_drop_prefix(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys))
 
     def evict(self, max_blocks: int) -> int:
         """Evicts up to max_blocks cached blocks in policy order; returns their number."""
@@ -340,13 +195,13 @@ class Manager:
     def acquire_prefix(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> "numpy.ndarray":
         """Takes a raw hold on the cached blocks of a prefix: int32 [positions]; -1 where a window needs none."""
-        packed, id = _pack_keys(keys), getattr(namespace, "id", namespace)
+        packed, id = pack_keys(keys), getattr(namespace, "id", namespace)
         return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, group, tokens, packed, room), np.int32)
 
     def publish_blocks(self, tokens: "Tokens", blocks: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> None:
         """Publishes raw-held blocks as the KV of the first len(blocks) * block_size tokens, which must be written."""
-        _native.kvc_manager_publish_blocks(self._m, getattr(namespace, "id", namespace), group, tokens, _pack_keys(keys), blocks)
+        _native.kvc_manager_publish_blocks(self._m, getattr(namespace, "id", namespace), group, tokens, pack_keys(keys), blocks)
 
     def release_blocks(self, blocks: "Tokens") -> None:
         """Gives back one raw hold per entry, all or nothing. Raises NotHeldError."""
@@ -412,6 +267,3 @@ def _group_config(group: Group) -> Any:
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
     config.retention_tokens, config.pool = group.retention_tokens, group.pool
     return config
-
-
-__all__ = ["ExtraKey", "Group", "Manager", "Namespace", "Pin", "Request", "RequestFlags"]

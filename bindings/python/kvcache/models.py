@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 from . import _native
 from .constants import DType
@@ -28,6 +28,13 @@ class Model:
         for layer in window_layers:
             self._model.set_window(layer)
 
+    @classmethod
+    def from_config(cls, path: Any) -> "Model":
+        """Of a Hugging Face config.json or its folder; without the rotary embedding."""
+        from .hf_config import read_hf_config
+
+        return read_hf_config(path)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -39,14 +46,19 @@ class Model:
         return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
 
     def estimate(self, dtype: "DType | str" = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
-                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False) -> Any:
+                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, **options: int) -> Any:
         """MemoryEstimate of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) each, sharing nothing; with a budget
-        also what fits: max_tokens and max_sequences."""
+        also what fits: max_tokens and max_sequences. Other options are fields of kvc_memory_query: tensor_scales, channel_keys,
+        channel_tokens."""
         query, answer = _native.kvc_memory_query(), _native.kvc_memory_estimate()
-        query.model, query.dtype = self._model, DType.parse(dtype)
+        query.dtype = DType.parse(dtype)
         query.tokens, query.num_sequences, query.budget_bytes = tokens, num_sequences, budget_bytes
         query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
-        _native.kvc_estimate_memory(query, answer)
+        for name, value in options.items():
+            if not hasattr(query, name):
+                raise TypeError(f"{name!r} is no option of an estimate; see kvc_memory_query")
+            setattr(query, name, value)
+        _native.kvc_estimate_memory(self._model, query, answer)
         return MemoryEstimate.read(answer)
 
     def __repr__(self) -> str:

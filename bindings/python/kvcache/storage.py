@@ -9,6 +9,7 @@ from . import _native
 from ._arrays import contiguous, np, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError
+from .records import record
 
 if TYPE_CHECKING:
     import numpy
@@ -36,7 +37,7 @@ class Storage:
 
     num_blocks: as the manager's. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
     "float8_e5m2", "int8", "int4"). Other options are fields of kvc_storage_config: v_head_dim, block_size, scale_group,
-    alignment, num_threads. Closing frees the memory when the last array over it is gone."""
+    k_scale, v_scale, channel_tokens, open_blocks, alignment, num_threads. Closing frees the memory when the last array over it is gone."""
 
     def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int):
@@ -94,6 +95,17 @@ class Storage:
         _native.kvc_storage_gather(self._s, *self._rows(*out, first_layer, tokens), slots, None)
         return out
 
+    def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[Any, Any]":
+        """The error of quantization: compares keys and values, as store() takes them, with what lies at their slots. QuantMetrics
+        of the keys and of the values (None for latent attention)."""
+        keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
+        _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, len(slots)), slots, None, keys, values)
+        return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
+
+    def seal_blocks(self, blocks: "Array") -> None:
+        """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
+        _native.kvc_storage_seal_blocks(self._s, blocks)
+
     def _rows(self, k: Any, v: Any, first_layer: int, tokens: int) -> "tuple[Any, ...]":
         info, rows = self._info, _native.kvc_rows()
         shape = (*((k.shape[0],) if k.ndim == 4 else ()), tokens, info.num_heads)
@@ -117,56 +129,122 @@ class Storage:
         _native.kvc_storage_zero_blocks(self._s, blocks)
 
     def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
-               q_starts: "Optional[Array]" = None, causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0,
-               sinks: int = 0, alibi_slopes: "Optional[Array]" = None, mask: "Optional[Array]" = None,
-               mask_offsets: "Optional[Array]" = None, out: "Optional[Array]" = None, lse: "Optional[Array]" = None) -> "Array":
+               out: "Optional[Array]" = None, lse: "Optional[Array]" = None, **options: Any) -> "Array":
         """Paged attention, prefill and decode in any mix. Returns `out` [queries, q heads, v_head_dim].
 
         q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. Request r has queries q_offsets[r] ..
         q_offsets[r + 1] - 1 (uint64 [requests + 1]), the last tokens of its kv_lens[r] (uint64), or from position
         q_starts[r] on. block_tables: int32 [requests, entries]. lse: float32 [queries, q heads], written with the natural log
-        of the sum of exp(logit). alibi_slopes: float32 [q heads]. mask: uint8 bits, lowest first, from bit mask_offsets[r] on.
-        """
+        of the sum of exp(logit).
+
+        Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; mask: uint8 bits,
+        lowest first, from bit mask_offsets[r] on for positions from mask_starts[r] on; block_mask: uint8 [requests, num_heads,
+        bytes], of select_blocks."""
+        if out is None:
+            out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
+        _native.kvc_storage_attend(self._s, attention, *arrays)
+        return out
+
+    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> Any:
+        """AttentionPlan: how attend() would compute this, and computes nothing."""
+        plan = _native.kvc_attention_plan()
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
+        _native.kvc_storage_explain(self._s, attention, *arrays, plan)
+        return AttentionPlan.read(plan)
+
+    def key_bounds(self, blocks: "Array", layer: int = 0, out: "Optional[Array]" = None) -> "Array":
+        """Largest and smallest of each element over the keys of full blocks (int32 ids): float16 [num_blocks, num_heads, 2,
+        head_dim], of which the entries of `blocks` are written."""
+        shape = (self._info.num_blocks, self._info.num_heads, 2, self._info.head_dim)
+        out = np.zeros(shape, np.float16) if out is None else contiguous(out, shape, "out")
+        _native.kvc_storage_key_bounds(self._s, layer, blocks, _bytes(out))
+        return out
+
+    def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0,
+                      *, sink_blocks: int = 0, recent_blocks: int = 0, **options: Any) -> "Array":
+        """The top_k blocks of each request and KV head by their bounds, with the first sink_blocks and the last recent_blocks:
+        a block_mask for attend()."""
+        info, choice = self._info, _native.kvc_block_choice()
+        contiguous(bounds, (info.num_blocks, info.num_heads, 2, info.head_dim), "bounds")
+        if bounds.dtype != np.float16:
+            raise TypeError(f"bounds is {bounds.dtype.name}; it must be float16, from key_bounds()")
+        picked = np.zeros((len(kv_lens), info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
+        choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
+        _native.kvc_storage_select_blocks(self._s, attention, *arrays, choice, _bytes(bounds), _bytes(picked))
+        return picked
+
+    def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
+                   causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
+                   mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None) -> "tuple[Any, tuple[Any, ...]]":
+        """The struct and its arrays, which all have the shapes that the struct says."""
         info, attention, requests = self._info, _native.kvc_attention(), len(kv_lens)
         if q.ndim != 3:
             raise ValueError(f"q has {q.ndim} dimensions; it must be [queries, q heads, head_dim]")
         queries, heads, _ = q.shape
-        contiguous(q, (queries, heads, info.head_dim), "q")
-        dtype = _float_type(q, "q")
-        if out is None:
-            out = np.empty((queries, heads, info.v_head_dim), q.dtype)
-        contiguous(out, (queries, heads, info.v_head_dim), "out")
-        if out.dtype != q.dtype:
-            raise TypeError(f"out is {out.dtype.name} and q {q.dtype.name}; they must be of one type")
-        contiguous(q_offsets, (requests + 1,), "q_offsets")
-        contiguous(block_tables, (requests, *block_tables.shape[1:2]), "block_tables")
-        for name, array, shape in (("q_starts", q_starts, (requests,)), ("mask_offsets", mask_offsets, (requests,)),
-                                   ("lse", lse, (queries, heads)), ("alibi_slopes", alibi_slopes, (heads,))):
+        if block_mask is not None and block_mask.ndim != 3:
+            raise ValueError(f"block_mask has {block_mask.ndim} dimensions; it must be [requests, num_heads, bytes]")
+        for name, array, shape, dtype in (
+                ("q", q, (queries, heads, info.head_dim), q.dtype), ("out", out, (queries, heads, info.v_head_dim), q.dtype),
+                ("lse", lse, (queries, heads), "float32"), ("q_offsets", q_offsets, (requests + 1,), None),
+                ("block_tables", block_tables, (requests, *block_tables.shape[1:2]), None), ("q_starts", q_starts, (requests,), None),
+                ("alibi_slopes", alibi_slopes, (heads,), "float32"), ("mask_offsets", mask_offsets, (requests,), None),
+                ("mask_starts", mask_starts, (requests,), None),
+                ("block_mask", block_mask, (requests, info.num_heads, *(() if block_mask is None else block_mask.shape[2:])), "uint8")):
             if array is not None:
                 contiguous(array, shape, name)
-        for name, array in (("lse", lse), ("alibi_slopes", alibi_slopes)):
-            if array is not None and array.dtype != np.float32:
-                raise TypeError(f"{name} is {array.dtype.name}; it must be float32")
+                if dtype is not None and array.dtype != dtype:
+                    raise TypeError(f"{name} is {array.dtype.name}; it must be {np.dtype(dtype).name}")
         if int(q_offsets[-1]) != queries:
             raise ValueError(f"q_offsets ends with {int(q_offsets[-1])}, q has {queries} queries")
-        self._check_mask(q_offsets, kv_lens, mask, mask_offsets)
+        _check_masks(q_offsets, kv_lens, mask, mask_offsets, mask_starts, block_mask, info.block_size)
         attention.num_requests, attention.table_stride = requests, block_tables.shape[1]
-        attention.layer, attention.num_q_heads, attention.dtype = layer, heads, dtype
+        attention.layer, attention.num_q_heads, attention.dtype = layer, heads, _float_type(q, "q")
         attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
-        _native.kvc_storage_attend(self._s, attention, _bytes(q), _bytes(out), _bytes(lse), q_offsets, q_starts, kv_lens, block_tables,
-                                   _bytes(alibi_slopes), _bytes(mask), mask_offsets)
-        return out
+        attention.block_mask_stride = 0 if block_mask is None else block_mask.shape[2]
+        return attention, (_bytes(q), _bytes(out), _bytes(lse), q_offsets, q_starts, kv_lens, block_tables, _bytes(alibi_slopes), _bytes(mask),
+                           mask_offsets, mask_starts, _bytes(block_mask))
 
-    @staticmethod
-    def _check_mask(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any) -> None:
-        if mask is None:
-            return
-        if mask_offsets is None:
-            raise ValueError("mask needs mask_offsets, the first bit of each request")
-        bits = mask_offsets.astype(np.int64) + np.diff(q_offsets.astype(np.int64)) * kv_lens.astype(np.int64)
-        if len(bits) and int(bits.max()) > mask.nbytes * 8:
-            raise ValueError(f"mask has {mask.nbytes * 8} bits; the requests need {int(bits.max())}")
+
+def _check_masks(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any, mask_starts: Any, block_mask: Any, block_size: int) -> None:
+    lens = np.asarray(kv_lens).astype(np.int64)
+    if block_mask is not None and len(lens) and block_mask.shape[2] * 8 * block_size < int(lens.max()):
+        raise ValueError(f"block_mask has bits for {block_mask.shape[2] * 8} blocks; {int(lens.max())} tokens need more")
+    if mask is None:
+        return
+    if mask_offsets is None:
+        raise ValueError("mask needs mask_offsets, the first bit of each request")
+    queries = np.diff(np.asarray(q_offsets).astype(np.int64))
+    bits = mask_offsets.astype(np.int64) + queries * (lens - (0 if mask_starts is None else mask_starts.astype(np.int64)))
+    if len(bits) and int(bits.max()) > mask.nbytes * 8:
+        raise ValueError(f"mask has {mask.nbytes * 8} bits; the requests need {int(bits.max())}")
+
+
+def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
+    """Merges attention over disjoint sets of keys: outs [partials, rows..., v_dim], lses float32 [partials, rows...] of the same
+    queries, into (out, lse) over all keys."""
+    contiguous(lses, tuple(outs.shape[:-1]), "lses")
+    contiguous(outs, tuple(outs.shape), "outs")
+    if lses.dtype != np.float32:
+        raise TypeError(f"lses is {lses.dtype.name}; it must be float32")
+    out, lse = np.empty(outs.shape[1:], outs.dtype), np.empty(lses.shape[1:], np.float32)
+    _native.kvc_attention_merge(_bytes(outs), _bytes(lses), outs.shape[0], lse.size, outs.shape[-1], _float_type(outs, "outs"), _bytes(out),
+                                _bytes(lse))
+    return out, lse
+
+
+def tree_mask(parents: "Array") -> "tuple[Array, Array]":
+    """Bits for `mask` (with mask_starts at the tree's first position) and the depth of each node, for a tree of draft tokens: int32 parents [n],
+    each below its node, -1 = hangs on the last token before the tree."""
+    mask, depths = np.zeros(-(-len(parents) ** 2 // 8), np.uint8), np.empty(len(parents), np.int32)
+    _native.kvc_tree_mask(parents, mask, 0, depths)
+    return mask, depths
+
+
+QuantMetrics = record("QuantMetrics", _native.kvc_quant_metrics, "What storing rows has cost and saved, measured: kvc_quant_metrics.")
+AttentionPlan = record("AttentionPlan", _native.kvc_attention_plan, "How attention would be computed: kvc_attention_plan.")
 
 
 def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: Any, layout: int, flags: int, options: "dict[str, int]") -> Any:

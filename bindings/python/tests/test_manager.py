@@ -38,6 +38,20 @@ def test_a_refused_admission_changes_nothing_and_says_what_is_missing():
         r.free()
 
 
+def test_blocks_to_clear_and_to_move_are_told():
+    with Manager(8, block_size=4, zero="always") as m:
+        with m.allocate(range(8)):
+            assert sorted(m.take_zero_blocks().tolist()) == [0, 1] and m.take_zero_blocks().tolist() == []
+    with Manager(8, block_size=4) as m:
+        low, high = m.allocate(range(8)), m.allocate(range(50, 58))
+        low.close()
+        assert m.take_zero_blocks().size == 0
+        assert high.block_table().tolist() == [2, 3]
+        moves = dict(m.compact().tolist())
+        assert sorted(moves) == [2, 3] and high.block_table().tolist() == [moves[2], moves[3]] and max(moves.values()) == 1
+        high.close()
+
+
 def test_each_status_is_a_class_that_python_users_expect():
     with Manager(4, vocab_size=100, max_request_tokens=50) as m:
         with pytest.raises(ValueError, match="100"):
@@ -174,6 +188,21 @@ def test_a_closed_manager_refuses_by_name_and_forgotten_requests_free_at_the_nex
     for call in (r.admit, lambda: m.stats, lambda: m.allocate([1])):
         with pytest.raises(ValueError, match="the manager is closed"):
             call()
+
+
+def test_what_was_forgotten_and_cannot_be_closed_disturbs_nobody():
+    with Manager(8, block_size=4) as m, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        namespace = m.namespace(model=b"a")
+        r = m.allocate([1, 2, 3], namespace=namespace)
+        del namespace  # forgotten and still in use
+        twice = m.allocate([4])
+        m.request(twice.id).free()
+        del twice
+        gc.collect()
+        m.allocate([5, 6]).close()
+        r.close()
+        assert m.stats.live_requests == 0
 
 
 def test_events_chain_and_count_what_was_lost():

@@ -31,8 +31,23 @@ def test_unknown_names_are_an_error():
         kvcache.find_model("lama")
     with pytest.raises(ValueError, match="float17.*bfloat16"):
         kvcache.find_model("llama-3.1-8b").estimate("float17")
+    with pytest.raises(TypeError, match="scal"):
+        kvcache.find_model("llama-3.1-8b").estimate(scal=1)
     with pytest.raises(TypeError, match="heads"):
         kvcache.Model(heads=3)
+
+
+def test_estimates_leave_no_memory_behind():
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096
+
+    before = 0
+    for i in range(40_000):
+        kvcache.find_model("llama-3.1-8b").estimate()
+        if i == 1000:
+            before = resident()
+    assert resident() - before < 1 << 20
 
 
 @pytest.mark.skipif("KVC_COMMAND" not in os.environ, reason="KVC_COMMAND does not name the kvcache command")

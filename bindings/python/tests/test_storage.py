@@ -68,6 +68,70 @@ def test_attention_over_a_manager_s_tables_equals_numpy():
             r.close()
 
 
+def test_parts_of_a_context_merge_and_blocks_are_selected():
+    rng = np.random.default_rng()
+    with Storage(8, 1, 2, 32, dtype="float32", block_size=4) as s:
+        k, v = rng.standard_normal((2, 32, 2, 32), np.float32)
+        s.store(k, v, np.arange(32))
+        q = rng.standard_normal((1, 4, 32), np.float32)
+        offsets, table = np.array([0, 1], np.uint64), np.arange(8, dtype=np.int32)[None]
+        dense = s.attend(q, offsets, np.array([32], np.uint64), table)
+        assert np.abs(dense - attention(q, k, v)).max() < 1e-5
+        parts, lses = [], np.empty((2, 1, 4), np.float32)
+        for i in range(2):
+            half = np.ascontiguousarray(table[:, 4 * i: 4 * i + 4])
+            parts.append(s.attend(q, offsets, np.array([16], np.uint64), half, lse=lses[i]))
+        merged, _ = kvcache.merge_attention(np.stack(parts), lses)
+        assert np.abs(merged - dense).max() < 1e-5
+        bounds = s.key_bounds(np.arange(8, dtype=np.int32))
+        assert (bounds[:, :, 0].astype(np.float32) >= k.reshape(8, 4, 2, 32).max(1)).all()
+        arguments = q, offsets, np.array([32], np.uint64), table
+        everything = s.select_blocks(*arguments, bounds, 8)
+        assert (everything == 255).all() and (s.attend(*arguments, block_mask=everything) == dense).all()
+        some = s.select_blocks(*arguments, bounds, 3, sink_blocks=1)
+        assert np.unpackbits(some, axis=2).sum(2).tolist() == [[3, 3]] and (some & 1).all()
+        assert np.abs(s.attend(*arguments, block_mask=some) - dense).max() > 1e-4
+        assert s.explain(*arguments, block_mask=some).sparse == 1 and s.explain(*arguments).num_workers == 1
+        with pytest.raises(ValueError, match="8 blocks"):
+            s.attend(q, offsets, np.array([33], np.uint64), np.zeros((1, 9), np.int32), block_mask=everything)
+
+
+def test_a_tree_of_drafts_sees_its_ancestors_alone():
+    rng = np.random.default_rng()
+    with Storage(4, 1, 1, 16, dtype="float32", block_size=4) as s:
+        k, v = rng.standard_normal((2, 9, 1, 16), np.float32)
+        s.store(k, v, np.arange(9))
+        mask, depths = kvcache.tree_mask(np.array([-1, 0, 0], np.int32))
+        assert depths.tolist() == [0, 1, 1]
+        q = rng.standard_normal((3, 1, 16), np.float32)
+        zero = np.zeros(1, np.uint64)
+        out = s.attend(q, np.array([0, 3], np.uint64), np.array([9], np.uint64), np.arange(3, dtype=np.int32)[None], mask=mask, mask_offsets=zero,
+                       mask_starts=zero + 6)
+        sees = [[*range(7)], [*range(8)], [*range(7), 8]]
+        for i in range(3):
+            assert np.abs(out[i] - attention(q[i: i + 1], k[sees[i]], v[sees[i]])[0]).max() < 1e-5
+
+
+def test_the_error_of_quantization_is_measured():
+    rng = np.random.default_rng()
+    x = rng.standard_normal((32, 2, 64), np.float32)
+    slots = np.arange(32)
+    with Storage(8, 1, 2, 64, dtype="int8", block_size=4) as int8, Storage(8, 1, 2, 64, dtype="float32", block_size=4) as exact:
+        for s in (int8, exact):
+            s.store(x, x, slots)
+        keys, values = int8.measure(x, x, slots)
+        assert keys.snr_db > 38 and keys.elements == x.size and values.mse > 0
+        assert keys.mse == pytest.approx(np.mean((int8.gather(slots)[0][0].astype(np.float64) - x) ** 2), rel=1e-6)
+        assert exact.measure(x, x, slots)[0].max_error == 0
+    flags = kvcache.StorageFlags.CHANNEL_KEYS
+    with Storage(8, 1, 2, 64, dtype="int4", block_size=4, flags=flags, open_blocks=3) as s:
+        s.store(x[:3], x[:3], slots[:3])
+        with pytest.raises(kvcache.KvCacheError):
+            s.runs(0)
+        s.seal_blocks([0])
+        assert s.runs(0)[:, 1].sum() == s.block_bytes and s.open_blocks == 3
+
+
 def test_bfloat16_is_bits():
     with Storage(2, 1, 1, 8, block_size=4) as s:
         x = to_bfloat16(np.random.default_rng().standard_normal((4, 1, 8)))

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+// #include <kvcache.h>
+import "C"
+
+import (
+	"errors"
+
+	"libkvcache/bindings/go/internal/native"
+)
+
+// Error is a failed call, which has changed nothing: Status is its KVC_ERROR_*, Text says what was wrong, the value,
+// the limit and the fix. errors.Is(err, ErrNoSpace) compares the status alone.
+type Error = native.Error
+
+// One error per status, for errors.Is.
+var (
+	ErrInvalidArgument = &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: "invalid argument"}
+	ErrOutOfMemory     = &Error{Status: C.KVC_ERROR_OUT_OF_MEMORY, Text: "out of memory"}
+	ErrNoSpace         = &Error{Status: C.KVC_ERROR_NO_SPACE, Text: "no space"}
+	ErrNotFound        = &Error{Status: C.KVC_ERROR_NOT_FOUND, Text: "not found"}
+	ErrBusy            = &Error{Status: C.KVC_ERROR_BUSY, Text: "busy"}
+	ErrLimit           = &Error{Status: C.KVC_ERROR_LIMIT, Text: "limit"}
+	ErrBufferTooSmall  = &Error{Status: C.KVC_ERROR_BUFFER_TOO_SMALL, Text: "buffer too small"}
+	ErrUnsupported     = &Error{Status: C.KVC_ERROR_UNSUPPORTED, Text: "unsupported"}
+	ErrNotHeld         = &Error{Status: C.KVC_ERROR_NOT_HELD, Text: "not held"}
+	ErrCorrupt         = &Error{Status: C.KVC_ERROR_CORRUPT, Text: "corrupt"}
+	ErrInternal        = &Error{Status: C.KVC_ERROR_INTERNAL, Text: "internal"}
+	ErrAgain           = &Error{Status: C.KVC_ERROR_AGAIN, Text: "no space until steps in flight are retired"}
+)
+
+// ErrClosed is what every call on a closed object returns.
+var ErrClosed = errors.New("kvcache: closed")
+
+// Status is the outcome of one item of a Step: 0, or a KVC_ERROR_*.
+type Status int32
+
+// Statuses that an engine handles; any other is a defect of its own.
+const (
+	StatusOK      Status = C.KVC_OK
+	StatusNoSpace Status = C.KVC_ERROR_NO_SPACE // not enough free or evictable blocks
+	StatusAgain   Status = C.KVC_ERROR_AGAIN    // enough once the steps in flight are retired
+	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
+)
+
+// String is the name in C, such as "KVC_ERROR_NO_SPACE".
+func (s Status) String() string { return C.GoString(C.kvc_status_name(C.kvc_status(s))) }

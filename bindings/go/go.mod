@@ -1,0 +1,3 @@
+module libkvcache/bindings/go
+
+go 1.19

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Executes a scenario (tests/scenario/README.md) through the Go package and prints its trace.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	kvcache "libkvcache/bindings/go"
+)
+
+type runner struct {
+	m                          *kvcache.Manager
+	step                       *kvcache.Step
+	requests, namespaces, pins map[int]uint64
+	cursor                     uint64
+}
+
+func sequence(first, count int) []int32 {
+	tokens := make([]int32, count)
+	for i := range tokens {
+		tokens[i] = int32(first + i)
+	}
+	return tokens
+}
+
+func (r *runner) request(name int) kvcache.Request { return kvcache.Request(r.requests[name]) }
+func (r *runner) space(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
+
+func (r *runner) manager(a []int) (err error) {
+	config := kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3])}
+	if len(a) > 4 {
+		config.Groups = []kvcache.Group{{}, {WindowTokens: uint64(a[4]), NumSinkTokens: uint32(a[5])}}
+	}
+	if r.m != nil {
+		r.m.Close()
+	}
+	r.requests, r.namespaces, r.pins, r.cursor = map[int]uint64{}, map[int]uint64{}, map[int]uint64{}, 0
+	if r.m, err = kvcache.New(config); err != nil {
+		return err
+	}
+	r.step, err = r.m.NewStep(kvcache.StepLimits{MaxRequests: 8, MaxTokens: 8, MaxRows: 8, RowStride: 16})
+	return err
+}
+
+func list[T any](values []T, err error) (string, error) {
+	text := ""
+	for _, value := range values {
+		text += fmt.Sprint(" ", value)
+	}
+	return text, err
+}
+
+func (r *runner) decode(names []int) (string, error) {
+	for i, name := range names {
+		info, err := r.m.RequestInfo(r.request(name))
+		if err != nil {
+			return "", err
+		}
+		r.step.Requests[i], r.step.Committed[i] = r.requests[name], info.NumTokens
+		r.step.ExtendOffsets[i+1], r.step.ExtendTokens[i] = uint64(i+1), 7
+	}
+	r.step.NumRequests, r.step.RetiredStep = len(names), r.step.StepID
+	if err := r.step.Run(); err != nil {
+		return "", err
+	}
+	text := ""
+	for i := range names {
+		text += fmt.Sprintf(" %d:%d", int32(r.step.Status[i]), r.step.Slots[i])
+	}
+	return text, nil
+}
+
+func (r *runner) events() (string, error) {
+	events := make([]kvcache.Event, 64)
+	count, next, err := r.m.Events(r.cursor, events, nil)
+	if err != nil {
+		return "", err
+	}
+	r.cursor = next
+	text := ""
+	for _, e := range events[:count] {
+		text += fmt.Sprintf(" %d:%d:%d:%d:%x", e.Kind, e.Group, e.Block, e.TokenOffset, e.Digest[:2])
+	}
+	return text, nil
+}
+
+func (r *runner) copies() (string, error) {
+	copies, err := r.m.TakeCopies()
+	text := ""
+	for _, c := range copies {
+		text += fmt.Sprintf(" %d>%d", c.Source, c.Destination)
+	}
+	return text, err
+}
+
+func (r *runner) stats() (string, error) {
+	s, err := r.m.Stats()
+	return list([]uint64{s.BlocksFree, s.BlocksCached, s.BlocksLive, s.BlocksReserved, s.BlocksPinned, s.LiveRequests, s.Admissions,
+		s.CachedTokens, s.Evictions, s.PublishedBlocks, s.Duplicates, s.Refusals}, err)
+}
+
+func blocks(numbers []int) []int32 {
+	list := make([]int32, len(numbers))
+	for i, number := range numbers {
+		list[i] = int32(number)
+	}
+	return list
+}
+
+// keep stores an id where the call succeeded.
+func keep[T ~uint64](names map[int]uint64, name int, id T, err error) error {
+	if err == nil {
+		names[name] = uint64(id)
+	}
+	return err
+}
+
+func (r *runner) execute(word string, a []int) (text string, err error) {
+	said := func(value any, err error) (string, error) { return fmt.Sprint(" ", value), err }
+	switch word {
+	case "manager":
+		err = r.manager(a)
+	case "open":
+		id, failure := r.m.OpenNamespace(kvcache.Identity{Model: []byte{byte(a[1])}})
+		err = keep(r.namespaces, a[0], id, failure)
+	case "close":
+		err = r.m.CloseNamespace(r.space(a[0]))
+	case "reset":
+		err = r.m.Reset(r.space(a[0]))
+	case "allocate":
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.space(a[1])})
+		return said(cached, keep(r.requests, a[0], id, failure))
+	case "create":
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.space(a[1])})
+		err = keep(r.requests, a[0], id, failure)
+	case "admit":
+		cached, failure := r.m.AdmitRequest(r.request(a[0]))
+		return said(cached, failure)
+	case "append":
+		err = r.m.AppendTokens(r.request(a[0]), sequence(a[1], a[2]))
+	case "reserve":
+		err = r.m.ReserveTokens(r.request(a[0]), a[1])
+	case "commit":
+		err = r.m.CommitTokens(r.request(a[0]), a[1])
+	case "truncate":
+		err = r.m.TruncateRequest(r.request(a[0]), a[1])
+	case "preempt":
+		err = r.m.PreemptRequest(r.request(a[0]))
+	case "free":
+		err = r.m.FreeRequest(r.request(a[0]))
+	case "fork":
+		id, failure := r.m.ForkRequest(r.request(a[0]))
+		err = keep(r.requests, a[1], id, failure)
+	case "copies":
+		return r.copies()
+	case "table":
+		return list(r.m.BlockTable(r.request(a[0]), uint32(a[1])))
+	case "slots":
+		slots := make([]int64, a[3])
+		return list(slots, r.m.Slots(r.request(a[0]), uint32(a[1]), a[2], slots))
+	case "probe":
+		info, failure := r.m.Probe(r.space(a[0]), sequence(a[1], a[2]), nil)
+		return said(info.NumCached, failure)
+	case "drop":
+		dropped, failure := r.m.DropPrefix(r.space(a[0]), sequence(a[1], a[2]), nil)
+		return said(dropped, failure)
+	case "evict":
+		evicted, failure := r.m.EvictBlocks(a[0])
+		return said(evicted, failure)
+	case "pin":
+		pin, _, failure := r.m.PinPrefix(r.space(a[1]), sequence(a[2], a[3]), nil)
+		err = keep(r.pins, a[0], pin, failure)
+	case "unpin":
+		err = r.m.Unpin(kvcache.Pin(r.pins[a[0]]))
+	case "take":
+		taken := make([]int32, a[1])
+		return list(taken, r.m.AcquireBlocks(uint32(a[0]), taken))
+	case "publish":
+		err = r.m.PublishBlocks(r.space(a[0]), uint32(a[1]), sequence(a[2], a[3]), nil, blocks(a[4:]))
+	case "give":
+		err = r.m.ReleaseBlocks(blocks(a))
+	case "step":
+		return r.decode(a)
+	case "events":
+		return r.events()
+	case "stats":
+		return r.stats()
+	case "digest":
+		digest, failure := r.m.Digest()
+		return said(digest, failure)
+	default:
+		panic("no such line: " + word)
+	}
+	return "", err
+}
+
+func main() {
+	file, err := os.Open(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	r := &runner{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		numbers := []int{}
+		for _, word := range words[1:] {
+			number, err := strconv.Atoi(word)
+			if err != nil {
+				panic(err)
+			}
+			numbers = append(numbers, number)
+		}
+		text, err := r.execute(words[0], numbers)
+		var failure *kvcache.Error
+		if errors.As(err, &failure) {
+			text = fmt.Sprintf(" %d %s", failure.Status, failure.Text)
+		} else if err != nil {
+			panic(err)
+		} else {
+			text = " 0" + text
+		}
+		fmt.Println(strings.Join(words, " ") + " =" + text)
+	}
+	if err := r.m.Check(); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+func sequence(first, count int) []int32 {
+	tokens := make([]int32, count)
+	for i := range tokens {
+		tokens[i] = int32(first + i)
+	}
+	return tokens
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal(t testing.TB, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func newManager(t testing.TB, config Config) *Manager {
+	t.Helper()
+	m, err := New(config)
+	must(t, err)
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func ExampleManager() {
+	m, err := New(Config{NumBlocks: 64}) // blocks of 16 tokens
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer m.Close()
+	prompt := sequence(1000, 40)
+	request, cached, _ := m.AllocateRequest(prompt, nil)
+	table, _ := m.BlockTable(request, 0)
+	fmt.Println(cached, "cached, in blocks", table)
+	// ... run the model on prompt[cached:] ...
+	m.CommitTokens(request, len(prompt)) // written: others may share it
+	m.AppendToken(request, 7)            // one decode step
+	m.FreeRequest(request)               // stays cached until evicted
+	_, cached, _ = m.AllocateRequest(prompt, nil)
+	fmt.Println(cached, "cached")
+	// Output:
+	// 0 cached, in blocks [0 1 2]
+	// 32 cached
+}
+
+func ExampleError() {
+	m, _ := New(Config{NumBlocks: 1})
+	defer m.Close()
+	_, _, err := m.AllocateRequest(make([]int32, 40), nil)
+	fmt.Println(errors.Is(err, ErrNoSpace), errors.Is(err, ErrAgain))
+	// Output: true false
+}
+
+func TestStructsHaveTheLayoutOfC(t *testing.T) {
+	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
+		TableChange{}, requestConfig{}} {
+		kind := reflect.TypeOf(value)
+		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
+			t.Errorf("%s has %d bytes, in C %d", kind.Name(), kind.Size(), size)
+		}
+	}
+	m := newManager(t, Config{NumBlocks: 9})
+	stats, err := m.Stats()
+	must(t, err)
+	if stats.BlocksTotal != 9 || stats.BlocksFree != 9 || stats.MetadataBytes == 0 || stats.size != uint64(unsafe.Sizeof(stats)) {
+		t.Errorf("%+v", stats)
+	}
+}
+
+func TestErrorsCarryStatusAndText(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 4, VocabSize: 100})
+	before, _ := m.Digest()
+	_, _, err := m.AllocateRequest([]int32{100}, nil)
+	var failure *Error
+	if !errors.As(err, &failure) || !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "100") {
+		t.Fatal(err)
+	}
+	if err := m.FreeRequest(12345); !errors.Is(err, ErrNotFound) {
+		t.Fatal(err)
+	}
+	if err := m.CommitTokens(12345, -1); err == nil {
+		t.Fatal("a negative count was accepted")
+	}
+	if _, err := New(Config{}); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	after, _ := m.Digest()
+	equal(t, after, before)
+	equal(t, StatusNoSpace.String(), "KVC_ERROR_NO_SPACE")
+}
+
+func TestForkTruncatePreempt(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4})
+	parent, _, err := m.AllocateRequest(sequence(0, 6), nil)
+	must(t, err)
+	must(t, m.CommitTokens(parent, 6))
+	child, err := m.ForkRequest(parent)
+	must(t, err)
+	must(t, m.AppendToken(child, 9))
+	copies, err := m.TakeCopies()
+	must(t, err)
+	equal(t, copies, []BlockCopy{{1, 2}})
+	must(t, m.TruncateRequest(child, 3))
+	must(t, m.PreemptRequest(child))
+	info, err := m.RequestInfo(child)
+	must(t, err)
+	equal(t, []uint64{info.NumTokens, uint64(info.Admitted)}, []uint64{3, 0})
+	_, err = m.AdmitRequest(child)
+	must(t, err)
+	ids, err := m.Requests()
+	must(t, err)
+	equal(t, ids, []Request{parent, child})
+	must(t, m.Check())
+}
+
+func TestNamespacesPinsAndKeys(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 16, BlockSize: 4})
+	a, err := m.OpenNamespace(Identity{Model: []byte("a")})
+	must(t, err)
+	b, err := m.OpenNamespace(Identity{Model: []byte("a"), Tenant: []byte{}})
+	must(t, err)
+	if a == b {
+		t.Fatal("an empty tenant is none")
+	}
+	keys := []ExtraKey{{0, 4, [32]byte{1}}}
+	r, _, err := m.AllocateRequest(sequence(0, 9), &RequestOptions{Namespace: a, ExtraKeys: keys, Lookahead: 2, UserData: 5})
+	must(t, err)
+	must(t, m.CommitTokens(r, 9))
+	info, _ := m.RequestInfo(r)
+	equal(t, []uint64{info.Capacity, info.UserData, info.NamespaceID}, []uint64{11, 5, uint64(a)})
+	must(t, m.FreeRequest(r))
+	for _, probe := range []struct {
+		namespace Namespace
+		keys      []ExtraKey
+		hit       uint64
+	}{{a, keys, 8}, {a, nil, 0}, {b, keys, 0}, {0, keys, 0}} {
+		info, err := m.Probe(probe.namespace, sequence(0, 9), probe.keys)
+		must(t, err)
+		equal(t, info.NumCached, probe.hit)
+	}
+	pin, pinned, err := m.PinPrefix(a, sequence(0, 8), keys)
+	must(t, err)
+	equal(t, pinned, 8)
+	evicted, err := m.EvictBlocks(9)
+	must(t, err)
+	equal(t, evicted, 0)
+	must(t, m.Unpin(pin))
+	dropped, err := m.DropPrefix(a, sequence(0, 8), keys)
+	must(t, err)
+	equal(t, dropped, 2)
+	must(t, m.CloseNamespace(b))
+}
+
+func TestRawBlocksAndEvents(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4, EventCapacity: 16})
+	blocks := make([]int32, 2)
+	must(t, m.AcquireBlocks(0, blocks))
+	must(t, m.PublishBlocks(0, 0, sequence(0, 8), nil, blocks))
+	held, err := m.AcquirePrefix(0, 0, sequence(0, 8), nil)
+	must(t, err)
+	equal(t, held, blocks)
+	must(t, m.ReleaseBlocks(append(held, blocks...)))
+	events, tokens := make([]Event, 8), make([]int32, 64)
+	count, next, err := m.Events(0, events, tokens)
+	must(t, err)
+	equal(t, []any{count, next}, []any{2, uint64(2)})
+	equal(t, events[1].ParentDigest, events[0].Digest)
+	equal(t, tokens[4:8], sequence(4, 4))
+	info, err := m.BlockInfo(blocks[0])
+	must(t, err)
+	equal(t, info.State, uint32(BlockCached))
+}
+
+func TestBlocksToClearAndToMoveAreTold(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4, ZeroAlways: true})
+	low, _, err := m.AllocateRequest(sequence(0, 8), nil)
+	must(t, err)
+	high, _, err := m.AllocateRequest(sequence(50, 8), nil)
+	must(t, err)
+	blocks, err := m.TakeZeroBlocks()
+	must(t, err)
+	equal(t, len(blocks), 4)
+	must(t, m.FreeRequest(low))
+	moves := make([]BlockCopy, 8)
+	count, err := m.Compact(0, moves)
+	must(t, err)
+	equal(t, count, 2)
+	table, err := m.BlockTable(high, 0)
+	must(t, err)
+	for _, move := range moves[:count] {
+		equal(t, table[move.Source-2], move.Destination)
+	}
+}
+
+func TestGroupsAndPools(t *testing.T) {
+	m := newManager(t, Config{Pools: []uint64{16, 8}, BlockSize: 4, Groups: []Group{{}, {WindowTokens: 8, Pool: 1}}})
+	r, _, err := m.AllocateRequest(sequence(0, 20), nil)
+	must(t, err)
+	must(t, m.CommitTokens(r, 20))
+	window, err := m.BlockTable(r, 1)
+	must(t, err)
+	equal(t, window[:3], []int32{-1, -1, -1})
+	slots := make([]int64, 2)
+	must(t, m.Slots(r, 0, 4, slots))
+	equal(t, slots[1]-slots[0], int64(1))
+	pool, err := m.PoolInfo(1)
+	must(t, err)
+	equal(t, pool.FirstBlock, uint64(16))
+}
+
+func TestAStepDecodesABatch(t *testing.T) {
+	const n, steps = 5, 30
+	m := newManager(t, Config{NumBlocks: 64, BlockSize: 4})
+	s, err := m.NewStep(StepLimits{MaxRequests: n, MaxTokens: n, MaxRows: n + 1, RowStride: 16, MaxFrees: 1, MaxAdmissions: 1, MaxPromptTokens: 9})
+	must(t, err)
+	for i := 0; i < n; i++ {
+		r, _, err := m.AllocateRequest(sequence(10*i, 6), nil)
+		must(t, err)
+		s.Requests[i], s.Committed[i], s.ExtendOffsets[i+1] = uint64(r), 6, uint64(i+1)
+	}
+	s.NumRequests = n
+	for k := 0; k < steps; k++ {
+		for i := range s.ExtendTokens {
+			s.ExtendTokens[i] = int32(k + i)
+		}
+		s.RetiredStep = s.StepID
+		must(t, s.Run())
+		for i := 0; i < n; i++ {
+			equal(t, s.Status[i], StatusOK)
+			s.Committed[i]++
+		}
+	}
+	equal(t, []int{int(s.StepID), s.NumSlots}, []int{steps, n})
+	for i := 0; i < n; i++ {
+		table, err := m.BlockTable(Request(s.Requests[i]), 0)
+		must(t, err)
+		equal(t, s.Row(0, i)[:len(table)], table)
+		slot := make([]int64, 1)
+		must(t, m.Slots(Request(s.Requests[i]), 0, 6+steps-1, slot))
+		equal(t, s.Slots[i], slot[0])
+	}
+	// One leaves, one comes; nothing else happens.
+	s.Frees[0], s.NumFrees, s.NumRequests, s.NumAdmissions, s.NoCommits = s.Requests[0], 1, 0, 1, true
+	copy(s.AdmitTokens, sequence(500, 9))
+	s.AdmitOffsets[1] = 9
+	must(t, s.Run())
+	equal(t, s.Status[:2], []Status{StatusOK, StatusOK})
+	table, err := m.BlockTable(Request(s.Admitted[0]), 0)
+	must(t, err)
+	equal(t, s.Row(0, 0)[:3], table)
+	s.NumRequests = n + 1
+	if err := s.Run(); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	must(t, s.Close())
+	must(t, s.Close())
+	if err := s.Run(); err != ErrClosed {
+		t.Fatal(err)
+	}
+	must(t, m.Check())
+}
+
+func TestCloseWaitsForCallsAndEndsAllUse(t *testing.T) {
+	for i := 0; i < 50; i++ {
+		m := newManager(t, Config{NumBlocks: 256})
+		_, err := m.NewStep(StepLimits{MaxRequests: 1, MaxTokens: 1, MaxRows: 1, RowStride: 1})
+		must(t, err)
+		var group sync.WaitGroup
+		tokens := sequence(0, 2000)
+		for g := 0; g < 4; g++ {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				for {
+					r, _, err := m.AllocateRequest(tokens, nil)
+					if err == ErrClosed {
+						return
+					}
+					if errors.Is(err, ErrNoSpace) {
+						continue
+					}
+					if err == nil {
+						err = m.FreeRequest(r)
+					}
+					if err != nil && err != ErrClosed {
+						t.Error(err)
+						return
+					}
+				}
+			}()
+		}
+		must(t, m.Close())
+		must(t, m.Close())
+		group.Wait()
+	}
+}
+
+func TestManyGoroutinesShareOneManager(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 512, BlockSize: 4})
+	var group sync.WaitGroup
+	for g := 0; g < 8; g++ {
+		group.Add(1)
+		go func(g int) {
+			defer group.Done()
+			for i := 0; i < 300; i++ {
+				r, cached, err := m.AllocateRequest(sequence((g*i)%7, 30), nil)
+				if err != nil || cached%4 != 0 {
+					t.Error(cached, err)
+					return
+				}
+				if err := m.CommitTokens(r, 30); err != nil {
+					t.Error(err)
+				}
+				if err := m.FreeRequest(r); err != nil {
+					t.Error(err)
+				}
+			}
+		}(g)
+	}
+	group.Wait()
+	must(t, m.Check())
+	stats, err := m.Stats()
+	must(t, err)
+	equal(t, stats.Admissions, uint64(2400))
+}
+
+func BenchmarkCommitTokens(b *testing.B) {
+	m := newManager(b, Config{NumBlocks: 64})
+	r, _, _ := m.AllocateRequest(sequence(0, 40), nil)
+	must(b, m.CommitTokens(r, 40))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		m.CommitTokens(r, 40)
+	}
+}
+
+func BenchmarkAppendTokensOfNone(b *testing.B) {
+	m := newManager(b, Config{NumBlocks: 64})
+	r, _, _ := m.AllocateRequest(sequence(0, 40), nil)
+	none := make([]int32, 0, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		m.AppendTokens(r, none)
+	}
+}
+
+func BenchmarkVersion(b *testing.B) { // A bare call into C.
+	for i := 0; i < b.N; i++ {
+		Version()
+	}
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+// #include <kvcache.h>
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"libkvcache/bindings/go/internal/native"
+)
+
+// requestConfig is kvc_request_config.
+type requestConfig struct {
+	size                                                                     uint64
+	namespaceID, userData, maxCachedTokens, externalTokens, slots, lookahead uint64
+	flags, dropTailBlocks                                                    uint32
+	priority                                                                 int64
+}
+
+// RequestOptions are what a request may ask for beside its tokens; the zero value is all defaults.
+type RequestOptions struct {
+	Namespace       Namespace  // 0 = the default one.
+	UserData        uint64     // Returned by RequestInfo; not interpreted.
+	MaxCachedTokens uint64     // Upper bound of the hit; 0 = all but one token.
+	ExternalTokens  uint64     // Tokens after the hit that a transfer will fill.
+	Slots           uint64     // Tokens after the hit that get blocks at admission; 0 = all. Chunked prefill.
+	Lookahead       uint64     // Slots kept reserved past the known tokens (speculative decoding).
+	DropTailBlocks  uint32     // Give back this many blocks from the end of the hit.
+	NoRead          bool       // Use no cached block.
+	NoWrite         bool       // Publish nothing.
+	FullMustFit     bool       // Admit only if all known tokens would fit.
+	Resumed         bool       // Admitted before under another id.
+	ExtraKeys       []ExtraKey // In order, not overlapping.
+}
+
+func (o *RequestOptions) config() *requestConfig {
+	config := &requestConfig{namespaceID: uint64(o.Namespace), userData: o.UserData, maxCachedTokens: o.MaxCachedTokens,
+		externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks}
+	config.size = uint64(unsafe.Sizeof(*config))
+	for _, flag := range []struct {
+		set  bool
+		flag uint32
+	}{{o.NoRead, C.KVC_REQUEST_NO_READ}, {o.NoWrite, C.KVC_REQUEST_NO_WRITE}, {o.FullMustFit, C.KVC_REQUEST_FULL_MUST_FIT},
+		{o.Resumed, C.KVC_REQUEST_RESUMED}} {
+		if flag.set {
+			config.flags |= flag.flag
+		}
+	}
+	return config
+}
+
+// AllocateRequest creates and admits a request: its longest cached prefix is found and blocks are taken for the rest, all
+// or nothing. The first cached tokens need no compute. Options may be nil. Errors: ErrNoSpace, ErrAgain,
+// ErrInvalidArgument, ErrLimit, ErrNotFound (namespace); then there is no request.
+func (m *Manager) AllocateRequest(tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
+	var keys []byte
+	var config *byte
+	if options != nil {
+		keys, config = asBytes(options.ExtraKeys), asByte(options.config())
+	}
+	var id, hit uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_allocate_request(c, tokens, keys, config, &id, &hit) })
+	return Request(id), int(hit), err
+}
+
+// CreateRequest creates a waiting request: tokens are copied and hashed, no block is taken.
+func (m *Manager) CreateRequest(tokens []int32, options *RequestOptions) (request Request, err error) {
+	var keys []byte
+	var config *byte
+	if options != nil {
+		keys, config = asBytes(options.ExtraKeys), asByte(options.config())
+	}
+	var id uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_create_request(c, tokens, keys, config, &id) })
+	return Request(id), err
+}
+
+// AdmitRequest admits a waiting request and returns the tokens of its hit. Errors: ErrNoSpace, ErrAgain, ErrBusy (it is
+// admitted), ErrNotFound.
+func (m *Manager) AdmitRequest(request Request) (cached int, err error) {
+	var hit uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_admit_request(c, uint64(request), &hit) })
+	return int(hit), err
+}
+
+// AppendTokens appends known tokens; an admitted request gets slots for them. Errors: ErrNoSpace, ErrAgain, ErrNotFound, ...
+func (m *Manager) AppendTokens(request Request, tokens []int32) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.c == 0 {
+		return ErrClosed
+	}
+	return native.Kvc_manager_append_tokens(m.c, uint64(request), tokens)
+}
+
+// AppendToken appends one known token.
+func (m *Manager) AppendToken(request Request, token int32) error {
+	return m.AppendTokens(request, []int32{token})
+}
+
+// ReserveTokens gives slots up to capacity tokens in all, whose ids may come later.
+func (m *Manager) ReserveTokens(request Request, capacity int) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_reserve_tokens(c, uint64(request), uint64(capacity)) })
+}
+
+// CommitTokens says that the KV of the first committed tokens (absolute) is written: full blocks become findable.
+func (m *Manager) CommitTokens(request Request, committed int) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.c == 0 {
+		return ErrClosed
+	}
+	return native.Kvc_manager_commit_tokens(m.c, uint64(request), uint64(committed))
+}
+
+// TruncateRequest keeps the first tokens (absolute) and gives the rest back.
+func (m *Manager) TruncateRequest(request Request, tokens int) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_truncate_request(c, uint64(request), uint64(tokens)) })
+}
+
+// ForkRequest makes a request with the committed tokens of another, sharing all their blocks.
+func (m *Manager) ForkRequest(request Request) (child Request, err error) {
+	var id uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_fork_request(c, uint64(request), &id) })
+	return Request(id), err
+}
+
+// PreemptRequest takes all blocks from a request and makes it wait; its tokens are kept.
+func (m *Manager) PreemptRequest(request Request) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_preempt_request(c, uint64(request)) })
+}
+
+// FreeRequest ends a request; what it published stays cached until evicted. Freeing again is ErrNotFound.
+func (m *Manager) FreeRequest(request Request) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_free_request(c, uint64(request)) })
+}
+
+// RequestInfo is the state of a request.
+func (m *Manager) RequestInfo(request Request) (info RequestInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_request_info(c, uint64(request), asByte(&info)) })
+	return info, err
+}
+
+// Requests lists all requests.
+func (m *Manager) Requests() ([]Request, error) {
+	return grown(func(room []Request) (count uint64, err error) {
+		ids := unsafe.Slice((*uint64)(unsafe.Pointer(&room[0])), len(room))
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_list_requests(c, ids, &count) })
+		return count, err
+	})
+}
+
+// BlockTable is the block table of a request in one group: block ids, or -1 where a window has passed.
+func (m *Manager) BlockTable(request Request, group uint32) ([]int32, error) {
+	info, err := m.RequestInfo(request)
+	if err != nil {
+		return nil, err
+	}
+	properties, err := m.Properties()
+	if err != nil {
+		return nil, err
+	}
+	size := uint64(properties.BlockSize)
+	table := make([]int32, (info.Capacity+size-1)/size)
+	return table, m.ExportTables([]Request{request}, group, -1, table)
+}
+
+// ExportTables writes whole block tables into rows of len(tables) / len(requests) entries, fillID where there is no block.
+func (m *Manager) ExportTables(requests []Request, group uint32, fillID int32, tables []int32) error {
+	if len(requests) == 0 {
+		return nil
+	}
+	ids := unsafe.Slice((*uint64)(unsafe.Pointer(&requests[0])), len(requests))
+	return m.call(func(c uintptr) error { return native.Kvc_manager_export_tables(c, ids, group, fillID, tables) })
+}
+
+// Slots writes where tokens firstToken, firstToken + 1, ... go: block id * block size + offset; -1 where a window has passed.
+func (m *Manager) Slots(request Request, group uint32, firstToken int, slots []int64) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_export_slots(c, uint64(request), group, uint64(firstToken), slots)
+	})
+}
+
+// TakeCopies takes the copies that calls have asked for, to be executed in order before anything is written.
+func (m *Manager) TakeCopies() ([]BlockCopy, error) {
+	return grown(func(room []BlockCopy) (count uint64, err error) {
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_take_copies(c, asBytes(room), &count) })
+		return count, err
+	})
+}
+
+// TakeZeroBlocks takes the blocks to clear, after the copies and before anything is written.
+func (m *Manager) TakeZeroBlocks() ([]int32, error) {
+	return grown(func(room []int32) (count uint64, err error) {
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_take_zero_blocks(c, room, &count) })
+		return count, err
+	})
+}
+
+// Compact moves contents from the highest blocks of a pool to its lowest free ones and writes the copies to carry out before any block is
+// read or written; if it fills moves, another call may find more. ErrBusy while a step is in flight.
+func (m *Manager) Compact(pool uint32, moves []BlockCopy) (count int, err error) {
+	var made uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_compact(c, pool, asBytes(moves), &made) })
+	return int(made), err
+}
+
+// grown calls with more and more room until it is enough.
+func grown[T any](call func(room []T) (uint64, error)) ([]T, error) {
+	for size := 64; ; size *= 4 {
+		room := make([]T, size)
+		count, err := call(room)
+		if err == nil {
+			return room[:count], nil
+		}
+		if !errors.Is(err, ErrBufferTooSmall) {
+			return nil, err
+		}
+	}
+}

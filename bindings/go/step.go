@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+// #include <kvcache.h>
+import "C"
+
+import (
+	"unsafe"
+
+	"libkvcache/bindings/go/internal/native"
+)
+
+// StepLimits are the sizes of a step's arrays.
+type StepLimits struct {
+	MaxFrees        int // Each of Frees, Preempts, Truncates.
+	MaxRequests     int // Running requests.
+	MaxAdmissions   int // New and re-admitted requests.
+	MaxTokens       int // Extended tokens per step.
+	MaxPromptTokens int // Tokens of all new requests of a step.
+	MaxRows         int // Rows of the block tables.
+	RowStride       int // Entries per row: blocks of the longest request.
+	MaxChanges      int // 0 = all that a step can change.
+}
+
+// Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, kept from step to step: fill
+// them in place, set counts, call Run, read the results. They must not be used after Close of the step or of the manager.
+//
+// Optional arrays are switched by Use*: a zero Step uses Committed, ExtendOffsets, ExtendTokens and no others.
+type Step struct {
+	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int
+	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal
+	FillID                                                          int32
+	RetiredStep                                                     uint64
+	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; without ExtendTokens.
+	UseCommitTokens, UseRows                                        bool // With CommitOffsets and CommitTokens; with Rows.
+
+	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets []uint64
+	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                               []int32
+
+	StepID, ShortageBlocks                      uint64
+	NumSlots, NumCopies, NumChanges, NumRefused int
+	Status                                      []Status // Of frees, preempts, truncates, requests, admissions, in this order.
+	Admitted, Cached, NumBlocks                 []uint64
+	BlockTables                                 []int32 // [groups][MaxRows][RowStride]; only changed entries are written.
+	Slots                                       []int64 // [groups][MaxTokens]
+	Copies                                      []BlockCopy
+	Changes                                     []TableChange
+
+	m    *Manager
+	c    *C.kvc_step
+	used [6]bool // What the optional arrays are set to.
+}
+
+// Flags of a step.
+const (
+	StepWholeRows        = C.KVC_STEP_WHOLE_ROWS
+	StepAdmitPastRefusal = C.KVC_STEP_ADMIT_PAST_REFUSAL
+)
+
+// NewStep makes a step with all its arrays, so that nothing is allocated while serving.
+func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
+	c := C.kvc_step_limits{struct_size: C.sizeof_kvc_step_limits, max_frees: C.uint64_t(limits.MaxFrees), max_requests: C.uint64_t(limits.MaxRequests),
+		max_admissions: C.uint64_t(limits.MaxAdmissions), max_tokens: C.uint64_t(limits.MaxTokens), max_prompt_tokens: C.uint64_t(limits.MaxPromptTokens),
+		max_rows: C.uint64_t(limits.MaxRows), row_stride: C.uint64_t(limits.RowStride), max_changes: C.uint64_t(limits.MaxChanges)}
+	s := &Step{m: m, FillID: -1, used: [6]bool{true, true, true, true, true, true}}
+	var address uintptr
+	if err := m.call(func(manager uintptr) error { return native.Kvc_step_create(manager, asByte(&c), &address) }); err != nil {
+		return nil, err
+	}
+	s.c = *(**C.kvc_step)(unsafe.Pointer(&address))
+	m.steps.Store(s, nil)
+	for array, slice := range map[C.int32_t]*[]uint64{C.KVC_STEP_FREES: &s.Frees, C.KVC_STEP_PREEMPTS: &s.Preempts, C.KVC_STEP_TRUNCATES: &s.Truncates,
+		C.KVC_STEP_TRUNCATE_LENGTHS: &s.TruncateLengths, C.KVC_STEP_REQUESTS: &s.Requests, C.KVC_STEP_COMMITTED: &s.Committed,
+		C.KVC_STEP_COMMIT_OFFSETS: &s.CommitOffsets, C.KVC_STEP_EXTEND_OFFSETS: &s.ExtendOffsets, C.KVC_STEP_ADMIT_REQUESTS: &s.AdmitRequests,
+		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks} {
+		*slice = viewOf[uint64](s.c, array)
+	}
+	for array, slice := range map[C.int32_t]*[]int32{C.KVC_STEP_COMMIT_TOKENS: &s.CommitTokens, C.KVC_STEP_EXTEND_TOKENS: &s.ExtendTokens,
+		C.KVC_STEP_ADMIT_TOKENS: &s.AdmitTokens, C.KVC_STEP_ROWS: &s.Rows, C.KVC_STEP_BLOCK_TABLES: &s.BlockTables} {
+		*slice = viewOf[int32](s.c, array)
+	}
+	s.Status, s.Slots = viewOf[Status](s.c, C.KVC_STEP_STATUS), viewOf[int64](s.c, C.KVC_STEP_SLOTS)
+	s.Copies, s.Changes = viewOf[BlockCopy](s.c, C.KVC_STEP_COPIES), viewOf[TableChange](s.c, C.KVC_STEP_CHANGES)
+	return s, nil
+}
+
+// viewOf is an array of a made step as a slice of elements, or of structs of them.
+func viewOf[T any](step *C.kvc_step, array C.int32_t) []T {
+	var view C.kvc_view
+	if C.kvc_step_view(step, array, &view) != C.KVC_OK {
+		panic("kvcache: " + C.GoString(C.kvc_last_error()))
+	}
+	bytes := view.shape[0] * view.strides[0]
+	var element T
+	return unsafe.Slice((*T)(view.data), int(bytes)/int(unsafe.Sizeof(element)))
+}
+
+// use switches optional array number i on or off, if it is not yet.
+func (s *Step) use(i int, array int32, on bool) error {
+	if s.used[i] == on {
+		return nil
+	}
+	used := int32(0)
+	if on {
+		used = 1
+	}
+	s.used[i] = on
+	return native.Kvc_step_use(uintptr(unsafe.Pointer(s.c)), array, used)
+}
+
+// Run carries the step out: retire, commit, frees, preempts, truncates, extend, admit. It fails only as a whole, and then
+// nothing has changed; each item has its Status.
+func (s *Step) Run() error {
+	return s.m.call(func(manager uintptr) error {
+		if s.c == nil {
+			return ErrClosed
+		}
+		for i, array := range []struct {
+			array int32
+			on    bool
+		}{{C.KVC_STEP_COMMITTED, !s.NoCommits}, {C.KVC_STEP_COMMIT_OFFSETS, s.UseCommitTokens}, {C.KVC_STEP_EXTEND_OFFSETS, !s.NoExtensions},
+			{C.KVC_STEP_EXTEND_TOKENS, !s.SlotsOnly}, {C.KVC_STEP_ROWS, s.UseRows}} {
+			if err := s.use(i, array.array, array.on); err != nil {
+				return err
+			}
+		}
+		s.c.num_frees, s.c.num_preempts, s.c.num_truncates = C.size_t(s.NumFrees), C.size_t(s.NumPreempts), C.size_t(s.NumTruncates)
+		s.c.num_requests, s.c.num_admissions = C.size_t(s.NumRequests), C.size_t(s.NumAdmissions)
+		s.c.flags, s.c.fill_id, s.c.retired_step = C.uint32_t(s.Flags), C.int32_t(s.FillID), C.uint64_t(s.RetiredStep)
+		if err := native.Kvc_manager_step(manager, uintptr(unsafe.Pointer(s.c))); err != nil {
+			return err
+		}
+		s.StepID, s.ShortageBlocks = uint64(s.c.step_id), uint64(s.c.shortage_blocks)
+		s.NumSlots, s.NumCopies = int(s.c.num_slots), int(s.c.num_copies)
+		s.NumChanges, s.NumRefused = int(s.c.num_changes), int(s.c.num_refused)
+		return nil
+	})
+}
+
+// Row is the block table of a row in a group.
+func (s *Step) Row(group, row int) []int32 {
+	rows, stride := int(s.c.num_rows), int(s.c.row_stride)
+	return s.BlockTables[(group*rows+row)*stride:][:stride]
+}
+
+// Close frees the step's memory. Closing again, or after the manager, does nothing.
+func (s *Step) Close() error {
+	if err := s.m.call(func(uintptr) error { s.destroy(); return nil }); err != ErrClosed {
+		return err
+	}
+	return nil
+}
+
+func (s *Step) destroy() {
+	s.m.steps.Delete(s)
+	C.kvc_step_destroy(s.c)
+	s.c = nil
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+// #include <kvcache.h>
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"libkvcache/bindings/go/internal/native"
+)
+
+// DType is how keys and values are stored.
+type DType int32
+
+// Stored types; 0 is BFloat16.
+const (
+	Float32    DType = C.KVC_FLOAT32
+	Float16    DType = C.KVC_FLOAT16
+	BFloat16   DType = C.KVC_BFLOAT16
+	Float8E4M3 DType = C.KVC_FLOAT8_E4M3
+	Float8E5M2 DType = C.KVC_FLOAT8_E5M2
+	Int8       DType = C.KVC_INT8
+	Int4       DType = C.KVC_INT4
+)
+
+// StorageConfig is what a storage holds; everything but the first four has a default.
+type StorageConfig struct {
+	NumBlocks                    uint64 // As the manager's.
+	NumLayers, NumHeads, HeadDim uint32
+	VHeadDim                     uint32 // 0 = HeadDim.
+	BlockSize                    uint32 // 0 = 16.
+	DType                        DType
+	Layout, Flags                uint32 // KVC_LAYOUT_*, KVC_STORAGE_*.
+	ScaleGroup, Alignment        uint32
+	NumThreads                   uint32 // That work on one call; 0 = 1.
+}
+
+// Storage is memory for the keys and values of a manager's blocks. Any goroutine may use it; who touches the same bytes orders the calls.
+type Storage struct {
+	mu   sync.RWMutex // As a Manager's.
+	c    uintptr
+	info C.kvc_storage_info
+}
+
+// NewStorage makes a storage. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
+func NewStorage(config StorageConfig) (*Storage, error) {
+	c := C.kvc_storage_config{struct_size: C.sizeof_kvc_storage_config, num_blocks: C.uint64_t(config.NumBlocks),
+		num_layers: C.uint32_t(config.NumLayers), num_heads: C.uint32_t(config.NumHeads), head_dim: C.uint32_t(config.HeadDim),
+		v_head_dim: C.uint32_t(config.VHeadDim), block_size: C.uint32_t(config.BlockSize), dtype: C.int32_t(config.DType),
+		layout: C.uint32_t(config.Layout), flags: C.uint32_t(config.Flags), scale_group: C.uint32_t(config.ScaleGroup),
+		alignment: C.uint32_t(config.Alignment), num_threads: C.uint32_t(config.NumThreads)}
+	s := &Storage{info: C.kvc_storage_info{struct_size: C.sizeof_kvc_storage_info}}
+	if err := native.Kvc_storage_create(asByte(&c), &s.c); err != nil {
+		return nil, err
+	}
+	runtime.SetFinalizer(s, (*Storage).Close)
+	return s, native.Kvc_storage_properties(s.c, asByte(&s.info))
+}
+
+// Close frees the memory, once calls in other goroutines have returned. Closing again does nothing.
+func (s *Storage) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != 0 {
+		C.kvc_storage_destroy((*C.kvc_storage)(*(*unsafe.Pointer)(unsafe.Pointer(&s.c))))
+		s.c = 0
+	}
+	return nil
+}
+
+func (s *Storage) call(function func(c uintptr) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.c == 0 {
+		return ErrClosed
+	}
+	return function(s.c)
+}
+
+// Bytes of one block, and of all.
+func (s *Storage) Bytes() (block, slab uint64) {
+	return uint64(s.info.block_bytes), uint64(s.info.slab_bytes)
+}
+
+// want is an error unless an array has the length that the others ask for.
+func want(name string, length, wanted int) error {
+	if length != wanted {
+		return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: fmt.Sprintf("%s has %d elements; it needs %d", name, length, wanted)}
+	}
+	return nil
+}
+
+func (s *Storage) rows(firstLayer, layers uint32, k, v []float32, tokens int) (*C.kvc_rows, error) {
+	if layers == 0 {
+		layers = 1
+	}
+	rows := &C.kvc_rows{struct_size: C.sizeof_kvc_rows, first_layer: C.uint32_t(firstLayer), num_layers: C.uint32_t(layers)}
+	heads := tokens * int(layers) * int(s.info.num_heads)
+	if err := want("k", len(k), heads*int(s.info.head_dim)); err != nil {
+		return nil, err
+	}
+	if s.info.flags&C.KVC_STORAGE_LATENT != 0 {
+		return rows, want("v", len(v), 0)
+	}
+	return rows, want("v", len(v), heads*int(s.info.v_head_dim))
+}
+
+// Store writes keys [layers][tokens][heads][HeadDim] and values (nil for latent attention) of layers from firstLayer on (0 layers = 1)
+// to the slots of the tokens; slot -1 skips one. All or nothing.
+func (s *Storage) Store(firstLayer, layers uint32, k, v []float32, slots []int64) error {
+	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
+	if err != nil {
+		return err
+	}
+	return s.call(func(c uintptr) error {
+		return native.Kvc_storage_store(c, asByte(rows), uint64(len(slots)), asBytes(k), asBytes(v), slots, nil, 0)
+	})
+}
+
+// Gather reads what Store wrote.
+func (s *Storage) Gather(firstLayer, layers uint32, k, v []float32, slots []int64) error {
+	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
+	if err != nil {
+		return err
+	}
+	return s.call(func(c uintptr) error {
+		return native.Kvc_storage_gather(c, asByte(rows), uint64(len(slots)), asBytes(k), asBytes(v), slots, nil, 0)
+	})
+}
+
+// CopyBlocks copies blocks in all layers, in order: what TakeCopies and Step.Copies ask for.
+func (s *Storage) CopyBlocks(copies []BlockCopy) error {
+	return s.call(func(c uintptr) error { return native.Kvc_storage_copy_blocks(c, asBytes(copies), 0) })
+}
+
+// ZeroBlocks clears blocks in all layers.
+func (s *Storage) ZeroBlocks(blocks []int32) error {
+	return s.call(func(c uintptr) error { return native.Kvc_storage_zero_blocks(c, blocks, 0) })
+}
+
+// Attention is queries and what they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1, the last tokens of
+// its KVLens[r].
+type Attention struct {
+	Layer, NumQHeads uint32
+	Q, Out           []float32 // [queries][NumQHeads][HeadDim]; [queries][NumQHeads][VHeadDim].
+	LSE              []float32 // [queries][NumQHeads], or nil.
+	QOffsets, KVLens []uint64  // [requests + 1], [requests].
+	BlockTables      []int32   // [requests][entries].
+	Scale, SoftCap   float32   // 0 = 1 / sqrt(HeadDim); 0 = none.
+	Window, Sinks    uint64
+	NotCausal        bool
+	AlibiSlopes      []float32 // [NumQHeads], or nil.
+}
+
+// Attend computes paged attention, prefill and decode in any mix.
+func (s *Storage) Attend(a *Attention) error {
+	requests := len(a.KVLens)
+	if err := want("QOffsets", len(a.QOffsets), requests+1); err != nil {
+		return err
+	}
+	heads := int(a.QOffsets[requests]) * int(a.NumQHeads)
+	entries := 0
+	if requests > 0 {
+		entries = len(a.BlockTables) / requests
+	}
+	for _, array := range []struct {
+		name           string
+		length, wanted int
+	}{{"Q", len(a.Q), heads * int(s.info.head_dim)}, {"Out", len(a.Out), heads * int(s.info.v_head_dim)},
+		{"BlockTables", len(a.BlockTables), requests * entries}} {
+		if err := want(array.name, array.length, array.wanted); err != nil {
+			return err
+		}
+	}
+	if a.LSE != nil {
+		if err := want("LSE", len(a.LSE), heads); err != nil {
+			return err
+		}
+	}
+	if a.AlibiSlopes != nil {
+		if err := want("AlibiSlopes", len(a.AlibiSlopes), int(a.NumQHeads)); err != nil {
+			return err
+		}
+	}
+	c := &C.kvc_attention{struct_size: C.sizeof_kvc_attention, num_requests: C.size_t(requests), table_stride: C.size_t(entries),
+		layer: C.uint32_t(a.Layer), num_q_heads: C.uint32_t(a.NumQHeads), scale: C.float(a.Scale), soft_cap: C.float(a.SoftCap),
+		window: C.uint64_t(a.Window), sinks: C.uint64_t(a.Sinks)}
+	if a.NotCausal {
+		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
+	}
+	return s.call(func(handle uintptr) error {
+		return native.Kvc_storage_attend(handle, asByte(c), asBytes(a.Q), asBytes(a.Out), asBytes(a.LSE), a.QOffsets, nil, a.KVLens, a.BlockTables,
+			asBytes(a.AlibiSlopes), nil, nil, nil, nil, 0)
+	})
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+import (
+	"errors"
+	"math"
+	"math/rand"
+	"testing"
+)
+
+func randoms(n int) []float32 {
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(rand.NormFloat64())
+	}
+	return values
+}
+
+// TestAttentionOverAManagersTables stores a prompt where the manager says and compares one query's attention with plain sums.
+func TestAttentionOverAManagersTables(t *testing.T) {
+	const tokens, heads, dim = 11, 2, 32
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4})
+	s, err := NewStorage(StorageConfig{NumBlocks: 8, NumLayers: 2, NumHeads: heads, HeadDim: dim, BlockSize: 4, DType: Float32})
+	must(t, err)
+	defer s.Close()
+	r, _, err := m.AllocateRequest(sequence(0, tokens), nil)
+	must(t, err)
+	slots := make([]int64, tokens)
+	must(t, m.Slots(r, 0, 0, slots))
+	k, v := randoms(2*tokens*heads*dim), randoms(2*tokens*heads*dim)
+	must(t, s.Store(0, 2, k, v, slots))
+	gotK, gotV := make([]float32, len(k)), make([]float32, len(v))
+	must(t, s.Gather(0, 2, gotK, gotV, slots))
+	equal(t, gotK, k)
+	equal(t, gotV, v)
+
+	table, err := m.BlockTable(r, 0)
+	must(t, err)
+	q, out := randoms(4*dim), make([]float32, 4*dim)
+	attention := &Attention{Layer: 1, NumQHeads: 4, Q: q, Out: out, LSE: make([]float32, 4), QOffsets: []uint64{0, 1}, KVLens: []uint64{tokens},
+		BlockTables: table}
+	must(t, s.Attend(attention))
+	layer := tokens * heads * dim
+	for h := 0; h < 4; h++ {
+		sum, expected := 0.0, make([]float64, dim)
+		for j := 0; j < tokens; j++ {
+			row := layer + (j*heads+h/2)*dim
+			logit := 0.0
+			for e := 0; e < dim; e++ {
+				logit += float64(q[h*dim+e]) * float64(k[row+e])
+			}
+			weight := math.Exp(logit / math.Sqrt(dim))
+			sum += weight
+			for e := range expected {
+				expected[e] += weight * float64(v[row+e])
+			}
+		}
+		for e := range expected {
+			if math.Abs(expected[e]/sum-float64(out[h*dim+e])) > 1e-4 {
+				t.Fatal(h, e, expected[e]/sum, out[h*dim+e])
+			}
+		}
+		if math.Abs(math.Log(sum)-float64(attention.LSE[h])) > 1e-4 {
+			t.Fatal(attention.LSE[h], math.Log(sum))
+		}
+	}
+
+	must(t, s.CopyBlocks([]BlockCopy{{table[0], 7}}))
+	moved := []int64{28, 29, 30, 31}
+	must(t, s.Gather(0, 1, gotK[:4*heads*dim], gotV[:4*heads*dim], moved))
+	equal(t, gotK[:4*heads*dim], k[:4*heads*dim])
+	must(t, s.ZeroBlocks([]int32{7}))
+	must(t, s.Gather(0, 1, gotK[:4*heads*dim], gotV[:4*heads*dim], moved))
+	equal(t, gotK[:heads*dim], make([]float32, heads*dim))
+
+	for i, call := range []func() error{
+		func() error { return s.Store(0, 2, k[1:], v, slots) },
+		func() error { return s.Store(0, 2, k, v[1:], slots) },
+		func() error { return s.Store(2, 1, k[:layer], v[:layer], slots) },
+		func() error { return s.Gather(0, 2, k, v, append(slots, 0)) },
+		func() error { a := *attention; a.Out = out[1:]; return s.Attend(&a) },
+		func() error { a := *attention; a.LSE = out[:1]; return s.Attend(&a) },
+		func() error { a := *attention; a.QOffsets = []uint64{0}; return s.Attend(&a) },
+		func() error { a := *attention; a.KVLens = []uint64{99}; return s.Attend(&a) },
+	} {
+		if err := call(); !errors.Is(err, ErrInvalidArgument) {
+			t.Error(i, err)
+		}
+	}
+	block, slab := s.Bytes()
+	equal(t, slab, 8*block)
+	must(t, s.Close())
+	if err := s.ZeroBlocks([]int32{0}); err != ErrClosed {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.nio.Buffer;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+
+/** Direct buffers in native order: made here, and checked before native code sees them, from position to limit. */
+public final class Buffers {
+  private static final ThreadLocal<IntBuffer> SCRATCH = ThreadLocal.withInitial(() -> ints(64));
+
+  private Buffers() {}
+
+  /** Room for ints that calls use in place. */
+  public static IntBuffer ints(int count) {
+    return bytes(Math.multiplyExact(count, 4)).asIntBuffer();
+  }
+
+  /** Room for longs that calls use in place. */
+  public static LongBuffer longs(int count) {
+    return bytes(Math.multiplyExact(count, 8)).asLongBuffer();
+  }
+
+  /** Room for bytes that calls use in place. */
+  public static ByteBuffer bytes(int count) {
+    return ByteBuffer.allocateDirect(count).order(ByteOrder.nativeOrder());
+  }
+
+  /** The values in this thread's scratch buffer, valid until its next use. */
+  static IntBuffer copy(int... values) {
+    IntBuffer scratch = SCRATCH.get();
+    if (scratch.capacity() < values.length) {
+      scratch = ints(Math.max(values.length, scratch.capacity() * 2));
+      SCRATCH.set(scratch);
+    }
+    return scratch.clear().put(values).flip();
+  }
+
+  static ByteBuffer copy(byte[] values) {
+    return values == null ? null : bytes(values.length).put(values).flip();
+  }
+
+  static IntBuffer readable(IntBuffer buffer) {
+    return buffer == null ? null : checked(buffer, buffer.order()).slice();
+  }
+
+  static LongBuffer readable(LongBuffer buffer) {
+    return buffer == null ? null : checked(buffer, buffer.order()).slice();
+  }
+
+  static ByteBuffer readable(ByteBuffer buffer) {
+    return buffer == null ? null : checked(buffer, ByteOrder.nativeOrder()).slice();
+  }
+
+  static IntBuffer writable(IntBuffer buffer) {
+    return readable(notReadOnly(buffer));
+  }
+
+  static LongBuffer writable(LongBuffer buffer) {
+    return readable(notReadOnly(buffer));
+  }
+
+  static ByteBuffer writable(ByteBuffer buffer) {
+    return readable(notReadOnly(buffer));
+  }
+
+  private static <T extends Buffer> T checked(T buffer, ByteOrder order) {
+    if (!buffer.isDirect() || order != ByteOrder.nativeOrder()) {
+      throw new IllegalArgumentException("a buffer must be direct and in native order; make it with io.kvcache.Buffers");
+    }
+    return buffer;
+  }
+
+  private static <T extends Buffer> T notReadOnly(T buffer) {
+    if (buffer != null && buffer.isReadOnly()) {
+      throw new IllegalArgumentException("a result cannot be written into a read-only buffer");
+    }
+    return buffer;
+  }
+}

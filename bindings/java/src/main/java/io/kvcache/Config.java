@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.util.List;
+
+/**
+ * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Everything but the number of blocks has a default; see kvc_manager_config.
+ */
+public final class Config {
+  long[] pools = {0};
+  List<Group> groups = List.of();
+  int blockSize, vocabSize, flags;
+  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks;
+
+  /**
+   * A set of layers with one block table per request.
+   *
+   * @param windowTokens 0 = full attention; else a sliding window of so many tokens, the query's own included
+   * @param numSinkTokens with a window: first tokens that stay readable
+   * @param retentionTokens with a window: also keep windows in front of multiples of this reusable
+   * @param pool index of its pool
+   */
+  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
+    /** Full attention in pool 0. */
+    public Group() {
+      this(0, 0, 0, 0);
+    }
+  }
+
+  /** Blocks of the only pool, or of each pool. */
+  public Config numBlocks(long... blocks) {
+    pools = blocks.clone();
+    return this;
+  }
+
+  /** Tokens per block, 16 by default. */
+  public Config blockSize(int tokens) {
+    blockSize = tokens;
+    return this;
+  }
+
+  /** Token ids must be below this; 0 = only non-negative. */
+  public Config vocabSize(int size) {
+    vocabSize = size;
+    return this;
+  }
+
+  /** One group of full attention by default. */
+  public Config groups(Group... list) {
+    groups = List.of(list);
+    return this;
+  }
+
+  /** Prefix positions remembered. */
+  public Config maxNodes(long nodes) {
+    maxNodes = nodes;
+    return this;
+  }
+
+  /** Requests alive at once, 1024 by default. */
+  public Config maxRequests(long requests) {
+    maxRequests = requests;
+    return this;
+  }
+
+  /** Tokens of one request, 2^24 by default. */
+  public Config maxRequestTokens(long tokens) {
+    maxRequestTokens = tokens;
+    return this;
+  }
+
+  /** Events kept for {@link Manager#events}; none by default. */
+  public Config eventCapacity(long events) {
+    eventCapacity = events;
+    return this;
+  }
+
+  /** Secret of the table hash, random by default; never changes a result. */
+  public Config seed(long secret) {
+    seed = secret;
+    return this;
+  }
+
+  /** An admission must leave so many blocks. */
+  public Config watermarkBlocks(long blocks) {
+    watermarkBlocks = blocks;
+    return this;
+  }
+
+  /** Block 0 is the engine's. */
+  public Config nullBlock() {
+    flags |= Native.KVC_MANAGER_NULL_BLOCK;
+    return this;
+  }
+
+  /** Never publish: nothing is found again. */
+  public Config noPrefixCache() {
+    flags |= Native.KVC_MANAGER_NO_PREFIX_CACHE;
+    return this;
+  }
+
+  /** Blocks that change namespace are told by {@link Manager#takeZeroBlocks}. */
+  public Config zeroForeign() {
+    flags |= Native.KVC_MANAGER_ZERO_FOREIGN;
+    return this;
+  }
+
+  /** All blocks that are handed out are. */
+  public Config zeroAlways() {
+    flags |= Native.KVC_MANAGER_ZERO_ALWAYS;
+    return this;
+  }
+
+  long create() throws KvCacheException {
+    kvc_manager_config config = new kvc_manager_config();
+    kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
+    kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
+    try {
+      config.setBlock_size(blockSize);
+      config.setVocab_size(vocabSize);
+      config.setFlags(flags);
+      config.setMax_nodes(maxNodes);
+      config.setMax_requests(maxRequests);
+      config.setMax_request_tokens(maxRequestTokens);
+      config.setEvent_capacity(eventCapacity);
+      config.setSeed(seed);
+      config.setWatermark_blocks(watermarkBlocks);
+      if (poolArray == null) {
+        config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
+      } else {
+        fill(config, poolArray);
+      }
+      if (groupArray != null) {
+        fill(config, groupArray);
+      }
+      long[] address = new long[1];
+      Native.kvc_manager_create(config, address);
+      return address[0];
+    } finally {
+      config.delete();
+      if (poolArray != null) {
+        Native.delete_kvc_pool_configs(poolArray);
+      }
+      if (groupArray != null) {
+        Native.delete_kvc_group_configs(groupArray);
+      }
+    }
+  }
+
+  private void fill(kvc_manager_config config, kvc_pool_config array) {
+    config.setPools(array);
+    config.setNum_pools(pools.length);
+    for (int i = 0; i < pools.length; ++i) {
+      kvc_pool_config pool = new kvc_pool_config();
+      pool.setNum_blocks(pools[i]);
+      Native.kvc_pool_configs_setitem(array, i, pool);
+      pool.delete();
+    }
+  }
+
+  private void fill(kvc_manager_config config, kvc_group_config array) {
+    config.setGroups(array);
+    config.setNum_groups(groups.size());
+    for (int i = 0; i < groups.size(); ++i) {
+      Group from = groups.get(i);
+      kvc_group_config group = new kvc_group_config();
+      group.setKind(from.windowTokens() == 0 ? Native.KVC_GROUP_FULL : Native.KVC_GROUP_SLIDING_WINDOW);
+      group.setWindow_tokens(from.windowTokens());
+      group.setNum_sink_tokens(from.numSinkTokens());
+      group.setRetention_tokens(from.retentionTokens());
+      group.setPool(from.pool());
+      Native.kvc_group_configs_setitem(array, i, group);
+      group.delete();
+    }
+  }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+
+/**
+ * What became findable or went away: kvc_event. A jump of sequence means that events were lost.
+ *
+ * @param tokens those of the position
+ */
+public record Event(long sequence, long timeNs, long epoch, long namespace, long node, long parentNode, long tokenOffset, int kind, int group,
+    int block, byte[] digest, byte[] parentDigest, byte[] extraDigest, int[] tokens) {
+  /** Kinds of events. */
+  public static final int STORED = Native.KVC_EVENT_STORED, REMOVED = Native.KVC_EVENT_REMOVED, CLEARED = Native.KVC_EVENT_CLEARED;
+
+  /**
+   * Some events, and where to go on.
+   *
+   * @param events in order
+   * @param next the cursor for the next read
+   */
+  public record Batch(List<Event> events, long next) {}
+
+  static Event read(ByteBuffer from, java.nio.IntBuffer tokens) {
+    long[] numbers = new long[7];
+    for (int i = 0; i < numbers.length; ++i) {
+      numbers[i] = from.getLong();
+    }
+    int kind = from.getInt(), group = from.getInt();
+    int[] own = new int[from.getInt()];
+    int block = from.getInt();
+    byte[][] digests = new byte[3][32];
+    for (byte[] digest : digests) {
+      from.get(digest);
+    }
+    tokens.get(own);
+    return new Event(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], kind, group, block, digests[0],
+        digests[1], digests[2], own);
+  }
+}

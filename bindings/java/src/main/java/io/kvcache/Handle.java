@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * The address of an object of the library, counting who uses it: its owner until close, and every call in flight. The last to go destroys
+ * it, so that a close in one thread never pulls memory away under a call in another.
+ */
+final class Handle implements Runnable {
+  interface Destroy {
+    void destroy(long address);
+  }
+
+  private final String name;
+  private final long address;
+  private final Destroy destroy;
+  private final AtomicInteger users = new AtomicInteger(1);
+  private volatile boolean closed;
+
+  Handle(String name, long address, Destroy destroy) {
+    this.name = name;
+    this.address = address;
+    this.destroy = destroy;
+  }
+
+  /** The address, until exit. */
+  long enter() {
+    int now = users.get();
+    while (!closed && now != 0) {
+      if (users.compareAndSet(now, now + 1)) {
+        return address;
+      }
+      now = users.get();
+    }
+    throw new IllegalStateException("the " + name + " is closed");
+  }
+
+  void exit() {
+    if (users.decrementAndGet() == 0) {
+      destroy.destroy(address);
+    }
+  }
+
+  /** Ends use. Doing so again does nothing. */
+  void close() {
+    synchronized (this) {
+      if (closed) {
+        return;
+      }
+      closed = true;
+    }
+    exit();
+  }
+
+  /** What a cleaner does when the owner was forgotten. */
+  @Override
+  public void run() {
+    close();
+  }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+
+/** What a request may ask for beside its tokens; see kvc_request_config. */
+public final class RequestOptions {
+  private final kvc_request_config config = new kvc_request_config();
+  private ByteBuffer keys;
+
+  /** Flags of a request. */
+  public static final int NO_READ = Native.KVC_REQUEST_NO_READ,
+      NO_WRITE = Native.KVC_REQUEST_NO_WRITE,
+      FULL_MUST_FIT = Native.KVC_REQUEST_FULL_MUST_FIT,
+      RESUMED = Native.KVC_REQUEST_RESUMED;
+
+  /** The config's memory goes with this object. */
+  public RequestOptions() {
+    kvc_request_config owned = config;
+    Manager.CLEANER.register(this, owned::delete);
+  }
+
+  /** A namespace of {@link Manager#openNamespace}; 0 = the default one. */
+  public RequestOptions namespace(long id) {
+    config.setNamespace_id(id);
+    return this;
+  }
+
+  /** Tokens after the hit that get blocks at admission; 0 = all. Chunked prefill. */
+  public RequestOptions slots(long tokens) {
+    config.setSlots(tokens);
+    return this;
+  }
+
+  /** Slots kept reserved past the known tokens. */
+  public RequestOptions lookahead(long tokens) {
+    config.setLookahead(tokens);
+    return this;
+  }
+
+  /** Upper bound of the hit. */
+  public RequestOptions maxCachedTokens(long tokens) {
+    config.setMax_cached_tokens(tokens);
+    return this;
+  }
+
+  /** Tokens after the hit that a transfer will fill. */
+  public RequestOptions externalTokens(long tokens) {
+    config.setExternal_tokens(tokens);
+    return this;
+  }
+
+  /** Flags of this class, or'ed. */
+  public RequestOptions flags(int flags) {
+    config.setFlags(flags);
+    return this;
+  }
+
+  /** Extra keys, in order, not overlapping. */
+  public RequestOptions keys(ExtraKey... list) {
+    keys = ExtraKey.pack(list);
+    return this;
+  }
+
+  static kvc_request_config config(RequestOptions options) {
+    return options == null ? null : options.config;
+  }
+
+  static ByteBuffer keys(RequestOptions options) {
+    return options == null ? null : options.keys;
+  }
+
+  /**
+   * Identity of a span of tokens whose ids alone do not identify it (an image).
+   *
+   * @param firstToken position of the span's first token
+   * @param numTokens its length
+   * @param digest 32 bytes
+   */
+  public record ExtraKey(long firstToken, long numTokens, byte[] digest) {
+    static ByteBuffer pack(ExtraKey... keys) {
+      ByteBuffer packed = Buffers.bytes(48 * keys.length);
+      for (ExtraKey key : keys) {
+        if (key.digest.length != 32) {
+          throw new IllegalArgumentException("the digest of an extra key has " + key.digest.length + " bytes; it needs 32");
+        }
+        packed.putLong(key.firstToken).putLong(key.numTokens).put(key.digest);
+      }
+      return packed.flip();
+    }
+
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof ExtraKey key && key.firstToken == firstToken && key.numTokens == numTokens && Arrays.equals(key.digest, digest);
+    }
+
+    @Override
+    public int hashCode() {
+      return Arrays.hashCode(digest);
+    }
+  }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+
+/**
+ * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, kept from step to step: fill them in place, set counts,
+ * {@link #run}, read the results. They must not be used after close. By one thread at a time.
+ *
+ * <p>At first {@link #commitOffsets} (commits bring no ids) and {@link #rows} (item i has row i) are not in use; see {@link #use}.
+ */
+public final class Step implements AutoCloseable {
+  /** Sizes of a step's arrays. */
+  public record Limits(long maxRequests, long maxTokens, long maxRows, long rowStride, long maxFrees, long maxAdmissions, long maxPromptTokens) {}
+
+  private final Manager manager;
+  private final long address;
+  private final Handle handle;
+  private final ByteBuffer step;
+
+  public final LongBuffer frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
+      admitOffsets, admitted, cached, numBlocks, slots;
+  public final IntBuffer commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes;
+
+  /** Makes a step with all its arrays. */
+  public Step(Manager manager, Limits limits) throws KvCacheException {
+    this.manager = manager;
+    kvc_step_limits sizes = new kvc_step_limits();
+    long m = manager.handle.enter(); // until the step is destroyed
+    try {
+      sizes.setMax_requests(limits.maxRequests);
+      sizes.setMax_tokens(limits.maxTokens);
+      sizes.setMax_rows(limits.maxRows);
+      sizes.setRow_stride(limits.rowStride);
+      sizes.setMax_frees(limits.maxFrees);
+      sizes.setMax_admissions(limits.maxAdmissions);
+      sizes.setMax_prompt_tokens(limits.maxPromptTokens);
+      long[] out = new long[1];
+      Native.kvc_step_create(m, sizes, out);
+      address = out[0];
+    } catch (KvCacheException error) {
+      manager.handle.exit();
+      throw error;
+    } finally {
+      sizes.delete();
+    }
+    Handle owner = manager.handle;
+    handle = new Handle("step", address, it -> {
+      Native.kvc_step_destroy(it);
+      owner.exit();
+    });
+    Manager.CLEANER.register(this, handle);
+    step = Native.kvc_step_bytes(address, -1).order(ByteOrder.nativeOrder());
+    frees = longs(Native.KVC_STEP_FREES);
+    preempts = longs(Native.KVC_STEP_PREEMPTS);
+    truncates = longs(Native.KVC_STEP_TRUNCATES);
+    truncateLengths = longs(Native.KVC_STEP_TRUNCATE_LENGTHS);
+    requests = longs(Native.KVC_STEP_REQUESTS);
+    committed = longs(Native.KVC_STEP_COMMITTED);
+    commitOffsets = longs(Native.KVC_STEP_COMMIT_OFFSETS);
+    commitTokens = ints(Native.KVC_STEP_COMMIT_TOKENS);
+    extendOffsets = longs(Native.KVC_STEP_EXTEND_OFFSETS);
+    extendTokens = ints(Native.KVC_STEP_EXTEND_TOKENS);
+    admitRequests = longs(Native.KVC_STEP_ADMIT_REQUESTS);
+    admitOffsets = longs(Native.KVC_STEP_ADMIT_OFFSETS);
+    admitTokens = ints(Native.KVC_STEP_ADMIT_TOKENS);
+    rows = ints(Native.KVC_STEP_ROWS);
+    status = ints(Native.KVC_STEP_STATUS);
+    admitted = longs(Native.KVC_STEP_ADMITTED);
+    cached = longs(Native.KVC_STEP_CACHED);
+    numBlocks = longs(Native.KVC_STEP_NUM_BLOCKS);
+    blockTables = ints(Native.KVC_STEP_BLOCK_TABLES);
+    slots = longs(Native.KVC_STEP_SLOTS);
+    copies = ints(Native.KVC_STEP_COPIES);
+    changes = ints(Native.KVC_STEP_CHANGES);
+    use(Native.KVC_STEP_COMMIT_OFFSETS, false);
+    use(Native.KVC_STEP_ROWS, false);
+  }
+
+  private LongBuffer longs(int array) {
+    return Native.kvc_step_bytes(address, array).order(ByteOrder.nativeOrder()).asLongBuffer();
+  }
+
+  private IntBuffer ints(int array) {
+    return Native.kvc_step_bytes(address, array).order(ByteOrder.nativeOrder()).asIntBuffer();
+  }
+
+  @Override
+  public void close() {
+    handle.close();
+  }
+
+  /** Optional arrays, for {@link #use}. */
+  public static final int COMMITTED = Native.KVC_STEP_COMMITTED,
+      COMMIT_OFFSETS = Native.KVC_STEP_COMMIT_OFFSETS,
+      EXTEND_OFFSETS = Native.KVC_STEP_EXTEND_OFFSETS,
+      EXTEND_TOKENS = Native.KVC_STEP_EXTEND_TOKENS,
+      ADMIT_REQUESTS = Native.KVC_STEP_ADMIT_REQUESTS,
+      ROWS = Native.KVC_STEP_ROWS,
+      BLOCK_TABLES = Native.KVC_STEP_BLOCK_TABLES,
+      SLOTS = Native.KVC_STEP_SLOTS,
+      CHANGES = Native.KVC_STEP_CHANGES;
+
+  /** Takes an optional array away, as NULL does in C, or back into use. */
+  public void use(int array, boolean used) throws KvCacheException {
+    handle.enter();
+    try {
+      Native.kvc_step_use(address, array, used ? 1 : 0);
+    } finally {
+      handle.exit();
+    }
+  }
+
+  /** Counts of items in this step. */
+  public Step counts(int requests, int frees, int admissions) {
+    return counts(requests, frees, 0, 0, admissions);
+  }
+
+  /** Counts of items in this step. */
+  public Step counts(int requests, int frees, int preempts, int truncates, int admissions) {
+    handle.enter();
+    try {
+      step.putLong(NativeConstants.STEP_AT_num_requests, requests);
+      step.putLong(NativeConstants.STEP_AT_num_frees, frees);
+      step.putLong(NativeConstants.STEP_AT_num_preempts, preempts);
+      step.putLong(NativeConstants.STEP_AT_num_truncates, truncates);
+      step.putLong(NativeConstants.STEP_AT_num_admissions, admissions);
+    } finally {
+      handle.exit();
+    }
+    return this;
+  }
+
+  /**
+   * Retire, commit, frees, preempts, truncates, extend, admit. Fails only as a whole, and then nothing has changed; each item has its status.
+   *
+   * @param retiredStep newest step whose kernels have finished; 0 = nothing new
+   * @return the number of this step
+   */
+  public long run(long retiredStep) throws KvCacheException {
+    handle.enter();
+    try {
+      step.putLong(NativeConstants.STEP_AT_retired_step, retiredStep);
+      manager.call(m -> Native.kvc_manager_step(m, address));
+      return step.getLong(NativeConstants.STEP_AT_step_id);
+    } finally {
+      handle.exit();
+    }
+  }
+
+  private int result(int offset) {
+    handle.enter();
+    try {
+      return (int) step.getLong(offset);
+    } finally {
+      handle.exit();
+    }
+  }
+
+  /** Copies to execute before the step's kernels: pairs (source, destination) in {@link #copies}. */
+  public int numCopies() {
+    return result(NativeConstants.STEP_AT_num_copies);
+  }
+
+  /** Entries of {@link #changes}: (group, row, column, block) each. */
+  public int numChanges() {
+    return result(NativeConstants.STEP_AT_num_changes);
+  }
+
+  /** Admissions that had no space. */
+  public int numRefused() {
+    return result(NativeConstants.STEP_AT_num_refused);
+  }
+
+  /** The entries of a row of a group's block table. */
+  public IntBuffer row(int group, int row) {
+    int numRows = result(NativeConstants.STEP_AT_num_rows);
+    int stride = result(NativeConstants.STEP_AT_row_stride);
+    return blockTables.slice((group * numRows + row) * stride, stride);
+  }
+}

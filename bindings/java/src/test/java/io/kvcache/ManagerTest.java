@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.kvcache.Config.Group;
+import io.kvcache.RequestOptions.ExtraKey;
+import java.nio.ByteBuffer;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+
+class ManagerTest {
+  static int[] sequence(int first, int count) {
+    return IntStream.range(first, first + count).toArray();
+  }
+
+  static IntBuffer direct(int... values) {
+    return Buffers.ints(values.length).put(values).flip();
+  }
+
+  static Manager small(long blocks) throws KvCacheException {
+    return new Manager(new Config().numBlocks(blocks).blockSize(4));
+  }
+
+  @Test
+  void aFreedPromptIsFoundAgain() throws Exception {
+    try (Manager m = new Manager(64)) {
+      try (Request r = m.allocate(sequence(1000, 40))) {
+        assertEquals(0, r.cached());
+        assertArrayEquals(new int[] {0, 1, 2}, r.blockTable(0));
+        r.commit(40);
+        r.append(7);
+        assertEquals(new Request.Info(41, 40, 41, 3, true), r.info());
+        LongBuffer slots = Buffers.longs(2);
+        r.slots(0, 15, slots);
+        assertEquals(16, slots.get(1));
+      }
+      try (Request again = m.allocate(sequence(1000, 40))) {
+        assertEquals(32, again.cached());
+      }
+      assertEquals(0, m.stats().usage());
+      assertEquals(2, m.stats().blockHits());
+      m.check();
+    }
+  }
+
+  @Test
+  void failuresCarryStatusAndTextAndChangeNothing() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(4).vocabSize(100))) {
+      Request r = m.allocate(sequence(0, 48));
+      long before = m.digest();
+      NoSpaceException none = assertThrows(NoSpaceException.class, () -> m.allocate(sequence(50, 30)));
+      assertFalse(none.again());
+      KvCacheException bad = assertThrows(KvCacheException.class, () -> m.allocate(100));
+      assertTrue(bad.getMessage().contains("100"), bad.getMessage());
+      assertEquals(before, m.digest());
+      r.free();
+      assertThrows(KvCacheException.class, r::free);
+      r.close();
+    }
+    assertThrows(KvCacheException.class, () -> new Manager(0));
+  }
+
+  @Test
+  void onlyDirectBuffersInNativeOrderAreTaken() throws Exception {
+    try (Manager m = small(16)) {
+      for (IntBuffer wrong : List.of(IntBuffer.wrap(sequence(0, 4)), ByteBuffer.allocateDirect(16).asIntBuffer())) {
+        assertThrows(IllegalArgumentException.class, () -> m.allocate(wrong, null));
+      }
+      IntBuffer part = direct(9, 9, 0, 1, 2, 3, 4, 9);
+      m.allocate(part.position(2).limit(7), null).commit(5);
+      assertEquals(4, m.probe(0, direct(sequence(0, 5))));
+      LongBuffer readOnly = Buffers.longs(1).asReadOnlyBuffer();
+      Request r = m.allocate(1);
+      assertThrows(IllegalArgumentException.class, () -> r.slots(0, 0, readOnly));
+    }
+  }
+
+  @Test
+  void forksCopyOnWriteAndPreemptedOnesWait() throws Exception {
+    try (Manager m = small(8)) {
+      Request parent = m.allocate(sequence(0, 6));
+      parent.commit(6);
+      Request child = parent.fork();
+      child.append(9);
+      List<int[]> copies = m.takeCopies();
+      assertEquals(1, copies.size());
+      assertArrayEquals(new int[] {1, 2}, copies.get(0));
+      child.truncate(3);
+      child.preempt();
+      assertEquals(new Request.Info(3, 0, 0, 0, false), child.info());
+      child.admit();
+      child.reserve(8);
+      assertEquals(8, child.info().capacity());
+      m.check();
+    }
+  }
+
+  @Test
+  void blocksToClearAndToMoveAreTold() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4).zeroAlways())) {
+      Request low = m.allocate(sequence(0, 8)), high = m.allocate(sequence(50, 8));
+      assertEquals(4, m.takeZeroBlocks().size());
+      low.close();
+      List<int[]> moves = m.compact(0, 8);
+      assertEquals(2, moves.size());
+      int[] table = high.blockTable(0);
+      for (int[] move : moves) {
+        assertEquals(move[1], table[move[0] - 2]);
+      }
+    }
+  }
+
+  @Test
+  void namespacesKeysAndPins() throws Exception {
+    try (Manager m = small(16)) {
+      long a = m.openNamespace("a".getBytes(), null, null), b = m.openNamespace("a".getBytes(), null, new byte[0]);
+      assertTrue(a != b);
+      ExtraKey key = new ExtraKey(0, 4, new byte[32]);
+      IntBuffer tokens = direct(sequence(0, 9));
+      try (Request r = m.allocate(tokens, new RequestOptions().namespace(a).keys(key).lookahead(2))) {
+        r.commit(9);
+        assertEquals(11, r.info().capacity());
+      }
+      assertEquals(8, m.probe(a, tokens, key));
+      assertEquals(0, m.probe(a, tokens));
+      assertEquals(0, m.probe(b, tokens, key));
+      long pin = m.pin(a, tokens, key);
+      assertEquals(0, m.evict(9));
+      m.unpin(pin);
+      assertEquals(2, m.drop(a, tokens, key));
+      m.reset(a);
+      m.closeNamespace(b);
+      assertThrows(KvCacheException.class, () -> m.closeNamespace(b));
+    }
+  }
+
+  @Test
+  void rawBlocksEventsGroupsAndPools() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(16, 8).blockSize(4).eventCapacity(16).groups(new Group(), new Group(8, 0, 0, 1)))) {
+      IntBuffer blocks = Buffers.ints(2), held = Buffers.ints(2);
+      m.acquireBlocks(0, blocks);
+      m.publishBlocks(0, 0, direct(sequence(0, 8)), blocks);
+      assertEquals(2, m.acquirePrefix(0, 0, direct(sequence(0, 8)), held));
+      assertEquals(blocks, held);
+      m.releaseBlocks(blocks);
+      m.releaseBlocks(held);
+      Event.Batch read = m.events(0);
+      assertEquals(2, read.next());
+      assertArrayEquals(read.events().get(0).digest(), read.events().get(1).parentDigest());
+      assertArrayEquals(sequence(4, 4), read.events().get(1).tokens());
+      assertEquals(Event.STORED, read.events().get(0).kind());
+      assertEquals(0, m.events(read.next()).events().size());
+      try (Request r = m.allocate(sequence(0, 20))) {
+        r.commit(20);
+        assertEquals(-1, r.blockTable(1)[0]);
+        assertTrue(r.blockTable(1)[4] >= 16);
+      }
+    }
+  }
+
+  @Test
+  void aStepDecodesABatch() throws Exception {
+    int n = 5, steps = 30;
+    try (Manager m = small(64); Step s = new Step(m, new Step.Limits(n, n, n + 1, 16, 1, 1, 9))) {
+      List<Request> requests = new ArrayList<>();
+      for (int i = 0; i < n; ++i) {
+        requests.add(m.allocate(sequence(10 * i, 6)));
+        s.requests.put(i, requests.get(i).id());
+        s.extendOffsets.put(i + 1, i + 1);
+      }
+      long id = 0;
+      for (int k = 0; k < steps; ++k) {
+        for (int i = 0; i < n; ++i) {
+          s.committed.put(i, 6 + k);
+          s.extendTokens.put(i, k + i);
+        }
+        id = s.counts(n, 0, 0).run(id);
+        for (int i = 0; i < n; ++i) {
+          assertEquals(0, s.status.get(i));
+        }
+      }
+      assertEquals(steps, id);
+      for (int i = 0; i < n; ++i) {
+        int[] table = requests.get(i).blockTable(0), row = new int[table.length];
+        s.row(0, i).get(row);
+        assertArrayEquals(table, row);
+        LongBuffer slot = Buffers.longs(1);
+        requests.get(i).slots(0, 5 + steps, slot);
+        assertEquals(slot.get(0), s.slots.get(i));
+      }
+      s.frees.put(0, requests.get(0).id());
+      s.admitTokens.put(0, sequence(500, 9));
+      s.admitOffsets.put(1, 9);
+      s.counts(0, 1, 1).run(id);
+      assertEquals(9, m.request(s.admitted.get(0)).info().numTokens());
+      assertEquals(0, s.numRefused() + s.numCopies());
+      assertThrows(KvCacheException.class, () -> s.counts(n + 1, 0, 0).run(0));
+      s.close();
+      assertThrows(IllegalStateException.class, () -> s.run(0));
+      m.check();
+    }
+  }
+
+  @Test
+  void closingWhileOthersCallNeverPullsMemoryAway() throws Exception {
+    AtomicReference<Throwable> failure = new AtomicReference<>();
+    for (int round = 0; round < 30; ++round) {
+      Manager m = new Manager(256);
+      Step step = new Step(m, new Step.Limits(1, 1, 1, 1, 0, 0, 0));
+      List<Thread> threads = new ArrayList<>();
+      for (int t = 0; t < 4; ++t) {
+        threads.add(new Thread(() -> {
+          IntBuffer tokens = direct(sequence(0, 2000));
+          try {
+            while (true) {
+              try {
+                m.allocate(tokens, null).free();
+              } catch (NoSpaceException full) {
+                Thread.onSpinWait();
+              }
+            }
+          } catch (IllegalStateException closed) {
+            // As it should end.
+          } catch (Throwable other) {
+            failure.set(other);
+          }
+        }));
+      }
+      threads.forEach(Thread::start);
+      Thread.sleep(2);
+      m.close();
+      m.close();
+      for (Thread thread : threads) {
+        thread.join();
+      }
+      step.requests.put(0, 1); // Still there: the step keeps the manager.
+      step.close();
+    }
+    assertEquals(null, failure.get());
+  }
+
+  @Test
+  void manyThreadsShareOneManager() throws Exception {
+    try (Manager m = small(512)) {
+      AtomicReference<Throwable> failure = new AtomicReference<>();
+      List<Thread> threads = IntStream.range(0, 4).mapToObj(t -> new Thread(() -> {
+        try {
+          for (int i = 0; i < 500; ++i) {
+            try (Request r = m.allocate(sequence((t * i) % 7, 30))) {
+              r.commit(30);
+            }
+          }
+        } catch (Throwable other) {
+          failure.set(other);
+        }
+      })).toList();
+      threads.forEach(Thread::start);
+      for (Thread thread : threads) {
+        thread.join();
+      }
+      assertEquals(null, failure.get());
+      assertEquals(2000, m.stats().admissions());
+      m.check();
+    }
+  }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.io.IOException;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+
+/** Executes a scenario (tests/scenario/README.md) through this package and prints its trace. */
+final class Scenario {
+  private Manager m;
+  private Step step;
+  private long stepId;
+  private long cursor;
+  private final Map<Integer, Long> requests = new HashMap<>(), namespaces = new HashMap<>(), pins = new HashMap<>();
+
+  static IntBuffer sequence(int first, int count) {
+    return Buffers.ints(count).put(IntStream.range(first, first + count).toArray()).flip();
+  }
+
+  private Request request(int name) {
+    return m.request(requests.getOrDefault(name, 0L));
+  }
+
+  private long space(int name) {
+    return namespaces.getOrDefault(name, 0L);
+  }
+
+  private static String list(int... values) {
+    return Arrays.stream(values).mapToObj(value -> " " + value).collect(Collectors.joining());
+  }
+
+  private static String list(LongBuffer values) {
+    return IntStream.range(0, values.limit()).mapToObj(i -> " " + values.get(i)).collect(Collectors.joining());
+  }
+
+  private void manager(int[] a) throws KvCacheException {
+    Config config = new Config().numBlocks(a[0]).blockSize(a[1]).eventCapacity(a[2]).maxRequests(a[3]);
+    if (a.length > 4) {
+      config.groups(new Config.Group(), new Config.Group(a[4], a[5], 0, 0));
+    }
+    if (m != null) {
+      step.close();
+      m.close();
+    }
+    requests.clear();
+    namespaces.clear();
+    stepId = cursor = 0;
+    m = new Manager(config);
+    step = new Step(m, new Step.Limits(8, 8, 8, 16, 0, 0, 0));
+  }
+
+  private String decode(int[] names) throws KvCacheException {
+    for (int i = 0; i < names.length; ++i) {
+      Request request = request(names[i]);
+      step.committed.put(i, request.info().numTokens());
+      step.requests.put(i, request.id());
+      step.extendOffsets.put(i + 1, i + 1);
+      step.extendTokens.put(i, 7);
+    }
+    stepId = step.counts(names.length, 0, 0).run(stepId);
+    return IntStream.range(0, names.length).mapToObj(i -> " " + step.status.get(i) + ":" + step.slots.get(i)).collect(Collectors.joining());
+  }
+
+  private String events() throws KvCacheException {
+    Event.Batch batch = m.events(cursor);
+    cursor = batch.next();
+    return batch.events().stream().map(e -> " " + e.kind() + ":" + e.group() + ":" + e.block() + ":" + e.tokenOffset() + ":"
+        + HexFormat.of().formatHex(e.digest(), 0, 2)).collect(Collectors.joining());
+  }
+
+  private String stats() throws KvCacheException {
+    Stats s = m.stats();
+    return list(Buffers.longs(12).put(new long[] {s.blocksFree(), s.blocksCached(), s.blocksLive(), s.blocksReserved(), s.blocksPinned(),
+        s.liveRequests(), s.admissions(), s.cachedTokens(), s.evictions(), s.publishedBlocks(), s.duplicates(), s.refusals()}).flip());
+  }
+
+  private String allocate(int[] a) throws KvCacheException {
+    Request made = m.allocate(sequence(a[2], a[3]), new RequestOptions().namespace(space(a[1])));
+    requests.put(a[0], made.id());
+    return " " + made.cached();
+  }
+
+  private String take(int[] a) throws KvCacheException {
+    IntBuffer blocks = Buffers.ints(a[1]);
+    m.acquireBlocks(a[0], blocks);
+    int[] taken = new int[a[1]];
+    blocks.get(taken);
+    return list(taken);
+  }
+
+  private String slots(int[] a) throws KvCacheException {
+    LongBuffer slots = Buffers.longs(a[3]);
+    request(a[0]).slots(a[1], a[2], slots);
+    return list(slots);
+  }
+
+  private String execute(String word, int[] a) throws KvCacheException {
+    switch (word) {
+      case "manager" -> manager(a);
+      case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
+      case "close" -> m.closeNamespace(space(a[0]));
+      case "reset" -> m.reset(space(a[0]));
+      case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(space(a[1]))).id());
+      case "append" -> request(a[0]).append(sequence(a[1], a[2]));
+      case "reserve" -> request(a[0]).reserve(a[1]);
+      case "commit" -> request(a[0]).commit(a[1]);
+      case "truncate" -> request(a[0]).truncate(a[1]);
+      case "preempt" -> request(a[0]).preempt();
+      case "free" -> request(a[0]).free();
+      case "fork" -> requests.put(a[1], request(a[0]).fork().id());
+      case "pin" -> pins.put(a[0], m.pin(space(a[1]), sequence(a[2], a[3])));
+      case "unpin" -> m.unpin(pins.getOrDefault(a[0], 0L));
+      case "publish" -> {
+        int[] blocks = Arrays.copyOfRange(a, 4, a.length);
+        m.publishBlocks(space(a[0]), a[1], sequence(a[2], a[3]), Buffers.ints(blocks.length).put(blocks).flip());
+      }
+      case "give" -> m.releaseBlocks(Buffers.ints(a.length).put(a).flip());
+      default -> {
+        return answer(word, a);
+      }
+    }
+    return "";
+  }
+
+  private String answer(String word, int[] a) throws KvCacheException {
+    return switch (word) {
+      case "allocate" -> allocate(a);
+      case "admit" -> " " + request(a[0]).admit();
+      case "copies" -> m.takeCopies().stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
+      case "table" -> list(request(a[0]).blockTable(a[1]));
+      case "slots" -> slots(a);
+      case "probe" -> " " + m.probe(space(a[0]), sequence(a[1], a[2]));
+      case "drop" -> " " + m.drop(space(a[0]), sequence(a[1], a[2]));
+      case "evict" -> " " + m.evict(a[0]);
+      case "take" -> take(a);
+      case "step" -> decode(a);
+      case "events" -> events();
+      case "stats" -> stats();
+      case "digest" -> " " + Long.toUnsignedString(m.digest());
+      default -> throw new IllegalArgumentException("no such line: " + word);
+    };
+  }
+
+  public static void main(String[] arguments) throws IOException, KvCacheException {
+    Scenario scenario = new Scenario();
+    for (String line : Files.readAllLines(Path.of(arguments[0]))) {
+      String[] words = line.strip().split(" +");
+      if (words[0].isEmpty() || words[0].startsWith("#")) {
+        continue;
+      }
+      int[] numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
+      String text;
+      try {
+        text = "0" + scenario.execute(words[0], numbers);
+      } catch (KvCacheException error) {
+        text = error.status() + " " + error.getMessage();
+      }
+      System.out.println(String.join(" ", words) + " = " + text);
+    }
+    scenario.m.check();
+  }
+}

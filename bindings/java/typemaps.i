@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kvcache.i's declarations mean in Java. Arrays are direct buffers in native order, used in place from their position
+// to their limit. Objects are addresses, kept by the hand-written layer. All that is generated is private to the package.
+
+%pragma(java) moduleclassmodifiers="final class"
+%pragma(java) jniclassclassmodifiers="final class"
+%pragma(java) jniclasscode=%{
+  static {
+    NativeLibrary.load();
+  }
+%}
+%typemap(javaclassmodifiers) SWIGTYPE, SWIGTYPE *, SWIGTYPE & "final class"
+%typemap(javafinalize) SWIGTYPE ""
+
+%{
+static void kvc_throw(JNIEnv* jenv, kvc_status status) {
+  jclass type = (*jenv)->FindClass(jenv, "io/kvcache/KvCacheException");
+  jmethodID of = type ? (*jenv)->GetStaticMethodID(jenv, type, "of", "(ILjava/lang/String;)Lio/kvcache/KvCacheException;") : NULL;
+  jstring text = of ? (*jenv)->NewStringUTF(jenv, kvc_last_error()) : NULL;
+  jobject exception = text ? (*jenv)->CallStaticObjectMethod(jenv, type, of, (jint)status, text) : NULL;
+  if (!(*jenv)->ExceptionCheck(jenv) && exception) (*jenv)->Throw(jenv, (jthrowable)exception);
+}
+
+// What the hand-written layer has checked: direct, or null.
+static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count) {
+  *data = buffer ? (*jenv)->GetDirectBufferAddress(jenv, buffer) : NULL;
+  *count = *data ? (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer) : 0;
+}
+%}
+
+%typemap(jni) kvc_status "void"
+%typemap(jtype) kvc_status "void"
+%typemap(jstype) kvc_status "void"
+%typemap(javaout) kvc_status "{ $jnicall; }"
+%typemap(out, throws="KvCacheException") kvc_status "if ($1 != KVC_OK) kvc_throw(jenv, $1);"
+%ignore kvc_status_name;
+
+%apply int { int32_t, uint32_t };
+%apply long long { int64_t, uint64_t, size_t };
+
+%define KVC_RESULT(TYPE, NAME)
+%typemap(jni) TYPE *NAME "jlongArray"
+%typemap(jtype) TYPE *NAME "long[]"
+%typemap(jstype) TYPE *NAME "long[]"
+%typemap(javain) TYPE *NAME "$javainput"
+%typemap(in) TYPE *NAME (TYPE value = 0) "$1 = &value;"
+%typemap(argout) TYPE *NAME {
+  const jlong number = (jlong)*$1;
+  if (result == KVC_OK) (*jenv)->SetLongArrayRegion(jenv, $input, 0, 1, &number);
+}
+%typemap(freearg) TYPE *NAME ""
+%enddef
+
+#define KVC_JAVA_INT32 "java.nio.IntBuffer"
+#define KVC_JAVA_INT64 "java.nio.LongBuffer"
+#define KVC_JAVA_UINT64 "java.nio.LongBuffer"
+
+%define KVC_JAVA_ARRAY(QUALIFIED, BUFFER, SIZE, CHECK, POINTER, COUNT)
+%typemap(jni) (QUALIFIED *POINTER, size_t COUNT) "jobject"
+%typemap(jtype) (QUALIFIED *POINTER, size_t COUNT) BUFFER
+%typemap(jstype) (QUALIFIED *POINTER, size_t COUNT) BUFFER
+%typemap(javain) (QUALIFIED *POINTER, size_t COUNT) "Buffers.CHECK($javainput)"
+%typemap(in) (QUALIFIED *POINTER, size_t COUNT) {
+  void* data;
+  kvc_buffer(jenv, $input, &data, &$2);
+  $1 = ($1_ltype)data;
+  $2 /= SIZE;
+}
+%typemap(freearg) (QUALIFIED *POINTER, size_t COUNT) ""
+%typemap(argout) (QUALIFIED *POINTER, size_t COUNT) ""
+%enddef
+%define KVC_IN(TYPE, ELEMENT, POINTER, COUNT)
+KVC_JAVA_ARRAY(const TYPE, KVC_JAVA_ ## ELEMENT, 1, readable, POINTER, COUNT)
+%enddef
+%define KVC_OUT(TYPE, ELEMENT, POINTER, COUNT)
+KVC_JAVA_ARRAY(TYPE, KVC_JAVA_ ## ELEMENT, 1, writable, POINTER, COUNT)
+%enddef
+%define KVC_IN_RECORDS(TYPE, POINTER, COUNT)
+KVC_JAVA_ARRAY(const TYPE, "java.nio.ByteBuffer", sizeof(TYPE), readable, POINTER, COUNT)
+%enddef
+%define KVC_OUT_RECORDS(TYPE, POINTER, COUNT)
+KVC_JAVA_ARRAY(TYPE, "java.nio.ByteBuffer", sizeof(TYPE), writable, POINTER, COUNT)
+%enddef
+
+%define KVC_OBJECT(TYPE, NAME)
+%ignore TYPE;
+%typemap(jni) TYPE *, const TYPE * "jlong"
+%typemap(jtype) TYPE *, const TYPE * "long"
+%typemap(jstype) TYPE *, const TYPE * "long"
+%typemap(javain) TYPE *, const TYPE * "$javainput"
+%typemap(in) TYPE *, const TYPE * "$1 = ($1_ltype)(intptr_t)$input;"
+%typemap(jni) TYPE **NAME "jlongArray"
+%typemap(jtype) TYPE **NAME "long[]"
+%typemap(jstype) TYPE **NAME "long[]"
+%typemap(javain) TYPE **NAME "$javainput"
+%typemap(in) TYPE **NAME (TYPE *object = NULL) "$1 = &object;"
+%typemap(argout) TYPE **NAME {
+  const jlong address = (jlong)(intptr_t)*$1;
+  if (result == KVC_OK) (*jenv)->SetLongArrayRegion(jenv, $input, 0, 1, &address);
+}
+%enddef
+%typemap(jni) kvc_stream *stream "jlong"
+%typemap(jtype) kvc_stream *stream "long"
+%typemap(jstype) kvc_stream *stream "long"
+%typemap(javain) kvc_stream *stream "$javainput"
+%typemap(in) kvc_stream *stream "$1 = (kvc_stream*)(intptr_t)$input;"
+
+// Memory of the library as a direct buffer.
+%ignore kvc_view;
+%ignore kvc_step_view;
+%ignore kvc_storage_view;
+%{
+typedef struct kvc_bytes {
+  void* data;
+  size_t size;
+} kvc_bytes;
+%}
+%typemap(jni) kvc_bytes "jobject"
+%typemap(jtype) kvc_bytes "java.nio.ByteBuffer"
+%typemap(jstype) kvc_bytes "java.nio.ByteBuffer"
+%typemap(javaout) kvc_bytes "{ return $jnicall; }"
+%typemap(out) kvc_bytes "$result = (*jenv)->NewDirectByteBuffer(jenv, $1.data, (jlong)$1.size);"
+
+KVC_OBJECT(kvc_step, step)
+%inline %{
+// An array of a made step; array -1: the step itself, whose fields are at the offsets below.
+static kvc_bytes kvc_step_bytes(kvc_step *step, int32_t array) {
+  kvc_view view;
+  kvc_bytes bytes = {step, sizeof *step};
+  if (array >= 0 && kvc_step_view(step, array, &view) == KVC_OK) {
+    bytes.data = view.data;
+    bytes.size = (size_t)(view.shape[0] * view.strides[0]);
+  }
+  return bytes;
+}
+%}
+%define KVC_OFFSET(FIELD)
+%constant int STEP_AT_ ## FIELD = offsetof(kvc_step, FIELD);
+%enddef
+KVC_OFFSET(flags)
+KVC_OFFSET(fill_id)
+KVC_OFFSET(retired_step)
+KVC_OFFSET(step_id)
+KVC_OFFSET(num_frees)
+KVC_OFFSET(num_preempts)
+KVC_OFFSET(num_truncates)
+KVC_OFFSET(num_requests)
+KVC_OFFSET(num_admissions)
+KVC_OFFSET(num_rows)
+KVC_OFFSET(row_stride)
+KVC_OFFSET(num_slots)
+KVC_OFFSET(num_copies)
+KVC_OFFSET(num_changes)
+KVC_OFFSET(num_refused)
+KVC_OFFSET(shortage_blocks)
+%constant int EVENT_BYTES = sizeof(kvc_event);
+
+%include "../structs.i"

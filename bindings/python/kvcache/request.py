@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests, pins and namespaces: ids inside a manager, given back by their owner. One request is driven by one thread at a time."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, Union
+
+from . import _native
+from ._arrays import np
+from .records import record
+
+if TYPE_CHECKING:
+    import numpy
+
+    from .manager import Manager
+
+    Tokens = Union[Sequence[int], "numpy.ndarray", memoryview]
+
+RequestInfo = record("RequestInfo", _native.kvc_request_info, "State of a request: kvc_request_info.")
+
+
+class ExtraKey(NamedTuple):
+    """Identity of a span of tokens whose ids alone do not identify it (an image). digest: 32 bytes."""
+
+    first_token: int
+    num_tokens: int
+    digest: bytes
+
+
+def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
+    if not keys:
+        return None
+    packed = b""
+    for first_token, num_tokens, digest in keys:
+        if len(digest) != 32:
+            raise ValueError(f"the digest of an extra key has {len(digest)} bytes; it needs 32")
+        packed += first_token.to_bytes(8, "little") + num_tokens.to_bytes(8, "little") + digest
+    return packed
+
+
+def request_config(options: "dict[str, int]") -> Any:
+    if not options:
+        return None
+    config = _native.kvc_request_config()
+    for name, value in options.items():
+        if name == "namespace":
+            name, value = "namespace_id", getattr(value, "id", value)
+        if not hasattr(config, name):
+            raise TypeError(f"{name!r} is no option of a request; see kvc_request_config")
+        setattr(config, name, value)
+    return config
+
+
+class _Owned:
+    """An id inside a manager that is given back by close(), by leaving a `with` block, or, late, when it is forgotten:
+    then it waits for the manager's next admission, so that garbage collection never changes state in between."""
+
+    __slots__ = ("_manager", "_owned", "id", "__weakref__")
+    _close: Any = None
+
+    def __init__(self, manager: "Manager", id: int, owned: bool = True):
+        self._manager = manager
+        self._owned = owned
+        self.id = id
+
+    def close(self) -> None:
+        """Gives it back. Doing so again does nothing."""
+        if self._owned:
+            type(self)._close(self._manager._m, self.id)
+            self._owned = False
+
+    def forget(self) -> None:
+        """Somebody else gives it back, such as a Step that frees it: close() does nothing any more."""
+        self._owned = False
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_owned", False) and self._manager._m is not None:
+            self._manager._dropped.append((type(self)._close, self.id))
+            warnings.warn(f"{type(self).__name__} {self.id:#x} was never closed", ResourceWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<kvcache.{type(self).__name__} {self.id:#x}>"
+
+
+class Pin(_Owned):
+    """A prefix kept from eviction until closed. num_pinned: its tokens."""
+
+    __slots__ = ("num_pinned",)
+    _close = staticmethod(_native.kvc_manager_unpin_prefix)
+
+    def __init__(self, manager: "Manager", id: int, num_pinned: int):
+        super().__init__(manager, id)
+        self.num_pinned = num_pinned
+
+
+class Namespace(_Owned):
+    """One open of a namespace: requests of different namespaces never share."""
+
+    __slots__ = ()
+    _close = staticmethod(_native.kvc_manager_close_namespace)
+
+
+class Request(_Owned):
+    """A token sequence and its blocks. `id` is what arrays of a Step take. Leaving a `with` block frees it."""
+
+    __slots__ = ("num_cached",)
+    _close = staticmethod(_native.kvc_manager_free_request)
+
+    def __init__(self, manager: "Manager", id: int, num_cached: int = 0, owned: bool = True):
+        super().__init__(manager, id, owned)
+        self.num_cached = num_cached  # tokens of the hit at the last admission by this object
+
+    def admit(self) -> int:
+        """Finds the longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens of the hit: a
+        multiple of block_size, below the number of tokens. Raises NoSpaceError, AgainError, BusyError (admitted already)."""
+        self.num_cached = _native.kvc_manager_admit_request(self._manager._m, self.id)
+        return self.num_cached
+
+    def append(self, tokens: "Tokens | int") -> None:
+        """Appends known tokens (int32 [n], or one int); an admitted request gets slots for them. Raises NoSpaceError."""
+        _native.kvc_manager_append_tokens(self._manager._m, self.id, tokens)
+
+    def reserve(self, capacity: int) -> None:
+        """Gives slots up to `capacity` tokens in all, whose ids may come later. Raises NoSpaceError."""
+        _native.kvc_manager_reserve_tokens(self._manager._m, self.id, capacity)
+
+    def commit(self, num_committed: int) -> None:
+        """The KV of the first num_committed tokens (absolute) is written: full blocks become findable."""
+        _native.kvc_manager_commit_tokens(self._manager._m, self.id, num_committed)
+
+    def truncate(self, num_tokens: int) -> None:
+        """Keeps the first num_tokens tokens (absolute) and gives the rest back."""
+        _native.kvc_manager_truncate_request(self._manager._m, self.id, num_tokens)
+
+    def preempt(self) -> None:
+        """Takes all blocks and makes it wait; tokens are kept, and what it published can be hit again by admit()."""
+        _native.kvc_manager_preempt_request(self._manager._m, self.id)
+
+    def free(self) -> None:
+        """Ends the request; its published blocks stay cached. Freeing again raises NotFoundError, unlike close()."""
+        _native.kvc_manager_free_request(self._manager._m, self.id)
+        self._owned = False
+
+    def fork(self) -> "Request":
+        """A request with the committed tokens of this one, sharing all their blocks."""
+        return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
+
+    @property
+    def info(self) -> Any:
+        """RequestInfo: num_tokens, num_committed, capacity, num_blocks, ..."""
+        struct = _native.kvc_request_info()
+        _native.kvc_manager_request_info(self._manager._m, self.id, struct)
+        return RequestInfo.read(struct)
+
+    def block_table(self, group: int = 0, fill_id: int = -1, out: "Optional[numpy.ndarray]" = None) -> "numpy.ndarray":
+        """The block ids of a group: int32 [blocks of the table], or the whole of `out`, with fill_id where there is no block.
+        Raises BufferTooSmallError if `out` is too short."""
+        if out is None:
+            properties = _native.kvc_properties()
+            _native.kvc_manager_properties(self._manager._m, properties)
+            info = _native.kvc_request_info()
+            _native.kvc_manager_request_info(self._manager._m, self.id, info)
+            out = np.empty(-(-info.capacity // properties.block_size), np.int32)
+        _native.kvc_manager_export_tables(self._manager._m, (self.id,), group, fill_id, out)
+        return out
+
+    def slots(self, first_token: int, num_tokens: int, group: int = 0) -> "numpy.ndarray":
+        """The slots (block * block_size + offset) of tokens [first_token, first_token + num_tokens): int64; -1 where a
+        window has passed."""
+        out = np.empty(num_tokens, np.int64)
+        _native.kvc_manager_export_slots(self._manager._m, self.id, group, first_token, out)
+        return out

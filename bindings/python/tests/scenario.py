@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes a scenario (tests/scenario/README.md) through the Python package and prints its trace."""
+
+import sys
+
+import kvcache
+
+
+class Runner:
+    def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
+        groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups)
+        self.step = kvcache.Step(self.m, 8, 8, 16)
+        self.requests, self.namespaces, self.pins, self.reader = {}, {}, {}, self.m.events()
+
+    def request(self, name):
+        return self.m.request(self.requests.get(name, 0))
+
+    def space(self, name):
+        return self.namespaces.get(name, 0)
+
+    def kept(self, object):
+        object.forget()
+        return object.id
+
+    def line_open(self, name, model):
+        self.namespaces[name] = self.kept(self.m.namespace(model=bytes([model])))
+
+    def line_close(self, name):
+        kvcache.Namespace(self.m, self.space(name)).close()
+
+    def line_reset(self, name):
+        self.m.reset(self.space(name))
+
+    def line_allocate(self, name, space, first, count):
+        request = self.m.allocate(range(first, first + count), namespace=self.space(space))
+        self.requests[name] = self.kept(request)
+        return [request.num_cached]
+
+    def line_create(self, name, space, first, count):
+        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.space(space)))
+
+    def line_admit(self, name):
+        return [self.request(name).admit()]
+
+    def line_append(self, name, first, count):
+        self.request(name).append(range(first, first + count))
+
+    def line_reserve(self, name, n):
+        self.request(name).reserve(n)
+
+    def line_commit(self, name, n):
+        self.request(name).commit(n)
+
+    def line_truncate(self, name, n):
+        self.request(name).truncate(n)
+
+    def line_preempt(self, name):
+        self.request(name).preempt()
+
+    def line_free(self, name):
+        self.request(name).free()
+
+    def line_fork(self, name, new):
+        self.requests[new] = self.kept(self.request(name).fork())
+
+    def line_copies(self):
+        return [f"{source}>{destination}" for source, destination in self.m.take_copies()]
+
+    def line_table(self, name, group):
+        return self.request(name).block_table(group)
+
+    def line_slots(self, name, group, first, count):
+        return self.request(name).slots(first, count, group)
+
+    def line_probe(self, space, first, count):
+        return [self.m.probe(range(first, first + count), namespace=self.space(space)).num_cached]
+
+    def line_drop(self, space, first, count):
+        return [self.m.drop(range(first, first + count), namespace=self.space(space))]
+
+    def line_evict(self, n):
+        return [self.m.evict(n)]
+
+    def line_pin(self, name, space, first, count):
+        self.pins[name] = self.kept(self.m.pin(range(first, first + count), namespace=self.space(space)))
+
+    def line_unpin(self, name):
+        kvcache.Pin(self.m, self.pins.get(name, 0), 0).close()
+
+    def line_take(self, group, count):
+        return self.m.acquire_blocks(count, group)
+
+    def line_publish(self, space, group, first, count, *blocks):
+        self.m.publish_blocks(range(first, first + count), blocks, namespace=self.space(space), group=group)
+
+    def line_give(self, *blocks):
+        self.m.release_blocks(blocks)
+
+    def line_step(self, *names):
+        step, n = self.step, len(names)
+        requests = [self.request(name) for name in names]
+        step.committed[:n] = [request.info.num_tokens for request in requests]
+        step.requests[:n] = [request.id for request in requests]
+        step.extend_offsets[: n + 1] = range(n + 1)
+        step.extend_tokens[:n] = 7
+        step.num_requests, step.retired_step = n, step.step_id
+        step.run()
+        return [f"{status}:{slot}" for status, slot in zip(step.status[:n], step.slots[0])]
+
+    def line_events(self):
+        return [f"{int(e.kind)}:{e.group}:{e.block}:{e.token_offset}:{e.digest[:2].hex()}" for e in self.reader]
+
+    def line_stats(self):
+        s = self.m.stats
+        return [s.blocks_free, s.blocks_cached, s.blocks_live, s.blocks_reserved, s.blocks_pinned, s.live_requests, s.admissions, s.cached_tokens,
+                s.evictions, s.published_blocks, s.duplicates, s.refusals]
+
+    def line_digest(self):
+        return [self.m.digest()]
+
+
+def main(path):
+    runner = Runner()
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            try:
+                results = getattr(runner, "line_" + words[0])(*map(int, words[1:]))
+                answer = [0, *(() if results is None else results)]
+            except kvcache.KvCacheError as error:
+                answer = [error.status, error]
+            print(*words, "=", *answer)
+    runner.m.check()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

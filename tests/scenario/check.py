@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check.py NAME=COMMAND...: every runner prints life.trace for life.txt, and all print the same for a fresh random scenario
+(--seed to repeat one). COMMAND is words separated by '|'."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import random_scenario
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def run(command, scenario):
+    return subprocess.run([*command.split("|"), str(scenario)], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def first_difference(name, expected, got):
+    for number, (one, other) in enumerate(zip(expected, got), 1):
+        if one != other:
+            return f"{name}, line {number} of the trace:\n  {other}\nexpected:\n  {one}"
+    return None if len(expected) == len(got) else f"{name}: {len(got)} lines, expected {len(expected)}"
+
+
+def main(arguments):
+    seed = int(arguments.pop(0).split("=")[1]) if arguments[0].startswith("--seed=") else time.time_ns() % 10**9
+    runners = dict(argument.split("=", 1) for argument in arguments)
+    expected = (HERE / "life.trace").read_text(encoding="utf-8").splitlines()
+    failures = [first_difference(name, expected, run(command, HERE / "life.txt")) for name, command in runners.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "random.txt"
+        path.write_text("".join(" ".join(map(str, words)) + "\n" for words in random_scenario.scenario(seed, 500)), encoding="utf-8")
+        traces = {name: run(command, path) for name, command in runners.items()}
+    first = next(iter(traces.values()))
+    failures += [first_difference(f"{name}, --seed={seed}", first, trace) for name, trace in traces.items()]
+    failures = [failure for failure in failures if failure]
+    succeeded = sum(" = 0" in line for line in first)
+    print(*failures, f"{', '.join(runners)}: {len(expected)} lines of life.trace, {len(first)} of seed {seed}, {succeeded} calls succeeded", sep="\n")
+    return 1 if failures or succeeded < 600 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""random_scenario.py SEED N: writes a scenario of N operations, each followed by the digest. Most operations are sensible, some are wrong."""
+
+import random
+import sys
+
+
+def scenario(seed, operations):
+    rng = random.Random(seed)
+    window = rng.choice([(), (), (8, 2), (5, 0)])
+    yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
+    yield ("open", 1, 65)
+    yield ("open", 2, 66)
+    known = {}  # live requests and the tokens that they are thought to have
+    for _ in range(operations):
+        name = rng.randrange(8)
+        live = rng.choice(list(known)) if known and rng.random() < 0.95 else rng.randrange(8)
+        span = (rng.choice([0, 0, 100, 100, 104, 200]), rng.choice([1, 3, 4, 5, 8, 9, 13, 20, 40]))
+        space = rng.choice([0, 0, 0, 1, 2, 3])
+        n = known.get(live, 5)
+        line = rng.choices(
+            [("allocate", name, space, *span), ("create", name, space, *span), ("admit", live), ("append", live, *span), ("commit", live, n),
+             ("commit", live, rng.randrange(n + 3)), ("reserve", live, n + rng.randrange(6)), ("truncate", live, rng.randrange(n + 2)), ("fork", live, name),
+             ("preempt", live), ("free", live), ("copies",), ("table", live, rng.randrange(2)), ("slots", live, 0, rng.randrange(n + 1), 1),
+             ("probe", space, *span), ("drop", space, *span), ("evict", rng.randrange(4)), ("pin", name, space, *span), ("unpin", name),
+             ("reset", space), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
+             ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",)],
+            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 8, 2, 1])[0]
+        word = line[0]
+        if word in ("allocate", "create", "fork") and name in known:
+            yield ("free", name)
+            known.pop(name, None)
+        if word in ("allocate", "create"):
+            known[name] = span[1]
+        elif word == "fork" and name != live:
+            known[name] = n
+        elif word == "append":
+            known[live] = n + span[1]
+        elif word == "truncate" and line[2] <= n:
+            known[live] = line[2]
+        elif word == "free":
+            known.pop(live, None)
+        elif word == "step":
+            for each in line[1:]:
+                known[each] += 1
+        yield line
+        yield ("digest",)
+
+
+if __name__ == "__main__":
+    print(f"# random_scenario.py {sys.argv[1]} {sys.argv[2]}")
+    for words in scenario(int(sys.argv[1]), int(sys.argv[2])):
+        print(*words)

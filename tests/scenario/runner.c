@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executes a scenario (README.md) by calls of kvcache.h and prints its trace. */
+#include <inttypes.h>
+#include <kvcache.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kNames = 32, kRoom = 4096 };
+
+static kvc_manager* m;
+static kvc_step* step;
+static uint64_t requests[kNames], namespaces[kNames], pins[kNames], cursor;
+static int64_t a[kRoom]; /* the numbers of the line */
+static int32_t tokens[kRoom], blocks[kRoom];
+
+static const int32_t* sequence(int64_t first, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) tokens[i] = (int32_t)(first + i);
+  return tokens;
+}
+
+static void print_blocks(size_t count) {
+  for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
+}
+
+static kvc_status make_manager(size_t count) {
+  const kvc_group_config groups[2] = {{.struct_size = sizeof groups[0]},
+                                      {.struct_size = sizeof groups[0],
+                                       .kind = KVC_GROUP_SLIDING_WINDOW,
+                                       .window_tokens = (uint64_t)a[4],
+                                       .num_sink_tokens = (uint32_t)a[5]}};
+  const kvc_manager_config config = {.struct_size = sizeof config,
+                                     .num_blocks = (uint64_t)a[0],
+                                     .block_size = (uint32_t)a[1],
+                                     .event_capacity = (uint64_t)a[2],
+                                     .max_requests = (uint64_t)a[3],
+                                     .groups = groups,
+                                     .num_groups = count > 4 ? 2 : 1};
+  kvc_step_destroy(step);
+  kvc_manager_destroy(m);
+  m = NULL, step = NULL, cursor = 0;
+  memset(requests, 0, sizeof requests);
+  memset(namespaces, 0, sizeof namespaces);
+  const kvc_status status = kvc_manager_create(&config, &m);
+  if (status != KVC_OK) return status;
+  const kvc_step_limits limits = {
+      .struct_size = sizeof limits, .max_requests = 8, .max_tokens = 8, .max_rows = 8, .row_stride = 16};
+  return kvc_step_create(m, &limits, &step);
+}
+
+static uint64_t* array(int32_t which) {
+  kvc_view view;
+  kvc_step_view(step, which, &view);
+  return view.data;
+}
+
+static kvc_status run_step(size_t count, char* printed) {
+  for (size_t i = 0; i < count; ++i) {
+    kvc_request_info info = {.struct_size = sizeof info};
+    const kvc_status status = kvc_manager_request_info(m, requests[a[i]], &info);
+    if (status != KVC_OK) return status;
+    array(KVC_STEP_REQUESTS)[i] = requests[a[i]];
+    array(KVC_STEP_COMMITTED)[i] = info.num_tokens;
+    array(KVC_STEP_EXTEND_OFFSETS)[i + 1] = i + 1;
+    ((int32_t*)array(KVC_STEP_EXTEND_TOKENS))[i] = 7;
+  }
+  step->num_requests = count, step->commit_offsets = NULL, step->rows = NULL,
+  step->retired_step = step->step_id;
+  const kvc_status status = kvc_manager_step(m, step);
+  for (size_t i = 0; status == KVC_OK && i < count; ++i)
+    printed += sprintf(printed, " %d:%" PRId64, step->status[i], step->slots[i]);
+  return status;
+}
+
+static kvc_status print_table(void) {
+  kvc_request_info info = {.struct_size = sizeof info};
+  kvc_properties p = {.struct_size = sizeof p};
+  kvc_status status = kvc_manager_request_info(m, requests[a[0]], &info);
+  if (status == KVC_OK) status = kvc_manager_properties(m, &p);
+  if (status != KVC_OK) return status;
+  const size_t size = (size_t)((info.capacity + p.block_size - 1) / p.block_size);
+  status = kvc_manager_export_tables(m, &requests[a[0]], 1, (uint32_t)a[1], -1, blocks, size);
+  if (status == KVC_OK) printf(" 0"), print_blocks(size);
+  return status;
+}
+
+static kvc_status print_events(void) {
+  kvc_event events[64];
+  size_t count;
+  const kvc_status status =
+      kvc_manager_poll_events(m, &cursor, events, sizeof events[0], 64, &count, NULL, 0);
+  if (status != KVC_OK) return status;
+  printf(" 0");
+  for (size_t i = 0; i < count; ++i) {
+    const kvc_event* e = &events[i];
+    printf(" %u:%u:%d:%" PRIu64 ":%02x%02x", e->kind, e->group, e->block, e->token_offset, e->digest[0],
+           e->digest[1]);
+  }
+  return status;
+}
+
+static kvc_status print_stats(void) {
+  kvc_stats s = {.struct_size = sizeof s};
+  const kvc_status status = kvc_manager_stats(m, &s);
+  if (status != KVC_OK) return status;
+  printf(" 0");
+  const uint64_t values[] = {s.blocks_free,   s.blocks_cached,    s.blocks_live, s.blocks_reserved,
+                             s.blocks_pinned, s.live_requests,    s.admissions,  s.cached_tokens,
+                             s.evictions,     s.published_blocks, s.duplicates,  s.refusals};
+  for (size_t i = 0; i < sizeof values / sizeof *values; ++i) printf(" %" PRIu64, values[i]);
+  return status;
+}
+
+#define IS(name) (strcmp(word, name) == 0)
+
+/* Prints " 0" and results itself where there are several, else leaves *result for the caller (with -1 =
+ * none). */
+static kvc_status execute(const char* word, size_t count, int* printed) {
+  uint64_t value = 0;
+  size_t size = 0;
+  kvc_status status = KVC_ERROR_INTERNAL;
+  *printed = 0;
+  const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
+  if (IS("manager")) return make_manager(count);
+  if (IS("open")) {
+    const char model = (char)a[1];
+    const kvc_namespace_config config = {.struct_size = sizeof config, .model = &model, .model_size = 1};
+    return kvc_manager_open_namespace(m, &config, &namespaces[a[0]]);
+  }
+  if (IS("close")) return kvc_manager_close_namespace(m, namespaces[a[0]]);
+  if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
+  if (IS("create") || IS("allocate")) {
+    const kvc_request_config config = {.struct_size = sizeof config, .namespace_id = ns};
+    sequence(a[2], a[3]);
+    if (IS("create"))
+      return kvc_manager_create_request(m, tokens, (size_t)a[3], NULL, 0, &config, &requests[a[0]]);
+    status = kvc_manager_allocate_request(m, tokens, (size_t)a[3], NULL, 0, &config, &requests[a[0]], &value);
+    *printed = 1;
+  }
+  if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;
+  if (IS("append")) return kvc_manager_append_tokens(m, requests[a[0]], sequence(a[1], a[2]), (size_t)a[2]);
+  if (IS("reserve")) return kvc_manager_reserve_tokens(m, requests[a[0]], (uint64_t)a[1]);
+  if (IS("commit")) return kvc_manager_commit_tokens(m, requests[a[0]], (uint64_t)a[1]);
+  if (IS("truncate")) return kvc_manager_truncate_request(m, requests[a[0]], (uint64_t)a[1]);
+  if (IS("preempt")) return kvc_manager_preempt_request(m, requests[a[0]]);
+  if (IS("free")) return kvc_manager_free_request(m, requests[a[0]]);
+  if (IS("fork")) return kvc_manager_fork_request(m, requests[a[0]], &requests[a[1]]);
+  if (IS("probe")) {
+    kvc_probe_info info = {.struct_size = sizeof info};
+    status = kvc_manager_probe(m, namespaces[a[0]], sequence(a[1], a[2]), (size_t)a[2], NULL, 0, &info);
+    value = info.num_cached, *printed = 1;
+  }
+  if (IS("drop")) {
+    status =
+        kvc_manager_drop_prefix(m, namespaces[a[0]], sequence(a[1], a[2]), (size_t)a[2], NULL, 0, &value);
+    *printed = 1;
+  }
+  if (IS("evict")) status = kvc_manager_evict_blocks(m, (size_t)a[0], &size), value = size, *printed = 1;
+  if (IS("pin")) {
+    uint64_t pinned;
+    return kvc_manager_pin_prefix(m, ns, sequence(a[2], a[3]), (size_t)a[3], NULL, 0, &pins[a[0]], &pinned);
+  }
+  if (IS("unpin")) return kvc_manager_unpin_prefix(m, pins[a[0]]);
+  if (IS("digest")) status = kvc_manager_digest(m, &value), *printed = 1;
+  if (*printed) {
+    if (status == KVC_OK) printf(" 0 %" PRIu64, value);
+    return status;
+  }
+  *printed = 1;
+  if (IS("table")) return print_table();
+  if (IS("events")) return print_events();
+  if (IS("stats")) return print_stats();
+  if (IS("slots")) {
+    int64_t slots[kRoom];
+    status =
+        kvc_manager_export_slots(m, requests[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3], slots, 8);
+    for (int64_t i = 0; status == KVC_OK && i < a[3]; ++i) printf("%s %" PRId64, i ? "" : " 0", slots[i]);
+    return status;
+  }
+  if (IS("copies")) {
+    kvc_block_copy copies[64];
+    status = kvc_manager_take_copies(m, copies, 64, &size);
+    if (status == KVC_OK) printf(" 0");
+    for (size_t i = 0; status == KVC_OK && i < size; ++i)
+      printf(" %d>%d", copies[i].source, copies[i].destination);
+    return status;
+  }
+  if (IS("take")) {
+    status = kvc_manager_acquire_blocks(m, (uint32_t)a[0], blocks, (size_t)a[1]);
+    if (status == KVC_OK) printf(" 0"), print_blocks((size_t)a[1]);
+    return status;
+  }
+  if (IS("step")) {
+    char text[kRoom] = "";
+    status = run_step(count, text);
+    if (status == KVC_OK) printf(" 0%s", text);
+    return status;
+  }
+  *printed = 0;
+  if (IS("publish")) {
+    for (size_t i = 4; i < count; ++i) blocks[i - 4] = (int32_t)a[i];
+    return kvc_manager_publish_blocks(m, namespaces[a[0]], (uint32_t)a[1], sequence(a[2], a[3]), (size_t)a[3],
+                                      NULL, 0, blocks, count - 4);
+  }
+  if (IS("give")) {
+    for (size_t i = 0; i < count; ++i) blocks[i] = (int32_t)a[i];
+    return kvc_manager_release_blocks(m, blocks, count);
+  }
+  fprintf(stderr, "no such line: %s\n", word);
+  exit(2);
+}
+
+int main(int argc, char** argv) {
+  FILE* file = argc == 2 ? fopen(argv[1], "r") : NULL;
+  if (file == NULL) return fprintf(stderr, "usage: runner SCENARIO\n"), 2;
+  char line[kRoom];
+  while (fgets(line, sizeof line, file) != NULL) {
+    char* rest = strtok(line, " \n");
+    if (rest == NULL || *rest == '#') continue;
+    size_t count = 0;
+    const char* word = rest;
+    printf("%s", word);
+    while ((rest = strtok(NULL, " \n")) != NULL) {
+      printf(" %s", rest);
+      a[count++] = strtoll(rest, NULL, 10);
+    }
+    printf(" =");
+    int printed;
+    const kvc_status status = execute(word, count, &printed);
+    if (status != KVC_OK) printf(" %d %s", status, kvc_last_error());
+    if (status == KVC_OK && !printed) printf(" 0");
+    printf("\n");
+  }
+  fclose(file);
+  if (kvc_manager_check(m) != KVC_OK) return fprintf(stderr, "%s\n", kvc_last_error()), 1;
+  kvc_step_destroy(step);
+  kvc_manager_destroy(m);
+  return 0;
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executes a scenario (README.md) through kvcache.hpp and prints its trace.
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <kvcache.hpp>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+std::vector<int32_t> sequence(int64_t first, int64_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), static_cast<int32_t>(first));
+  return tokens;
+}
+
+template <class List>
+std::string join(const List& list) {
+  std::string text;
+  for (const auto& value : list) text += " " + std::to_string(value);
+  return text;
+}
+
+class Runner {
+ public:
+  std::string execute(const std::string& word, const Numbers& a) { return lines_.at(word)(a); }
+  void check() { m_->verify(); }
+
+ private:
+  // Handles free what they own; here the scenario frees, so ids are kept and calls with a stale one are
+  // possible.
+  kvc_manager* c() const { return m_->get(); }
+  uint64_t& id(int64_t name) { return requests_[name]; }
+
+  std::string make_manager(const Numbers& a) {
+    auto groups = std::vector<kvc_group_config>(a.size() > 4 ? 2 : 1, kvc::make<kvc_group_config>());
+    if (a.size() > 4) {
+      groups[1].kind = KVC_GROUP_SLIDING_WINDOW;
+      groups[1].window_tokens = static_cast<uint64_t>(a[4]);
+      groups[1].num_sink_tokens = static_cast<uint32_t>(a[5]);
+    }
+    auto config = kvc::make<kvc_manager_config>();
+    config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
+    config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
+    config.groups = groups.data(), config.num_groups = groups.size();
+    step_.reset();
+    m_.reset();
+    requests_.clear(), namespaces_.clear(), cursor_ = 0;
+    m_ = std::make_unique<kvc::Manager>(config);
+    auto limits = kvc::make<kvc_step_limits>();
+    limits.max_requests = limits.max_tokens = limits.max_rows = 8, limits.row_stride = 16;
+    step_ = std::make_unique<kvc::Step>(*m_, limits);
+    return "";
+  }
+
+  std::string create(const Numbers& a, bool admit) {
+    auto config = kvc::make<kvc_request_config>();
+    config.namespace_id = namespaces_[a[1]];
+    const auto tokens = sequence(a[2], a[3]);
+    if (!admit) return id(a[0]) = m_->create(tokens, &config).release(), "";
+    uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
+    kvc::check(kvc_manager_allocate_request(c(), tokens.data(), tokens.size(), nullptr, 0, &config, &id(a[0]),
+                                            &cached));
+    return said(cached);
+  }
+
+  std::string table(const Numbers& a) {
+    const auto info = kvc::ask<kvc_request_info>(kvc_manager_request_info, c(), id(a[0]));
+    const uint64_t size = m_->properties().block_size;
+    std::vector<int32_t> row((info.capacity + size - 1) / size);
+    kvc::check(kvc_manager_export_tables(c(), &id(a[0]), 1, static_cast<uint32_t>(a[1]), -1, row.data(),
+                                         row.size()));
+    return join(row);
+  }
+
+  std::string slots(const Numbers& a) {
+    std::vector<int64_t> list(static_cast<size_t>(a[3]));
+    kvc::check(kvc_manager_export_slots(c(), id(a[0]), static_cast<uint32_t>(a[1]),
+                                        static_cast<uint64_t>(a[2]), list.size(), list.data(), 8));
+    return join(list);
+  }
+
+  std::string run_step(const Numbers& a) {
+    kvc::Step& step = *step_;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const auto info = kvc::ask<kvc_request_info>(kvc_manager_request_info, c(), id(a[i]));
+      step.array<uint64_t>(KVC_STEP_REQUESTS)[i] = id(a[i]);
+      step.array<uint64_t>(KVC_STEP_COMMITTED)[i] = info.num_tokens;
+      step.array<uint64_t>(KVC_STEP_EXTEND_OFFSETS)[i + 1] = i + 1;
+      step.array<int32_t>(KVC_STEP_EXTEND_TOKENS)[i] = 7;
+    }
+    step->num_requests = a.size(), step->commit_offsets = nullptr, step->rows = nullptr;
+    step->retired_step = step->step_id;
+    step.run();
+    std::string text;
+    for (size_t i = 0; i < a.size(); ++i)
+      text += " " + std::to_string(step.status()[i]) + ":" +
+              std::to_string(step.array<int64_t>(KVC_STEP_SLOTS)[i]);
+    return text;
+  }
+
+  std::string events() {
+    kvc_event list[64];
+    size_t count = 0;
+    kvc::check(kvc_manager_poll_events(c(), &cursor_, list, sizeof list[0], 64, &count, nullptr, 0));
+    std::string text;
+    char event[100];
+    for (size_t i = 0; i < count; ++i) {
+      std::snprintf(event, sizeof event, " %u:%u:%d:%llu:%02x%02x", list[i].kind, list[i].group,
+                    list[i].block, static_cast<unsigned long long>(list[i].token_offset), list[i].digest[0],
+                    list[i].digest[1]);
+      text += event;
+    }
+    return text;
+  }
+
+  std::string stats() {
+    const kvc_stats s = m_->stats();
+    return join(std::vector<uint64_t>{s.blocks_free, s.blocks_cached, s.blocks_live, s.blocks_reserved,
+                                      s.blocks_pinned, s.live_requests, s.admissions, s.cached_tokens,
+                                      s.evictions, s.published_blocks, s.duplicates, s.refusals});
+  }
+
+  std::string copies() {
+    kvc_block_copy room[64];
+    std::string text;
+    for (const auto& copy : m_->take_copies(room))
+      text += " " + std::to_string(copy.source) + ">" + std::to_string(copy.destination);
+    return text;
+  }
+
+  std::string take(const Numbers& a) {
+    std::vector<int32_t> blocks(static_cast<size_t>(a[1]));
+    kvc::check(kvc_manager_acquire_blocks(c(), static_cast<uint32_t>(a[0]), blocks.data(), blocks.size()));
+    return join(blocks);
+  }
+
+  std::string publish(const Numbers& a) {
+    const auto tokens = sequence(a[2], a[3]);
+    const std::vector<int32_t> blocks(a.begin() + 4, a.end());
+    kvc::check(kvc_manager_publish_blocks(c(), namespaces_[a[0]], static_cast<uint32_t>(a[1]), tokens.data(),
+                                          tokens.size(), nullptr, 0, blocks.data(), blocks.size()));
+    return "";
+  }
+
+  std::string open(const Numbers& a) {
+    const char model = static_cast<char>(a[1]);
+    auto config = kvc::make<kvc_namespace_config>();
+    config.model = &model, config.model_size = 1;
+    namespaces_[a[0]] = m_->open_namespace(config).release();
+    return "";
+  }
+
+  static std::string done(kvc_status status) {
+    kvc::check(status);
+    return "";
+  }
+  static std::string said(uint64_t value) { return " " + std::to_string(value); }
+
+  std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
+      {"manager", [this](const Numbers& a) { return make_manager(a); }},
+      {"open", [this](const Numbers& a) { return open(a); }},
+      {"close",
+       [this](const Numbers& a) { return done(kvc_manager_close_namespace(c(), namespaces_[a[0]])); }},
+      {"reset", [this](const Numbers& a) { return m_->reset(namespaces_[a[0]]), ""; }},
+      {"allocate", [this](const Numbers& a) { return create(a, true); }},
+      {"create", [this](const Numbers& a) { return create(a, false); }},
+      {"admit",
+       [this](const Numbers& a) {
+         return said(kvc::ask<uint64_t>(kvc_manager_admit_request, c(), id(a[0])));
+       }},
+      {"append",
+       [this](const Numbers& a) {
+         return done(kvc_manager_append_tokens(c(), id(a[0]), sequence(a[1], a[2]).data(),
+                                               static_cast<size_t>(a[2])));
+       }},
+      {"reserve",
+       [this](const Numbers& a) {
+         return done(kvc_manager_reserve_tokens(c(), id(a[0]), static_cast<uint64_t>(a[1])));
+       }},
+      {"commit",
+       [this](const Numbers& a) {
+         return done(kvc_manager_commit_tokens(c(), id(a[0]), static_cast<uint64_t>(a[1])));
+       }},
+      {"truncate",
+       [this](const Numbers& a) {
+         return done(kvc_manager_truncate_request(c(), id(a[0]), static_cast<uint64_t>(a[1])));
+       }},
+      {"preempt", [this](const Numbers& a) { return done(kvc_manager_preempt_request(c(), id(a[0]))); }},
+      {"free", [this](const Numbers& a) { return done(kvc_manager_free_request(c(), id(a[0]))); }},
+      {"fork", [this](const Numbers& a) { return done(kvc_manager_fork_request(c(), id(a[0]), &id(a[1]))); }},
+      {"copies", [this](const Numbers&) { return copies(); }},
+      {"table", [this](const Numbers& a) { return table(a); }},
+      {"slots", [this](const Numbers& a) { return slots(a); }},
+      {"probe",
+       [this](const Numbers& a) {
+         return said(m_->probe(sequence(a[1], a[2]), namespaces_[a[0]]).num_cached);
+       }},
+      {"drop", [this](const Numbers& a) { return said(m_->drop(sequence(a[1], a[2]), namespaces_[a[0]])); }},
+      {"evict", [this](const Numbers& a) { return said(m_->evict(static_cast<size_t>(a[0]))); }},
+      {"pin",
+       [this](const Numbers& a) {
+         return pins_[a[0]] = m_->pin(sequence(a[2], a[3]), namespaces_[a[1]]).release(), std::string();
+       }},
+      {"unpin", [this](const Numbers& a) { return done(kvc_manager_unpin_prefix(c(), pins_[a[0]])); }},
+      {"take", [this](const Numbers& a) { return take(a); }},
+      {"publish", [this](const Numbers& a) { return publish(a); }},
+      {"give",
+       [this](const Numbers& a) {
+         const std::vector<int32_t> blocks(a.begin(), a.end());
+         return done(kvc_manager_release_blocks(c(), blocks.data(), blocks.size()));
+       }},
+      {"step", [this](const Numbers& a) { return run_step(a); }},
+      {"events", [this](const Numbers&) { return events(); }},
+      {"stats", [this](const Numbers&) { return stats(); }},
+      {"digest", [this](const Numbers&) { return said(m_->digest()); }},
+  };
+
+  std::unique_ptr<kvc::Manager> m_;
+  std::unique_ptr<kvc::Step> step_;
+  std::map<int64_t, uint64_t> requests_, namespaces_, pins_;
+  uint64_t cursor_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::ifstream file(argc == 2 ? argv[1] : "");
+  if (!file) throw std::runtime_error("usage: runner SCENARIO");
+  Runner runner;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string word;
+    if (!(words >> word) || word[0] == '#') continue;
+    Numbers numbers;
+    for (int64_t n; words >> n;) numbers.push_back(n);
+    std::cout << word << join(numbers) << " =";
+    try {
+      const std::string text = runner.execute(word, numbers);
+      std::cout << " 0" << text << "\n";
+    } catch (const kvc::Error& error) {
+      std::cout << " " << error.status() << " " << kvc_last_error() << "\n";
+    }
+  }
+  runner.check();
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
+}
