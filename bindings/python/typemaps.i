@@ -49,7 +49,16 @@ static int kvc_get_array(PyObject* object, const char* name, const char* wanted,
     buffer->copy = malloc(length ? (size_t)length * size : 1);
     if (!buffer->copy) PyErr_NoMemory();
     for (Py_ssize_t i = 0; buffer->copy && i < length; ++i) {
-      PyObject* number = PyNumber_Index(PySequence_Fast_GET_ITEM(items, i));
+      PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+      if (size == 4 && PyLong_CheckExact(item)) {  // long prompts are lists of these
+        const long value = PyLong_AsLong(item);
+        if (value >= INT32_MIN && value <= INT32_MAX && value != -1) {
+          ((int32_t*)buffer->copy)[i] = (int32_t)value;
+          continue;
+        }
+        PyErr_Clear();  // below, with a text
+      }
+      PyObject* number = PyNumber_Index(item);
       if (!number) break;
       if (type == 'u') {
         ((uint64_t*)buffer->copy)[i] = PyLong_AsUnsignedLongLong(number);
@@ -82,6 +91,23 @@ static int kvc_get_array(PyObject* object, const char* name, const char* wanted,
 static void kvc_release_array(kvc_buffer* buffer) {
   free(buffer->copy);
   if (buffer->view.obj) PyBuffer_Release(&buffer->view);
+}
+
+// Token ids as an int32 memoryview: worth it for a list that several calls will take.
+static PyObject* kvc_pack_tokens(PyObject* tokens) {
+  kvc_buffer buffer = {{0}};
+  void* data;
+  size_t count;
+  PyObject* packed = NULL;
+  if (kvc_get_array(tokens, "tokens", "int32_t", 'i', sizeof(int32_t), 0, &buffer, &data, &count)) {
+    PyObject* bytes = PyBytes_FromStringAndSize((const char*)data, (Py_ssize_t)(count * sizeof(int32_t)));
+    PyObject* view = bytes ? PyMemoryView_FromObject(bytes) : NULL;
+    packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
+    Py_XDECREF(view);
+    Py_XDECREF(bytes);
+  }
+  kvc_release_array(&buffer);
+  return packed;
 }
 
 // The exception of a status, with the text of this thread's failed call. The classes are Python's: kvcache/errors.py.
@@ -201,6 +227,7 @@ static long kvc_num_objects = 0;
 %inline %{
 static long kvc_live_objects(void) { return kvc_num_objects; }
 %}
+PyObject* kvc_pack_tokens(PyObject* tokens);
 
 %nodefaultctor;
 %nodefaultdtor;

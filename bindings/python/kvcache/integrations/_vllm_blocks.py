@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the vLLM-shaped manager takes and gives: groups from a KVCacheConfig, identities of requests, blocks, events."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
+
+from ..constants import EventKind
+from ..errors import UnsupportedError
+from ..manager import ExtraKey, Group
+
+NULL_BLOCK = 0
+
+_FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
+_WINDOW = {"SlidingWindowSpec", "SlidingWindowMLASpec"}
+
+
+def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
+    """The groups of a KVCacheConfig and their block size. Raises UnsupportedError for a kind of layer or a mix of block sizes
+    that the library has no groups for."""
+    groups, sizes = [], set()
+    for entry in kv_cache_config.kv_cache_groups:
+        spec = entry.kv_cache_spec
+        kind = type(spec).__name__
+        if kind not in _FULL | _WINDOW:
+            known = ", ".join(sorted(_FULL | _WINDOW))
+            raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use the engine's own manager for this model")
+        window = spec.sliding_window if kind in _WINDOW else 0
+        # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
+        groups.append(Group(window_tokens=window, retention_tokens=spec.block_size if window else 0))
+        sizes.add(spec.block_size)
+    if len(sizes) != 1:
+        raise UnsupportedError(f"groups have block sizes {sorted(sizes)}; they must have one, so give all layers the same")
+    return groups, sizes.pop()
+
+
+def identity_keys(request: Any) -> "list[ExtraKey]":
+    """What makes the KV of equal token ids different: adapter and salt, as a key on the first token, and multimodal spans."""
+    parts = []
+    lora, salt = request.lora_request, request.cache_salt
+    if lora is not None:
+        parts.append(("lora", lora.name))
+    if salt:
+        parts.append(("salt", salt))
+    spans = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
+    if parts and not (spans and spans[0][0] == 0):
+        spans.insert(0, (0, 1, ()))
+    return [ExtraKey(first, length, _digest((parts if first == 0 else []) + [media])) for first, length, media in spans]
+
+
+def _digest(parts: "Iterable[tuple]") -> bytes:
+    # repr quotes strings, so no two lists of parts have one text.
+    return hashlib.sha256(repr(list(parts)).encode()).digest()
+
+
+class KVCacheBlock(NamedTuple):
+    """One block of a table. `owner` is set while a popped request waits to be given back."""
+
+    block_id: int
+    owner: Any = None
+
+    @property
+    def is_null(self) -> bool:
+        return self.block_id == NULL_BLOCK
+
+
+class KVCacheBlocks:
+    """Block ids per group. Made from lists of ids, or from a function that finds them when somebody asks."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: "Sequence[Sequence[int]] | Callable[[], Sequence[Sequence[int]]]"):
+        self._ids = ids
+
+    def _found(self) -> "Sequence[Sequence[int]]":
+        if callable(self._ids):
+            self._ids = self._ids()
+        return self._ids
+
+    @property
+    def blocks(self) -> "tuple[list[KVCacheBlock], ...]":
+        return tuple([KVCacheBlock(id) for id in group] for group in self._found())
+
+    def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]":
+        """The ids, a list per group (those of group_ids, or all). allow_none: None when all are empty."""
+        ids = self._found()
+        if group_ids is not None:
+            ids = [ids[group] for group in group_ids]
+        if allow_none and not any(ids):
+            return None
+        return tuple(list(group) for group in ids)
+
+    def __add__(self, other: "KVCacheBlocks") -> "KVCacheBlocks":
+        return KVCacheBlocks([[*a, *b] for a, b in zip(self._found(), other._found())])
+
+    def new_empty(self) -> "KVCacheBlocks":
+        return KVCacheBlocks([[] for _ in self._found()])
+
+    def __repr__(self) -> str:
+        return f"KVCacheBlocks({[list(group) for group in self._found()]})"
+
+
+def vllm_events(events: Iterable[Any], groups: "Sequence[Group]", block_size: int) -> "Iterator[Any]":
+    """The library's events as those of vLLM: neighbours of one chain become one BlockStored. Hashes are the chained digests."""
+    from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored
+
+    runs: "list[list[Any]]" = []
+    for event in events:
+        last = runs[-1][-1] if runs else None
+        if last is not None and event.kind == last.kind == EventKind.STORED and event.parent_node == last.node and event.group == last.group:
+            runs[-1].append(event)
+        else:
+            runs.append([event])
+    for run in runs:
+        first = run[0]
+        if first.kind == EventKind.CLEARED:
+            yield AllBlocksCleared()
+        elif first.kind == EventKind.REMOVED:
+            yield BlockRemoved(block_hashes=[first.digest], medium=MEDIUM_GPU, group_idx=first.group)
+        else:
+            window = groups[first.group].window_tokens
+            yield BlockStored(
+                block_hashes=[event.digest for event in run], parent_block_hash=first.parent_digest if first.token_offset else None,
+                token_ids=list(itertools.chain.from_iterable(event.tokens.tolist() for event in run)), block_size=block_size, lora_id=None,
+                medium=MEDIUM_GPU, lora_name=None, group_idx=first.group,
+                kv_cache_spec_kind="sliding_window" if window else "full_attention", kv_cache_spec_sliding_window=window or None)

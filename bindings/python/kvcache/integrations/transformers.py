@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A transformers.Cache whose keys and values lie in the library: paged, shared between calls of generate(), in float or int8.
+
+    pool = CachePool(model.config, num_blocks=1024)              # blocks of 16 tokens, for all calls
+    sequences = pool.generate(model, input_ids, max_new_tokens=64)   # known prefixes of input_ids are not computed again
+
+or, step by step, with any caller of the model:
+
+    with pool.new_cache(input_ids) as cache:
+        sequences = model.generate(input_ids, past_key_values=cache, max_new_tokens=64)
+        cache.commit(sequences)                                  # what was generated may be found, too
+
+For models on the CPU whose layers have full or sliding-window attention. A pool belongs to one model: equal tokens mean equal keys and
+values; give `namespace` for each adapter. One thread uses a cache, any number a pool.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import numpy as np
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.generation import StoppingCriteria, StoppingCriteriaList
+
+from ..constants import RequestFlags
+from ..errors import UnsupportedError
+from ..manager import Group, Manager, Request
+from ..storage import Storage
+
+_UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
+
+
+def _layer_windows(config: Any) -> "list[int]":
+    """The window of each layer; 0 = full attention."""
+    window = getattr(config, "sliding_window", None)
+    types = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
+    if unknown or getattr(config, "num_kv_shared_layers", 0):
+        raise UnsupportedError(f"layers of kind {unknown or 'shared KV'} are not supported; use the model's own cache")
+    return [window if kind == "sliding_attention" else 0 for kind in types]
+
+
+class _GroupStore:
+    """The layers of one group: their storage, and where its block ids begin."""
+
+    def __init__(self, manager: Manager, index: int, window: int, storage: Storage):
+        self.index, self.window, self.storage = index, window, storage
+        self.first_slot = manager.pool_info(index).first_block * storage.block_size
+
+    def slots(self, requests: "Sequence[Request]", first: int, last: int) -> Any:
+        """int64 [requests * tokens]: slots of the tokens first .. last - 1 of each, as the storage counts them."""
+        slots = np.concatenate([request.slots(first, last - first, self.index) for request in requests])
+        if (slots < 0).any():
+            raise RuntimeError(f"tokens {first} .. {last - 1} are partly behind the window of {self.window}; they cannot be read again")
+        return slots - self.first_slot
+
+
+class CachePool:
+    """Blocks for the keys and values of one model.
+
+    num_blocks: of each kind of layer (full attention, sliding window). dtype: "float32", "bfloat16", "float16", "int8", or any that
+    kvcache.Storage takes; default: that of the configuration. retention_tokens: windows before every multiple of it can be continued from,
+    too, not only those at the ends of prompts and sequences. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
+
+    def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: "Optional[str]" = None, retention_tokens: int = 0,
+                 **storage_options: Any):
+        config = config.get_text_config(decoder=True)
+        windows = _layer_windows(config)
+        kinds = sorted(set(windows))
+        if len(kinds) > 2 or (len(kinds) == 2 and kinds[0]):
+            raise UnsupportedError(f"layers have windows of {kinds} tokens; one size of window is supported")
+        heads = config.num_key_value_heads
+        dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        stored = dtype or str(getattr(config, "dtype", None) or torch.float32).removeprefix("torch.")
+        groups = [Group(window, retention_tokens=retention_tokens if window else 0, pool=i) for i, window in enumerate(kinds)]
+        self.manager = Manager([num_blocks] * len(kinds), block_size, groups=groups)
+        self._groups = [
+            _GroupStore(self.manager, i, window, Storage(num_blocks, windows.count(window), heads, dim, dtype=stored,
+                                                         block_size=block_size, **storage_options))
+            for i, window in enumerate(kinds)]
+        # For each layer of the model: its group, and its number there.
+        self._places = [(self._groups[kinds.index(window)], windows[:layer].count(window)) for layer, window in enumerate(windows)]
+
+    @property
+    def storages(self) -> "list[Storage]":
+        """One per kind of layer: full attention first."""
+        return [group.storage for group in self._groups]
+
+    def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> "PagedCache":
+        """A cache for prompts [batch, tokens] that holds already what is known of all of them. Padded prompts share nothing. Raises
+        NoSpaceError; then nothing is held."""
+        prompts = [np.ascontiguousarray(row, np.int32) for row in input_ids.cpu().numpy()]
+        padded = attention_mask is not None and not bool(attention_mask.all())
+        hit = 0 if padded else min(self.manager.probe(prompt, namespace=namespace).num_cached for prompt in prompts)
+        while True:
+            flags = _UNSHARED if padded else RequestFlags(0) if hit else RequestFlags.NO_READ
+            requests: "list[Request]" = []
+            try:
+                for prompt in prompts:
+                    requests.append(self.manager.allocate(prompt, namespace=namespace, max_cached_tokens=hit, flags=flags))
+                least = min(request.num_cached for request in requests)
+                if least == hit:
+                    return PagedCache(self, requests, len(prompts[0]), hit)
+                hit = least  # admitting one prompt has evicted what another was to find
+            except BaseException:
+                _close(requests)
+                raise
+            _close(requests)
+
+    def generate(self, model: Any, input_ids: torch.Tensor, *, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0,
+                 stopping_criteria: Any = None, **options: Any) -> Any:
+        """model.generate() with a cache of this pool; blocks that a window leaves behind come free meanwhile."""
+        with self.new_cache(input_ids, attention_mask, namespace) as cache:
+            criteria = StoppingCriteriaList([*(stopping_criteria or ()), _Committer(cache)])
+            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+            return model.generate(input_ids, attention_mask=mask, past_key_values=cache, stopping_criteria=criteria, **options)
+
+
+class PagedCache(Cache):
+    """The cache of one call. Beam search and several sequences per prompt are not supported. Closing it keeps what was
+    committed findable."""
+
+    def __init__(self, pool: CachePool, requests: "list[Request]", num_known: int, num_cached: int):
+        self._pool, self._requests = pool, requests
+        self._known, self._committed, self._capacity = num_known, num_cached, num_known
+        super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
+
+    def close(self) -> None:
+        """Gives the blocks back. Doing so again does nothing."""
+        _close(self._requests)
+        self._requests = []
+
+    def __enter__(self) -> "PagedCache":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def commit(self, sequences: torch.Tensor) -> None:
+        """sequences [batch, tokens]: prompts and what was generated. All tokens whose keys and values are stored can be found from now on."""
+        stored = min(layer.length for layer in self.layers)
+        if sequences.shape[0] != len(self._requests):
+            raise ValueError(f"sequences has {sequences.shape[0]} rows; the cache has {len(self._requests)} requests")
+        if stored > self._known:
+            ids = np.ascontiguousarray(sequences[:, self._known:stored].cpu().numpy(), np.int32)
+            if ids.shape[1] != stored - self._known:
+                raise ValueError(f"sequences has {sequences.shape[1]} tokens; keys and values of {stored} are stored")
+            for request, row in zip(self._requests, ids):
+                request.append(row)
+            self._known = stored
+        self._commit_stored(stored)
+
+    def _commit_stored(self, stored: int) -> None:
+        stored = min(stored, self._known)
+        if stored > self._committed:
+            for request in self._requests:
+                request.commit(stored)
+            self._committed = stored
+
+    def _reserve(self, capacity: int) -> None:
+        if capacity > self._capacity:
+            for request in self._requests:
+                request.reserve(capacity)
+            self._capacity = capacity
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forgets the last -tokens_to_remove tokens. Raises UnsupportedError if a window needed then is gone."""
+        if tokens_to_remove > 0:
+            raise ValueError(f"tokens_to_remove is {tokens_to_remove}; give the negative number of tokens to forget")
+        length = max(0, self.get_seq_length() + tokens_to_remove)
+        if length < self._known:
+            for request in self._requests:
+                request.truncate(length)
+            self._known = self._capacity = length
+            self._committed = min(self._committed, length)
+        for layer in self.layers:
+            layer.length = min(layer.length, length)
+
+    def reset(self) -> None:
+        self.crop(-self.get_seq_length())
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        raise UnsupportedError("beam search is not supported by PagedCache; use num_beams=1, or the model's own cache")
+
+    batch_repeat_interleave = batch_select_indices = reorder_cache
+
+
+class PagedLayer(CacheLayerMixin):
+    """One layer. length: tokens whose keys and values it holds."""
+
+    is_compileable = False
+    is_croppable = True
+    supports_early_init = False
+
+    def __init__(self, cache: PagedCache, group: _GroupStore, index: int, length: int):
+        super().__init__()
+        self.is_initialized = True
+        self.is_sliding = group.window > 0
+        self.length = length
+        self._cache, self._group, self._index = cache, group, index
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Stores [batch, heads, tokens, head_dim] and returns all that the new tokens may see, as get_mask_sizes() says."""
+        cache, group = self._cache, self._group
+        batch, _, tokens, _ = key_states.shape
+        if batch != len(cache._requests):
+            raise ValueError(f"a batch of {batch} for a cache of {len(cache._requests)}; make the cache for these prompts (num_beams=1, num_return_sequences=1)")
+        first, last = self.length - self._num_visible(), self.length + tokens
+        cache._reserve(last)
+        group.storage.store(_rows(key_states), _rows(value_states), group.slots(cache._requests, self.length, last), self._index)
+        slots = group.slots(cache._requests, first, last)
+        kind = "uint16" if key_states.dtype == torch.bfloat16 else str(key_states.dtype).removeprefix("torch.")
+        keys, values = group.storage.gather(slots, 1, self._index, kind)
+        self.length = last
+        if self is cache.layers[-1]:
+            cache._commit_stored(last)
+        return _states(keys, batch, key_states), _states(values, batch, value_states)
+
+    def _num_visible(self) -> int:
+        """Held tokens that the next one may see."""
+        return min(self.length, self._group.window - 1) if self.is_sliding else self.length
+
+    def get_mask_sizes(self, query_length: int) -> "tuple[int, int]":
+        visible = self._num_visible()
+        return visible + query_length, self.length - visible
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def get_max_length(self) -> int:
+        return self._group.window if self.is_sliding else -1
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """The pool has done it."""
+
+    def offload(self) -> None:
+        raise UnsupportedError("a PagedCache is in host memory; turn offloading off")
+
+    prefetch = offload
+
+
+class _Committer(StoppingCriteria):
+    """Tells a cache of every token that was generated, and stops nothing."""
+
+    def __init__(self, cache: PagedCache):
+        self._cache = cache
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        self._cache.commit(input_ids)
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+
+def _rows(states: torch.Tensor) -> Any:
+    """[batch, heads, tokens, dim] as the storage takes it: [batch * tokens, heads, dim]."""
+    rows = states.detach().transpose(1, 2).reshape(-1, states.shape[1], states.shape[3]).contiguous()
+    return rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype == torch.bfloat16 else rows.numpy()
+
+
+def _states(rows: Any, batch: int, like: torch.Tensor) -> torch.Tensor:
+    """The other way round, of one layer: [1, batch * tokens, heads, dim] from a gather."""
+    states = torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16) if like.dtype == torch.bfloat16 else torch.from_numpy(rows)
+    return states.reshape(batch, -1, *states.shape[2:]).transpose(1, 2)
+
+
+def _close(requests: "list[Request]") -> None:
+    for request in requests:
+        request.close()
+
+
+__all__ = ["CachePool", "PagedCache", "PagedLayer"]

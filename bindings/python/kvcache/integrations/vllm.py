@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stand-in for vLLM's block managers: KVCacheManager for v1 (the interface of vLLM 0.33), BlockSpaceManager for v0.
+
+    import vllm.v1.core.sched.scheduler as scheduler
+    from kvcache.integrations.vllm import KVCacheManager
+    scheduler.KVCacheManager = KVCacheManager
+
+What differs from vLLM's own: a hit is compared token by token, not by hash alone; reset_prefix_cache() succeeds while requests run; of equal
+idle blocks one stays; a hit does not end inside an image. Not supported, and refused: Mamba, chunked local and cross attention, groups of
+several block sizes, context parallelism, hash look-ahead, eviction of single blocks (failed loads of connectors), reading `coordinator`.
+
+Publishing follows vLLM: with full attention alone blocks are findable as soon as they are scheduled, which is right where the kernels of
+a step run in order. With a sliding window a request is committed when its tokens are computed, because that also returns the
+blocks behind the window. One thread calls a manager, as in vLLM.
+"""
+
+from __future__ import annotations
+
+import array
+import itertools
+from types import SimpleNamespace
+from typing import Any, Iterable, Optional
+
+from .. import _native
+from ..constants import RequestFlags
+from ..errors import NoSpaceError, UnsupportedError
+from ..events import EventReader
+from ..manager import Manager, Request, _pack_keys
+from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, groups_of, identity_keys, vllm_events
+from .block_space import AllocStatus, BlockSpaceManager
+
+
+class _Live:
+    """An admitted request. known, committed: tokens that the library was told of; capacity: slots, up to a block's end; quiet: up to
+    this many tokens no block is taken and none becomes full; ids: its table per group as it grew. unreturned: blocks that the
+    engine has popped and not yet given back."""
+
+    __slots__ = ("request", "known", "committed", "capacity", "quiet", "ids", "unreturned")
+
+    def __init__(self, request: Request, known: int, committed: int, ids: "list[list[int]]"):
+        self.request, self.known, self.committed, self.ids = request, known, committed, ids
+        self.capacity = self.quiet = self.unreturned = 0
+
+
+class _Prompt:
+    """What a request that is not admitted was looked up with: its tokens, and what else identifies them."""
+
+    __slots__ = ("request", "tokens", "keys", "shared")
+
+    def __init__(self, request: Any):
+        self.request = request
+        # The list behind vLLM's read-only view, if there is one, is read several times faster.
+        self.tokens = _native.kvc_pack_tokens(getattr(request, "_all_token_ids", request.all_token_ids))
+        self.keys = identity_keys(request)
+        self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
+
+
+class KVCacheManager:
+    """Parameters as vLLM's KVCacheManager. `manager` is the Manager behind it; its block 0 is the null block."""
+
+    def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
+                 max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True, use_eagle: bool = False,
+                 num_hash_lookahead_tokens: int = 0, num_prefill_lookahead: int = 0, log_stats: bool = False,
+                 enable_kv_cache_events: bool = False, dcp_world_size: int = 1, pcp_world_size: int = 1, metrics_collector: Any = None,
+                 watermark: float = 0.0, enable_mamba_shared_prefix_checkpoint: bool = False) -> None:
+        for name, refused in (("dcp_world_size", dcp_world_size != 1), ("pcp_world_size", pcp_world_size != 1),
+                              ("num_hash_lookahead_tokens", num_hash_lookahead_tokens), ("num_prefill_lookahead", num_prefill_lookahead),
+                              ("metrics_collector", metrics_collector)):
+            if refused:
+                raise UnsupportedError(f"{name} is not supported by this manager; turn it off or use the engine's own")
+        groups, self.block_size = groups_of(kv_cache_config)
+        blocks = kv_cache_config.num_blocks
+        self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
+        self.enable_kv_cache_events = enable_kv_cache_events
+        self.kv_cache_config, self.groups, self.num_kv_cache_groups = kv_cache_config, groups, len(groups)
+        self.manager = Manager(
+            blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks, 262143),
+            max_request_tokens=-(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
+            event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
+        self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(groups))
+        self.block_pool = _BlockPool(self.manager)
+        self.coordinator = SimpleNamespace(enable_partial_hash_hits=False, single_type_managers=[
+            SimpleNamespace(kv_cache_group_id=i, block_size=self.block_size, kv_cache_spec=group.kv_cache_spec)
+            for i, group in enumerate(kv_cache_config.kv_cache_groups)])
+        self.prefix_cache_stats = _new_stats() if log_stats else None
+        self._windows = any(group.window_tokens for group in groups)
+        self._live: "dict[str, _Live]" = {}
+        self._prompts: "dict[str, _Prompt]" = {}
+        self._info = _native.kvc_probe_info()
+        self._slot = array.array("q", [0])
+        self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
+        self._new_ids: "list[int]" = []
+        self._events = EventReader(self.manager) if enable_kv_cache_events else None
+
+    # ---- finding and allocating
+
+    @property
+    def usage(self) -> float:
+        """Part of the blocks that requests hold, 0 .. 1."""
+        return self.manager.usage
+
+    def prefix_cache_lookup_enabled(self, request: Any) -> bool:
+        return self.enable_caching and not request.skip_reading_prefix_cache
+
+    def get_computed_blocks(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int]":
+        """(blocks of the longest cached prefix, its tokens, tokens that some group alone could have reused or 0). Holds nothing and
+        changes nothing, until the ids of the blocks are asked for: that makes them the most recently used."""
+        prompt = self._prompts[request.request_id] = _Prompt(request)
+        if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
+            return self.empty_kv_cache_blocks, 0, 0
+        cached, lost = self._probe(prompt, max_cache_hit_length)
+        if self.use_eagle and cached:  # the draft head needs the hidden states of the last block
+            cached, lost = self._probe(prompt, cached - self.block_size)
+        boundary = cached + lost if lost else 0
+        if not cached:
+            return self.empty_kv_cache_blocks, 0, boundary
+        return KVCacheBlocks(lambda: self._peek(prompt, cached)), cached, boundary
+
+    def get_computed_blocks_for_connector(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int, bool]":
+        return *self.get_computed_blocks(request, max_cache_hit_length), False
+
+    def allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = 0,
+                       new_computed_blocks: "Optional[KVCacheBlocks]" = None, num_lookahead_tokens: int = 0,
+                       num_external_computed_tokens: int = 0, delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
+                       full_sequence_must_fit: bool = False, reserved_blocks: int = 0, has_scheduled_reqs: bool = True,
+                       skip_zeroing_group_ids: "tuple[int, ...]" = ()) -> "Optional[KVCacheBlocks]":
+        """Slots for num_new_tokens after what is computed, all or nothing: the blocks that are new, or None if there are too few. A new
+        request first takes the num_new_computed_tokens that get_computed_blocks() found; None, too, if they are gone since. The
+        watermark holds for admissions while any request holds blocks; has_scheduled_reqs is not read."""
+        live = self._live.get(request.request_id)
+        end = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens + num_new_tokens
+        gated = full_sequence_must_fit or reserved_blocks
+        if live is not None and end + num_lookahead_tokens <= live.quiet and num_new_tokens > 0 and not gated:
+            return self.empty_kv_cache_blocks  # most steps of decoding end here
+        if num_new_tokens + num_new_computed_tokens + num_external_computed_tokens <= 0:
+            raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
+        if num_encoder_tokens:
+            raise UnsupportedError("cross-attention blocks (num_encoder_tokens) are not supported; use the engine's own manager")
+        needed = end + num_lookahead_tokens
+        if needed > self.max_model_len:
+            needed = self.max_model_len
+        new: "Optional[KVCacheBlocks]" = self.empty_kv_cache_blocks
+        if live is None:
+            live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks)
+            if live is None:
+                return None
+            first, last = -(-(num_new_computed_tokens + num_external_computed_tokens) // self.block_size), live.capacity // self.block_size
+            new = KVCacheBlocks(lambda tables=live.ids: [ids[first:last] for ids in tables])
+            if self._zeroing:
+                self._record_for_zeroing(live, num_new_computed_tokens // self.block_size, first, skip_zeroing_group_ids)
+        else:
+            if self._windows:
+                self._commit(live, request, self._processed(request))
+            if gated and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
+                return None
+            if needed > live.capacity:
+                new = self._grow(live, needed)
+                if new is None:
+                    return None
+        if not self._windows and not delay_cache_blocks:
+            known = request.num_tokens
+            full = end if end < known else known
+            full -= full % self.block_size
+            if full > live.committed:
+                self._commit(live, request, full)
+            live.quiet = live.committed + self.block_size - 1
+            if live.quiet > live.capacity:
+                live.quiet = live.capacity
+        return new
+
+    def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
+        """(cached tokens, at most `limit` and all tokens but one; tokens that some group has beyond them)."""
+        tokens, keys = prompt.tokens, prompt.keys
+        if limit is not None and limit + 1 < len(tokens):
+            length = limit + 1
+            for key in keys:  # in order: a span that the limit cuts is left out whole, as no hit ends inside
+                if key.first_token < length < key.first_token + key.num_tokens:
+                    length = key.first_token
+            tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
+        _native.kvc_manager_probe(self.manager._m, 0, tokens, _pack_keys(keys), self._info)
+        return self._info.num_cached, self._info.lost_reuse_tokens
+
+    def _peek(self, prompt: _Prompt, cached: int) -> "list[list[int]]":
+        ids = []
+        for group in range(len(self.groups)):
+            held = self.manager.acquire_prefix(prompt.tokens, prompt.keys, group=group)
+            self.manager.release_blocks(held)
+            ids.append([NULL_BLOCK if id < 0 else id for id in held[: cached // self.block_size].tolist()])
+        return ids
+
+    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_Live]:
+        prompt = self._prompts.pop(request.request_id, None)
+        if prompt is None or prompt.request is not request or len(prompt.tokens) != request.num_tokens:
+            prompt = _Prompt(request)  # not looked up before
+        known = len(prompt.tokens)
+        if reserved:
+            self._probe(prompt, None)
+            blocks = len(self.groups) * -(-needed // self.block_size)
+            if hit:
+                blocks += self._info.blocks_needed - len(self.groups) * -(-known // self.block_size)
+            if blocks > self._info.blocks_available - reserved:
+                return None
+        flags = RequestFlags(0) if hit else RequestFlags.NO_READ
+        flags |= RequestFlags(0) if prompt.shared else RequestFlags.NO_WRITE
+        flags |= RequestFlags.FULL_MUST_FIT if whole else RequestFlags(0)
+        flags |= RequestFlags.RESUMED if request.num_preemptions else RequestFlags(0)
+        slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
+        try:
+            # Slots for nothing but the hit cannot be asked for: 0 means all, so at least one.
+            admitted = self.manager.allocate(prompt.tokens, prompt.keys, flags=flags, max_cached_tokens=hit, slots=max(1, slots),
+                                             lookahead=max(0, needed - known))
+        except NoSpaceError:
+            return None
+        if admitted.num_cached != hit:
+            admitted.free()
+            return None
+        tables = self._tables(admitted)
+        live = self._live[request.request_id] = _Live(admitted, known, hit, tables)
+        live.capacity = len(tables[0]) * self.block_size
+        return live
+
+    def _fits(self, live: _Live, request: Any, needed: int, whole: bool, reserved: int) -> bool:
+        """Whether there is room for more of a request, all of it if `whole`, beside what is reserved for others."""
+        if whole:
+            needed = max(needed, min(request.num_tokens, self.max_model_len))
+        missing = len(self.groups) * (-(-needed // self.block_size) - len(live.ids[0]))
+        return missing <= self.block_pool.get_num_free_blocks() - reserved
+
+    def _grow(self, live: _Live, needed: int) -> Optional[KVCacheBlocks]:
+        """Slots up to the end of the block that holds the last of `needed` tokens."""
+        before, after = live.capacity // self.block_size, -(-needed // self.block_size)
+        m, id = self.manager._m, live.request.id
+        try:
+            _native.kvc_manager_reserve_tokens(m, id, after * self.block_size)
+        except NoSpaceError:
+            return None
+        live.capacity = after * self.block_size
+        new = []
+        for group, ids in enumerate(live.ids):
+            if after - before == 1:
+                _native.kvc_manager_export_slots(m, id, group, before * self.block_size, self._slot)
+                added = [self._slot[0] // self.block_size]
+            else:
+                added = live.request.block_table(group, NULL_BLOCK)[before:].tolist()
+            ids += added
+            new.append(added)
+            if self._zeroing:
+                self._new_ids += added
+        return KVCacheBlocks(new)
+
+    def _commit(self, live: _Live, request: Any, num_tokens: int) -> None:
+        if num_tokens <= live.committed:
+            return
+        if num_tokens > live.known:
+            _native.kvc_manager_append_tokens(self.manager._m, live.request.id, request.all_token_ids[live.known:num_tokens])
+            live.known = num_tokens
+        _native.kvc_manager_commit_tokens(self.manager._m, live.request.id, num_tokens)
+        live.committed = num_tokens
+
+    def _processed(self, request: Any) -> int:
+        """Tokens that no step in flight computes any more."""
+        return min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
+
+    def _tables(self, request: Request) -> "list[list[int]]":
+        return [request.block_table(group, NULL_BLOCK).tolist() for group in range(len(self.groups))]
+
+    # ---- publishing and giving back
+
+    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
+        """Makes what is computed findable (after delay_cache_blocks)."""
+        live = self._live.get(request.request_id)
+        if self.enable_caching and live is not None:
+            self._commit(live, request, min(num_computed_tokens, request.num_tokens))
+
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
+        """Returns the blocks that the window has left behind."""
+        live = self._live.get(request_id)
+        if self._windows and live is not None and live.committed < min(processed_computed_tokens, live.known):
+            live.committed = min(processed_computed_tokens, live.known)
+            live.request.commit(live.committed)
+
+    def free(self, request: Any) -> None:
+        """Gives all blocks back; what is published stays cached, the deepest block is evicted first."""
+        live = self._pop(request)
+        if live is not None:
+            live.request.free()
+
+    def pop_blocks_for_free(self, request: Any) -> "list[KVCacheBlock]":
+        """The blocks of a request, which ends; they are free once the engine has given all of them to block_pool.free_blocks()."""
+        live = self._pop(request)
+        if live is None:
+            return []
+        blocks = [KVCacheBlock(id, live) for ids in self._tables(live.request) for id in ids if id != NULL_BLOCK]
+        live.unreturned = len(blocks)
+        if not blocks:
+            live.request.free()
+        return blocks
+
+    def _pop(self, request: Any) -> Optional[_Live]:
+        self._prompts.pop(request.request_id, None)
+        live = self._live.pop(request.request_id, None)
+        if live is not None and self._windows:
+            self._commit(live, request, self._processed(request))
+        return live
+
+    def reset_prefix_cache(self) -> bool:
+        """Forgets everything cached. Always succeeds: running requests keep their blocks and publish nothing more."""
+        self.manager.reset()
+        if self.prefix_cache_stats is not None:
+            self.prefix_cache_stats.reset = True
+        return True
+
+    def evict_blocks(self, block_ids: "set[int]") -> None:
+        if block_ids:
+            raise UnsupportedError(f"{len(block_ids)} blocks cannot be forgotten by their ids; use reset_prefix_cache()")
+
+    # ---- what requests hold
+
+    def get_blocks(self, request_id: str) -> KVCacheBlocks:
+        """The block table of a request; none if it holds nothing. Block 0 stands where a window has passed."""
+        live = self._live.get(request_id)
+        if live is None:
+            return self.empty_kv_cache_blocks
+        return KVCacheBlocks(self._tables(live.request) if self._windows else live.ids)
+
+    def get_block_ids(self, request_id: str) -> "tuple[list[int], ...]":
+        return self.get_blocks(request_id).get_block_ids()
+
+    def get_block_ids_for_computed_tokens(self, request_id: str, num_computed_tokens: int) -> "tuple[list[int], ...]":
+        blocks = -(-num_computed_tokens // self.block_size)
+        return tuple(ids[:blocks] for ids in self.get_block_ids(request_id))
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> "list[int]":
+        """Per group, blocks at the front of the table that every request holds (for cascade attention)."""
+        common = []
+        for ids in self.get_block_ids(running_request_id):
+            shared = (id != NULL_BLOCK and self.manager.block_info(id).requests == len(self._live) for id in ids)
+            common.append(sum(1 for _ in itertools.takewhile(bool, shared)))
+        return common
+
+    def estimate_cached_tokens(self, request: Any) -> int:
+        live = self._live.get(request.request_id)
+        return live.committed - live.committed % self.block_size if live is not None else 0
+
+    def create_kv_cache_blocks(self, blocks: "tuple[list[KVCacheBlock], ...]") -> KVCacheBlocks:
+        return KVCacheBlocks([[block.block_id for block in group] for group in blocks])
+
+    def truncate_computed_blocks(self, blocks: KVCacheBlocks, num_computed_tokens: int) -> KVCacheBlocks:
+        """The part of a lookup's result below an end of a block."""
+        if num_computed_tokens % self.block_size:
+            raise ValueError(f"num_computed_tokens {num_computed_tokens} is no multiple of the block size {self.block_size}")
+        return KVCacheBlocks([ids[: num_computed_tokens // self.block_size] for ids in blocks.get_block_ids()])
+
+    # ---- what the engine collects every step
+
+    def take_new_block_ids(self) -> "list[int]":
+        """Blocks to be cleared before use, if the engine's configuration asks for that."""
+        ids, self._new_ids = self._new_ids, []
+        return ids
+
+    def record_blocks_for_zeroing(self, request_id: str, start_token: int) -> None:
+        """Once more, the blocks of a request from start_token on (a load has failed)."""
+        live = self._live[request_id]
+        if self._zeroing:
+            self._record_for_zeroing(live, start_token // self.block_size, 0, ())
+
+    def _record_for_zeroing(self, live: _Live, first: int, first_unloaded: int, loaded_groups: "Iterable[int]") -> None:
+        for group, ids in enumerate(live.ids):
+            begin = max(first, first_unloaded) if group in loaded_groups else first
+            self._new_ids += [id for id in ids[begin:] if id != NULL_BLOCK]
+
+    def take_kv_cache_block_copies(self) -> "tuple[list[Any], list[Any]]":
+        """Nothing: without partial hits and forks no block is ever copied."""
+        return [], []
+
+    def take_boundary_state_offloads(self) -> "dict[str, list[tuple[int, int, int]]]":
+        """Nothing: there are no Mamba states."""
+        return {}
+
+    def finalize_partial_tail_offloads(self, request: Any) -> "list[tuple[int, int, int]]":
+        """Nothing: there are no Mamba states."""
+        return []
+
+    def new_step_starts(self) -> None:
+        """Nothing is kept per step."""
+
+    def take_events(self) -> "list[Any]":
+        """vLLM's events since the last call. Raises RuntimeError if the ring has lost some: consumers must then read the state anew."""
+        if self._events is None:
+            return []
+        lost = self._events.lost
+        events = list(vllm_events(self._events, self.groups, self.block_size))
+        if self._events.lost != lost:
+            raise RuntimeError(f"{self._events.lost - lost} events were lost; call take_events() every step")
+        return events
+
+    def make_prefix_cache_stats(self) -> Any:
+        """vLLM's PrefixCacheStats since the last call; None without log_stats."""
+        stats, self.prefix_cache_stats = self.prefix_cache_stats, _new_stats() if self.log_stats else None
+        return stats
+
+    def record_prefix_cache_stats(self, request: Any, num_hits: int) -> None:
+        if self.prefix_cache_stats is not None and self.prefix_cache_lookup_enabled(request):
+            self.prefix_cache_stats.record(num_tokens=request.num_tokens, num_hits=num_hits, preempted=request.num_preemptions > 0)
+
+
+class _BlockPool:
+    """The part of vLLM's BlockPool that schedulers use."""
+
+    def __init__(self, manager: Manager):
+        self._manager = manager
+
+    def get_num_free_blocks(self) -> int:
+        """Blocks that are free, or cached and held by nobody."""
+        info = self._manager.pool_info()
+        return info.free + info.cached
+
+    def get_usage(self) -> float:
+        return self._manager.usage
+
+    def free_blocks(self, ordered_blocks: "Iterable[KVCacheBlock]") -> None:
+        """Takes back what pop_blocks_for_free() gave."""
+        for block in ordered_blocks:
+            live = block.owner
+            if live is None or not live.unreturned:
+                raise ValueError(f"block {block.block_id} does not come from pop_blocks_for_free(), or was given back before")
+            live.unreturned -= 1
+            if not live.unreturned:
+                live.request.free()
+
+
+def _new_stats() -> Any:
+    from vllm.v1.metrics.stats import PrefixCacheStats
+
+    return PrefixCacheStats()
+
+
+__all__ = ["AllocStatus", "BlockSpaceManager", "KVCacheBlock", "KVCacheBlocks", "KVCacheManager"]

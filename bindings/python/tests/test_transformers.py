@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Greedy generation with our cache beside transformers' DynamicCache, on small models with random weights. Skipped without torch."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from transformers import (  # noqa: E402
+    DynamicCache, Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM)
+
+from kvcache import NoSpaceError, Plane, UnsupportedError  # noqa: E402
+from kvcache.integrations.transformers import CachePool  # noqa: E402
+
+torch.set_num_threads(1)
+SHAPE = dict(vocab_size=211, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=512, pad_token_id=0, bos_token_id=1, eos_token_id=None, initializer_range=0.4)
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=24)),
+    "gemma": lambda: Gemma2ForCausalLM(Gemma2Config(**SHAPE, head_dim=16, sliding_window=20, query_pre_attn_scalar=16, tie_word_embeddings=False)),
+}
+NEW = 60
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    torch.manual_seed(5)
+    return MODELS[request.param]().eval()
+
+
+def prompt(length, seed=0, batch=1):
+    return torch.randint(2, 211, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def expected(model, ids, **options):
+    return model.generate(ids, attention_mask=torch.ones_like(ids), past_key_values=DynamicCache(config=model.config), do_sample=False,
+                          max_new_tokens=NEW, **options)
+
+
+def test_greedy_output_is_that_of_dynamic_cache(model):
+    pool = CachePool(model.config, 64, 8)
+    for ids in (prompt(37), prompt(1, 1), prompt(16, 2), prompt(30, 3, batch=3)):
+        reference = expected(model, ids)
+        assert len(set(reference[0, ids.shape[1]:].tolist())) >= 20  # or the comparison would say little
+        assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)
+    assert pool.manager.usage == 0
+    pool.manager.check()
+
+
+def test_a_second_call_computes_only_what_is_new(model):
+    pool = CachePool(model.config, 64, 8)
+    ids = prompt(37)
+    first = pool.generate(model, ids, do_sample=False, max_new_tokens=NEW)
+    with pool.new_cache(ids) as cache:
+        assert cache.get_seq_length() == 32
+    more = torch.cat([first, prompt(9, 7)], dim=1)
+    computed = []
+    hook = model.model.layers[0].register_forward_pre_hook(lambda module, args: computed.append(args[0].shape[1]))
+    second = pool.generate(model, more, do_sample=False, max_new_tokens=NEW)
+    hook.remove()
+    assert computed[0] == more.shape[1] - 96 and computed[1:] == [1] * (NEW - 1)  # 96 of the 96 stored tokens
+    assert torch.equal(second, expected(model, more))
+
+
+def test_rows_of_a_batch_start_where_all_of_them_are_known(model):
+    pool = CachePool(model.config, 64, 8, retention_tokens=8)
+    ids = prompt(40, 1, batch=2)
+    pool.generate(model, ids[:1], do_sample=False, max_new_tokens=2)
+    pool.generate(model, ids[1:, :20], do_sample=False, max_new_tokens=2)
+    with pool.new_cache(ids) as cache:
+        assert cache.get_seq_length() == 16  # a longer prefix of the first row is known, but not of the second
+    assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), expected(model, ids))
+
+
+def test_a_corrupted_block_changes_the_output(model):
+    pool = CachePool(model.config, 64, 8)
+    ids = prompt(37)
+    reference = pool.generate(model, ids, do_sample=False, max_new_tokens=NEW)
+    for storage in pool.storages:
+        for layer in range(storage.num_layers):
+            storage.view(Plane.V, layer)[:] *= -3
+    assert not torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)
+    pool.manager.reset()
+    assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)
+
+
+def test_int8_stays_close(model):
+    """Logits of one forward pass over stored keys and values; the int8 error is seen, and small."""
+    ids = prompt(48)
+    with torch.no_grad():
+        reference = model(ids[:, :40], past_key_values=DynamicCache(config=model.config), use_cache=True)
+        reference = model(ids[:, 40:], past_key_values=reference.past_key_values, use_cache=True).logits
+        errors = {}
+        for dtype in ("float32", "int8"):
+            with CachePool(model.config, 16, 8, dtype).new_cache(ids) as cache:
+                model(ids[:, :40], past_key_values=cache, use_cache=True)
+                logits = model(ids[:, 40:], past_key_values=cache, use_cache=True).logits
+            errors[dtype] = float((logits - reference).norm() / reference.norm())
+    assert errors["float32"] < 1e-5 < errors["int8"] < 0.1
+
+
+def test_bfloat16_models_give_equal_tokens():
+    torch.manual_seed(5)
+    model = MODELS["llama"]().to(torch.bfloat16).eval()
+    model.config.dtype = torch.bfloat16
+    pool = CachePool(model.config, 32, 8)
+    assert pool.storages[0].dtype == 8
+    ids = prompt(37)
+    assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), expected(model, ids))
+
+
+def test_windows_hold_only_what_they_need(model):
+    pool = CachePool(model.config, 64, 8)
+    windows = [group for group in pool._groups if group.window]
+    most = []
+
+    def look(ids, scores):
+        most.append([pool.manager.pool_info(group.index) for group in pool._groups])
+        return torch.zeros(ids.shape[0], dtype=torch.bool)
+
+    pool.generate(model, prompt(37), do_sample=False, max_new_tokens=NEW, stopping_criteria=[look])
+    for group in pool._groups:
+        held = [infos[group.index].num_blocks - infos[group.index].free - infos[group.index].cached for infos in most[2:]]
+        assert max(held) <= -(-group.window // 8) + 1 if group.window else max(held) == 12
+    assert bool(windows) == (model.config.model_type != "llama")
+
+
+def test_padded_prompts_share_nothing_and_are_right(model):
+    pool = CachePool(model.config, 64, 8)
+    ids = prompt(24, 4, batch=2)
+    ids[0, :7] = 0
+    mask = (ids != 0).long()
+    reference = model.generate(ids, attention_mask=mask, past_key_values=DynamicCache(config=model.config), do_sample=False, max_new_tokens=NEW)
+    assert torch.equal(pool.generate(model, ids, attention_mask=mask, do_sample=False, max_new_tokens=NEW), reference)
+    with pool.new_cache(ids) as cache:
+        assert cache.get_seq_length() == 0
+
+
+def test_tokens_can_be_taken_back():
+    torch.manual_seed(5)
+    model = MODELS["llama"]().eval()
+    ids = prompt(30)
+    with torch.no_grad(), CachePool(model.config, 16, 8).new_cache(ids) as cache:
+        model(ids, past_key_values=cache, use_cache=True)
+        wrong = model(prompt(5, 9), past_key_values=cache, use_cache=True).logits
+        cache.crop(-5)
+        assert cache.get_seq_length() == 30
+        right = model(ids[:, :5], past_key_values=cache, use_cache=True).logits
+        cache.crop(-15)
+        again = model(torch.cat([ids[:, 20:], ids[:, :5]], 1), past_key_values=cache, use_cache=True).logits[:, 10:]
+        assert torch.allclose(right, again, atol=1e-4) and not torch.allclose(right, wrong, atol=1e-1)
+
+
+def test_what_does_not_work_says_so():
+    torch.manual_seed(5)
+    model = MODELS["llama"]().eval()
+    pool = CachePool(model.config, 8, 8)
+    with pytest.raises(NoSpaceError):
+        pool.new_cache(prompt(65))
+    with pytest.raises(NoSpaceError):
+        pool.generate(model, prompt(60), do_sample=False, max_new_tokens=NEW)
+    assert pool.manager.usage == 0
+    for options in ({"num_beams": 2}, {"num_return_sequences": 2, "do_sample": True}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            pool.generate(model, prompt(8), max_new_tokens=4, **options)
+    with pool.new_cache(prompt(8)) as cache:
+        with pytest.raises(UnsupportedError, match="num_beams"):
+            cache.reorder_cache(torch.tensor([0]))
+        with pytest.raises(ValueError, match="1 requests"):
+            cache.commit(prompt(8, batch=2))
+        with pytest.raises(ValueError, match="negative"):
+            cache.crop(3)
+    model.config.layer_types = ["linear_attention"] * 4
+    with pytest.raises(UnsupportedError, match="linear_attention"):
+        CachePool(model.config, 8)

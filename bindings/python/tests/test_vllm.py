@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KVCacheManager as vLLM's scheduler drives it. Side by side with vLLM's own: test_vllm_differential.py."""
+
+import random
+
+import pytest
+
+from kvcache import BlockState, UnsupportedError
+from kvcache.integrations.vllm import KVCacheManager
+from vllm_doubles import Request, config, decode, run
+
+
+def make(num_blocks=33, max_model_len=64, block_size=4, windows=(0,), **options):
+    return KVCacheManager(config(num_blocks, block_size, windows), max_model_len, block_size, block_size, **options)
+
+
+def test_a_prompt_is_found_again_while_and_after_its_request_runs():
+    m = make()
+    a, b = Request("a", range(10)), Request("b", range(10))
+    assert run(m, a) == 0 and m.get_block_ids("a") == ([1, 2, 3],)
+    assert run(m, b) == 8 and m.get_block_ids("b") == ([1, 2, 4],)
+    assert m.get_num_common_prefix_blocks("a") == [2]
+    assert m.usage == 4 / 32
+    m.free(a), m.free(b)
+    assert m.usage == 0 and m.get_block_ids("a") == ([],)
+    blocks, hit, boundary = m.get_computed_blocks(Request("c", range(10)))
+    assert (hit, boundary, blocks.get_block_ids()) == (8, 0, ([1, 2],))
+    m.manager.check()
+
+
+def test_a_lookup_changes_nothing_and_asking_for_its_ids_only_the_order_of_eviction():
+    m = make()
+    a = Request("a", range(12))
+    run(m, a), m.free(a)
+    before = m.manager.digest()
+    blocks, hit, _ = m.get_computed_blocks(Request("b", range(12)))
+    assert hit == 8 and m.manager.digest() == before
+    assert blocks.get_block_ids() == ([1, 2],) and m.usage == 0
+
+
+def test_the_last_token_is_always_computed_and_the_limit_of_a_hit_is_kept():
+    m = make()
+    run(m, Request("a", range(12)))
+    assert m.get_computed_blocks(Request("b", range(12)))[1] == 8
+    assert m.get_computed_blocks(Request("b", range(13)))[1] == 12
+    assert m.get_computed_blocks(Request("b", range(13)), max_cache_hit_length=11)[1] == 8
+    assert m.get_computed_blocks(Request("b", range(13)), max_cache_hit_length=3)[1] == 0
+    limited = Request("c", range(13))
+    blocks, hit, _ = m.get_computed_blocks(limited, max_cache_hit_length=5)
+    m.allocate_slots(limited, 13 - hit, hit, blocks)
+    assert m.get_block_ids("c")[0][0] == m.get_block_ids("a")[0][0] and m.get_block_ids("c")[0][1] != m.get_block_ids("a")[0][1]
+
+
+def test_decoding_takes_a_block_when_one_is_full_and_publishes_what_is_full():
+    m = make()
+    a = Request("a", range(7))
+    run(m, a)
+    taken = [decode(m, a, 100 + i).get_block_ids(allow_none=True) for i in range(6)]
+    assert taken == [None, ([3],), None, None, None, ([4],)]
+    assert m.estimate_cached_tokens(a) == 12
+    assert m.get_computed_blocks(Request("b", [*range(7), *range(100, 106)]))[1] == 12
+    assert m.manager.block_info(4).state == BlockState.RESERVED
+    m.manager.check()
+
+
+def test_a_block_can_be_found_in_the_step_that_fills_it():
+    m = make()
+    a = Request("a", range(7))
+    run(m, a)
+    assert m.estimate_cached_tokens(a) == 4
+    decode(m, a, 7)
+    assert m.estimate_cached_tokens(a) == 8 and m.get_computed_blocks(Request("b", range(9)))[1] == 8
+
+
+def test_drafts_are_never_published_but_have_slots():
+    m = make()
+    a = Request("a", range(6))
+    run(m, a)
+    a.all_token_ids.append(6)
+    assert m.allocate_slots(a, 4, num_lookahead_tokens=3).get_block_ids() == ([3, 4],)  # one token and three drafts
+    assert m.estimate_cached_tokens(a) == 4
+    a.num_computed_tokens += 2  # one draft was right
+    a.all_token_ids.append(7)
+    m.allocate_slots(a, 4, num_lookahead_tokens=3)
+    assert m.estimate_cached_tokens(a) == 8
+
+
+def test_asynchronous_scheduling_runs_ahead_of_known_tokens():
+    m = make()
+    a = Request("a", range(4))
+    run(m, a)
+    assert m.allocate_slots(a, 1).get_block_ids() == ([2],)
+    a.num_computed_tokens += 1
+    for i in range(3):
+        assert m.allocate_slots(a, 1) is m.empty_kv_cache_blocks
+        a.num_computed_tokens += 1
+        a.all_token_ids.append(10 + i)
+    assert m.estimate_cached_tokens(a) == 4
+    m.allocate_slots(a, 1)
+    a.all_token_ids.append(13)
+    m.allocate_slots(a, 1)
+    assert m.estimate_cached_tokens(a) == 8
+    assert m.get_computed_blocks(Request("b", [0, 1, 2, 3, 10, 11, 12, 13, 14]))[1] == 8
+
+
+def test_chunks_take_only_what_they_need_unless_the_whole_must_fit():
+    m = make(num_blocks=9)
+    a = Request("a", range(30))
+    assert m.allocate_slots(a, 6).get_block_ids() == ([1, 2],)
+    a.num_computed_tokens = 6
+    b = Request("b", range(100, 130))
+    before = m.manager.digest()
+    assert m.allocate_slots(b, 4, full_sequence_must_fit=True) is None and m.manager.digest() == before
+    assert m.allocate_slots(b, 4).get_block_ids() == ([3],)
+    assert m.allocate_slots(a, 24) is None
+    m.free(b)
+    assert len(m.allocate_slots(a, 24).get_block_ids()[0]) == 6
+    m.manager.check()
+
+
+def test_a_chunk_may_end_inside_a_block_that_the_next_one_fills():
+    m = make()
+    a = Request("a", range(9))
+    assert run(m, a, chunk=7) == 0
+    assert m.get_block_ids("a") == ([1, 2, 3],) and m.estimate_cached_tokens(a) == 8
+
+
+def test_no_space_is_none_and_changes_nothing():
+    m = make(num_blocks=5)
+    a = Request("a", range(15))
+    run(m, a)
+    before = m.manager.digest()
+    assert run(m, Request("b", range(20, 24))) is None and m.manager.digest() == before
+    assert decode(m, a, 1) is m.empty_kv_cache_blocks
+    before = m.manager.digest()
+    assert decode(m, a, 2) is None and m.manager.digest() == before
+    m.free(a)
+    assert run(m, Request("b", range(20, 24))) == 0
+
+
+def test_a_preempted_request_finds_its_blocks_again():
+    m = make()
+    a = Request("a", range(9))
+    run(m, a)
+    for i in range(4):
+        decode(m, a, i)
+    m.free(a)
+    a.num_computed_tokens, a.num_preemptions = 0, 1
+    assert run(m, a) == 12
+    assert m.manager.stats.readmissions == 1
+
+
+def test_a_hit_that_is_gone_since_the_lookup_is_not_taken():
+    m = make()
+    a, b = Request("a", range(12)), Request("b", range(12))
+    run(m, a), m.free(a)
+    blocks, hit, _ = m.get_computed_blocks(b)
+    m.reset_prefix_cache()
+    assert m.allocate_slots(b, 12 - hit, hit, blocks) is None and m.usage == 0
+    assert run(m, b) == 0
+
+
+def test_a_request_that_is_looked_up_again_is_looked_at_again():
+    m = make()
+    run(m, Request("a", range(12)))
+    b = Request("b", range(9))
+    assert m.get_computed_blocks(b)[1] == 8
+    b.all_token_ids[5] = 99
+    assert m.get_computed_blocks(b)[1] == 4
+    other = Request("b", range(100, 109))
+    assert m.allocate_slots(other, 9) is not None
+    assert m.get_computed_blocks(Request("c", [*range(100, 109)]))[1] == 8
+    for name in "ab":
+        m.free(Request(name, []))
+    assert m.usage == 0
+
+
+def test_adapters_salts_and_images_never_share():
+    m = make(num_blocks=200)
+    image = [("cat", 0, 6)]
+    kinds = [{}, {"lora": "x"}, {"salt": "x"}, {"lora": "x", "salt": "x"}, {"media": image}, {"media": image, "salt": "x"},
+             {"media": [("dog", 0, 6)]}, {"media": [("cat", 1, 6)]}]
+    for i, kind in enumerate(kinds):
+        assert run(m, Request(f"a{i}", range(17), **kind)) == 0
+    for i, kind in enumerate(kinds):
+        assert run(m, Request(f"b{i}", range(17), **kind)) == 16
+    inside = Request("c", range(17), media=[("cat", 0, 6)])
+    assert m.get_computed_blocks(inside, max_cache_hit_length=5)[1] == 0  # a hit of 4 would end inside the image
+    assert m.get_computed_blocks(inside, max_cache_hit_length=8)[1] == 8
+
+
+def test_embeddings_are_neither_found_nor_shared():
+    m = make()
+    for name in "ab":
+        request = Request(name, [0] * 12)
+        request.prompt_embeds = object()
+        assert run(m, request) == 0
+    assert m.get_computed_blocks(Request("c", [0] * 12))[1] == 0
+
+
+def test_a_request_may_refuse_to_read_the_cache():
+    m = make()
+    run(m, Request("a", range(12)))
+    assert run(m, Request("b", range(12), skip=True)) == 0
+    assert not make(enable_caching=False).prefix_cache_lookup_enabled(Request("a", [1]))
+
+
+def test_a_draft_head_computes_the_last_block_of_a_hit_again():
+    m = make(use_eagle=True)
+    run(m, Request("a", range(13)))
+    assert run(m, Request("b", range(13))) == 8
+    assert run(m, Request("c", range(5))) == 0
+
+
+def test_reset_succeeds_while_requests_run():
+    m = make(log_stats=False)
+    a = Request("a", range(12))
+    run(m, a)
+    assert m.reset_prefix_cache()
+    assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
+    for i in range(8):
+        decode(m, a, i)
+    m.free(a)
+    assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
+    m.manager.check()
+
+
+def test_loaded_tokens_are_published_when_they_have_arrived():
+    m = make()
+    a = Request("a", range(13))
+    assert m.allocate_slots(a, 0, num_external_computed_tokens=12, delay_cache_blocks=True) is not None
+    assert len(m.get_block_ids("a")[0]) == 3
+    assert m.get_computed_blocks(Request("b", range(13)))[1] == 0
+    a.num_computed_tokens = 12
+    m.cache_blocks(a, 12)
+    assert m.get_computed_blocks(Request("b", range(13)))[1] == 12
+    assert m.allocate_slots(a, 1).get_block_ids() == ([4],)
+
+
+def test_reserved_blocks_are_left_alone():
+    m = make(num_blocks=9)
+    run(m, Request("a", range(8)))
+    b = Request("b", [*range(8), *range(50, 58)])
+    blocks, hit, _ = m.get_computed_blocks(b)
+    assert m.allocate_slots(b, 8, hit, blocks, reserved_blocks=5) is None
+    assert m.allocate_slots(b, 8, hit, blocks, reserved_blocks=4) is not None
+    b.num_computed_tokens = 16
+    assert m.allocate_slots(b, 1, reserved_blocks=4) is None
+    assert m.allocate_slots(b, 1, reserved_blocks=3) is not None
+
+
+def test_the_watermark_holds_back_admissions_and_not_running_requests():
+    m = make(num_blocks=10, watermark=0.2)
+    a = Request("a", range(24))
+    assert run(m, a) == 0
+    assert run(m, Request("b", range(50, 58))) is None
+    assert run(m, Request("c", range(60, 64))) == 0
+    assert decode(m, a, 1) is not None
+    m.free(a)
+
+
+def test_popped_blocks_come_free_with_the_last_of_them():
+    m = make()
+    a = Request("a", range(12))
+    run(m, a)
+    blocks = m.pop_blocks_for_free(a)
+    assert [block.block_id for block in blocks] == [1, 2, 3] and m.usage == 3 / 32
+    m.block_pool.free_blocks(blocks[:1])
+    assert m.usage == 3 / 32
+    m.block_pool.free_blocks(reversed(blocks[1:]))
+    assert m.usage == 0 and m.block_pool.get_num_free_blocks() == 32
+    with pytest.raises(ValueError, match="given back"):
+        m.block_pool.free_blocks(blocks[:1])
+
+
+def test_windows_return_blocks_when_their_readers_are_done():
+    m = make(windows=(0, 8))
+    a = Request("a", range(20))
+    assert run(m, a, chunk=4) == 0
+    full, window = m.get_block_ids("a")
+    assert 0 not in full and window[:2] == [0, 0] and 0 not in window[2:]  # 16 tokens are computed for sure: 9 .. 15 are read again
+    for i in range(9):
+        assert decode(m, a, i) is not None
+    full, window = m.get_block_ids("a")
+    assert len(full) == 8 and window[:5] == [0] * 5 and 0 not in window[5:]
+    m.free(a)
+    assert m.usage == 0
+    assert run(m, Request("b", [*range(20), *range(9)])) == 28
+    m.manager.check()
+
+
+def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
+    m = make(windows=(8,))
+    a = Request("a", range(12))
+    run(m, a)
+    assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
+    decode(m, a, 1)
+    assert m.get_computed_blocks(Request("b", range(12)))[1] == 8
+
+
+@pytest.mark.parametrize("windows", [(0,), (6,), (0, 6)])
+def test_random_schedules_always_read_what_was_written(windows):
+    """Steps of admissions, chunks and decoding; then their kernels write all new tokens, then read what each query sees."""
+    rng = random.Random(repr(windows))
+    m = make(num_blocks=20 if windows == (6,) else 50, windows=windows)
+    written, live, counts = {}, [], {"hits": 0, "refused": 0, "reads": 0}
+    for step in range(700):
+        plan = []
+        for request in list(live):
+            if rng.random() < 0.1:
+                m.free(request)
+                live.remove(request)
+                continue
+            if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
+                request.all_token_ids.append(rng.randrange(2))
+            left = request.num_tokens - request.num_computed_tokens
+            if left and rng.random() < 0.8:
+                new = rng.randint(1, left)
+                if m.allocate_slots(request, new) is None:
+                    counts["refused"] += 1
+                    continue
+                plan.append((request, new))
+        if rng.random() < 0.7:
+            request = Request(str(step), [rng.randrange(2) for _ in range(rng.randint(1, 40))])
+            blocks, hit, _ = m.get_computed_blocks(request)
+            new = rng.randint(1, request.num_tokens - hit)
+            if m.allocate_slots(request, new, hit, blocks) is None:
+                counts["refused"] += 1
+            else:
+                counts["hits"] += hit > 0
+                request.num_computed_tokens = hit
+                live.append(request)
+                plan.append((request, new))
+        tables = [m.get_block_ids(request.request_id) for request, _ in plan]
+        for (request, new), table in zip(plan, tables):
+            for position in range(request.num_computed_tokens, request.num_computed_tokens + new):
+                for ids in table:
+                    written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
+        for (request, new), table in zip(plan, tables):
+            for query in range(request.num_computed_tokens, request.num_computed_tokens + new):
+                for window, ids in zip(windows, table):
+                    for position in range(max(0, query - window + 1) if window else 0, query + 1):
+                        assert ids[position // 4] != 0
+                        assert written[ids[position // 4], position % 4] == tuple(request.all_token_ids[: position + 1])
+                        counts["reads"] += 1
+            request.num_computed_tokens += new
+        m.manager.check()
+    assert counts["hits"] > 5 and counts["refused"] > 30 and counts["reads"] > 5000
+
+
+def test_blocks_to_clear_are_reported_once():
+    layout = config(33)
+    layout.needs_kv_cache_zeroing = True
+    m = KVCacheManager(layout, 64, 4, 4)
+    a, b = Request("a", range(8)), Request("b", [*range(8), 9])
+    run(m, a)
+    assert m.take_new_block_ids() == [1, 2] and m.take_new_block_ids() == []
+    run(m, b)
+    assert m.take_new_block_ids() == [3]
+    m.record_blocks_for_zeroing("b", 4)
+    assert m.take_new_block_ids() == [2, 3]
+    assert make().take_new_block_ids() == []
+
+
+def test_what_is_not_supported_is_refused():
+    with pytest.raises(UnsupportedError, match="MambaSpec"):
+        KVCacheManager(config(8, kind="MambaSpec"), 64, 4, 4)
+    mixed = config(8, windows=(0, 8))
+    mixed.kv_cache_groups[1].kv_cache_spec.block_size = 8
+    with pytest.raises(UnsupportedError, match=r"\[4, 8\]"):
+        KVCacheManager(mixed, 64, 4, 4)
+    with pytest.raises(UnsupportedError, match="dcp_world_size"):
+        make(dcp_world_size=2)
+    m = make()
+    with pytest.raises(UnsupportedError, match="reset_prefix_cache"):
+        m.evict_blocks({1})
+    with pytest.raises(UnsupportedError, match="num_encoder_tokens"):
+        m.allocate_slots(Request("a", [1]), 1, num_encoder_tokens=4)
+    with pytest.raises(ValueError, match="num_new_tokens"):
+        m.allocate_slots(Request("a", [1]), 0)
+
+
+def test_ids_that_are_no_tokens_are_refused():
+    m = make()
+    for bad in ([1, 1 << 31], [-(1 << 31) - 1], [-1]):
+        with pytest.raises(ValueError, match="token|int32"):
+            m.get_computed_blocks(Request("a", bad))
+    with pytest.raises(OverflowError):
+        m.get_computed_blocks(Request("a", [1 << 80]))
+    with pytest.raises(TypeError):
+        m.get_computed_blocks(Request("a", ["x"]))
+    assert not m.manager.requests()
+
+
+def test_blocks_add_and_are_cut():
+    m = make()
+    a = Request("a", range(10))
+    run(m, a)
+    one = m.get_blocks("a")
+    assert (one + one).get_block_ids() == ([1, 2, 3] * 2,) and one.new_empty().get_block_ids(allow_none=True) is None
+    assert m.truncate_computed_blocks(one, 8).get_block_ids() == ([1, 2],)
+    with pytest.raises(ValueError, match="6"):
+        m.truncate_computed_blocks(one, 6)
+    assert m.get_block_ids_for_computed_tokens("a", 5) == ([1, 2],)
+    assert m.create_kv_cache_blocks(one.blocks).get_block_ids() == one.get_block_ids()
+    assert [block.is_null for block in one.blocks[0]] == [False] * 3

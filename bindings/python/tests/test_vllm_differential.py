@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our KVCacheManager beside vLLM's own on the same stream of requests. Skipped where vLLM is not installed."""
+
+import inspect
+import random
+
+import pytest
+
+pytest.importorskip("vllm.v1.core.kv_cache_manager", reason="vLLM is not installed", exc_type=ImportError)
+
+from vllm_real import KVCacheManager, VllmManager, hasher, make_request, managers  # noqa: E402
+
+BLOCK = 4
+STEP = "allocate_slots", "cache_blocks", "free", "get_computed_blocks"
+
+
+def test_every_public_method_has_vllms_signature():
+    """Fails when vLLM moves on: then look at what has changed there."""
+    missing = []
+    for name, function in inspect.getmembers(VllmManager, inspect.isfunction):
+        if name.startswith("_") and name != "__init__":
+            continue
+        own = getattr(KVCacheManager, name, None)
+        if own is None or list(inspect.signature(own).parameters) != list(inspect.signature(function).parameters):
+            missing.append(name)
+    assert not missing
+    for name in STEP:
+        mine, theirs = (inspect.signature(getattr(kind, name)).parameters.values() for kind in (KVCacheManager, VllmManager))
+        assert [p.default for p in mine] == [p.default for p in theirs]
+
+
+class Stream:
+    """Random scheduling of one stream of requests by both managers, with every answer compared. Ids are compared, too, if `exact`."""
+
+    def __init__(self, num_blocks, seed, exact, windows=(0,), **options):
+        self.rng, self.hasher = random.Random(seed), hasher(BLOCK)
+        self.theirs, self.ours = self.both = managers(num_blocks, BLOCK, 64, windows, **options)
+        self.exact, self.live = exact, []
+        self.hits = self.refused = self.ended = self.unique = 0
+
+    def allocate(self, request, new, hit=0, found=(None, None), **options):
+        answers = [m.allocate_slots(request, new, hit, blocks, **options) for m, blocks in zip(self.both, found)]
+        ids = [answer and answer.get_block_ids() for answer in answers]
+        if self.exact:
+            assert ids[0] == ids[1]
+        else:
+            assert [len(group) for group in ids[0] or ()] == [len(group) for group in ids[1] or ()]
+        assert (ids[0] is None) == (ids[1] is None)
+        if ids[0] is None:
+            self.refused += 1
+            return False
+        request.num_computed_tokens += hit + new
+        return True
+
+    def admit(self, tokens, chunk=0, **options):
+        request = make_request(str(self.unique), tokens, self.hasher, **options)
+        self.unique += 1
+        found = [m.get_computed_blocks(request) for m in self.both]
+        assert found[0][1:] == found[1][1:]
+        if self.exact:
+            assert found[0][0].get_block_ids() == found[1][0].get_block_ids() or not found[0][1]
+        hit = found[0][1]
+        new = min(chunk or request.num_tokens, request.num_tokens - hit)
+        if self.allocate(request, new, hit, [f[0] for f in found], full_sequence_must_fit=bool(self.unique % 2)):
+            self.live.append(request)
+            self.hits += hit > 0
+
+    def decode(self, token):
+        request = self.rng.choice(self.live)
+        if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
+            request.append_output_token_ids(token)
+        if request.num_computed_tokens < request.num_tokens:
+            self.allocate(request, request.num_tokens - request.num_computed_tokens)
+
+    def end(self):
+        request = self.live.pop(self.rng.randrange(len(self.live)))
+        for manager in self.both:
+            manager.free(request)
+        self.ended += 1
+
+    def compare(self):
+        self.ours.manager.check()
+        assert self.theirs.block_pool.get_num_free_blocks() == self.ours.block_pool.get_num_free_blocks()
+        assert self.theirs.usage == pytest.approx(self.ours.usage)
+        for request in self.live:
+            assert self.theirs.get_block_ids(request.request_id) == self.ours.get_block_ids(request.request_id)
+
+
+@pytest.mark.parametrize("num_blocks", [40, 80, 4000])
+def test_while_no_content_is_computed_twice_every_block_id_is_that_of_vllm(num_blocks):
+    """Prompts share their first blocks and have tails of their own, so no block has a copy: evictions included, both are one."""
+    s = Stream(num_blocks, num_blocks, exact=True)
+    for number in range(2500):
+        action, tail = s.rng.random(), 1000 + number
+        if action < 0.3:
+            shared = [s.rng.randrange(2) for _ in range(BLOCK * s.rng.randint(0, 6))]
+            s.admit(shared + [tail] * s.rng.randint(1, 9), salt=s.rng.choice([None, "salt"]))
+        elif s.live and action < 0.8:
+            s.decode(tail)
+        elif s.live:
+            s.end()
+        s.compare()
+    assert s.ours.manager.stats.duplicates == 0 and s.hits > 50 and s.ended > 100
+    assert (s.ours.manager.stats.evictions > 100 and s.refused > 20) == (num_blocks < 100)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_copies_and_chunks_hits_and_counts_are_those_of_vllm(seed):
+    """Of equal blocks vLLM takes the oldest and we the lowest id, so tables may differ; what is found and how much is taken may not."""
+    s = Stream(20000, seed, exact=False)
+    for _ in range(2000):
+        action = s.rng.random()
+        if action < 0.3:
+            s.admit([s.rng.randrange(2) for _ in range(s.rng.randint(1, 40))], chunk=s.rng.choice([0, 3, 8]))
+        elif s.live and action < 0.8:
+            s.decode(s.rng.randrange(2))
+        elif s.live:
+            s.end()
+        s.ours.manager.check()
+    assert s.ours.manager.stats.duplicates > 30 and s.hits > 100
+
+
+@pytest.mark.parametrize("windows", [(8,), (0, 8), (0, 10)])
+def test_with_windows_every_hit_is_that_of_vllm(windows):
+    """One request after another, as ours publishes a step later; prompts continue parts of earlier ones."""
+    s, prompts = Stream(4000, 0, exact=False, windows=windows), []
+    for _ in range(300):
+        shared = s.rng.choice(prompts)[: s.rng.randint(1, 40)] if prompts and s.rng.random() < 0.7 else []
+        prompts.append((shared + [s.rng.randrange(50) for _ in range(s.rng.randint(1, 20))])[:50])
+        s.admit(prompts[-1])  # compares the hits
+        for token in range(5):
+            s.decode(token)
+        s.end()
+        s.compare()
+    assert s.hits > 100
+
+
+def test_events_tell_what_those_of_vllm_tell():
+    s = Stream(40, 1, exact=True, enable_kv_cache_events=True)
+    known = {}  # our hash of a block -> its tokens
+    seen = {"stored": 0, "removed": 0}
+    for number in range(600):
+        action, tail = s.rng.random(), 1000 + number
+        if action < 0.3:
+            s.admit([s.rng.randrange(2) for _ in range(BLOCK * s.rng.randint(0, 6))] + [tail] * s.rng.randint(1, 9))
+        elif s.live and action < 0.8:
+            s.decode(tail)
+        elif s.live:
+            s.end()
+        if number == 300:
+            while s.live:
+                s.end()
+            assert all(m.reset_prefix_cache() for m in s.both)
+        theirs, ours = (m.take_events() for m in s.both)
+        for events in theirs, ours:
+            events[:] = [(type(event).__name__, event) for event in events]
+        assert sum(name == "AllBlocksCleared" for name, _ in theirs) == sum(name == "AllBlocksCleared" for name, _ in ours) == (number == 300)
+        stored = [[], []]
+        for which, events in enumerate((theirs, ours)):
+            for name, event in events:
+                if name == "BlockStored":
+                    assert event.block_size == BLOCK and event.group_idx == 0 and event.kv_cache_spec_kind == "full_attention"
+                    assert len(event.token_ids) == BLOCK * len(event.block_hashes)
+                    stored[which] += [tuple(event.token_ids[i:i + BLOCK]) for i in range(0, len(event.token_ids), BLOCK)]
+        assert sorted(stored[0]) == sorted(stored[1])
+        removed = [sum(len(event.block_hashes) for name, event in events if name == "BlockRemoved") for events in (theirs, ours)]
+        assert removed[0] == removed[1]
+        for name, event in ours:  # the hashes are a chain
+            if name == "BlockStored":
+                parent = event.parent_block_hash
+                assert parent is None or parent in known
+                for i, block_hash in enumerate(event.block_hashes):
+                    assert block_hash not in known
+                    known[block_hash] = event.token_ids[i * BLOCK:(i + 1) * BLOCK]
+            elif name == "BlockRemoved":
+                for block_hash in event.block_hashes:
+                    del known[block_hash]
+            else:
+                known.clear()
+        seen["stored"] += len(stored[1])
+        seen["removed"] += removed[1]
+    assert seen["stored"] > 300 and seen["removed"] > 200

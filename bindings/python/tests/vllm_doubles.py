@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins with the attributes of vLLM's objects that its block manager reads."""
+
+import types
+
+SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")}
+
+
+def config(num_blocks, block_size=4, windows=(0,), kind=None):
+    """A KVCacheConfig with a group per entry of windows; 0 = full attention."""
+    specs = [SPECS[kind or ("SlidingWindowSpec" if window else "FullAttentionSpec")](block_size=block_size, sliding_window=window or None)
+             for window in windows]
+    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec) for spec in specs])
+
+
+class Request:
+    def __init__(self, request_id, tokens, lora=None, salt=None, media=(), skip=False):
+        self.request_id, self.all_token_ids = request_id, list(tokens)
+        self.lora_request = types.SimpleNamespace(name=lora) if lora else None
+        self.cache_salt = salt
+        self.mm_features = [types.SimpleNamespace(identifier=identifier, mm_position=types.SimpleNamespace(offset=offset, length=length))
+                            for identifier, offset, length in media]
+        self.prompt_embeds = None
+        self.skip_reading_prefix_cache = skip
+        self.num_computed_tokens = self.num_in_flight_tokens = self.num_preemptions = 0
+
+    @property
+    def num_tokens(self):
+        return len(self.all_token_ids)
+
+
+def run(manager, request, chunk=None, **options):
+    """Admits a request and computes its prompt, in chunks if one is given: the tokens of the hit, or None if there is no space."""
+    blocks, hit, _ = manager.get_computed_blocks(request)
+    first = min(chunk or request.num_tokens, request.num_tokens - hit)
+    if manager.allocate_slots(request, first, hit, blocks, **options) is None:
+        return None
+    request.num_computed_tokens = hit + first
+    while request.num_computed_tokens < request.num_tokens:
+        step = min(chunk, request.num_tokens - request.num_computed_tokens)
+        assert manager.allocate_slots(request, step) is not None
+        request.num_computed_tokens += step
+    return hit
+
+
+def decode(manager, request, token):
+    """One decode step: the token was sampled, its slot is taken. The new blocks, or None."""
+    request.all_token_ids.append(token)
+    new = manager.allocate_slots(request, 1)
+    if new is None:
+        request.all_token_ids.pop()
+    else:
+        request.num_computed_tokens += 1
+    return new
