@@ -100,6 +100,7 @@ KVC_OBJECT(kvc_storage, storage)
 
 %ignore struct_size;
 %ignore reserved;
+%rename("%s") kvc_pool_info::reserved; // a count
 
 KVC_STRUCT(kvc_pool_config)
 KVC_STRUCT(kvc_group_config)

@@ -165,9 +165,9 @@ void gather_rows(const Stored& stored, bool keys, uint32_t layer, const RowArray
   alignas(64) float values[kMaxRowElements];
   alignas(64) char untiled[kMaxRowElements * sizeof(float)];
   for_each_row(c.layout, layer, to, slots, count, [&](const Place& place, char* row) {
-    // The next head's row: too far away for the processor to foresee.
+    // The next token's row of this head: the rows of other heads come in between.
     for (uint32_t i = 0; i < c.plane.row_bytes; i += 64)
-      __builtin_prefetch(stored.slab + place.in(c.plane) + c.plane.head + i);
+      __builtin_prefetch(stored.slab + place.in(c.plane) + c.plane.token + i);
     gather_row(c, stored, place, row, values, untiled);
   });
   stream_fence(stream);
