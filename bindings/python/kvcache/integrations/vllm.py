@@ -25,7 +25,8 @@ from .. import _native
 from ..constants import RequestFlags
 from ..errors import NoSpaceError, UnsupportedError
 from ..events import EventReader
-from ..manager import Manager, Request, _pack_keys
+from ..manager import Manager
+from ..request import Request, pack_keys
 from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, groups_of, identity_keys, vllm_events
 from .block_space import AllocStatus, BlockSpaceManager
 
@@ -177,7 +178,7 @@ class KVCacheManager:
                 if key.first_token < length < key.first_token + key.num_tokens:
                     length = key.first_token
             tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
-        _native.kvc_manager_probe(self.manager._m, 0, tokens, _pack_keys(keys), self._info)
+        _native.kvc_manager_probe(self.manager._m, 0, tokens, pack_keys(keys), self._info)
         return self._info.num_cached, self._info.lost_reuse_tokens
 
     def _peek(self, prompt: _Prompt, cached: int) -> "list[list[int]]":
