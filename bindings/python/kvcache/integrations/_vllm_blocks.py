@@ -9,7 +9,8 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequ
 
 from ..constants import EventKind
 from ..errors import UnsupportedError
-from ..manager import ExtraKey, Group
+from ..manager import Group
+from ..request import ExtraKey
 
 NULL_BLOCK = 0
 

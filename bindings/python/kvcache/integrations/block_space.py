@@ -12,7 +12,8 @@ from typing import Any, Optional
 
 from .._arrays import np
 from ..errors import NoSpaceError
-from ..manager import Group, Manager, Request
+from ..manager import Group, Manager
+from ..request import Request
 
 
 class AllocStatus(enum.Enum):

@@ -25,7 +25,8 @@ from transformers.generation import StoppingCriteria, StoppingCriteriaList
 
 from ..constants import RequestFlags
 from ..errors import UnsupportedError
-from ..manager import Group, Manager, Request
+from ..manager import Group, Manager
+from ..request import Request
 from ..storage import Storage
 
 _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
