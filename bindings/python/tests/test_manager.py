@@ -128,6 +128,10 @@ def test_pins_keep_and_drop_and_evict_take():
             assert m.block_info(0).state == kvcache.BlockState.PINNED
         assert m.evict(1) == 1 and m.drop(range(8)) == 1
         assert m.pool_info().free == 4
+        m.acquire_blocks(1)  # held, nothing committed
+        pool = m.pool_info()
+        assert pool.reserved == 1
+        assert pool.free + pool.cached + pool.live + pool.reserved + pool.filling + pool.fenced + pool.pinned == pool.num_blocks
 
 
 def test_raw_blocks_are_published_and_found():

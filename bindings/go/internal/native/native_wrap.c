@@ -338,7 +338,7 @@ static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_514f36948823e540(void *_swig_go_0) {
+void _wrap_Swig_free_native_8d0f4005fb606d27(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -348,7 +348,7 @@ void _wrap_Swig_free_native_514f36948823e540(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_514f36948823e540(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_8d0f4005fb606d27(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -361,7 +361,7 @@ void *_wrap_Swig_malloc_native_514f36948823e540(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -394,7 +394,7 @@ char *_wrap_kvc_manager_open_namespace_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -423,7 +423,7 @@ char *_wrap_kvc_manager_export_tables_native_514f36948823e540(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -448,7 +448,7 @@ char *_wrap_kvc_manager_export_slots_native_514f36948823e540(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -479,7 +479,7 @@ char *_wrap_kvc_manager_poll_events_native_514f36948823e540(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_514f36948823e540(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_8d0f4005fb606d27(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -496,7 +496,7 @@ char *_wrap_kvc_step_use_native_514f36948823e540(kvc_step *_swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_storage_store_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_store_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -539,7 +539,7 @@ char *_wrap_kvc_storage_store_native_514f36948823e540(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -582,7 +582,7 @@ char *_wrap_kvc_storage_gather_native_514f36948823e540(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -627,7 +627,7 @@ char *_wrap_kvc_storage_measure_native_514f36948823e540(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -716,7 +716,7 @@ char *_wrap_kvc_storage_attend_native_514f36948823e540(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -805,7 +805,7 @@ char *_wrap_kvc_storage_explain_native_514f36948823e540(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -908,7 +908,7 @@ char *_wrap_kvc_storage_select_blocks_native_514f36948823e540(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_514f36948823e540(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -937,7 +937,7 @@ char *_wrap_kvc_storage_key_bounds_native_514f36948823e540(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_514f36948823e540(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_8d0f4005fb606d27(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -980,7 +980,7 @@ char *_wrap_kvc_attention_merge_native_514f36948823e540(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_514f36948823e540(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_8d0f4005fb606d27(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1011,7 +1011,7 @@ char *_wrap_kvc_tree_mask_native_514f36948823e540(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_514f36948823e540(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_8d0f4005fb606d27(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1028,7 +1028,7 @@ char *_wrap_kvc_estimate_memory_native_514f36948823e540(char *_swig_go_0, char *
 }
 
 
-int _wrap_kvc_version_native_514f36948823e540() {
+int _wrap_kvc_version_native_8d0f4005fb606d27() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1039,7 +1039,7 @@ int _wrap_kvc_version_native_514f36948823e540() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_514f36948823e540() {
+_gostring_ _wrap_kvc_build_info_native_8d0f4005fb606d27() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1050,7 +1050,7 @@ _gostring_ _wrap_kvc_build_info_native_514f36948823e540() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_514f36948823e540() {
+_gostring_ _wrap_kvc_last_error_native_8d0f4005fb606d27() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1061,7 +1061,7 @@ _gostring_ _wrap_kvc_last_error_native_514f36948823e540() {
 }
 
 
-char *_wrap_kvc_supports_native_514f36948823e540(int _swig_go_0) {
+char *_wrap_kvc_supports_native_8d0f4005fb606d27(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1074,7 +1074,7 @@ char *_wrap_kvc_supports_native_514f36948823e540(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_514f36948823e540(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_8d0f4005fb606d27(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1089,7 +1089,7 @@ char *_wrap_kvc_manager_create_native_514f36948823e540(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_514f36948823e540(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1104,7 +1104,7 @@ char *_wrap_kvc_manager_properties_native_514f36948823e540(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1119,7 +1119,7 @@ char *_wrap_kvc_manager_close_namespace_native_514f36948823e540(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1134,7 +1134,7 @@ char *_wrap_kvc_manager_reset_native_514f36948823e540(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_514f36948823e540(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_8d0f4005fb606d27(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1147,7 +1147,7 @@ char *_wrap_kvc_manager_check_native_514f36948823e540(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_514f36948823e540(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1162,7 +1162,7 @@ char *_wrap_kvc_manager_digest_native_514f36948823e540(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_514f36948823e540(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1177,7 +1177,7 @@ char *_wrap_kvc_manager_stats_native_514f36948823e540(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_514f36948823e540(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1194,7 +1194,7 @@ char *_wrap_kvc_manager_pool_info_native_514f36948823e540(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_514f36948823e540(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1211,7 +1211,7 @@ char *_wrap_kvc_manager_block_info_native_514f36948823e540(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1240,7 +1240,7 @@ char *_wrap_kvc_manager_create_request_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1257,7 +1257,7 @@ char *_wrap_kvc_manager_admit_request_native_514f36948823e540(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1288,7 +1288,7 @@ char *_wrap_kvc_manager_allocate_request_native_514f36948823e540(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1305,7 +1305,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1326,7 +1326,7 @@ char *_wrap_kvc_manager_append_tokens_native_514f36948823e540(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1343,7 +1343,7 @@ char *_wrap_kvc_manager_commit_tokens_native_514f36948823e540(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1360,7 +1360,7 @@ char *_wrap_kvc_manager_truncate_request_native_514f36948823e540(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1377,7 +1377,7 @@ char *_wrap_kvc_manager_fork_request_native_514f36948823e540(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1392,7 +1392,7 @@ char *_wrap_kvc_manager_preempt_request_native_514f36948823e540(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1407,7 +1407,7 @@ char *_wrap_kvc_manager_free_request_native_514f36948823e540(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1424,7 +1424,7 @@ char *_wrap_kvc_manager_request_info_native_514f36948823e540(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1445,7 +1445,7 @@ char *_wrap_kvc_manager_list_requests_native_514f36948823e540(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1466,7 +1466,7 @@ char *_wrap_kvc_manager_take_copies_native_514f36948823e540(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1495,7 +1495,7 @@ char *_wrap_kvc_manager_probe_native_514f36948823e540(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1526,7 +1526,7 @@ char *_wrap_kvc_manager_pin_prefix_native_514f36948823e540(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1541,7 +1541,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_514f36948823e540(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1570,7 +1570,7 @@ char *_wrap_kvc_manager_drop_prefix_native_514f36948823e540(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1587,7 +1587,7 @@ char *_wrap_kvc_manager_evict_blocks_native_514f36948823e540(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_514f36948823e540(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1608,7 +1608,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1645,7 +1645,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1680,7 +1680,7 @@ char *_wrap_kvc_manager_publish_blocks_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1699,7 +1699,7 @@ char *_wrap_kvc_manager_release_blocks_native_514f36948823e540(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_step_create_native_514f36948823e540(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -1716,7 +1716,7 @@ char *_wrap_kvc_step_create_native_514f36948823e540(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_514f36948823e540(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_8d0f4005fb606d27(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -1733,7 +1733,7 @@ char *_wrap_kvc_step_view_native_514f36948823e540(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_514f36948823e540(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -1748,7 +1748,7 @@ char *_wrap_kvc_manager_step_native_514f36948823e540(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_514f36948823e540(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1763,7 +1763,7 @@ char *_wrap_kvc_manager_retire_step_native_514f36948823e540(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_514f36948823e540(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1784,7 +1784,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_514f36948823e540(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_514f36948823e540(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -1807,7 +1807,7 @@ char *_wrap_kvc_manager_compact_native_514f36948823e540(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_device_properties_native_514f36948823e540(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_8d0f4005fb606d27(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1827,7 +1827,7 @@ char *_wrap_kvc_device_properties_native_514f36948823e540(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_514f36948823e540(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_8d0f4005fb606d27(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1842,7 +1842,7 @@ char *_wrap_kvc_storage_create_native_514f36948823e540(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_514f36948823e540(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1857,7 +1857,7 @@ char *_wrap_kvc_storage_properties_native_514f36948823e540(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_514f36948823e540(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_8d0f4005fb606d27(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1874,7 +1874,7 @@ char *_wrap_kvc_storage_size_native_514f36948823e540(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_514f36948823e540(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1893,7 +1893,7 @@ char *_wrap_kvc_storage_view_native_514f36948823e540(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_514f36948823e540(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1918,7 +1918,7 @@ char *_wrap_kvc_storage_runs_native_514f36948823e540(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_514f36948823e540(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1939,7 +1939,7 @@ char *_wrap_kvc_storage_seal_blocks_native_514f36948823e540(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_514f36948823e540(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1960,7 +1960,7 @@ char *_wrap_kvc_storage_copy_blocks_native_514f36948823e540(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_514f36948823e540(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1981,7 +1981,7 @@ char *_wrap_kvc_storage_zero_blocks_native_514f36948823e540(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_514f36948823e540() {
+long long _wrap_kvc_model_count_native_8d0f4005fb606d27() {
   size_t result;
   long long _swig_go_result;
   
@@ -1992,7 +1992,7 @@ long long _wrap_kvc_model_count_native_514f36948823e540() {
 }
 
 
-char *_wrap_kvc_model_get_native_514f36948823e540(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_8d0f4005fb606d27(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2007,7 +2007,7 @@ char *_wrap_kvc_model_get_native_514f36948823e540(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_514f36948823e540(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_8d0f4005fb606d27(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
