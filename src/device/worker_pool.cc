@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/worker_pool.h"
 
+#include <chrono>
 #include <system_error>
 
 namespace kvc {
+namespace {
+
+// Waits for a condition that another thread will soon make true, for as long as waking up a thread takes.
+template <typename Condition>
+void spin(Condition&& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+  while (!condition() && std::chrono::steady_clock::now() < end) {
+#ifdef __SSE2__
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
+}  // namespace
 
 bool WorkerPool::start(size_t num_workers, const ForeignThreads& foreign) {
   num_workers_ = num_workers;
@@ -45,14 +60,16 @@ void WorkerPool::run(size_t count, Job job, void* data) {
   }
   wake_.notify_all();
   for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count;) job(data, i, 0);
+  spin([&] { return working_.load(std::memory_order_relaxed) == 0; });
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [&] { return working_ == 0; });
 }
 
 void WorkerPool::work(size_t worker) {
   uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
   for (;;) {
+    spin([&] { return call_.load(std::memory_order_relaxed) != seen; });
+    std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stop_ || call_ != seen; });
     if (stop_) return;
     seen = call_;

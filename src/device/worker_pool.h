@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who works on a call: a few threads together with the caller, one call at a time, asleep in between; or the
-// threads of whoever uses the library. run() may be called from any thread.
+// Who works on a call: a few threads together with the caller, one call at a time, asleep in between, but not
+// at once: the layers of a model follow each other closely. Or the threads of whoever uses the library. run()
+// may be called from any thread.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -53,8 +54,9 @@ class WorkerPool {
   void* data_ = nullptr;
   size_t count_ = 0;
   std::atomic<size_t> next_{0};
-  uint64_t call_ = 0;   // number of the call that workers take part in
-  size_t working_ = 0;  // threads that have not finished it
+  // Written under mutex_, read without it by those who are about to sleep.
+  std::atomic<uint64_t> call_{0};   // number of the call that workers take part in
+  std::atomic<size_t> working_{0};  // threads that have not finished it
   bool stop_ = false;
 };
 
