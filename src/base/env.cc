@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/env.h"
 
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
 #include <cstdlib>
 
+#include "base/pages.h"
+
 namespace kvc {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
-
-// Large arrays are aligned to huge pages and ask for them: random access to nodes is bound by TLB misses
-// otherwise.
 void* allocate_aligned(void*, size_t size, size_t alignment) {
-  const bool huge = size >= kHugePage / 2;
-  if (huge && alignment < kHugePage) alignment = kHugePage;
-  const size_t rounded = (size + alignment - 1) & ~(alignment - 1);
-  if (rounded < size) return nullptr;
-  void* memory = std::aligned_alloc(alignment, rounded);
-  if (memory != nullptr && huge) madvise(memory, rounded, MADV_HUGEPAGE);
+  const bool huge = wants_huge_pages(size);
+  void* memory = allocate_pages(size, huge && alignment < kHugePage ? kHugePage : alignment);
+  if (memory != nullptr && huge) ask_for_huge_pages(memory, size);  // without them it is only slower
   return memory;
 }
 

@@ -1,33 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host_memory.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
-#include "base/checked.h"
+#include "base/pages.h"
 #include "base/status.h"
 
 namespace kvc {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
-
-void* allocate_pages(void* /*user_data*/, size_t size, size_t alignment) {
-  size_t rounded;
-  if (!checked_add(size, alignment - 1, &rounded)) return nullptr;
-  return std::aligned_alloc(alignment, rounded & ~(alignment - 1));
+void* allocate_aligned(void* /*user_data*/, size_t size, size_t alignment) {
+  return allocate_pages(size, alignment);
 }
 
-void release_pages(void* /*user_data*/, void* memory, size_t, size_t) { std::free(memory); }
+void release_aligned(void* /*user_data*/, void* memory, size_t, size_t) { std::free(memory); }
 
 }  // namespace
 
 kvc_status allocate_host_memory(const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
                                 uint32_t alignment, kvc_backend_memory* memory) {
-  static const kvc_allocator system = {sizeof system, nullptr, allocate_pages, release_pages};
+  static const kvc_allocator system = {sizeof system, nullptr, allocate_aligned, release_aligned};
   if (kind != KVC_MEMORY_DEFAULT && (kind > 31 || (kHostMemoryKinds >> kind & 1) == 0)) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "the cpu device has no memory of kind %u (pinned and device memory need a GPU); use "
@@ -39,7 +33,7 @@ kvc_status allocate_host_memory(const kvc_allocator* allocator, uint32_t kind, u
                 "huge pages cannot be asked for through an allocator; leave memory_kind or allocator out");
   }
   const bool huge = allocator == nullptr &&
-                    (kind == KVC_MEMORY_HOST_HUGE || (kind == KVC_MEMORY_DEFAULT && bytes >= kHugePage / 2));
+                    (kind == KVC_MEMORY_HOST_HUGE || (kind == KVC_MEMORY_DEFAULT && wants_huge_pages(bytes)));
   kvc_backend_memory out = {};
   out.bytes = bytes;
   out.alignment = huge && alignment < kHugePage ? static_cast<uint32_t>(kHugePage) : alignment;
@@ -51,8 +45,7 @@ kvc_status allocate_host_memory(const kvc_allocator* allocator, uint32_t kind, u
                 static_cast<unsigned long long>(bytes), out.alignment);
   }
   if (huge) {
-    const size_t whole = (bytes + kHugePage - 1) & ~(kHugePage - 1);  // as allocate_pages rounds
-    if (madvise(out.data, whole, MADV_HUGEPAGE) != 0 && kind == KVC_MEMORY_HOST_HUGE) {
+    if (!ask_for_huge_pages(out.data, bytes) && kind == KVC_MEMORY_HOST_HUGE) {
       const int error = errno;
       release_memory(out);
       return fail(KVC_ERROR_UNSUPPORTED, "the system has no huge pages: %s; use KVC_MEMORY_HOST",

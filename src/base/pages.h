@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory straight from the system, in huge pages where that pays: random access to large arrays is bound by
+// TLB misses otherwise. Thread-safe.
+#pragma once
+#include <cstddef>
+
+namespace kvc {
+
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
+inline bool wants_huge_pages(size_t size) { return size >= kHugePage / 2; }
+
+// Rounded up to `alignment`, a power of two; for free(). nullptr: no memory.
+void* allocate_pages(size_t size, size_t alignment);
+// For memory of allocate_pages(size, kHugePage) or aligned more. False, with errno: the system has none.
+bool ask_for_huge_pages(void* memory, size_t size);
+
+}  // namespace kvc
