@@ -33,36 +33,16 @@ struct MoveRows {
   }
 };
 
-struct CopyBlocks {
-  const kvc_block_copy* copies;
+// An operation on a list of blocks.
+template <typename T, void (Storage::*kOperation)(const T*, size_t)>
+struct OnBlocks {
+  const T* list;
   size_t count;
 
-  void run(Storage& storage) { storage.copy_blocks(copies, count); }
+  void run(Storage& storage) { (storage.*kOperation)(list, count); }
   template <typename F>
   void for_each_array(F&& array) {
-    array(copies, count);
-  }
-};
-
-struct ZeroBlocks {
-  const int32_t* blocks;
-  size_t count;
-
-  void run(Storage& storage) { storage.zero_blocks(blocks, count); }
-  template <typename F>
-  void for_each_array(F&& array) {
-    array(blocks, count);
-  }
-};
-
-struct SealBlocks {
-  const int32_t* blocks;
-  size_t count;
-
-  void run(Storage& storage) { storage.seal_blocks(blocks, count); }
-  template <typename F>
-  void for_each_array(F&& array) {
-    array(blocks, count);
+    array(list, count);
   }
 };
 
@@ -170,15 +150,15 @@ kvc_status gather(void* storage, const kvc_rows* rows, void* stream) {
 }
 
 kvc_status copy_blocks(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream) {
-  return launch(storage, CopyBlocks{copies, num_copies}, stream);
+  return launch(storage, OnBlocks<kvc_block_copy, &Storage::copy_blocks>{copies, num_copies}, stream);
 }
 
 kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
-  return launch(storage, ZeroBlocks{blocks, num_blocks}, stream);
+  return launch(storage, OnBlocks<int32_t, &Storage::zero_blocks>{blocks, num_blocks}, stream);
 }
 
 kvc_status seal_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
-  return launch(storage, SealBlocks{blocks, num_blocks}, stream);
+  return launch(storage, OnBlocks<int32_t, &Storage::seal_blocks>{blocks, num_blocks}, stream);
 }
 
 int32_t is_open(void* storage, int32_t block) {
