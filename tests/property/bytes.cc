@@ -13,6 +13,13 @@ uint64_t mix(uint64_t chain, uint64_t value) {
   return chain ^ (chain >> 29);
 }
 
+// The chain goes on by a token and the part of an extra key that lies over it.
+uint64_t extend(uint64_t chain, const model::Letter& letter) {
+  chain = mix(chain, static_cast<uint64_t>(letter.token) + 1);
+  if (letter.length == 0) return chain;
+  return mix(mix(mix(chain, static_cast<uint64_t>(letter.digest)), letter.length), letter.offset);
+}
+
 void demand(kvc_status status) {
   if (status == KVC_OK) return;
   std::fprintf(stderr, "the content oracle's storage: %s\n", kvc_last_error());
@@ -46,11 +53,11 @@ std::vector<uint64_t> Bytes::chains(uint64_t ns, uint64_t epoch, const model::Te
   std::vector<uint64_t> out(count);
   uint64_t chain = mix(mix(1, ns), epoch);
   for (uint64_t t = 0; t < count; ++t) {
-    chain = mix(chain, static_cast<uint64_t>(text.tokens[t]) + 1);
+    model::Letter letter{text.tokens[t], 0, 0, 0};
     for (const model::Span& span : text.spans)
       if (span.first <= t && t < span.first + span.count)
-        chain = mix(mix(mix(chain, static_cast<uint64_t>(span.digest)), span.count), t - span.first);
-    out[t] = chain;
+        letter = {text.tokens[t], span.digest, span.count, t - span.first};
+    out[t] = chain = extend(chain, letter);
   }
   return out;
 }
@@ -60,14 +67,20 @@ void Bytes::put(uint64_t chain, uint64_t group, int block, uint64_t offset) {
   rows_.push_back(row_of(chain, group));
 }
 
-void Bytes::flush() {
+// As arguments of the storage's functions: these rows at slots_.
+kvc_rows Bytes::at_slots(std::vector<Row>& of) const {
   kvc_rows rows{};
   rows.struct_size = sizeof rows;
   rows.num_tokens = slots_.size();
   rows.slots = slots_.data();
-  rows.k = rows_.data();
-  rows.v = rows_.empty() ? nullptr : rows_[0].v;
+  rows.k = of.data();
+  rows.v = of.empty() ? nullptr : of[0].v;
   rows.k_token_stride = rows.v_token_stride = sizeof(Row) / sizeof(float);
+  return rows;
+}
+
+void Bytes::flush() {
+  const kvc_rows rows = at_slots(rows_);
   if (!slots_.empty()) demand(kvc_storage_store(storage_, &rows, nullptr));
   slots_.clear(), rows_.clear();
 }
@@ -141,22 +154,13 @@ std::string Bytes::check() {
     const model::Key& key = block.at->first;
     uint64_t chain = mix(mix(1, key.ns), key.epoch);
     for (size_t t = 0; t < key.prefix.size(); ++t) {
-      const model::Letter& letter = key.prefix[t];
-      chain = mix(chain, static_cast<uint64_t>(letter.token) + 1);
-      if (letter.length)
-        chain = mix(mix(mix(chain, static_cast<uint64_t>(letter.digest)), letter.length), letter.offset);
+      chain = extend(chain, key.prefix[t]);
       if (t + block_size_ >= key.prefix.size())
         put(chain, static_cast<uint64_t>(block.group), static_cast<int>(id), t % block_size_);
     }
   }
   std::vector<Row> found(rows_.size());
-  kvc_rows rows{};
-  rows.struct_size = sizeof rows;
-  rows.num_tokens = slots_.size();
-  rows.slots = slots_.data();
-  rows.k = found.data();
-  rows.v = found.empty() ? nullptr : found[0].v;
-  rows.k_token_stride = rows.v_token_stride = sizeof(Row) / sizeof(float);
+  const kvc_rows rows = at_slots(found);
   if (!slots_.empty()) demand(kvc_storage_gather(storage_, &rows, nullptr));
   std::string error;
   for (size_t i = 0; i < rows_.size() && error.empty(); ++i)

@@ -44,6 +44,7 @@ class Bytes {
   static Row row_of(uint64_t chain, uint64_t group);
   std::vector<uint64_t> chains(uint64_t ns, uint64_t epoch, const model::Text& text, uint64_t count) const;
   void put(uint64_t chain, uint64_t group, int block, uint64_t offset);
+  kvc_rows at_slots(std::vector<Row>& of) const;
   void flush();
 
   const model::Model& model_;

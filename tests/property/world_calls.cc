@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// World: the single calls, on the model and on the library, and what an engine does to the bytes before them.
+#include "property/world.h"
+
+namespace {
+
+constexpr uint64_t kUntouched = 0xabababababababab;
+
+// Collects the outputs of a library call: kept on success, required to be untouched on failure.
+Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
+                std::initializer_list<bool> compared) {
+  Outcome out{status, {}, ""};
+  auto keep = compared.begin();
+  for (uint64_t value : outputs) {
+    if (status == KVC_OK && *keep) out.values.push_back(static_cast<int64_t>(value));
+    if (status == KVC_OK && !*keep && value == kUntouched) out.fault = "an output was not written";
+    if (status != KVC_OK && value != kUntouched) out.fault = "an output was written by a failed call";
+    ++keep;
+  }
+  return out;
+}
+
+}  // namespace
+
+void World::write_bytes(const Op& op) {
+  switch (op.kind) {
+    case Kind::kCommit:
+      if (const model::Request* r = model_.find(model_id(op.target))) bytes_.write(*r, op.number, {});
+      break;
+    case Kind::kStep:
+      bytes_.spoil_fenced();  // the step may retire others
+      for (const model::StepRequest& item : op.step.in.requests)
+        if (const model::Request* r = model_.find(model_id(item.id)); r && op.step.commits)
+          bytes_.write(*r, item.committed, item.learned);
+      break;
+    case Kind::kRetire:
+      bytes_.spoil_fenced();
+      break;
+    case Kind::kPublish:
+      bytes_.write_raw(op.blocks, model_id(op.ns), op.group, op.text);
+      break;
+    case Kind::kTakeCopies:
+    case Kind::kTakeZeros:
+      bytes_.copy_pending();
+      break;
+    default:
+      break;
+  }
+}
+
+Outcome World::ask_model(const Op& op) {
+  Outcome out;
+  const uint64_t target = model_id(op.target), ns = model_id(op.ns);
+  model::Options options = op.options;
+  options.ns = model_id(op.options.ns);
+  uint64_t id = 0, number = 0;
+  std::vector<int> blocks;
+  const auto value = [&](auto v) { out.values.push_back(static_cast<int64_t>(v)); };
+  switch (op.kind) {
+    case Kind::kCreate:
+      out.status = model_.create(op.text, options, &id);
+      break;
+    case Kind::kAllocate:
+      out.status = model_.allocate(op.text, options, &id, &number);
+      break;
+    case Kind::kAdmit:
+      out.status = model_.admit(target, &number);
+      break;
+    case Kind::kReserve:
+      out.status = model_.reserve(target, op.number, model_.pending);
+      break;
+    case Kind::kAppend:
+      out.status = model_.append(target, op.text.tokens, model_.pending);
+      break;
+    case Kind::kCommit:
+      out.status = model_.commit(target, op.number);
+      break;
+    case Kind::kTruncate:
+      out.status = model_.truncate(target, op.number);
+      break;
+    case Kind::kFork:
+      out.status = model_.fork(target, &id);
+      break;
+    case Kind::kPreempt:
+      out.status = model_.preempt(target);
+      break;
+    case Kind::kFree:
+      out.status = model_.free(target);
+      break;
+    case Kind::kProbe: {
+      kvc_probe_info info{};
+      out.status = model_.probe(ns, op.text, &info);
+      if (out.status == KVC_OK)
+        for (uint64_t v :
+             {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens})
+          value(v);
+      break;
+    }
+    case Kind::kPin:
+      out.status = model_.pin(ns, op.text, &id, &number);
+      break;
+    case Kind::kUnpin:
+      out.status = model_.unpin(target);
+      break;
+    case Kind::kDrop:
+      out.status = model_.drop_prefix(ns, op.text, &number);
+      break;
+    case Kind::kEvict:
+      out.status = model_.evict(op.number, &number);
+      break;
+    case Kind::kAcquire:
+      out.status = model_.acquire(op.group, op.number, blocks);
+      break;
+    case Kind::kAcquirePrefix:
+      out.status = model_.acquire_prefix(ns, op.group, op.text, op.number, blocks, &number);
+      if (out.status == KVC_ERROR_BUFFER_TOO_SMALL) value(number);
+      break;
+    case Kind::kPublish:
+      out.status = model_.publish(ns, op.group, op.text, op.blocks);
+      break;
+    case Kind::kRelease:
+      out.status = model_.release_raw(op.blocks);
+      break;
+    case Kind::kOpen:
+      id = model_.open(static_cast<int>(op.number));
+      identity_of_[id] = op.number;
+      break;
+    case Kind::kClose:
+      out.status = model_.close(ns);
+      break;
+    case Kind::kReset:
+      out.status = model_.reset(ns);
+      break;
+    case Kind::kTakeCopies: {
+      if (model_.pending.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      value(model_.pending.size());
+      if (out.status) break;
+      bytes_.pending_fetched();
+      for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
+      break;
+    }
+    case Kind::kTakeZeros: {
+      if (model_.zeros.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      value(model_.zeros.size());
+      if (out.status) break;
+      bytes_.zeros_fetched();
+      for (const int block : model_.take_zeros()) value(block);
+      break;
+    }
+    case Kind::kCompact: {
+      std::vector<model::Copy> moves;
+      out.status = model_.compact(op.group, op.number, moves);
+      for (const model::Copy& move : moves) value(move.source), value(move.destination);
+      bytes_.copy(moves);
+      break;
+    }
+    case Kind::kRetire:
+      out.status = model_.retire(step_number(op.step.in.retired));
+      break;
+    case Kind::kStep:
+    case Kind::kCount:
+      break;
+  }
+  if (out.status != KVC_OK) return out;
+  switch (op.kind) {
+    case Kind::kAllocate:
+    case Kind::kAdmit:
+    case Kind::kPin:
+    case Kind::kDrop:
+    case Kind::kEvict:
+    case Kind::kAcquirePrefix:
+      value(number);
+      break;
+    default:
+      break;
+  }
+  for (int block : blocks) value(block);
+  if (op.tag && (id || op.kind == Kind::kOpen)) handles_[op.tag].model = id;
+  if (op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork) tag_of_[id] = op.tag;
+  return out;
+}
+
+Outcome World::ask_library(const Op& op, int side) {
+  const size_t index = static_cast<size_t>(side);
+  kvc_manager* m = sides_[index].manager;
+  const uint64_t target = lib_id(op.target, side), ns = lib_id(op.ns, side);
+  const std::vector<kvc_extra_key> keys = to_keys(op.text);
+  const kvc_request_config config = to_config(op.options, lib_id(op.options.ns, side));
+  const int32_t* tokens = op.text.tokens.data();
+  const size_t n = op.text.tokens.size();
+  uint64_t id = kUntouched, number = kUntouched;
+  Outcome out;
+  switch (op.kind) {
+    case Kind::kCreate: {
+      const kvc_status status =
+          kvc_manager_create_request(m, tokens, n, keys.data(), keys.size(), &config, &id);
+      out = collect(status, {id}, {false});
+      break;
+    }
+    case Kind::kAllocate: {
+      const kvc_status status =
+          kvc_manager_allocate_request(m, tokens, n, keys.data(), keys.size(), &config, &id, &number);
+      out = collect(status, {id, number}, {false, true});
+      break;
+    }
+    case Kind::kAdmit: {
+      const kvc_status status = kvc_manager_admit_request(m, target, &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kReserve:
+      out.status = kvc_manager_reserve_tokens(m, target, op.number);
+      break;
+    case Kind::kAppend:
+      out.status = kvc_manager_append_tokens(m, target, tokens, n);
+      break;
+    case Kind::kCommit:
+      out.status = kvc_manager_commit_tokens(m, target, op.number);
+      break;
+    case Kind::kTruncate:
+      out.status = kvc_manager_truncate_request(m, target, op.number);
+      break;
+    case Kind::kFork: {
+      const kvc_status status = kvc_manager_fork_request(m, target, &id);
+      out = collect(status, {id}, {false});
+      break;
+    }
+    case Kind::kPreempt:
+      out.status = kvc_manager_preempt_request(m, target);
+      break;
+    case Kind::kFree:
+      out.status = kvc_manager_free_request(m, target);
+      break;
+    case Kind::kProbe: {
+      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched};
+      const kvc_status status = kvc_manager_probe(m, ns, tokens, n, keys.data(), keys.size(), &info);
+      out = collect(status,
+                    {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens},
+                    {true, true, true, true});
+      break;
+    }
+    case Kind::kPin: {
+      const kvc_status status =
+          kvc_manager_pin_prefix(m, ns, tokens, n, keys.data(), keys.size(), &id, &number);
+      out = collect(status, {id, number}, {false, true});
+      break;
+    }
+    case Kind::kUnpin:
+      out.status = kvc_manager_unpin_prefix(m, target);
+      break;
+    case Kind::kDrop: {
+      const kvc_status status = kvc_manager_drop_prefix(m, ns, tokens, n, keys.data(), keys.size(), &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kEvict: {
+      const kvc_status status = kvc_manager_evict_blocks(m, op.number, &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kAcquire:
+    case Kind::kAcquirePrefix: {
+      std::vector<int32_t> blocks(op.number + 1, -77);
+      if (op.kind == Kind::kAcquire) {
+        out.status = kvc_manager_acquire_blocks(m, static_cast<uint32_t>(op.group), blocks.data(), op.number);
+        number = op.number;
+      } else {
+        out.status = kvc_manager_acquire_prefix(m, ns, static_cast<uint32_t>(op.group), tokens, n,
+                                                keys.data(), keys.size(), blocks.data(), op.number, &number);
+        if (out.status == KVC_OK || out.status == KVC_ERROR_BUFFER_TOO_SMALL)
+          out.values.push_back(static_cast<int64_t>(number));
+      }
+      const size_t written = out.status == KVC_OK ? std::min<uint64_t>(number, op.number) : 0;
+      out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + static_cast<ptrdiff_t>(written));
+      for (size_t i = written; i < blocks.size(); ++i)
+        if (blocks[i] != -77) out.fault = "an entry past the answer was written";
+      break;
+    }
+    case Kind::kPublish:
+      out.status = kvc_manager_publish_blocks(m, ns, static_cast<uint32_t>(op.group), tokens, n, keys.data(),
+                                              keys.size(), op.blocks.data(), op.blocks.size());
+      break;
+    case Kind::kRelease:
+      out.status = kvc_manager_release_blocks(m, op.blocks.data(), op.blocks.size());
+      break;
+    case Kind::kOpen: {
+      const std::string name = "identity " + std::to_string(op.number);
+      kvc_namespace_config c{};
+      c.struct_size = sizeof c;
+      if (op.number % 3 == 1) c.model = name.data(), c.model_size = name.size();
+      if (op.number % 3 == 2) c.adapter = name.data(), c.adapter_size = name.size();
+      if (op.number && op.number % 3 == 0) c.tenant = name.data(), c.tenant_size = name.size();
+      const kvc_status status = kvc_manager_open_namespace(m, &c, &id);
+      out = collect(status, {id}, {false});
+      break;
+    }
+    case Kind::kClose:
+      out.status = kvc_manager_close_namespace(m, ns);
+      break;
+    case Kind::kReset:
+      out.status = kvc_manager_reset(m, ns);
+      break;
+    case Kind::kTakeZeros: {
+      std::vector<int32_t> blocks(op.number + 1);
+      size_t count = 0;
+      out.status = kvc_manager_take_zero_blocks(m, blocks.data(), op.number, &count);
+      out.values.push_back(static_cast<int64_t>(count));
+      if (out.status == KVC_OK)
+        out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(count));
+      break;
+    }
+    case Kind::kCompact:
+    case Kind::kTakeCopies: {
+      std::vector<kvc_block_copy> copies(op.number + 1);
+      size_t count = 0;
+      if (op.kind == Kind::kCompact) {
+        out.status =
+            kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
+      } else {
+        out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
+        out.values.push_back(static_cast<int64_t>(count));
+      }
+      for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {
+        out.values.push_back(copies[i].source);
+        out.values.push_back(copies[i].destination);
+      }
+      break;
+    }
+    case Kind::kRetire: {
+      const uint64_t step =
+          op.step.in.retired == kFuture ? model_.issued + 1 : step_number(op.step.in.retired);
+      out.status = kvc_manager_retire_step(m, step);
+      break;
+    }
+    case Kind::kStep:
+    case Kind::kCount:
+      break;
+  }
+  if (out.status == KVC_OK && op.tag && handles_.count(op.tag)) handles_[op.tag].lib[index] = id;
+  return out;
+}
