@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/errors.h"
+#include "cli/json_section.h"
 
 namespace kvcli {
 namespace {
@@ -20,13 +21,12 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxFileBytes = size_t{16} << 20;
-constexpr int kMaxDepth = 64;  // Of nesting: deeper ones are no config, and would be a danger to recursion.
 constexpr uint64_t kMaxDim = 65536;
 constexpr uint64_t kMaxHidden = uint64_t{1} << 24;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 
 // Defaults that are no numbers.
-constexpr uint64_t kRequired = 0;
+constexpr uint64_t kRequired = Section::kRequired;
 constexpr uint64_t kSameAsHeads = UINT64_MAX;
 constexpr uint64_t kFromHidden = UINT64_MAX;
 
@@ -113,77 +113,6 @@ constexpr Architecture kArchitectures[] = {
      .windows = Windows::kEverySecond,
      .window = 128,
      .rope_theta = 1.5e5},
-};
-
-/// A value for an error text: short whatever it is.
-std::string shown(const json& value) {
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "an array of " + std::to_string(value.size());
-  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() <= 40 ? text : text.substr(0, 40) + "...";
-}
-
-/// One JSON object of the config, and where it is.
-class Section {
- public:
-  Section(const json& object, std::string source, std::string prefix = "")
-      : object_(object), source_(std::move(source)), prefix_(std::move(prefix)) {}
-
-  /// The value, or null for one that is missing or null.
-  const json* find(const char* key) const {
-    const auto found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  bool has(const char* key) const { return object_.contains(key); }
-
-  [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& fix) const {
-    throw InputError(source_ + ": \"" + prefix_ + key + "\" " + what + "; " + fix);
-  }
-
-  uint64_t whole(const char* key, uint64_t low, uint64_t high) const {
-    const std::string fix = "give a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-    const json* value = find(key);
-    if (value == nullptr) fail(key, has(key) ? "is null" : "is missing", fix);
-    if (!value->is_number_unsigned()) fail(key, "is " + shown(*value), fix);
-    const auto number = value->get<uint64_t>();
-    if (number < low || number > high) fail(key, "is " + std::to_string(number), fix);
-    return number;
-  }
-
-  uint64_t whole_or(const char* key, uint64_t low, uint64_t high, uint64_t fallback) const {
-    return fallback != kRequired && find(key) == nullptr ? fallback : whole(key, low, high);
-  }
-
-  double positive_or(const char* key, double fallback) const {
-    const json* value = find(key);
-    if (value == nullptr) return fallback;
-    const double number = value->is_number() ? value->get<double>() : 0;
-    if (!(number > 0) || !std::isfinite(number)) fail(key, "is " + shown(*value), "give a number above 0");
-    return number;
-  }
-
-  bool flag_or(const char* key, bool fallback) const {
-    const json* value = find(key);
-    if (value == nullptr) return fallback;
-    if (!value->is_boolean()) fail(key, "is " + shown(*value), "give true or false");
-    return value->get<bool>();
-  }
-
-  const std::string* text(const char* key) const {
-    const json* value = find(key);
-    if (value == nullptr) return nullptr;
-    if (!value->is_string()) fail(key, "is " + shown(*value), "give a string");
-    return value->get_ptr<const std::string*>();
-  }
-
-  Section inner(const char* key, const json& object) const {
-    return Section(object, source_, prefix_ + key + ".");
-  }
-
- private:
-  const json& object_;
-  std::string source_;
-  std::string prefix_;
 };
 
 const Architecture& find_architecture(const Section& outer, const Section& config) {
@@ -394,26 +323,10 @@ void set_name(const std::string& from, kvc_model& model) {
   for (size_t i = 0; i < size; ++i) model.name[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
 }
 
-json parse(const std::string& text, const std::string& source) {
-  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) {
-      throw InputError(source + ": nested deeper than " + std::to_string(kMaxDepth) +
-                       " levels; give the config.json of a model");
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check_depth);
-  } catch (const json::exception& error) {
-    throw InputError(source + ": not JSON (" + std::string(error.what()).substr(0, 160) +
-                     "); give the config.json of a model");
-  }
-}
-
 }  // namespace
 
 kvc_model parse_hf_config(const std::string& text, const std::string& source) {
-  const json root = parse(text, source);
+  const json root = parse_json(text, source);
   if (!root.is_object())
     throw InputError(source + ": " + shown(root) + " and not an object; give the config.json of a model");
   const Section outer(root, source);

@@ -14,6 +14,8 @@
 #include <random>
 #include <vector>
 
+#include "api/storage.h"
+
 namespace kvc::test {
 
 struct SceneOptions {
@@ -45,9 +47,7 @@ struct Scene {
     c.block_size = o.block_size, c.dtype = o.dtype, c.flags = o.flags, c.num_threads = o.threads,
     c.k_scale = o.k_scale, c.v_scale = o.v_scale;
     c.layout = o.layout, c.parallel_for = o.parallel_for, c.parallel_context = o.parallel_context;
-    kvc_storage* s = nullptr;
-    EXPECT_EQ(kvc_storage_create(&c, &s), KVC_OK) << kvc_last_error();
-    storage.reset(s);
+    storage = make(c);
     std::vector<int32_t> ids(num_blocks);
     std::iota(ids.begin(), ids.end(), 0);
     std::shuffle(ids.begin(), ids.end(), random);
@@ -61,7 +61,7 @@ struct Scene {
         for (float& value : *x) value = normal(random);
       for (size_t i = 5; i < k.size(); i += o.dim) k[i] *= o.outlier;
       kvc_rows rows = rows_of(r, k, v);
-      EXPECT_EQ(kvc_storage_store(s, &rows, nullptr), KVC_OK) << kvc_last_error();
+      EXPECT_EQ(kvc_storage_store(storage.get(), &rows, nullptr), KVC_OK) << kvc_last_error();
       offsets.push_back(offsets.back() + o.queries[r]);
     }
     q.resize(offsets.back() * q_heads * o.dim);
@@ -140,14 +140,11 @@ struct Scene {
     return size == 0 ? difference : std::sqrt(difference / size);
   }
 
-  struct Deleter {
-    void operator()(kvc_storage* s) const { kvc_storage_destroy(s); }
-  };
   const SceneOptions o;
   const uint32_t q_heads;
   std::mt19937 random{3};
   std::normal_distribution<float> normal;
-  std::unique_ptr<kvc_storage, Deleter> storage;
+  StoragePtr storage;
   std::vector<uint64_t> lens, offsets;
   size_t stride = 0, num_blocks = 0;
   std::vector<int32_t> tables;

@@ -10,14 +10,11 @@
 #include <set>
 #include <vector>
 
+#include "api/storage.h"
+
 namespace {
 
-struct Deleter {
-  void operator()(kvc_manager* m) const { kvc_manager_destroy(m); }
-  void operator()(kvc_storage* s) const { kvc_storage_destroy(s); }
-  void operator()(kvc_step* s) const { kvc_step_destroy(s); }
-};
-using ManagerPtr = std::unique_ptr<kvc_manager, Deleter>;
+using ManagerPtr = std::unique_ptr<kvc_manager, kvc::test::Destroyer<kvc_manager_destroy>>;
 
 constexpr uint32_t kBlock = 4;
 
@@ -73,7 +70,7 @@ TEST(Compact, ContentsMoveDownAndRowsAreTheSameBytes) {
   c.dtype = KVC_INT8;
   kvc_storage* s = nullptr;
   ASSERT_EQ(kvc_storage_create(&c, &s), KVC_OK);
-  const std::unique_ptr<kvc_storage, Deleter> owner(s);
+  const kvc::test::StoragePtr owner(s);
 
   const uint64_t gone = allocate(m.get(), 1000, 6), stays = allocate(m.get(), 2000, 4);
   uint64_t shares = 0;

@@ -12,10 +12,14 @@
 
 namespace kvc::test {
 
-struct Deleter {
-  void operator()(kvc_storage* s) const { kvc_storage_destroy(s); }
+template <auto destroy>
+struct Destroyer {
+  template <typename T>
+  void operator()(T* object) const {
+    destroy(object);
+  }
 };
-using StoragePtr = std::unique_ptr<kvc_storage, Deleter>;
+using StoragePtr = std::unique_ptr<kvc_storage, Destroyer<kvc_storage_destroy>>;
 
 inline kvc_storage_config base_config() {
   kvc_storage_config c = {};

@@ -11,19 +11,14 @@
 #include <thread>
 #include <vector>
 
+#include "api/storage.h"
 #include "api/storage_handle.h"
 #include "device/cpu_device.h"
 
 namespace {
 
-template <auto destroy>
-struct Destroyer {
-  template <typename T>
-  void operator()(T* object) const {
-    destroy(object);
-  }
-};
-using StoragePtr = std::unique_ptr<kvc_storage, Destroyer<kvc_storage_destroy>>;
+using kvc::test::Destroyer;
+using kvc::test::StoragePtr;
 using StreamPtr = std::unique_ptr<kvc_stream, Destroyer<kvc_stream_destroy>>;
 using EventPtr = std::unique_ptr<kvc_stream_event, Destroyer<kvc_stream_event_destroy>>;
 
@@ -35,12 +30,6 @@ kvc_storage_config base_config() {
   c.num_blocks = kBlocks, c.num_layers = kLayers, c.num_heads = kHeads, c.head_dim = kDim;
   c.dtype = KVC_FLOAT32, c.block_size = kBlock;
   return c;
-}
-
-StoragePtr make_storage(const kvc_storage_config& config) {
-  kvc_storage* s = nullptr;
-  EXPECT_EQ(kvc_storage_create(&config, &s), KVC_OK) << kvc_last_error();
-  return StoragePtr(s);
 }
 
 StreamPtr make_stream() {
@@ -107,7 +96,7 @@ bool is_done(kvc_stream_event* event) {
 }
 
 TEST(Stream, WorkIsDoneInOrderAndLater) {
-  const StoragePtr s = make_storage(base_config());
+  const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr stream = make_stream();
   const EventPtr event = make_event();
   Gate gate(stream.get());
@@ -133,7 +122,7 @@ TEST(Stream, WorkIsDoneInOrderAndLater) {
 }
 
 TEST(Stream, HostArraysAreCopiedAtTheCall) {
-  const StoragePtr s = make_storage(base_config());
+  const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr stream = make_stream();
   Rows by_slot(2, 1), by_table(3, 2);
   {
@@ -167,7 +156,7 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
   for (const uint32_t threads : {1u, 3u}) {
     kvc_storage_config c = base_config();
     c.num_threads = threads;
-    const StoragePtr s = make_storage(c);
+    const StoragePtr s = kvc::test::make(c);
     Rows rows(40);
     for (size_t i = 0; i < rows.k.size(); ++i)
       rows.k[i] = static_cast<float>(i % 23) / 8 - 1, rows.v[i] = static_cast<float>(i % 31);
@@ -211,7 +200,7 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
 }
 
 TEST(Stream, EventsOrderStreams) {
-  const StoragePtr s = make_storage(base_config());
+  const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr writer = make_stream(), reader = make_stream();
   const EventPtr written = make_event();
   Gate gate(writer.get());
@@ -229,7 +218,7 @@ TEST(Stream, EventsOrderStreams) {
 }
 
 TEST(Stream, StreamsWithoutEventsDoNotWaitForEachOther) {
-  const StoragePtr s = make_storage(base_config());
+  const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr stopped = make_stream(), free = make_stream();
   Gate gate(stopped.get());
   Rows in(1, 4);
@@ -245,7 +234,7 @@ TEST(Stream, DestroyingAStorageWaitsForItsWork) {
   char* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   kvc_storage_config c = base_config();
   c.memory = aligned, c.memory_size = (1 << 20) - 64;
-  StoragePtr s = make_storage(c);
+  StoragePtr s = kvc::test::make(c);
   const StreamPtr stream = make_stream();
   Rows in(1, 1);
   const int64_t slot = 0;
@@ -264,7 +253,7 @@ TEST(Stream, DestroyingAStorageWaitsForItsWork) {
 }
 
 TEST(Stream, AnErrorComesAtTheCallAndEnqueuesNothing) {
-  const StoragePtr s = make_storage(base_config());
+  const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr stream = make_stream();
   auto& queue = *static_cast<kvc::Stream*>(stream->impl);
   Rows in(1, 1);
