@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's side of attention: which kernels, with which workspace, in which order.
 #include "kernels/attention.h"
-
 #include "kernels/attention_make_schedule.cuh"
 #include "kernels/attention_merge.cuh"
 #include "kernels/attention_mma.h"
@@ -59,9 +58,8 @@ Schedule make_class(const AttentionArgs& args, const AttentionLimits& limits, ui
   schedule.max_rows = max_rows;
   schedule.invariant = limits.invariant;
   schedule.num_blocks = limits.num_multiprocessors * blocks;
-  schedule.max_pieces = max_rows <= tile_rows
-                            ? args.num_requests
-                            : limits.total_queries * group / tile_rows + args.num_requests;
+  schedule.max_pieces = max_rows <= tile_rows ? args.num_requests
+                                              : limits.total_queries * group / tile_rows + args.num_requests;
   schedule.max_slots = 2 * uint64_t{schedule.num_blocks};
   if (limits.invariant != 0) {
     // Sinks may add a tile to those of the length. Requests of many rows have no parts.
@@ -85,10 +83,9 @@ Plan make_plan(const AttentionArgs& args, const AttentionLimits& limits, void* w
   if (plan.path == AttentionPath::kMma) {
     plan.kernels[0] = mma_kernel(args.k.dtype, args.k_dim, true);
     plan.kernels[1] = mma_kernel(args.k.dtype, args.k_dim, false);
-    schedules[0] =
-        make_class(args, limits, plan.kernels[0].rows, 1, kDecodeRows, plan.kernels[0].blocks);
-    schedules[1] = make_class(args, limits, plan.kernels[1].rows, kDecodeRows + 1, ~uint64_t{0},
-                              plan.kernels[1].blocks);
+    schedules[0] = make_class(args, limits, plan.kernels[0].rows, 1, kDecodeRows, plan.kernels[0].blocks);
+    schedules[1] =
+        make_class(args, limits, plan.kernels[1].rows, kDecodeRows + 1, ~uint64_t{0}, plan.kernels[1].blocks);
     plan.num_classes = limits.max_queries * group <= kDecodeRows ? 1 : 2;
   } else {
     const bool many = PlainShared<kPlainRows>::bytes(args.k_dim, args.v_dim) <= limits.shared_bytes;
@@ -218,8 +215,8 @@ int launch_attention_parts(const AttentionArgs& args, const AttentionLimits& lim
     if (error != 0) return error;
   }
   const uint64_t blocks = at_most_of(pieces * args.num_heads, 8 * uint64_t{limits.num_multiprocessors});
-  return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes}, kMergeThreads, 0, stream, args,
-                plan.schedules);
+  return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes}, kMergeThreads, 0, stream,
+                args, plan.schedules);
 }
 
 int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,

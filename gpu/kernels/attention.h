@@ -2,15 +2,16 @@
 // Paged attention on a device: what kvc_attention says (the CPU's src/attention/reference.cc defines the
 // result), as three kernels that are enqueued one after the other and never wait for the host:
 //
-//   schedule   cuts the work into pieces, a request and a tile of its rows (query, query head of one KV head),
+//   schedule   cuts the work into pieces, a request and a tile of its rows (query, query head of one KV
+//   head),
 //              and gives each block of the device an equal share of all (piece, KV head, tile of 64 tokens)
 //   attend     each block goes through its share; a piece that lies in one share is written to `out`, parts
 //              of the others go to the workspace
 //   merge      parts become the result, weighted by their log-sum-exp, always in the same order
 //
 // All lengths are read on the device: what was captured in a graph may be replayed with others, within the
-// bounds that the workspace was sized for. A piece sees its own request alone; with `invariant` it is also cut
-// at fixed numbers of tokens, and its bits do not depend on what else is in the batch.
+// bounds that the workspace was sized for. A piece sees its own request alone; with `invariant` it is also
+// cut at fixed numbers of tokens, and its bits do not depend on what else is in the batch.
 //
 // Requests of at most kDecodeRows rows per KV head and those with more are separate classes with kernels of
 // their own. Two families of kernels (attention_path):
@@ -45,7 +46,7 @@ struct AttentionArgs {
   uint32_t scale_group;  // elements per scale; 0 = no scales in the planes
   uint32_t asymmetric;   // (scale, offset) instead of scales
   uint32_t hadamard;
-  uint32_t channel_tokens;  // not supported unless 0
+  uint32_t channel_tokens;   // not supported unless 0
   float k_factor, v_factor;  // scale of all keys, of all values; 0 = none
 
   int32_t q_dtype;  // of q and out
@@ -76,12 +77,12 @@ void describe_storage(const Layout& layout, const char* slab, uint32_t layer, At
 // The device, and how much there can be: of this call, or of all replays of a graph.
 struct AttentionLimits {
   uint32_t num_multiprocessors;
-  uint32_t shared_bytes;    // of a block, opted in
-  uint32_t has_mma;         // mma.m16n8k16 and 16-byte asynchronous copies: compute capability 8.0 and above
-  uint32_t invariant;       // 1 = the bits of a request do not depend on the batch
-  uint64_t total_queries;   // of all requests
-  uint64_t max_queries;     // of one request
-  uint64_t max_kv_len;      // used with `invariant` alone
+  uint32_t shared_bytes;   // of a block, opted in
+  uint32_t has_mma;        // mma.m16n8k16 and 16-byte asynchronous copies: compute capability 8.0 and above
+  uint32_t invariant;      // 1 = the bits of a request do not depend on the batch
+  uint64_t total_queries;  // of all requests
+  uint64_t max_queries;    // of one request
+  uint64_t max_kv_len;     // used with `invariant` alone
 };
 
 enum class AttentionPath : int32_t { kUnsupported, kPlain, kMma };
@@ -89,8 +90,8 @@ struct AttentionSupport {
   AttentionPath path;
   const char* reason;  // kUnsupported: what is not supported; kPlain: why not kMma
 };
-// Looks at the planes, dims, types and options; arrays count as given or not. Never wrong about lengths, which
-// do not matter.
+// Looks at the planes, dims, types and options; arrays count as given or not. Never wrong about lengths,
+// which do not matter.
 AttentionSupport attention_support(const AttentionArgs& args, const AttentionLimits& limits);
 
 // Bytes, aligned to 16, that a call needs until it is done; it need not be cleared.

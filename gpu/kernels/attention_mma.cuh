@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on tensor cores (mma.m16n8k16), decode and prefill: S = Q K^T and O += P V in float32, the softmax
-// online and to base 2 in between. Rows of a warp are the M rows of its products, so that the query heads of a
-// KV head fill them in decode.
+// Attention on tensor cores (mma.m16n8k16), decode and prefill: S = Q K^T and O += P V in float32, the
+// softmax online and to base 2 in between. Rows of a warp are the M rows of its products, so that the query
+// heads of a KV head fill them in decode.
 //
 // Tiles of 64 tokens come through a ring of kStages stages in shared memory, by asynchronous copies of 16
-// bytes. A tile is asked for kStages - 1 tiles ahead, its block table entries one tile before that: the size of
-// blocks costs no latency. Tokens that no row sees are never read and are zeros in shared memory, so that
+// bytes. A tile is asked for kStages - 1 tiles ahead, its block table entries one tile before that: the size
+// of blocks costs no latency. Tokens that no row sees are never read and are zeros in shared memory, so that
 // what stands there, NaN included, meets nobody.
 //
 // Quantized rows stay codes in shared memory and become halves in registers. The scale of a key's row
-// multiplies its logit and that of a value's row its weight; weights are kept near 1 for halves by a power of two
+// multiplies its logit and that of a value's row its weight; weights are kept near 1 for halves by a power of
+// two
 // (`unit`) that the sums are counted in. Offsets of asymmetric rows are sums of their own. A query row of
 // bfloats is likewise scaled into the range of halves.
 #pragma once
@@ -81,7 +82,9 @@ class MmaWorker {
     return shared_ + S::kTiles + static_cast<uint32_t>(tile) % S::kStages * S::kTileBytes;
   }
   KVC_DEVICE unsigned char* values(int32_t tile) const { return keys(tile) + S::kTileBytes / 2; }
-  KVC_DEVICE MmaRow& row_info(uint32_t m) const { return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo)[m]; }
+  KVC_DEVICE MmaRow& row_info(uint32_t m) const {
+    return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo)[m];
+  }
   KVC_DEVICE static uint32_t q_offset(uint32_t row, uint32_t chunk) {
     return S::kQ + row * S::kDim * 2 + (chunk ^ (row & 7)) * 16;
   }
@@ -104,8 +107,9 @@ class MmaWorker {
   // What is kept of a token is its block, and where its keys and values are from the plane's first byte on.
   KVC_DEVICE void keep_token(int32_t tile, const TokenPlace& place) const {
     if (threadIdx.x >= kAttentionTile) return;
-    offsets(tile)[threadIdx.x] =
-        place.block == kNoBlock ? kNoBlock : place.block << 10 | place.token;  // blocks have at most 1024 tokens
+    offsets(tile)[threadIdx.x] = place.block == kNoBlock
+                                     ? kNoBlock
+                                     : place.block << 10 | place.token;  // blocks have at most 1024 tokens
     if (threadIdx.x % 32 == 0) seen(tile)[threadIdx.x / 32] = place.seen;
     if (threadIdx.x == 0) seen(tile)[2] = place.full ? 1 : 0;
   }
@@ -154,7 +158,8 @@ class MmaWorker {
 
   KVC_DEVICE void begin(const Part& part) {
     const int32_t tiles = part.end_tile - part.first_tile;
-    for (int32_t t = 0; t < static_cast<int32_t>(S::kStages) && t < tiles; ++t) keep_token(t, find_token(part, t));
+    for (int32_t t = 0; t < static_cast<int32_t>(S::kStages) && t < tiles; ++t)
+      keep_token(t, find_token(part, t));
     sync_block();
     for (int32_t t = 0; t + 1 < static_cast<int32_t>(S::kStages); ++t) {
       if (t < tiles) {
@@ -185,7 +190,9 @@ class MmaWorker {
   KVC_DEVICE static uint32_t warp() { return threadIdx.x / 32; }
   KVC_DEVICE static uint32_t warp_rows() { return S::kDecode ? 0 : warp() * S::kRowTiles * 16; }
   KVC_DEVICE static uint32_t warp_tokens() { return S::kDecode ? warp() * S::kWarpTokens : 0; }
-  KVC_DEVICE uint32_t row_at(uint32_t i, uint32_t half) const { return row_ + 16 * i + lane() / 4 + 8 * half; }
+  KVC_DEVICE uint32_t row_at(uint32_t i, uint32_t half) const {
+    return row_ + 16 * i + lane() / 4 + 8 * half;
+  }
 
   // `up` is what the staged query was divided by.
   KVC_DEVICE void describe_row(const Part& part, uint32_t m, float up, float sum) const {
@@ -203,7 +210,8 @@ class MmaWorker {
       if (args_.alibi_slopes != nullptr) row.slope = args_.alibi_slopes[q_head_of(args_, part, m)];
       if (args_.mask != nullptr) {
         const int64_t begin = mask_begin(args_, view.request);
-        row.mask_bit = static_cast<int64_t>(args_.mask_offsets[view.request]) + query * (view.kv_len - begin) - begin;
+        row.mask_bit =
+            static_cast<int64_t>(args_.mask_offsets[view.request]) + query * (view.kv_len - begin) - begin;
       }
     }
     row_info(m) = row;
@@ -318,7 +326,8 @@ class MmaWorker {
         for (uint32_t s = 0; s < kSteps; ++s) {
           uint32_t a[S::kRowTiles][4];
 #pragma unroll
-          for (uint32_t i = 0; i < S::kRowTiles; ++i) load_queries(i, (vector * kWords + word) * kSteps + s, a[i]);
+          for (uint32_t i = 0; i < S::kRowTiles; ++i)
+            load_queries(i, (vector * kWords + word) * kSteps + s, a[i]);
 #pragma unroll
           for (uint32_t n = 0; n < kStepTiles; ++n) {
             uint32_t b[2];
@@ -371,10 +380,12 @@ class MmaWorker {
         const float slope = row.slope * kLog2e;
         const int64_t distance = position - row.position;
         for_each_pair(weights[i], half, [&](uint32_t n, float& x, float& y) {
-          x += slope * static_cast<float>(distance + 8 * n), y += slope * static_cast<float>(distance + 8 * n + 1);
+          x += slope * static_cast<float>(distance + 8 * n),
+              y += slope * static_cast<float>(distance + 8 * n + 1);
         });
       }
-      if (!full) hide(part, tile, first + lane() % 4 * 2, static_cast<int32_t>(position), half, row, weights[i]);
+      if (!full)
+        hide(part, tile, first + lane() % 4 * 2, static_cast<int32_t>(position), half, row, weights[i]);
     });
   }
 
@@ -385,7 +396,8 @@ class MmaWorker {
     const int32_t end = row.end, low = row.low;
     const auto is_hidden = [&](uint32_t n) {
       const int32_t j = position + static_cast<int32_t>(n);
-      return j >= end || (j < low && j >= sinks) || (seen(tile)[(token + n) / 32] >> (token + n) % 32 & 1) == 0;
+      return j >= end || (j < low && j >= sinks) ||
+             (seen(tile)[(token + n) / 32] >> (token + n) % 32 & 1) == 0;
     };
     for_each_pair(weights, half, [&](uint32_t n, float& x, float& y) {
       if (is_hidden(8 * n)) x = minus_infinity();
@@ -394,7 +406,8 @@ class MmaWorker {
     if (args_.mask == nullptr) return;
     const int64_t begin = mask_begin(args_, part.piece.view.request);
     const auto is_masked = [&](float x, uint32_t n) {
-      if (x == minus_infinity() || position + n < begin) return false;  // what a row cannot see may have no bit
+      if (x == minus_infinity() || position + n < begin)
+        return false;  // what a row cannot see may have no bit
       const auto bit = static_cast<uint64_t>(row.mask_bit + position + n);
       return (args_.mask[bit / 8] >> bit % 8 & 1) == 0;
     };
@@ -537,7 +550,8 @@ class MmaWorker {
 #pragma unroll
         for (uint32_t d = 0; d < kDimTiles; d += 2) {
           uint32_t b[4];
-          load_matrix<4, true>(b, values + token * S::kRowBytes + S::value_chunk(token, d + lane() / 16) * 16);
+          load_matrix<4, true>(b,
+                               values + token * S::kRowBytes + S::value_chunk(token, d + lane() / 16) * 16);
 #pragma unroll
           for (uint32_t i = 0; i < S::kRowTiles; ++i) {
             multiply(sums_[i][d], a[i], {b[0], b[1]});
@@ -562,7 +576,8 @@ class MmaWorker {
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t token = first + lane() % 4 * 2 + i % 2 + i / 2 * 8;
         const uint32_t byte = (vector * 8 + lane() / 4) * S::kValueBytes;
-        load_words(values + token * S::kRowBytes + S::value_chunk(token, byte / 16) * 16 + byte % 16, codes[i]);
+        load_words(values + token * S::kRowBytes + S::value_chunk(token, byte / 16) * 16 + byte % 16,
+                   codes[i]);
       }
 #pragma unroll
       for (uint32_t word = 0; word < kWords; ++word) {
@@ -617,7 +632,8 @@ class MmaWorker {
         for (uint32_t n = 0; n < kDimTiles; n += 2) {
 #pragma unroll
           for (uint32_t c = 0; c < 2; ++c) {
-            const uint32_t tile = S::kQuantized ? n : n + c, column = lane() % 4 * 2 + (S::kQuantized ? c : 0);
+            const uint32_t tile = S::kQuantized ? n : n + c,
+                           column = lane() % 4 * 2 + (S::kQuantized ? c : 0);
             const float first = sums_[i][tile][2 * half + (S::kQuantized ? c : 0)];
             const float second = sums_[i][S::kQuantized ? n + 1 : tile][2 * half + (S::kQuantized ? c : 1)];
             row.put_pair(S::value_element(tile, column), first * unit + more, second * unit + more);
@@ -675,16 +691,17 @@ class MmaWorker {
   const AttentionArgs& args_;
   const Schedule& schedule_;
   unsigned char* const shared_;
-  uint32_t row_;                              // first row of this warp
-  float sums_[S::kRowTiles][kDimTiles][4];    // O, in units of sum_unit()
-  float top_[S::kRowTiles][2];                // of logits to base 2
-  float total_[S::kRowTiles][2];              // of weights: this lane's columns
-  float offset_[S::kRowTiles][2];             // of weights times offsets: likewise
+  uint32_t row_;                            // first row of this warp
+  float sums_[S::kRowTiles][kDimTiles][4];  // O, in units of sum_unit()
+  float top_[S::kRowTiles][2];              // of logits to base 2
+  float total_[S::kRowTiles][2];            // of weights: this lane's columns
+  float offset_[S::kRowTiles][2];           // of weights times offsets: likewise
   float unit_;
 };
 
 template <class Shape>
-KVC_KERNEL(Shape::kThreads, Shape::kBlocks) attend_mma(AttentionArgs args, Schedule schedule) {
+KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
+attend_mma(AttentionArgs args, Schedule schedule) {
   if constexpr (kHasMma) {
     KVC_DYNAMIC_SHARED(unsigned char, shared);
     MmaWorker<Shape> worker(args, schedule, shared);

@@ -9,7 +9,8 @@ struct MmaKernel {
   uint32_t rows;          // of a piece
   uint32_t blocks;        // of a multiprocessor
   uint32_t shared_bytes;  // of a block
-  int (*launch)(const AttentionArgs& args, const Schedule& schedule, Stream stream);  // nullptr: there is none
+  int (*launch)(const AttentionArgs& args, const Schedule& schedule,
+                Stream stream);  // nullptr: there is none
 };
 
 // For a stored type and a head dim.

@@ -21,8 +21,8 @@ template <class Shape>
 MmaKernel describe_mma_kernel() {
   return {Shape::kRows, Shape::kBlocks, Shape::kSharedBytes,
           [](const AttentionArgs& args, const Schedule& schedule, Stream stream) {
-            return launch(attend_mma<Shape>, {schedule.num_blocks}, Shape::kThreads, Shape::kSharedBytes, stream,
-                          args, schedule);
+            return launch(attend_mma<Shape>, {schedule.num_blocks}, Shape::kThreads, Shape::kSharedBytes,
+                          stream, args, schedule);
           }};
 }
 

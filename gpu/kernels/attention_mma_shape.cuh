@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How attend_mma (attention_mma.cuh) is cut for a stored type and a head dim, and where its shared memory lies.
+// How attend_mma (attention_mma.cuh) is cut for a stored type and a head dim, and where its shared memory
+// lies.
 #pragma once
 #include "kernels/attention_part.cuh"
 
@@ -47,10 +48,11 @@ struct MmaShape {
   // Shared memory.
   static constexpr uint32_t kQ = 0;
   static constexpr uint32_t kTiles = kQ + kRows * kDim * 2;
-  static constexpr uint32_t kOffsets = kTiles + kStages * kTileBytes;             // [kSlots][tile] uint64_t
-  static constexpr uint32_t kScales = kOffsets + kSlots * kAttentionTile * 8;     // [kSlots][4][tile] float
-  static constexpr uint32_t kSeen = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kSlots][4] uint32_t
-  static constexpr uint32_t kRowInfo = kSeen + kSlots * 16;  // [kRows]
+  static constexpr uint32_t kOffsets = kTiles + kStages * kTileBytes;          // [kSlots][tile] uint64_t
+  static constexpr uint32_t kScales = kOffsets + kSlots * kAttentionTile * 8;  // [kSlots][4][tile] float
+  static constexpr uint32_t kSeen =
+      kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kSlots][4] uint32_t
+  static constexpr uint32_t kRowInfo = kSeen + kSlots * 16;       // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) ? 2 : 1;  // of a multiprocessor
 

@@ -33,7 +33,8 @@ struct RowReader {
                uint64_t{token - token % kTileTokens} * dim * (4 / plane.element_tile);
     }
     at.data = reinterpret_cast<const uint8_t*>(plane.data + offset);
-    if (group != 0) at.scales = reinterpret_cast<const float*>(scales.data + offset_in(scales, block, head, token));
+    if (group != 0)
+      at.scales = reinterpret_cast<const float*>(scales.data + offset_in(scales, block, head, token));
     return at;
   }
 
@@ -78,14 +79,14 @@ KVC_DEVICE RowReader value_reader(const AttentionArgs& args) {
 // Shared memory of a block.
 template <uint32_t kRows>
 struct PlainShared {
-  float* q;           // [kRows][k_dim]
-  float* sums;        // [kRows][v_dim]
-  float* weights;     // [kRows][kAttentionTile]: logits, then exp2(logit - top)
-  float* top;         // [kRows] of logits to base 2
-  float* total;       // [kRows]
-  float* decay;       // [kRows] of what was summed before this tile
-  uint64_t* blocks;   // [kAttentionTile]
-  uint32_t* tokens;   // [kAttentionTile] of their blocks
+  float* q;          // [kRows][k_dim]
+  float* sums;       // [kRows][v_dim]
+  float* weights;    // [kRows][kAttentionTile]: logits, then exp2(logit - top)
+  float* top;        // [kRows] of logits to base 2
+  float* total;      // [kRows]
+  float* decay;      // [kRows] of what was summed before this tile
+  uint64_t* blocks;  // [kAttentionTile]
+  uint32_t* tokens;  // [kAttentionTile] of their blocks
 
   static KVC_HOST_DEVICE uint64_t bytes(uint32_t k_dim, uint32_t v_dim) {
     return kAttentionTile * (sizeof(uint64_t) + sizeof(uint32_t)) +
@@ -199,7 +200,8 @@ KVC_DEVICE void plain_values(const AttentionArgs& args, const Part& part, const 
 }
 
 template <uint32_t kRows>
-KVC_KERNEL(kPlainThreads, 2) attend_plain(AttentionArgs args, Schedule schedule) {
+KVC_KERNEL(kPlainThreads, 2)
+attend_plain(AttentionArgs args, Schedule schedule) {
   KVC_DYNAMIC_SHARED(unsigned char, memory);
   const PlainShared<kRows> shared(memory, args.k_dim, args.v_dim);
   for_each_part(args, schedule, [&](const Part& part) {

@@ -4,9 +4,9 @@
 // (piece, KV head) stand in one line, of which each block gets an equal share. A part is what a block does of
 // one (piece, KV head); it has a slot in the workspace unless it is the whole of it.
 //
-// Units are tiles, and a block does all units of a share that follow each other as one part: it leaves at most
-// two parts, that which was begun before its share and that which ends after it. With `invariant` a unit is
-// a fixed number of tiles and a part by itself.
+// Units are tiles, and a block does all units of a share that follow each other as one part: it leaves at
+// most two parts, that which was begun before its share and that which ends after it. With `invariant` a unit
+// is a fixed number of tiles and a part by itself.
 #pragma once
 #include "kernels/attention_rules.cuh"
 
@@ -98,7 +98,8 @@ struct Part {
   int64_t slot;  // -1 = all of (piece, head)
 };
 
-// Goes through the share of a block. It is in shared memory, like the part that it is at: one thread moves it.
+// Goes through the share of a block. It is in shared memory, like the part that it is at: one thread moves
+// it.
 struct PartWalk {
   uint64_t unit, end;   // of the share: what is left
   uint64_t piece;       // that of `part`, or the first one
@@ -131,7 +132,8 @@ struct PartWalk {
     if (count > end - unit) count = end - unit;
     const Piece& of = part.piece;
     part.first_tile = static_cast<int32_t>(static_cast<int64_t>(at) * of.unit_tiles);
-    part.end_tile = static_cast<int32_t>(at_most(static_cast<int64_t>(at + count) * of.unit_tiles, of.span.tiles));
+    part.end_tile =
+        static_cast<int32_t>(at_most(static_cast<int64_t>(at + count) * of.unit_tiles, of.span.tiles));
     part.slot = count == of_head          ? -1
                 : schedule.invariant != 0 ? static_cast<int64_t>(unit)
                                           : 2 * int64_t{blockIdx.x} + (at == 0 ? 1 : 0);
@@ -139,8 +141,8 @@ struct PartWalk {
   }
 };
 
-// Calls work(part) for each part of this block's share, in all threads; what work() leaves in shared memory may
-// still be read by others when it returns.
+// Calls work(part) for each part of this block's share, in all threads; what work() leaves in shared memory
+// may still be read by others when it returns.
 template <typename Work>
 KVC_DEVICE void for_each_part(const AttentionArgs& args, const Schedule& schedule, Work&& work) {
   KVC_SHARED(PartWalk, walk, 1);

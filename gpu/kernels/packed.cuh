@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of 16-bit floats in a 32-bit register, the first in the low half, and quantized codes that become such
-// pairs: what feeds tensor cores. Conversions of codes are exact.
+// Pairs of 16-bit floats in a 32-bit register, the first in the low half, and quantized codes that become
+// such pairs: what feeds tensor cores. Conversions of codes are exact.
 #pragma once
 #include <kvcache.h>
 
@@ -33,7 +33,9 @@ KVC_DEVICE uint32_t pack_half(float low, float high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-KVC_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
+KVC_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
 KVC_DEVICE uint32_t subtract_halves(uint32_t a, uint32_t b) {
   uint32_t difference;
   asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
@@ -83,7 +85,8 @@ KVC_DEVICE uint32_t e4m3_to_halves(uint32_t codes) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<uint16_t>(codes)));
   return pair;
 #else
-  return pack_half(e4m3_to_float(static_cast<uint8_t>(codes)), e4m3_to_float(static_cast<uint8_t>(codes >> 8)));
+  return pack_half(e4m3_to_float(static_cast<uint8_t>(codes)),
+                   e4m3_to_float(static_cast<uint8_t>(codes >> 8)));
 #endif
 }
 

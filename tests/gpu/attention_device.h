@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU's attention arguments, run on the device: all arrays are copied there, the workspace holds NaNs, and
-// results are copied back.
+// The CPU's attention arguments, run on the device: all arrays are copied there, the workspace holds NaNs,
+// and results are copied back.
 #pragma once
+#include <optional>
+
 #include "attention/case.h"
 #include "gpu/device.h"
 #include "kernels/attention.h"
@@ -79,7 +81,8 @@ inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const Devi
   const size_t n = host.num_requests;
   const uint64_t rows = host.q_offsets[n] * host.num_q_heads, bytes = dtype_bits(host.q_dtype) / 8;
   const Layout& layout = *host.layout;
-  Upload<char> slab(host.slab, layout.slab_bytes), q(static_cast<const char*>(host.q), rows * layout.k_dim * bytes);
+  Upload<char> slab(host.slab, layout.slab_bytes),
+      q(static_cast<const char*>(host.q), rows * layout.k_dim * bytes);
   Upload<uint64_t> q_offsets(host.q_offsets, n + 1), q_starts(host.q_starts, n), kv_lens(host.kv_lens, n);
   Upload<int32_t> tables(host.block_tables, n * host.table_stride);
   Upload<float> slopes(host.alibi_slopes, host.num_q_heads);
@@ -119,7 +122,7 @@ inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const Devi
 }
 
 // Runs the case against the reference, on the kernels `path` if it is given.
-inline void expect_right(const Options& options, const DeviceOptions& device = {}) {
+inline void expect_device_right(const Options& options, const DeviceOptions& device = {}) {
   Case c(options);
   c.run_reference();
   AttentionPath path{};
