@@ -75,7 +75,7 @@ KVC_DEVICE Step step_of_team(GroupRange range, uint32_t team, bool asymmetric) {
   const float top = largest_code<kDtype>(asymmetric);
   const int32_t low_key = team_min(range.all.lo, team), high_key = team_max(range.all.hi, team);
   float lo = float_of_key(low_key), hi = float_of_key(high_key);
-  const bool plus = low_key <= high_key && is_infinite(hi), minus = low_key <= high_key && is_infinite(lo);
+  const bool plus = float_bits(hi) == 0x7F800000, minus = float_bits(lo) == 0xFF800000;
   if (ballot(plus || minus) != 0) {  // the rare way
     const int32_t finite_low = team_min(range.finite.lo, team), finite_high = team_max(range.finite.hi, team);
     if (plus || minus) {
@@ -84,9 +84,8 @@ KVC_DEVICE Step step_of_team(GroupRange range, uint32_t team, bool asymmetric) {
       float size = any ? (-f_lo < f_hi ? f_hi : -f_lo) : 0.0f;
       if (scale_for(size, top) == 0) size = kFloatMax;
       // An infinity of one sign alone leaves the other end to the finite ones.
-      const bool has_plus = plus, has_minus = minus;
-      lo = has_minus ? -size : any ? f_lo : size;
-      hi = has_plus ? size : any ? f_hi : -size;
+      lo = minus ? -size : any ? f_lo : size;
+      hi = plus ? size : any ? f_hi : -size;
     }
   }
   return low_key <= high_key ? make_step(asymmetric, top, lo, hi) : Step{};
@@ -110,9 +109,12 @@ KVC_DEVICE void store_scale(float* scales, uint32_t group, const Step& step, boo
   }
 }
 
+// A product in which a NaN of the first factor keeps its bits: devices do not agree on those.
+KVC_DEVICE float scaled(float value, float scale) { return is_nan(value) ? value : mul_rn(value, scale); }
+
 // What scale and offset make of a code's value.
 KVC_DEVICE float dequantized(float value, const float* scales, uint32_t group, bool asymmetric) {
-  if (!asymmetric) return mul_rn(value, scales[group]);
+  if (!asymmetric) return scaled(value, scales[group]);
   return add_rn(mul_rn(value, scales[2 * uint64_t{group}]), scales[2 * uint64_t{group} + 1]);
 }
 

@@ -45,7 +45,7 @@ class DeviceArray {
   T* data_;
 };
 
-// Fresh numbers in every run; the seed is printed when a test fails.
+// Fresh numbers in every run; the seed is printed when a test fails, and KVC_TEST_SEED gives it again.
 class KernelTest : public ::testing::Test {
  protected:
   KernelTest();
