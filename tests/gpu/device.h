@@ -13,7 +13,8 @@
 
 namespace kvc::gpu::test {
 
-void* device_allocate(size_t bytes);  // fails the program when there is none
+void* device_allocate_if(size_t bytes);  // nullptr: there is none
+void* device_allocate(size_t bytes);     // ends the program when there is none
 void device_free(void* memory, size_t bytes);
 void copy_in(void* device, const void* host, size_t bytes);
 void copy_out(void* host, const void* device, size_t bytes);
