@@ -7,6 +7,7 @@
 #include "attention/kernel_scores.h"
 #include "attention/kernel_softmax.h"
 #include "attention/kernel_values.h"
+#include "attention/kernel_widen.h"
 
 namespace kvc {
 
@@ -20,11 +21,16 @@ constinit const Kernels KVC_ATTENTION_KERNELS = {
      KVC_OF(row_scores<kU8>), KVC_OF(row_scores<kI4>), KVC_OF(row_scores<kU4>), KVC_OF(row_scores<kE4M3>),
      KVC_OF(row_scores<kE5M2>)},
     {KVC_OF(tile_scores<kF32>), KVC_OF(tile_scores<kF16>), KVC_OF(tile_scores<kBf16>)},
+    {nullptr, KVC_OF(widen_rows<kF16>), KVC_OF(widen_rows<kBf16>), KVC_OF(widen_rows<kI8>),
+     KVC_OF(widen_rows<kU8>), KVC_OF(widen_rows<kI4>), KVC_OF(widen_rows<kU4>), KVC_OF(widen_rows<kE4M3>),
+     KVC_OF(widen_rows<kE5M2>)},
+    {nullptr, KVC_OF(widen_tiles<kF16>), KVC_OF(widen_tiles<kBf16>)},
     KVC_OF(adjust),
     KVC_OF(softmax),
     {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>), KVC_OF(add_values<kI8>),
      KVC_OF(add_values<kU8>), KVC_OF(add_values<kI4>), KVC_OF(add_values<kU4>), KVC_OF(add_values<kE4M3>),
      KVC_OF(add_values<kE5M2>)},
+    KVC_OF(in_pairs),
     KVC_OF(finish),
 };
 #undef KVC_OF

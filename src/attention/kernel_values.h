@@ -57,7 +57,7 @@ inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weigh
   }
 }
 
-template <Form form, uint32_t kRows, uint32_t kCols>
+template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
 inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weights, uint32_t row,
                          uint32_t column) {
   const size_t from = bytes_of(form, column), dim = a.dim;
@@ -75,7 +75,7 @@ inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weigh
   for (size_t t = 0; t < tokens; ++t) {
     F v[kCols];
     for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(a.v.at[t] + from + bytes_of(form, c * kLanes));
-    fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
+    if constexpr (kFetch) fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
       for (uint32_t c = 0; c < kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
@@ -243,7 +243,11 @@ void add_values(const ValueArgs& a) {
       if constexpr (is_quantized(form)) weigh<form, kRows>(a, row, group, weights);
       in_blocks<kLanes == 8 && kRows == 4 ? (form == kF32 ? 2 : 3) : sums_per_row(kRows, 8)>(
           (end - begin) / kLanes, [&]<uint32_t kCols>(uint32_t c) {
-            values_block<form, kRows, kCols>(a, next, weights, row, begin + c * kLanes);
+            if (next.row != next.end) {
+              values_block<form, kRows, kCols, true>(a, next, weights, row, begin + c * kLanes);
+            } else {
+              values_block<form, kRows, kCols, false>(a, next, weights, row, begin + c * kLanes);
+            }
           });
     });
   }

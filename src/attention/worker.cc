@@ -220,6 +220,39 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
   }
 }
 
+void Worker::choose_forms(const Piece& piece) {
+  k_form_ = shape_.k_form, k_group_ = shape_.k_group;
+  v_form_ = shape_.v_form, v_group_ = shape_.v_group;
+  if (piece.rows < kManyRows) return;
+  if (use_pairs_ == Pairs::kNone) k_form_ = kF32, k_group_ = shape_.k_dim;
+  if (!kernels_.in_pairs(v_form_, shape_.v_dim, v_group_)) v_form_ = kF32, v_group_ = shape_.v_dim;
+}
+
+void Worker::widen(const Pointers& next, Pointers* pointers) {
+  const uint32_t segments = pointers->tile->segments, tokens = segments * kSegment;
+  const char* const wide_k = reinterpret_cast<const char*>(scratch_.k_rows);
+  const char* const wide_v = reinterpret_cast<const char*>(scratch_.v_rows);
+  if (v_form_ != shape_.v_form) {  // first: values may be the keys
+    kernels_.widen_rows[shape_.v_form]({shape_.v_dim,
+                                        segments,
+                                        {pointers->v, pointers->v_scales, shape_.v_group},
+                                        {next.v, next.v_scales, shape_.v_group},
+                                        scratch_.v_rows});
+    for (uint32_t t = 0; t < tokens; ++t) pointers->v[t] = wide_v + t * shape_.v_dim * sizeof(float);
+  }
+  if (k_form_ != shape_.k_form) {
+    const bool tiles = shape_.k_source == Source::kTiles;
+    (tiles ? kernels_.widen_tiles
+           : kernels_.widen_rows)[shape_.k_form]({shape_.k_dim,
+                                                  segments,
+                                                  {pointers->k, pointers->k_scales, shape_.k_group},
+                                                  {next.k, next.k_scales, shape_.k_group},
+                                                  scratch_.k_rows});
+    const size_t bytes = (tiles ? kSegment : 1) * shape_.k_dim * sizeof(float);
+    for (uint32_t i = 0; i < (tiles ? segments : tokens); ++i) pointers->k[i] = wide_k + i * bytes;
+  }
+}
+
 // Rows [row, row + kRowsAtOnce) of a head; the first of them fetch what comes next.
 void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row) {
   const Tile& tile = *now.tile;
@@ -234,10 +267,10 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                    scratch_.pairs + head * shape_.k_dim + size_t{row} * shape_.k_dim / 2,
                    use_pairs_ == Pairs::kInt16 ? scratch_.units + first : nullptr,
                    scratch_.sums + first,
-                   {now.k, now.k_scales, shape_.k_group},
-                   {row == 0 ? next.k : nullptr, next.k_scales, shape_.k_group},
+                   {now.k, now.k_scales, k_group_},
+                   {row == 0 && k_form_ == shape_.k_form ? next.k : nullptr, next.k_scales, k_group_},
                    scratch_.scores};
-  (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[shape_.k_form](scores);
+  (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[k_form_](scores);
 
   float scale = args_.scale * kLog2e;
   if (!tile.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
@@ -261,12 +294,12 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 shape_.v_dim,
                 tile.segments,
                 scratch_.scores,
-                {now.v, now.v_scales, shape_.v_group},
-                {row == 0 ? next.v : nullptr, next.v_scales, shape_.v_group},
+                {now.v, now.v_scales, v_group_},
+                {row == 0 && v_form_ == shape_.v_form ? next.v : nullptr, next.v_scales, v_group_},
                 o,
                 scratch_.packed,
                 row != 0 && packed_};
-  const auto add = kernels_.add_values[shape_.v_form];
+  const auto add = kernels_.add_values[v_form_];
   packed_ = true;
   if (tile.all) return add(all);
   // Nearly always all values are finite, and 0 times one is nothing: then all rows go together after all.
@@ -291,8 +324,8 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
          shape_.v_dim,
          tile.segments,
          scratch_.scores + from * kTile,
-         {v, scales, shape_.v_group},
-         {nullptr, nullptr, shape_.v_group},
+         {v, scales, v_group_},
+         {nullptr, nullptr, v_group_},
          o + size_t{from} * shape_.v_dim,
          scratch_.packed,
          false});
@@ -302,6 +335,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
 void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   start(piece);
   load_queries(piece);
+  choose_forms(piece);
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
   const bool converts = shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted;
@@ -322,9 +356,10 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
     if (converts) convert(piece, *pointers.tile, pointers.head, &pointers);
     const Pointers& next = ring[std::min(now + kAhead, filled - 1) % (kAhead + 1)];
     const Pointers& ahead = next.tile->segments >= pointers.tile->segments ? next : pointers;
+    widen(ahead, &pointers);
     for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce) step(piece, pointers, ahead, row);
   }
-  kernels_.finish(shape_.v_form, shape_.v_group, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
+  kernels_.finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }
 
