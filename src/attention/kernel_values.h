@@ -87,6 +87,41 @@ inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weigh
   }
 }
 
+// bf16 without instructions of its own: a shift makes floats of the even columns, a mask of the odd ones. o
+// is kept so, those of each two vectors apart, and finish() mends it.
+inline bool even_and_odd([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim) {
+  constexpr bool kSome = KVC_ATTENTION_LEVEL == 1 || KVC_ATTENTION_LEVEL == 2;
+  return kSome && form == kBf16 && dim % (2 * kLanes) == 0;
+}
+template <uint32_t kRows, uint32_t kCols, bool kFetch>
+inline void values_even_odd(const ValueArgs& a, Fetcher& next, uint32_t row, uint32_t column) {
+  const size_t dim = a.dim, tokens = a.segments * kSegment, from = size_t{column} * 2;
+  Fetcher fetcher = next;
+  const float* p = a.p + row * kTile;
+  float* at = a.o + row * dim + column;
+  F o[kRows][2 * kCols];
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = load(at + r * dim + c * kLanes);
+  }
+  for (size_t t = 0; t < tokens; ++t) {
+    F v[2 * kCols];
+    for (uint32_t c = 0; c < kCols; ++c) {
+      const U pairs = *reinterpret_cast<const UnalignedU*>(a.v.at[t] + from + c * kLanes * 4);
+      v[2 * c] = reinterpret_cast<F>(pairs << 16);
+      v[2 * c + 1] = reinterpret_cast<F>(pairs & 0xffff0000u);
+    }
+    if constexpr (kFetch) fetcher.fetch(lines_of(kCols * kLanes * 4));
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const F weight = set1(p[r * kTile + t]);
+      for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
+    }
+  }
+  next = fetcher;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t c = 0; c < 2 * kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
+  }
+}
+
 #if KVC_ATTENTION_LEVEL > 1
 // The same as pairs of 16-bit integers of two tokens, each row in units of its own.
 struct IntegerWeights {
@@ -222,6 +257,19 @@ void add_values(const ValueArgs& a) {
     return;
   }
 #endif
+  if (even_and_odd(form, a.dim)) {
+    constexpr uint32_t kMost = kLanes == 16 ? 2 : 1;
+    in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
+      in_blocks<kRows == 1 ? 2 * kMost : kMost>(a.dim / (2 * kLanes), [&]<uint32_t kCols>(uint32_t c) {
+        if (next.row != next.end) {
+          values_even_odd<kRows, kCols, true>(a, next, row, c * 2 * kLanes);
+        } else {
+          values_even_odd<kRows, kCols, false>(a, next, row, c * 2 * kLanes);
+        }
+      });
+    });
+    return;
+  }
   for (uint32_t begin = 0, group = 0; begin < a.dim; begin += a.v.group, ++group) {
     const uint32_t end = a.dim - begin > a.v.group ? begin + a.v.group : a.dim;
 #if KVC_ATTENTION_LEVEL > 1
@@ -257,6 +305,14 @@ void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t 
             [[maybe_unused]] float* o) {
 #if KVC_ATTENTION_LEVEL == 4
   release_tiles();
+#endif
+#if KVC_ATTENTION_LEVEL == 1 || KVC_ATTENTION_LEVEL == 2
+  if (even_and_odd(form, dim)) {
+    for (float *at = o, *end = o + rows * dim; at != end; at += 2 * kLanes) {
+      store_interleaved(at, load(at), load(at + kLanes));
+    }
+    return;
+  }
 #endif
   if (!in_pairs(form, dim, group)) return;
 #if KVC_ATTENTION_LEVEL > 1

@@ -38,13 +38,7 @@ bool all_finite(const float* x, size_t count) {
 }  // namespace
 
 Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
-    : args_(args),
-      shape_(shape),
-      kernels_(kernels),
-      scratch_(scratch, shape),
-      use_pairs_(kernels.bf16_pairs && shape.k_form == kBf16          ? Pairs::kBf16
-                 : kernels.int16_pairs && has_integer_products(shape) ? Pairs::kInt16
-                                                                      : Pairs::kNone) {
+    : args_(args), shape_(shape), all_kernels_(kernels), scratch_(scratch, shape) {
   std::fill_n(scratch_.zeros, std::max(shape.k_dim, shape.v_dim), 0.0f);
 }
 
@@ -53,6 +47,21 @@ void Worker::start(const Piece& piece) {
   std::fill_n(scratch_.o, rows * shape_.v_dim, 0.0f);
   std::fill_n(scratch_.top, rows, kNothing);
   std::fill_n(scratch_.total, rows * 16, 0.0f);
+}
+
+void Worker::choose_kernels(const Piece& piece) {
+  const bool many = piece.rows >= kManyRows;
+  const bool bf16 = shape_.k_form == kBf16 || shape_.v_form == kBf16;
+  const bool few = piece.rows <= kFewRows && all_kernels_.for_few_rows != nullptr;
+  kernels_ = bf16 && few ? all_kernels_.for_few_rows : &all_kernels_;
+  use_pairs_ = kernels_->bf16_pairs && shape_.k_form == kBf16          ? Pairs::kBf16
+               : kernels_->int16_pairs && has_integer_products(shape_) ? Pairs::kInt16
+                                                                       : Pairs::kNone;
+  k_form_ = shape_.k_form, k_group_ = shape_.k_group;
+  v_form_ = shape_.v_form, v_group_ = shape_.v_group;
+  if (!many) return;
+  if (use_pairs_ == Pairs::kNone) k_form_ = kF32, k_group_ = shape_.k_dim;
+  if (!kernels_->in_pairs(v_form_, shape_.v_dim, v_group_)) v_form_ = kF32, v_group_ = shape_.v_dim;
 }
 
 // Two terms of bf16 hold 16 bits of a float; one is exact for queries that were bf16. Returns whether it is.
@@ -220,34 +229,26 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
   }
 }
 
-void Worker::choose_forms(const Piece& piece) {
-  k_form_ = shape_.k_form, k_group_ = shape_.k_group;
-  v_form_ = shape_.v_form, v_group_ = shape_.v_group;
-  if (piece.rows < kManyRows) return;
-  if (use_pairs_ == Pairs::kNone) k_form_ = kF32, k_group_ = shape_.k_dim;
-  if (!kernels_.in_pairs(v_form_, shape_.v_dim, v_group_)) v_form_ = kF32, v_group_ = shape_.v_dim;
-}
-
 void Worker::widen(const Pointers& next, Pointers* pointers) {
   const uint32_t segments = pointers->tile->segments, tokens = segments * kSegment;
   const char* const wide_k = reinterpret_cast<const char*>(scratch_.k_rows);
   const char* const wide_v = reinterpret_cast<const char*>(scratch_.v_rows);
   if (v_form_ != shape_.v_form) {  // first: values may be the keys
-    kernels_.widen_rows[shape_.v_form]({shape_.v_dim,
-                                        segments,
-                                        {pointers->v, pointers->v_scales, shape_.v_group},
-                                        {next.v, next.v_scales, shape_.v_group},
-                                        scratch_.v_rows});
+    kernels_->widen_rows[shape_.v_form]({shape_.v_dim,
+                                         segments,
+                                         {pointers->v, pointers->v_scales, shape_.v_group},
+                                         {next.v, next.v_scales, shape_.v_group},
+                                         scratch_.v_rows});
     for (uint32_t t = 0; t < tokens; ++t) pointers->v[t] = wide_v + t * shape_.v_dim * sizeof(float);
   }
   if (k_form_ != shape_.k_form) {
     const bool tiles = shape_.k_source == Source::kTiles;
-    (tiles ? kernels_.widen_tiles
-           : kernels_.widen_rows)[shape_.k_form]({shape_.k_dim,
-                                                  segments,
-                                                  {pointers->k, pointers->k_scales, shape_.k_group},
-                                                  {next.k, next.k_scales, shape_.k_group},
-                                                  scratch_.k_rows});
+    (tiles ? kernels_->widen_tiles
+           : kernels_->widen_rows)[shape_.k_form]({shape_.k_dim,
+                                                   segments,
+                                                   {pointers->k, pointers->k_scales, shape_.k_group},
+                                                   {next.k, next.k_scales, shape_.k_group},
+                                                   scratch_.k_rows});
     const size_t bytes = (tiles ? kSegment : 1) * shape_.k_dim * sizeof(float);
     for (uint32_t i = 0; i < (tiles ? segments : tokens); ++i) pointers->k[i] = wide_k + i * bytes;
   }
@@ -270,17 +271,17 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                    {now.k, now.k_scales, k_group_},
                    {row == 0 && k_form_ == shape_.k_form ? next.k : nullptr, next.k_scales, k_group_},
                    scratch_.scores};
-  (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[k_form_](scores);
+  (shape_.k_source == Source::kTiles ? kernels_->tile_scores : kernels_->row_scores)[k_form_](scores);
 
   float scale = args_.scale * kLog2e;
   if (!tile.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
-    kernels_.adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
-                     args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
-                     scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
+    kernels_->adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
+                      args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
+                      scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
     scale = 1;
   }
-  kernels_.softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
-                    scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
+  kernels_->softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
+                     scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
   add_values(piece, now, next, row, rows);
 }
 
@@ -299,7 +300,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 o,
                 scratch_.packed,
                 row != 0 && packed_};
-  const auto add = kernels_.add_values[v_form_];
+  const auto add = kernels_->add_values[v_form_];
   packed_ = true;
   if (tile.all) return add(all);
   // Nearly always all values are finite, and 0 times one is nothing: then all rows go together after all.
@@ -334,8 +335,8 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
 
 void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   start(piece);
+  choose_kernels(piece);
   load_queries(piece);
-  choose_forms(piece);
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
   const bool converts = shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted;
@@ -359,7 +360,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
     widen(ahead, &pointers);
     for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce) step(piece, pointers, ahead, row);
   }
-  kernels_.finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
+  kernels_->finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }
 
