@@ -112,8 +112,8 @@ TEST(AttentionShapes, QuantizedRows) {
                           .k_dim = dim,
                           .v_dim = dim,
                           .group = dim == 128 ? 4u : 3u,
-                          .kv_lens = {77, 130},
-                          .q_lens = {1, 3}});
+                          .kv_lens = {77, 130, 300},
+                          .q_lens = {1, 3, dim == 80 ? 90u : 7u}});  // few and many rows
           }
         }
       }
