@@ -60,20 +60,42 @@ TEST_F(AttentionShapes, AnyDimAndGroup) {
   }
 }
 
-TEST_F(AttentionShapes, LatentRowsAndTiledKeys) {
-  for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT8_E4M3}) {
-    for (const uint32_t group : {1u, 18u}) {
-      expect_device_right({.dtype = stored,
-                           .q_dtype = KVC_BFLOAT16,
-                           .latent = true,
-                           .k_dim = 576,
-                           .v_dim = 512,
-                           .heads = 1,
-                           .group = group,
-                           .kv_lens = {39, 66},
-                           .q_lens = {1, 2}});
+TEST_F(AttentionShapes, LatentRows) {
+  for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16, KVC_FLOAT8_E4M3}) {
+    for (const uint32_t group : {1u, 18u, 33u}) {
+      const Options options{.dtype = stored,
+                            .q_dtype = KVC_BFLOAT16,
+                            .latent = true,
+                            .k_dim = 576,
+                            .v_dim = 512,
+                            .heads = 1,
+                            .group = group,
+                            .kv_lens = {39, 66, 0},
+                            .q_lens = {1, 2, 1}};
+      expect_device_right(options);
+      const bool fast = kHasMma && (stored == KVC_BFLOAT16 || stored == KVC_FLOAT16);
+      EXPECT_EQ(path_of(options), fast ? AttentionPath::kMma : AttentionPath::kPlain) << describe(options);
     }
   }
+  for (const uint64_t length : {31u, 32u, 33u, 64u, 97u, 300u}) {
+    expect_device_right({.dtype = KVC_BFLOAT16,
+                         .q_dtype = KVC_BFLOAT16,
+                         .latent = true,
+                         .k_dim = 576,
+                         .v_dim = 512,
+                         .heads = 1,
+                         .group = 16,
+                         .kv_lens = {length, 200},
+                         .q_lens = {1, 3},
+                         .window = length == 300 ? 100u : 0u,
+                         .sinks = 7,
+                         .soft_cap = length == 97 ? 5.0f : 0.0f,
+                         .mask_percent = length == 64 ? 50 : 0,
+                         .tail = length == 64});
+  }
+}
+
+TEST_F(AttentionShapes, TiledKeys) {
   for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16}) {
     expect_device_right({.dtype = stored, .tiled = true, .kv_lens = {39, 66}, .q_lens = {1, 2}});
     expect_device_right({.dtype = stored, .tiled = true, .block_size = 32, .kv_lens = {139}, .q_lens = {3}});
