@@ -5,6 +5,8 @@
 // Calls that hash, match or compute release the interpreter lock; the others are shorter than releasing it.
 
 %{
+#include "native.h"
+
 typedef struct kvc_buffer {
   Py_buffer view;
   void* copy;  // of a list
@@ -48,28 +50,16 @@ static int kvc_get_array(PyObject* object, const char* name, const char* wanted,
     const Py_ssize_t length = PySequence_Fast_GET_SIZE(items);
     buffer->copy = malloc(length ? (size_t)length * size : 1);
     if (!buffer->copy) PyErr_NoMemory();
-    for (Py_ssize_t i = 0; buffer->copy && i < length; ++i) {
-      PyObject* item = PySequence_Fast_GET_ITEM(items, i);
-      if (size == 4 && PyLong_CheckExact(item)) {  // long prompts are lists of these
-        const long value = PyLong_AsLong(item);
-        if (value >= INT32_MIN && value <= INT32_MAX && value != -1) {
-          ((int32_t*)buffer->copy)[i] = (int32_t)value;
-          continue;
-        }
-        PyErr_Clear();  // below, with a text
-      }
-      PyObject* number = PyNumber_Index(item);
+    if (buffer->copy && size == 4) {
+      kvc_read_int32(PySequence_Fast_ITEMS(items), length, name, (int32_t*)buffer->copy);
+    }
+    for (Py_ssize_t i = 0; buffer->copy && size == 8 && i < length; ++i) {
+      PyObject* number = PyNumber_Index(PySequence_Fast_GET_ITEM(items, i));
       if (!number) break;
       if (type == 'u') {
         ((uint64_t*)buffer->copy)[i] = PyLong_AsUnsignedLongLong(number);
-      } else if (size == 8) {
-        ((int64_t*)buffer->copy)[i] = PyLong_AsLongLong(number);
       } else {
-        const long long value = PyLong_AsLongLong(number);
-        if (!PyErr_Occurred() && (value < INT32_MIN || value > INT32_MAX)) {
-          PyErr_Format(PyExc_ValueError, "%s[%zd]: %lld is not an int32", name, i, value);
-        }
-        ((int32_t*)buffer->copy)[i] = (int32_t)value;
+        ((int64_t*)buffer->copy)[i] = PyLong_AsLongLong(number);
       }
       Py_DECREF(number);
       if (PyErr_Occurred()) break;
@@ -93,25 +83,8 @@ static void kvc_release_array(kvc_buffer* buffer) {
   if (buffer->view.obj) PyBuffer_Release(&buffer->view);
 }
 
-// Token ids as an int32 memoryview: worth it for a list that several calls will take.
-static PyObject* kvc_pack_tokens(PyObject* tokens) {
-  kvc_buffer buffer = {{0}};
-  void* data;
-  size_t count;
-  PyObject* packed = NULL;
-  if (kvc_get_array(tokens, "tokens", "int32_t", 'i', sizeof(int32_t), 0, &buffer, &data, &count)) {
-    PyObject* bytes = PyBytes_FromStringAndSize((const char*)data, (Py_ssize_t)(count * sizeof(int32_t)));
-    PyObject* view = bytes ? PyMemoryView_FromObject(bytes) : NULL;
-    packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
-    Py_XDECREF(view);
-    Py_XDECREF(bytes);
-  }
-  kvc_release_array(&buffer);
-  return packed;
-}
-
 // The exception of a status, with the text of this thread's failed call. The classes are Python's: kvcache/errors.py.
-static void kvc_raise(kvc_status status) {
+void kvc_raise(kvc_status status) {
   PyObject* module = PyImport_ImportModule("kvcache.errors");
   PyObject* error = module ? PyObject_CallMethod(module, "from_status", "is", (int)status, kvc_last_error()) : NULL;
   if (error) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
@@ -223,6 +196,18 @@ KVC_PYTHON_ARRAY(TYPE, TYPE, 'r', 1, POINTER, COUNT)
 // Objects that exist, to find leaks.
 %{
 static long kvc_num_objects = 0;
+
+kvc_manager* kvc_manager_of(PyObject* object) {
+  void* manager = NULL;
+  if (SWIG_ConvertPtr(object, &manager, SWIGTYPE_p_kvc_manager, 0) < 0 || !manager) {
+    PyErr_SetString(PyExc_ValueError, "the manager is closed");
+    return NULL;
+  }
+  return (kvc_manager*)manager;
+}
+%}
+%init %{
+  if (!kvc_add_admitted(m) || !kvc_add_slots(m)) return NULL;
 %}
 %inline %{
 static long kvc_live_objects(void) { return kvc_num_objects; }
