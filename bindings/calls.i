@@ -18,6 +18,7 @@
 %rename(kvc_tree_mask) tree_mask;
 %rename(kvc_estimate_memory) estimate_memory;
 %rename(kvc_step_use) step_use;
+%rename(kvc_step_num_failed) step_num_failed;
 
 %inline %{
 /* A part that is NULL is absent, one of no bytes is present and empty. */
@@ -64,6 +65,14 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
     default: return kvc_step_view(step, -1, &view);
   }
   return KVC_OK;
+}
+
+/* Items of the step as it was run last whose status is not KVC_OK. */
+static size_t step_num_failed(const kvc_step *step) {
+  const size_t items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
+  size_t failed = 0;
+  for (size_t i = 0; i < items; ++i) failed += step->status[i] != KVC_OK;
+  return failed;
 }
 
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k

@@ -157,6 +157,18 @@ KVC_LONG_CALL(merge)
   Py_INCREF(Py_None);
 }
 
+// Counts and ids are whatever is an integer to Python, NumPy's included.
+%typemap(in) uint64_t, size_t {
+  PyObject* number = PyNumber_Index($input);
+  const unsigned long long value = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) {
+    PyErr_Format(PyErr_ExceptionMatches(PyExc_OverflowError) ? PyExc_OverflowError : PyExc_TypeError, "$1_name must be a $1_type, not %R", $input);
+    SWIG_fail;
+  }
+  $1 = ($1_ltype)value;
+}
+
 %define KVC_RESULT(TYPE, NAME)
 %typemap(in, numinputs=0) TYPE *NAME (TYPE value) "value = 0; $1 = &value;"
 %typemap(argout) TYPE *NAME {
