@@ -15,6 +15,9 @@ int kvc_read_int32(PyObject* const* items, Py_ssize_t count, const char* name, i
 // tokens.c. Token ids as an int32 memoryview: worth it for a list that several calls will take.
 PyObject* kvc_pack_tokens(PyObject* tokens);
 
+// dlpack.c. A DLManagedTensor as a capsule; `owner`, unless None, lives as long as the tensor.
+PyObject* kvc_dlpack_capsule(void* tensor, PyObject* owner);
+
 // admitted.c, slots.c. Add their types to the module.
 int kvc_add_admitted(PyObject* module);
 int kvc_add_slots(PyObject* module);

@@ -145,6 +145,13 @@ KVC_LONG_CALL(attend)
 KVC_LONG_CALL(select_blocks)
 KVC_LONG_CALL(key_bounds)
 KVC_LONG_CALL(merge)
+KVC_LONG_CALL(storage_adopt)
+KVC_LONG_CALL(kvc_stream_synchronize)
+KVC_LONG_CALL(kvc_stream_event_synchronize)
+KVC_LONG_CALL(rope_table)
+KVC_LONG_CALL(rope_apply)
+KVC_LONG_CALL(quantize)
+KVC_LONG_CALL(dequantize)
 
 // ---- errors and results -------------------------------------------------------------------------------------------
 
@@ -230,6 +237,8 @@ PyObject* kvc_pack_tokens(PyObject* tokens);
 %nodefaultdtor;
 struct kvc_manager {};
 struct kvc_storage {};
+struct kvc_stream {};
+struct kvc_stream_event {};
 %clearnodefaultctor;
 %clearnodefaultdtor;
 
@@ -238,7 +247,9 @@ struct kvc_storage {};
 %extend TYPE {
   ~TYPE() {
     --kvc_num_objects;
+    Py_BEGIN_ALLOW_THREADS  // what a stream still has to do is waited for
     TYPE ## _destroy($self);
+    Py_END_ALLOW_THREADS
   }
 }
 %typemap(in, numinputs=0) TYPE **NAME (TYPE *object) "object = NULL; $1 = &object;"
@@ -254,6 +265,11 @@ struct kvc_storage {};
 }
 %enddef
 
+%typemap(in, numinputs=0) int32_t *done (int32_t value) "value = 0; $1 = &value;"
+%typemap(argout) int32_t *done {
+  if (!($result = kvc_add_result($result, PyBool_FromLong(*$1)))) SWIG_fail;
+}
+
 // A view is (address, element type, shape, byte strides).
 %typemap(in, numinputs=0) kvc_view *view (kvc_view value) "memset(&value, 0, sizeof value); $1 = &value;"
 %typemap(argout) kvc_view *view {
@@ -266,30 +282,19 @@ struct kvc_storage {};
   PyObject* address = PyLong_FromVoidPtr($1->data);
   if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
 }
-%typemap(in, numinputs=0) kvc_stream *stream "$1 = NULL;"
+// No stream: done on return.
+%typemap(check) kvc_stream *stream ""
 
-// A DLPack tensor is a capsule, ended by whoever takes it, or here if nobody does. The layout is DLPack's.
-%{
-typedef struct kvc_dlpack {
-  void* data;
-  int32_t device_type, device_id, ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-  void* manager;
-  void (*deleter)(struct kvc_dlpack*);
-} kvc_dlpack;
-
-static void kvc_end_capsule(PyObject* capsule) {
-  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // taken, and renamed
-  kvc_dlpack* tensor = (kvc_dlpack*)PyCapsule_GetPointer(capsule, "dltensor");
-  tensor->deleter(tensor);
+// A DLPack tensor as a capsule that keeps the owner of foreign memory.
+%rename(kvc_storage_export_dlpack) export_dlpack;
+%inline %{
+static PyObject *export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, PyObject *owner) {
+  void *tensor;
+  const kvc_status status = kvc_storage_export_dlpack(s, plane, layer, &tensor);
+  if (status == KVC_OK) return kvc_dlpack_capsule(tensor, owner);
+  kvc_raise(status);
+  return NULL;
 }
 %}
-%typemap(in, numinputs=0) void **tensor (void *value) "value = NULL; $1 = &value;"
-%typemap(argout) void **tensor {
-  if (!($result = kvc_add_result($result, PyCapsule_New(*$1, "dltensor", kvc_end_capsule)))) SWIG_fail;
-}
 
 %include "../structs.i"

@@ -7,7 +7,7 @@
 
 What differs from vLLM's own: a hit is compared token by token, not by hash alone; reset_prefix_cache() succeeds while requests run; of equal
 idle blocks one stays; a hit does not end inside an image. Not supported, and refused: Mamba, chunked local and cross attention, groups of
-several block sizes, context parallelism, hash look-ahead, eviction of single blocks (failed loads of connectors), reading `coordinator`.
+several block sizes, context parallelism, hash look-ahead, reading `coordinator`.
 
 Publishing follows vLLM: with full attention alone blocks are findable as soon as they are scheduled, which is right where the kernels of
 a step run in order. With a sliding window a request is committed when its tokens are computed, because that also returns the
@@ -262,8 +262,8 @@ class KVCacheManager(_native.SlotAllocator):
         return True
 
     def evict_blocks(self, block_ids: "set[int]") -> None:
-        if block_ids:
-            raise UnsupportedError(f"{len(block_ids)} blocks cannot be forgotten by their ids; use reset_prefix_cache()")
+        """Forgets blocks by their ids, whoever holds them (a connector failed to load them)."""
+        self.manager.unpublish_blocks([id for id in sorted(block_ids) if id != NULL_BLOCK])
 
     # ---- what requests hold
 
