@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function of kvcache.h with arguments that make it succeed in a Scene: one table for all tests that are about
-// every function. A function may have several rows. Rows are values; the table is built on first use.
+// Every function of kvcache.h with arguments that make it succeed in a Scene: one table for all tests that
+// are about every function. A function may have several rows. Rows are values; the table is built on first
+// use.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -13,22 +15,33 @@
 
 namespace kvc::test {
 
+inline constexpr size_t kAsIs = SIZE_MAX;
+
 // One call of the matrix of bad arguments: which were replaced, what it answered.
 struct BadCall {
   std::string text;
-  bool null_pointer = false;  // a pointer alone was replaced, by NULL
+  size_t null = kAsIs;     // the argument that became NULL
+  bool must_fail = false;  // nothing else was replaced, and it was not NULL before
   kvc_status status = KVC_OK;
 };
 
 struct Call {
   std::string function, variant;
-  bool allocates = false;                   // may answer OUT_OF_MEMORY
-  std::vector<size_t> optional;             // arguments that may be NULL
-  std::function<bool(Scene&)> prepare;      // false: no space
+  bool allocates = false;               // may answer OUT_OF_MEMORY
+  std::vector<size_t> optional;         // arguments that may be NULL, beside those that are
+  std::function<bool(Scene&)> prepare;  // false: no space
   std::function<kvc_status(Scene&)> run;
-  // Makes the call with each pointer NULL, alone and with each length 0, 1 and SIZE_MAX, and with these lengths alone.
-  std::function<void(Scene&, const std::function<void()>& before, const std::function<void(const BadCall&)>&)> abuse;
+  // Makes the call with each pointer NULL, alone and with each length 0, 1 and SIZE_MAX, and with these
+  // lengths alone.
+  using Visit = std::function<void(const BadCall&)>;
+  std::function<void(Scene&, const std::function<void()>& before, const Visit&)> abuse_with;
 
+  void abuse(Scene& s, const std::function<void()>& before, const Visit& visit) const {
+    abuse_with(s, before, [&](BadCall bad) {
+      bad.must_fail &= std::count(optional.begin(), optional.end(), bad.null) == 0;
+      visit(bad);
+    });
+  }
   std::string name() const { return variant.empty() ? function : function + " (" + variant + ")"; }
   Call&& as(const char* what) && { return variant = what, std::move(*this); }
   Call&& allocating() && { return allocates = true, std::move(*this); }
@@ -63,19 +76,20 @@ void for_each_argument(Args& args, Visit&& visit) {
   (std::make_index_sequence<std::tuple_size_v<Args>>{});
 }
 
-inline constexpr size_t kAsIs = SIZE_MAX;
-
-// Pointer number `null` becomes NULL, size number `length` becomes `value`.
+// Pointer number `null` becomes NULL, size number `length` becomes `value`. Whether the pointer was none
+// before.
 template <typename Args>
-void spoil(Args& args, size_t null, size_t length, size_t value) {
+bool spoil(Args& args, size_t null, size_t length, size_t value) {
+  bool changed = false;
   for_each_argument(args, [&](size_t i, auto& argument) {
     using Type = std::remove_reference_t<decltype(argument)>;
     if constexpr (std::is_pointer_v<Type>) {
-      if (i == null) argument = nullptr;
+      if (i == null) changed = std::exchange(argument, nullptr) != nullptr;
     } else if constexpr (std::is_same_v<Type, size_t>) {
       if (i == length) argument = value;
     }
   });
+  return changed;
 }
 
 // `arguments(scene)` gives the tuple with which `function` is to be called.
@@ -85,7 +99,7 @@ Call make_call(const char* name, Result (*function)(Parameters...), Arguments ar
   call.function = name;
   const auto args_of = [arguments](Scene& s) -> std::tuple<Parameters...> { return arguments(s); };
   call.run = [=](Scene& s) { return status_of(function, args_of(s)); };
-  call.abuse = [=](Scene& s, const auto& before, const auto& visit) {
+  call.abuse_with = [=](Scene& s, const auto& before, const auto& visit) {
     std::vector<size_t> pointers, lengths;
     std::tuple<Parameters...> shape;
     for_each_argument(shape, [&](size_t i, auto& argument) {
@@ -96,9 +110,10 @@ Call make_call(const char* name, Result (*function)(Parameters...), Arguments ar
     const auto one = [&](size_t null, size_t length, size_t value) {
       before();
       std::tuple<Parameters...> args = args_of(s);
-      spoil(args, null, length, value);
       BadCall bad;
-      bad.null_pointer = null != kAsIs && length == kAsIs;
+      bad.null = null;
+      bad.must_fail =
+          spoil(args, null, length, value) && length == kAsIs && std::is_same_v<Result, kvc_status>;
       if (null != kAsIs) bad.text += " argument " + std::to_string(null) + " NULL";
       if (length != kAsIs) bad.text += " argument " + std::to_string(length) + " = " + std::to_string(value);
       bad.status = status_of(function, args);

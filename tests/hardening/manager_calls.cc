@@ -5,7 +5,8 @@
 namespace kvc::test {
 namespace {
 
-// A step of one item with the retirement of the step, so that nothing is in flight afterwards; the item's status.
+// A step of one item with the retirement of the step, so that nothing is in flight afterwards; the item's
+// status.
 kvc_status step_and_retire(kvc_manager* m, kvc_step* step) {
   const kvc_status status = kvc_manager_step(m, step);
   if (status != KVC_OK) return status;
@@ -40,16 +41,18 @@ void add_requests(std::vector<Call>& calls) {
   const auto long_one = [](Scene& s) { return s.admit(s.n, 0); };
   const auto published = [](Scene& s) { return s.admit(s.n, s.n); };
   const auto waiting = [](Scene& s) { return s.wait(s.n); };
-  calls.push_back(KVC_CALL(kvc_manager_create_request, s.m, s.tokens.data(), s.n, s.keys.data(), s.keys.size(),
-                           &s.request_config, &s.request)
+  calls.push_back(KVC_CALL(kvc_manager_create_request, s.m, s.tokens.data(), s.n, s.keys.data(),
+                           s.keys.size(), &s.request_config, &s.request)
                       .allocating()
                       .may_be_null({5}));
-  calls.push_back(KVC_CALL(kvc_manager_allocate_request, s.m, s.tokens.data(), s.n, s.keys.data(), s.keys.size(),
-                           &s.request_config, &s.request, &s.number)
+  calls.push_back(KVC_CALL(kvc_manager_allocate_request, s.m, s.tokens.data(), s.n, s.keys.data(),
+                           s.keys.size(), &s.request_config, &s.request, &s.number)
                       .allocating()
                       .may_be_null({5, 7}));
-  calls.push_back(
-      KVC_CALL(kvc_manager_admit_request, s.m, s.request, &s.number).allocating().may_be_null({2}).after(waiting));
+  calls.push_back(KVC_CALL(kvc_manager_admit_request, s.m, s.request, &s.number)
+                      .allocating()
+                      .may_be_null({2})
+                      .after(waiting));
   calls.push_back(KVC_CALL(kvc_manager_reserve_tokens, s.m, s.request, s.n).allocating().after(admitted));
   calls.push_back(
       KVC_CALL(kvc_manager_append_tokens, s.m, s.request, s.tokens.data(), s.n).allocating().after(admitted));
@@ -65,17 +68,24 @@ void add_requests(std::vector<Call>& calls) {
   calls.push_back(
       KVC_CALL(kvc_manager_truncate_request, s.m, s.request, s.n / 2 + 1).allocating().after(published));
   calls.push_back(KVC_CALL(kvc_manager_fork_request, s.m, s.request, &s.child).allocating().after(published));
-  calls.push_back(KVC_CALL(kvc_manager_preempt_request, s.m, s.request).allocating().after(published));
+  calls.push_back(KVC_CALL(kvc_manager_preempt_request, s.m, s.request).allocating().after([](Scene& s) {
+    // The child takes what the first request has left over.
+    return s.admit(s.n, s.n) &&
+           kvc_manager_create_request(s.m, s.tokens.data(), s.n, nullptr, 0, nullptr, &s.child) == KVC_OK;
+  }));
   calls.push_back(KVC_CALL(kvc_manager_free_request, s.m, std::exchange(s.request, 0)).after(admitted));
   calls.push_back(KVC_CALL(kvc_manager_request_info, s.m, s.request, &s.request_info).after(admitted));
   calls.push_back(
       KVC_CALL(kvc_manager_list_requests, s.m, s.ids.data(), s.ids.size(), &s.count).after(admitted));
-  calls.push_back(KVC_CALL(kvc_manager_export_tables, s.m, &s.request, size_t{1}, 0u, -1, s.row.data(), s.row.size())
-                      .after(admitted));
+  calls.push_back(
+      KVC_CALL(kvc_manager_export_tables, s.m, &s.request, size_t{1}, 0u, -1, s.row.data(), s.row.size())
+          .after(admitted));
   calls.push_back(KVC_CALL(kvc_manager_export_slots, s.m, s.request, 0u, 1u, 10u, s.slots.data(), size_t{8})
                       .after(admitted));
-  calls.push_back(KVC_CALL(kvc_manager_take_copies, s.m, s.copies.data(), s.copies.size(), &s.count)
-                      .after([](Scene& s) { return s.fork(); }));
+  calls.push_back(
+      KVC_CALL(kvc_manager_take_copies, s.m, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
+        return s.fork();
+      }));
 }
 
 void add_step(std::vector<Call>& calls) {
@@ -98,11 +108,11 @@ void add_step(std::vector<Call>& calls) {
     return s.step_of(0, 0) && kvc_manager_step(s.m, s.step) == KVC_OK;
   }));
   calls.push_back(KVC_CALL(kvc_manager_take_zero_blocks, s.m, s.row.data(), s.row.size(), &s.count));
-  calls.push_back(KVC_CALL(kvc_manager_compact, s.m, 0u, s.copies.data(), s.copies.size(), &s.count)
-                      .after([](Scene& s) {
-                        return s.cache(20) && kvc_manager_take_zero_blocks(s.m, s.row.data(), s.row.size(),
-                                                                           &s.count) == KVC_OK;
-                      }));
+  calls.push_back(
+      KVC_CALL(kvc_manager_compact, s.m, 0u, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
+        return s.cache(20) &&
+               kvc_manager_take_zero_blocks(s.m, s.row.data(), s.row.size(), &s.count) == KVC_OK;
+      }));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each allocation of each public function fails in turn, alone and with all that follow: the function says
-// OUT_OF_MEMORY or does without, nothing has changed, no output is written, the same call then succeeds, and nothing is
-// lost. A function that the table calls allocating must have allocations to fail, another one none.
+// OUT_OF_MEMORY or does without, nothing has changed, no output is written, the same call then succeeds, and
+// nothing is lost. A function that the table calls allocating must have allocations to fail, another one
+// none.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -53,7 +54,9 @@ void* __libc_memalign(size_t alignment, size_t size);
 void __libc_free(void* memory);
 }
 EXPORT void* malloc(size_t size) { return refuse() ? nullptr : counted(__libc_malloc(size)); }
-EXPORT void* calloc(size_t count, size_t size) { return refuse() ? nullptr : counted(__libc_calloc(count, size)); }
+EXPORT void* calloc(size_t count, size_t size) {
+  return refuse() ? nullptr : counted(__libc_calloc(count, size));
+}
 EXPORT void* realloc(void* memory, size_t size) {
   if (refuse()) return nullptr;
   void* const result = __libc_realloc(memory, size);
@@ -93,7 +96,8 @@ class Memory : public ::testing::Test {
   bool fail_one(const Call& call, int64_t k, bool sticky) {
     int64_t live = live_;
     const bool failed = run_and_fail(call, k, sticky);
-    if (live_ != live) {  // a first time may leave something with the C library, like a stack for the next thread
+    if (live_ !=
+        live) {  // a first time may leave something with the C library, like a stack for the next thread
       live = live_;
       run_and_fail(call, k, sticky);
     }

@@ -10,10 +10,12 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_status_name, KVC_ERROR_BUSY));
   calls.push_back(KVC_CALL(kvc_last_error));
   calls.push_back(KVC_CALL(kvc_supports, KVC_FEATURE_LRU));
-  calls.push_back(KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));
-  calls.push_back(KVC_CALL(kvc_dequantize, &s.format, s.bits.data(), s.lse.data(), 4u, Scene::kDim, s.out.data()));
-  calls.push_back(KVC_CALL(kvc_attention_merge, s.k.data(), s.lses.data(), 2u, 3u, 8u, KVC_FLOAT32, s.out.data(),
-                           s.lse.data())
+  calls.push_back(
+      KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));
+  calls.push_back(
+      KVC_CALL(kvc_dequantize, &s.format, s.bits.data(), s.lse.data(), 4u, Scene::kDim, s.out.data()));
+  calls.push_back(KVC_CALL(kvc_attention_merge, s.k.data(), s.lses.data(), 2u, 3u, 8u, KVC_FLOAT32,
+                           s.out.data(), s.lse.data())
                       .may_be_null({7}));
   calls.push_back(
       KVC_CALL(kvc_tree_mask, s.parents.data(), s.parents.size(), s.bits.data(), 3u, s.depths.data())
@@ -22,11 +24,11 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_model_get, 0u, &s.found));
   calls.push_back(KVC_CALL(kvc_model_find, "gemma-3-4b", &s.found));
   calls.push_back(KVC_CALL(kvc_estimate_memory, &s.query, &s.estimate));
-  calls.push_back(KVC_CALL(kvc_model_rope, &s.model, 0u, 0u, nullptr, s.factors_out.data(), s.factors_out.size(),
-                           &s.count, &s.factor)
+  calls.push_back(KVC_CALL(kvc_model_rope, &s.model, 0u, 0u, nullptr, s.factors_out.data(),
+                           s.factors_out.size(), &s.count, &s.factor)
                       .may_be_null({3}));
-  calls.push_back(KVC_CALL(kvc_rope_table, s.frequencies.data(), s.frequencies.size(), 1.0, s.positions.data(),
-                           s.positions.size(), s.out.data())
+  calls.push_back(KVC_CALL(kvc_rope_table, s.frequencies.data(), s.frequencies.size(), 1.0,
+                           s.positions.data(), s.positions.size(), s.out.data())
                       .may_be_null({3}));
   calls.push_back(KVC_CALL(kvc_rope_apply, &s.rope));
 }

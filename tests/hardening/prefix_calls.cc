@@ -10,9 +10,10 @@ void add_prefix_calls(std::vector<Call>& calls) {
       KVC_CALL(kvc_manager_probe, s.m, 0u, s.tokens.data(), s.n, s.keys.data(), s.keys.size(), &s.probe_info)
           .allocating()
           .after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_pin_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.pin, &s.number)
-                      .allocating()
-                      .after(cached));
+  calls.push_back(
+      KVC_CALL(kvc_manager_pin_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.pin, &s.number)
+          .allocating()
+          .after(cached));
   calls.push_back(KVC_CALL(kvc_manager_unpin_prefix, s.m, std::exchange(s.pin, 0)).after([](Scene& s) {
     return s.cache(20) &&
            kvc_manager_pin_prefix(s.m, 0, s.tokens.data(), 20, nullptr, 0, &s.pin, &s.number) == KVC_OK;
@@ -22,8 +23,8 @@ void add_prefix_calls(std::vector<Call>& calls) {
                       .after(cached));
   calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, size_t{3}, &s.count).after(cached));
   calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.raw.data(), size_t{4}));
-  calls.push_back(KVC_CALL(kvc_manager_acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u, s.raw.data(),
-                           s.raw.size(), &s.count)
+  calls.push_back(KVC_CALL(kvc_manager_acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u,
+                           s.raw.data(), s.raw.size(), &s.count)
                       .allocating()
                       .after(cached));
   calls.push_back(KVC_CALL(kvc_manager_publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, nullptr, 0u,

@@ -58,7 +58,8 @@ Scene::~Scene() {
 
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
-            request_info, probe_info, device_info, storage_info, key_metrics, value_metrics, plan, estimate, found);
+            request_info, probe_info, device_info, storage_info, key_metrics, value_metrics, plan, estimate,
+            found);
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
@@ -68,7 +69,8 @@ void Scene::make_inputs() {
     keys.push_back(key);
   }
   manager_config.num_blocks = n / 2 + 256, manager_config.block_size = 2, manager_config.max_requests = 128;
-  manager_config.max_request_tokens = 4 * n + 512, manager_config.event_capacity = 64, manager_config.seed = 1;
+  manager_config.max_request_tokens = 4 * n + 512, manager_config.event_capacity = 64,
+  manager_config.seed = 1;
   manager_config.flags = KVC_MANAGER_ZERO_FOREIGN;
   identity.tenant = tokens.data(), identity.tenant_size = std::min<size_t>(65536, 4 * tokens.size());
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
@@ -174,8 +176,8 @@ bool Scene::sound() {
 }
 
 bool Scene::admit(size_t known, size_t committed, size_t num_keys) {
-  const kvc_status status =
-      kvc_manager_allocate_request(m, tokens.data(), known, keys.data(), num_keys, nullptr, &request, nullptr);
+  const kvc_status status = kvc_manager_allocate_request(m, tokens.data(), known, keys.data(), num_keys,
+                                                         nullptr, &request, nullptr);
   if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN) return false;
   require(status, "an admission");
   if (committed != 0) require(kvc_manager_commit_tokens(m, request, committed), "a commit");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls need to be made: a manager, storages, a stream, valid arguments, and room for every result. Several
-// scenes may share the objects of one (threads); each then has requests and blocks of its own. clean() gives back
-// whatever the calls since the last one have made. A scene is used by one thread.
+// What calls need to be made: a manager, storages, a stream, valid arguments, and room for every result.
+// Several scenes may share the objects of one (threads); each then has requests and blocks of its own.
+// clean() gives back whatever the calls since the last one have made. A scene is used by one thread.
 #pragma once
 #include <kvcache.h>
 
@@ -12,7 +12,8 @@ namespace kvc::test {
 
 class Scene {
  public:
-  static constexpr size_t kLanes = 16, kBlocksPerLane = 4, kHeads = 2, kDim = 16, kBlockSize = 16, kTokens = 32;
+  static constexpr size_t kLanes = 16, kBlocksPerLane = 4, kHeads = 2, kDim = 16, kBlockSize = 16,
+                          kTokens = 32;
   static constexpr size_t kRoom = 1 << 15;  // entries of the arrays below
 
   // Prompts have `length` tokens. `shared`: takes its objects, in a lane of its own.
@@ -22,16 +23,16 @@ class Scene {
   Scene& operator=(const Scene&) = delete;
 
   void clean();
-  uint64_t digest();  // of the manager's state and of the storages' bytes
-  bool sound();       // kvc_manager_check
+  uint64_t digest();                      // of the manager's state and of the storages' bytes
+  bool sound();                           // kvc_manager_check
   std::vector<uint64_t> outputs() const;  // ids, counts and objects that calls have given
 
   // What calls begin with. False: no space, which only happens where managers are shared.
   bool admit(size_t known, size_t committed, size_t num_keys = 0);
   bool wait(size_t known);
-  bool cache(size_t known);                             // committed and freed
-  bool fork();                                          // of an admitted request; pending copies come with it
-  bool hold(size_t count);                              // raw blocks
+  bool cache(size_t known);  // committed and freed
+  bool fork();               // of an admitted request; pending copies come with it
+  bool hold(size_t count);   // raw blocks
   bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents
 
   kvc_manager* m = nullptr;
