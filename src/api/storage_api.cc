@@ -252,7 +252,7 @@ kvc_status make_storage(const kvc_storage_config& config, const kvc::Env& env, c
     return status;
   }
   *storage = new (place)
-      kvc_storage{&backend, impl, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
+      kvc_storage{&backend, impl, device, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
   return KVC_OK;
 }
 
@@ -387,7 +387,7 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
 }
 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
@@ -396,7 +396,7 @@ kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* s
 }
 
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
@@ -406,7 +406,7 @@ kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* 
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_ARRAY(copies, num_copies);
     for (size_t i = 0; i < num_copies; ++i) {
       for (const int32_t block : {copies[i].source, copies[i].destination}) {
@@ -419,7 +419,7 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
 
 kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
       return status;
     return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));

@@ -278,7 +278,7 @@ TEST(Stream, AnErrorComesAtTheCallAndEnqueuesNothing) {
 TEST(Device, AnUnknownOneIsNamedTogetherWithThoseThatThereAre) {
   kvc_stream* stream = nullptr;
   EXPECT_EQ(kvc_stream_create("cuda:1", &stream), KVC_ERROR_NOT_FOUND);
-  EXPECT_NE(std::string(kvc_last_error()).find("\"cuda:1\""), std::string::npos) << kvc_last_error();
+  EXPECT_NE(std::string(kvc_last_error()).find("libkvcache_cuda.so"), std::string::npos) << kvc_last_error();
   EXPECT_NE(std::string(kvc_last_error()).find("\"cpu\""), std::string::npos) << kvc_last_error();
   EXPECT_EQ(stream, nullptr);
   kvc_stream_event* event = nullptr;
@@ -356,8 +356,8 @@ TEST(Device, TheTableOfTheCpuIsComplete) {
   EXPECT_EQ(device, 0u);
   EXPECT_EQ(backend->struct_size, sizeof(kvc_backend));
   EXPECT_EQ(backend->abi_version, KVC_BACKEND_ABI);
-  const auto* first = reinterpret_cast<void (*const*)()>(&backend->properties);
-  const auto* last = reinterpret_cast<void (*const*)()>(&backend->attend);
+  const auto* first = reinterpret_cast<void (*const*)()>(&backend->event_create);
+  const auto* last = reinterpret_cast<void (*const*)()>(&backend->select_blocks);
   for (const auto* function = first; function <= last; ++function) EXPECT_NE(*function, nullptr);
 }
 
