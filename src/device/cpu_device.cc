@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "device/host_memory.h"
@@ -74,7 +75,8 @@ kvc_status properties(uint32_t /*device*/, kvc_device_info* info) {
 
 kvc_status allocate(uint32_t /*device*/, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
                     uint32_t alignment, kvc_backend_memory* memory) {
-  return allocate_host_memory(allocator, kind, bytes, alignment, memory);
+  constexpr uint32_t kPage = 4096;
+  return allocate_host_memory(allocator, kind, bytes, std::max(alignment, kPage), memory);
 }
 
 kvc_status stream_create(uint32_t /*device*/, void** stream) {
