@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "device/memory.h"
-#include "device/storage.h"
+#include "device/device_storage.h"
 
 namespace kvc::gpu {
 namespace {

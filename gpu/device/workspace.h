@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "device/stream.h"
+#include "device/device_stream.h"
 
 namespace kvc::gpu {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/storage.h"
+#include "device/device_storage.h"
 
 #include <new>
 #include <unordered_set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/stream.h"
+#include "device/device_stream.h"
 
 #include <new>
 
