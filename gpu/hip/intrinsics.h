@@ -121,8 +121,8 @@ KVC_DEVICE float sub_rn(float a, float b) {
 }
 KVC_DEVICE float div_rn(float a, float b) { return a / b; }
 KVC_DEVICE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-KVC_DEVICE float exp2_fast(float x) { return __builtin_amdgcn_exp2f(x); }
-KVC_DEVICE float log2_fast(float x) { return __builtin_amdgcn_logf(x); }
+KVC_DEVICE float exp2_fast(float x) { return exp2f(x); }
+KVC_DEVICE float log2_fast(float x) { return __log2f(x); }
 KVC_DEVICE float tanh_fast(float x) { return tanhf(x); }
 KVC_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
 KVC_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }

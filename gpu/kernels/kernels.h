@@ -45,11 +45,13 @@ int zero_blocks(const Layout& layout, void* slab, const int32_t* blocks, size_t 
 
 // Between blocks of a slab and pages that hold one block each, its parts one after the other. Pages lie
 // `page_bytes` apart in memory that the device can address: another slab, or pinned memory of the host. In
-// `pairs`, source and destination are block and page (out) or page and block (in).
+// `pairs`, source and destination are block and page (out) or page and block (in). At most `max_blocks`
+// blocks of threads work on it, so that other kernels keep the rest of the device; 0 = no limit. page_bytes
+// and addresses are multiples of 16. Whether this or the copy engine is faster: swap_choice.h.
 int swap_out(const Layout& layout, const void* slab, void* pages, uint64_t page_bytes,
-             const kvc_block_copy* pairs, size_t num_pairs, Stream stream);
+             const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream);
 int swap_in(const Layout& layout, void* slab, const void* pages, uint64_t page_bytes,
-            const kvc_block_copy* pairs, size_t num_pairs, Stream stream);
+            const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream);
 
 // ---- indices that kernels read: indices.cu ----
 

@@ -4,6 +4,7 @@
 // groups of elements with a scale, a few lanes each, in registers; and whole rows in shared memory, which
 // takes whatever the others cannot: rotations over the row, odd groups, odd lengths.
 #include "kernels/quantize.cuh"
+#include "kernels/rotate.cuh"
 #include "kernels/rows_copy.cuh"
 
 namespace kvc::gpu {
@@ -116,36 +117,6 @@ store_groups(KVC_ARGUMENT(RowsArgs) args, const uint32_t team) {
   }
 }
 
-constexpr uint32_t kRowThreads = 64, kRowTeam = 32;
-
-// The orthonormal Walsh-Hadamard transform of a row in shared memory, in the order of quant/hadamard.h. A row
-// that has no finite one becomes NaN. All threads of the block take part.
-KVC_DEVICE void rotate_row(float* row, uint32_t n, uint32_t* not_finite) {
-  for (uint32_t half = 1; half < n; half *= 2) {
-    for (uint32_t i = threadIdx.x; i < n / 2; i += kRowThreads) {
-      float* const a = row + (i / half * 2 * half + i % half);
-      const float sum = add_rn(a[0], a[half]), difference = sub_rn(a[0], a[half]);
-      a[0] = sum;
-      a[half] = difference;
-    }
-    sync_block();
-  }
-  const float norm = static_cast<float>(1 / sqrt(static_cast<double>(n)));
-  if (threadIdx.x == 0) *not_finite = 0;
-  sync_block();
-  bool finite = true;
-  for (uint32_t i = threadIdx.x; i < n; i += kRowThreads) {
-    row[i] = mul_rn(row[i], norm);
-    finite = finite && !is_infinite(row[i]) && !is_nan(row[i]);
-  }
-  if (!finite) atomic_add(not_finite, 1u);
-  sync_block();
-  if (*not_finite != 0) {
-    for (uint32_t i = threadIdx.x; i < n; i += kRowThreads) row[i] = bits_float(0x7FC00000);
-  }
-  sync_block();
-}
-
 // A block for each row.
 template <int32_t kFrom, int32_t kTo>
 KVC_KERNEL(kRowThreads, 16)
@@ -193,15 +164,12 @@ store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
 template <int32_t kFrom, int32_t kTo>
 int store_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
   if constexpr (bits_of_element(kTo) < 16) {
-    uint32_t largest = 0, group = 0;
-    for (uint32_t p = 0; p < plan.num_planes; ++p) {
-      const PlaneArgs& plane = plan.args.planes[p];
-      largest = largest < plane.elements ? plane.elements : largest;
-      group = group < plane.group.value ? plane.group.value : group;
-    }
+    uint32_t group = plan.args.planes[0].group.value;
+    if (plan.num_planes == 2 && plan.args.planes[1].group.value > group)
+      group = plan.args.planes[1].group.value;
     if (plan.args.hadamard || (plan.scaled && (!plan.vector || group > 256))) {
       const Grid grid = grid_of(&plan, num_layers, 1, [](const PlaneArgs&) { return uint64_t{1}; });
-      return launch(store_whole_rows<kFrom, kTo>, grid, kRowThreads, largest * sizeof(float), stream,
+      return launch(store_whole_rows<kFrom, kTo>, grid, kRowThreads, row_bytes_shared(plan), stream,
                     plan.args);
     }
     if (plan.scaled) {
