@@ -34,20 +34,24 @@ kvc_storage_config base_config() {
 
 StreamPtr make_stream() {
   kvc_stream* stream = nullptr;
-  EXPECT_EQ(kvc_stream_create("cpu", &stream), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(kvc_stream_create(kvc::test::device(), &stream), KVC_OK) << kvc_last_error();
   return StreamPtr(stream);
 }
 
 EventPtr make_event() {
   kvc_stream_event* event = nullptr;
-  EXPECT_EQ(kvc_stream_event_create(nullptr, &event), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(kvc_stream_event_create(kvc::test::device(), &event), KVC_OK) << kvc_last_error();
   return EventPtr(event);
 }
 
 // Holds a stream up until it is opened, at the latest by its destruction, which sees to it that nobody waits.
 class Gate {
  public:
-  explicit Gate(kvc_stream* stream) {
+  explicit Gate(kvc_stream* stream) : stream_(stream) {
+    if (kvc::test::device() != nullptr) {
+      kvc::test::control()->hold(handle());
+      return;
+    }
     auto* task = static_cast<kvc::Stream*>(stream->impl)->make<Task>(0);
     task->gate = this;
     task->run = [](kvc::Stream::Task* self) {
@@ -59,14 +63,23 @@ class Gate {
   }
   ~Gate() {
     open();
-    while (!passed_) std::this_thread::yield();
+    while (kvc::test::device() == nullptr && !passed_) std::this_thread::yield();
   }
-  void open() { open_ = true; }
+  void open() {
+    if (!open_.exchange(true) && kvc::test::device() != nullptr) kvc::test::control()->let_go(handle());
+  }
 
  private:
   struct Task : kvc::Stream::Task {
     Gate* gate;
   };
+  void* handle() const {
+    void* handle = nullptr;
+    EXPECT_EQ(kvc_stream_handle(stream_, &handle), KVC_OK) << kvc_last_error();
+    return handle;
+  }
+
+  kvc_stream* const stream_;
   std::atomic<bool> open_{false}, passed_{false};
 };
 
