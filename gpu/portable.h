@@ -16,7 +16,9 @@
 //   mma(), load_matrix(), ... (kHasMma)                       tiles of tensor cores
 //   load_once(), store_once()                memory that is not read again soon
 //   atomic_add(), atomic_max()
-//   mul_rn(), add_rn(), sub_rn(), fma_rn()   rounded on their own, never contracted: results equal the CPU's
+//   half_of_float(), e4m3_of_float(), ...    (kHasHalf, kHasFp8) conversions of the device, NaNs aside those
+//   of IEEE mul_rn(), add_rn(), sub_rn(), fma_rn()   rounded on their own, never contracted: results equal
+//   the CPU's
 //
 // The geometry of a launch never depends on kWave, and kWave is in no kernel's template arguments: the host
 // side of HIP does not know it. `threads` is a multiple of 64.

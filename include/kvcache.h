@@ -896,6 +896,13 @@ KVC_API kvc_status kvc_manager_publish_blocks(kvc_manager *m, uint64_t namespace
  *  @return KVC_OK; NOT_HELD (more releases than holds), INVALID_ARGUMENT (no such block). Since 0.1. */
 KVC_API kvc_status kvc_manager_release_blocks(kvc_manager *m, const int32_t *blocks, size_t num_blocks);
 
+/** Makes blocks unfindable, whoever holds them: their bytes turned out to be wrong, such as after a load that failed. CACHED ones become FREE; held ones stay
+ *  with their holders, FENCED ones with their fence, and become FREE afterwards. Other copies of the same position, and positions behind it, stay published;
+ *  a request goes on publishing behind what it has lost. Entries that are not published, or -1, are passed over.
+ *  @param[in]  blocks [num_blocks] @param[out] num_unpublished How many were published. @return KVC_OK; INVALID_ARGUMENT (no such block; nothing is
+ *  changed). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_manager_unpublish_blocks(kvc_manager *m, const int32_t *blocks, size_t num_blocks, uint64_t *num_unpublished);
+
 /* ---------------------------------------------------------------- events */
 
 /** Reads events without removing them; any number of readers, each with a cursor of its own.

@@ -132,6 +132,34 @@ KVC_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
 KVC_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 KVC_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) { return __umul64hi(a, b); }
 
+// ---- conversions ----
+
+inline constexpr bool kHasHalf = true;
+KVC_DEVICE uint32_t half_of_float(float x) { return __half_as_ushort(__float2half_rn(x)); }
+KVC_DEVICE float float_of_half(uint32_t bits) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+inline constexpr bool kHasFp8 = true;
+KVC_DEVICE uint32_t e4m3_of_float(float x) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return pair & 0xFFu;
+}
+KVC_DEVICE uint32_t e5m2_of_float(float x) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return pair & 0xFFu;
+}
+KVC_DEVICE float float_of_e4m3(uint32_t bits) {
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(bits)));
+  return float_of_half(halves & 0xFFFFu);
+}
+#else
+inline constexpr bool kHasFp8 = false;
+#endif
+
 // ---- tensor cores ----
 
 inline constexpr bool kHasMma = true;

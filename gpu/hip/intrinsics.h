@@ -129,6 +129,23 @@ KVC_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
 KVC_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 KVC_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) { return __umul64hi(a, b); }
 
+// ---- conversions ----
+
+inline constexpr bool kHasHalf = true;
+KVC_DEVICE uint32_t half_of_float(float x) {
+  const auto half = static_cast<_Float16>(x);
+  uint16_t bits;
+  __builtin_memcpy(&bits, &half, sizeof bits);
+  return bits;
+}
+KVC_DEVICE float float_of_half(uint32_t bits) {
+  const auto raw = static_cast<uint16_t>(bits);
+  _Float16 half;
+  __builtin_memcpy(&half, &raw, sizeof half);
+  return static_cast<float>(half);
+}
+inline constexpr bool kHasFp8 = false;
+
 // ---- tensor cores ----
 
 inline constexpr bool kHasMma = false;

@@ -67,9 +67,28 @@ struct Element<KVC_FLOAT32> {
   KVC_DEVICE static float decode(uint32_t bits) { return bits_float(bits); }
 };
 
+KVC_DEVICE bool is_infinite(float x) { return (float_bits(x) & 0x7FFFFFFF) == 0x7F800000; }
+KVC_DEVICE bool is_nan(float x) { return (float_bits(x) & 0x7FFFFFFF) > 0x7F800000; }
+
+// With the device's own conversions where it has them, NaNs aside: their bits differ between devices.
 template <>
-struct Element<KVC_FLOAT16> : SmallFloat<5, 10, true> {
+struct Element<KVC_FLOAT16> {
   using Bits = uint16_t;
+  using Exact = SmallFloat<5, 10, true>;
+  template <bool kDevice = kHasHalf>
+  KVC_DEVICE static uint32_t encode(float x) {
+    if constexpr (kDevice) {
+      if (!is_nan(x)) return half_of_float(x);
+    }
+    return Exact::encode(x);
+  }
+  template <bool kDevice = kHasHalf>
+  KVC_DEVICE static float decode(uint32_t code) {
+    if constexpr (kDevice) {
+      if ((code & 0x7FFF) <= 0x7C00) return float_of_half(code);
+    }
+    return Exact::decode(code);
+  }
 };
 
 template <>
@@ -87,15 +106,42 @@ struct Element<KVC_BFLOAT16> {
 };
 
 template <>
-struct Element<KVC_FLOAT8_E4M3> : SmallFloat<4, 3, false> {
+struct Element<KVC_FLOAT8_E4M3> {
   using Bits = uint8_t;
+  using Exact = SmallFloat<4, 3, false>;
+  template <bool kDevice = kHasFp8>
+  KVC_DEVICE static uint32_t encode(float x) {
+    if constexpr (kDevice) {
+      if (!is_nan(x)) return e4m3_of_float(x);
+    }
+    return Exact::encode(x);
+  }
+  template <bool kDevice = kHasFp8>
+  KVC_DEVICE static float decode(uint32_t code) {
+    if constexpr (kDevice) {
+      if ((code & 0x7F) != 0x7F) return float_of_e4m3(code);
+    }
+    return Exact::decode(code);
+  }
 };
 template <>
-struct Element<KVC_FLOAT8_E5M2> : SmallFloat<5, 2, true> {
+struct Element<KVC_FLOAT8_E5M2> {
   using Bits = uint8_t;
+  using Exact = SmallFloat<5, 2, true>;
+  template <bool kDevice = kHasFp8>
+  KVC_DEVICE static uint32_t encode(float x) {
+    if constexpr (kDevice) {
+      // The device saturates; from 2^16 - 2^12 on the nearest code is that of infinity.
+      if ((float_bits(x) & 0x7FFFFFFF) < 0x47700000) return e5m2_of_float(x);
+    }
+    return Exact::encode(x);
+  }
+  KVC_DEVICE static float decode(uint32_t code) {  // the upper byte of an fp16
+    return Element<KVC_FLOAT16>::decode(code << 8);
+  }
 };
 
-// Codes are of values in units of their scale. kAsymmetric is that of Quant.
+// Codes are of values in units of their scale.
 template <>
 struct Element<KVC_INT8> {
   using Bits = uint8_t;
@@ -107,7 +153,7 @@ struct Element<KVC_INT4> {
   static constexpr uint32_t kMask = 15, kSign = 8;
 };
 
-constexpr bool is_integer(int32_t dtype) { return dtype == KVC_INT8 || dtype == KVC_INT4; }
+KVC_HOST_DEVICE constexpr bool is_integer(int32_t dtype) { return dtype == KVC_INT8 || dtype == KVC_INT4; }
 
 // What a value in units of its scale is stored as. Integers: the sum has no bits below the point left.
 template <int32_t kDtype>

@@ -14,7 +14,7 @@ KVC_DEVICE float stored_value(const RowsArgs& args, const PlaneArgs& plane, cons
                               uint32_t element, uint32_t code) {
   if constexpr (bits_of_element(kStored) >= 16) return Element<kStored>::decode(code);
   const float value = decode_unit<kStored>(code, args.asymmetric);
-  if (plane.scales == nullptr) return mul_rn(value, plane.step.scale);
+  if (plane.scales == nullptr) return scaled(value, plane.step.scale);
   return dequantized(value, place.scales, plane.group.divide(element), args.asymmetric);
 }
 

@@ -18,23 +18,12 @@ KVC_DEVICE int32_t key_of(float x) {
   return order_of((bits & 0x7FFFFFFF) > 0x7F800000 ? 0 : bits);  // NaN counts as 0
 }
 KVC_DEVICE float float_of_key(int32_t key) { return bits_float(static_cast<uint32_t>(order_of(key))); }
-KVC_DEVICE bool is_infinite(float x) { return (float_bits(x) & 0x7FFFFFFF) == 0x7F800000; }
-KVC_DEVICE bool is_nan(float x) { return (float_bits(x) & 0x7FFFFFFF) > 0x7F800000; }
 
 KVC_DEVICE void add_key(float x, KeyRange* range) {
   const int32_t key = key_of(x);
   range->lo = key < range->lo ? key : range->lo;
   range->hi = key > range->hi ? key : range->hi;
 }
-
-// What one lane knows of its part of a group.
-struct GroupRange {
-  KeyRange all, finite;
-  KVC_DEVICE void add(float x) {
-    add_key(x, &all);
-    if (!is_infinite(x)) add_key(x, &finite);
-  }
-};
 
 template <int32_t kDtype>
 KVC_DEVICE float largest_code(bool asymmetric) {
@@ -69,27 +58,33 @@ KVC_DEVICE Step make_step(bool asymmetric, float top, float lo, float hi) {
   return step;
 }
 
-// Of the group that the team's lanes know together. All lanes of the wave take part.
-template <int32_t kDtype>
-KVC_DEVICE Step step_of_team(GroupRange range, uint32_t team, bool asymmetric) {
+// Of the group that the team's lanes hold together: for_each(add) calls add(x) for each element of this lane.
+// All lanes of the wave take part.
+template <int32_t kDtype, typename ForEach>
+KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each) {
   const float top = largest_code<kDtype>(asymmetric);
-  const int32_t low_key = team_min(range.all.lo, team), high_key = team_max(range.all.hi, team);
-  float lo = float_of_key(low_key), hi = float_of_key(high_key);
-  const bool plus = low_key <= high_key && is_infinite(hi), minus = low_key <= high_key && is_infinite(lo);
+  KeyRange range;
+  for_each([&](float x) { add_key(x, &range); });
+  range = {team_min(range.lo, team), team_max(range.hi, team)};
+  float lo = float_of_key(range.lo), hi = float_of_key(range.hi);
+  const bool plus = float_bits(hi) == 0x7F800000, minus = float_bits(lo) == 0xFF800000;
   if (ballot(plus || minus) != 0) {  // the rare way
-    const int32_t finite_low = team_min(range.finite.lo, team), finite_high = team_max(range.finite.hi, team);
+    KeyRange finite;
+    for_each([&](float x) {
+      if (!is_infinite(x)) add_key(x, &finite);
+    });
+    finite = {team_min(finite.lo, team), team_max(finite.hi, team)};
     if (plus || minus) {
-      const bool any = finite_low <= finite_high;
-      const float f_lo = float_of_key(finite_low), f_hi = float_of_key(finite_high);
+      const bool any = finite.lo <= finite.hi;
+      const float f_lo = float_of_key(finite.lo), f_hi = float_of_key(finite.hi);
       float size = any ? (-f_lo < f_hi ? f_hi : -f_lo) : 0.0f;
       if (scale_for(size, top) == 0) size = kFloatMax;
       // An infinity of one sign alone leaves the other end to the finite ones.
-      const bool has_plus = plus, has_minus = minus;
-      lo = has_minus ? -size : any ? f_lo : size;
-      hi = has_plus ? size : any ? f_hi : -size;
+      lo = minus ? -size : any ? f_lo : size;
+      hi = plus ? size : any ? f_hi : -size;
     }
   }
-  return low_key <= high_key ? make_step(asymmetric, top, lo, hi) : Step{};
+  return range.lo <= range.hi ? make_step(asymmetric, top, lo, hi) : Step{};
 }
 
 // In units of the scale. NaN becomes what the type has for it.
@@ -110,9 +105,12 @@ KVC_DEVICE void store_scale(float* scales, uint32_t group, const Step& step, boo
   }
 }
 
+// A product in which a NaN of the first factor keeps its bits: devices do not agree on those.
+KVC_DEVICE float scaled(float value, float scale) { return is_nan(value) ? value : mul_rn(value, scale); }
+
 // What scale and offset make of a code's value.
 KVC_DEVICE float dequantized(float value, const float* scales, uint32_t group, bool asymmetric) {
-  if (!asymmetric) return mul_rn(value, scales[group]);
+  if (!asymmetric) return scaled(value, scales[group]);
   return add_rn(mul_rn(value, scales[2 * uint64_t{group}]), scales[2 * uint64_t{group} + 1]);
 }
 

@@ -87,7 +87,7 @@ KVC_DEVICE bool find_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t 
   return true;
 }
 
-constexpr uint32_t bits_of_element(int32_t dtype) {
+KVC_HOST_DEVICE constexpr uint32_t bits_of_element(int32_t dtype) {
   return dtype == KVC_FLOAT32                            ? 32
          : dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16 ? 16
          : dtype == KVC_INT4                             ? 4
@@ -95,7 +95,7 @@ constexpr uint32_t bits_of_element(int32_t dtype) {
 }
 
 // Pieces of rows: 8 elements that are aligned as one vector, or 2 that lie anywhere.
-constexpr uint32_t piece_elements(bool vector) { return vector ? 8 : 2; }
+KVC_HOST_DEVICE constexpr uint32_t piece_elements(bool vector) { return vector ? 8 : 2; }
 
 template <uint32_t kBytes>
 struct alignas(kBytes < 16 ? kBytes : 16) Words {

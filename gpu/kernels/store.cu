@@ -10,46 +10,81 @@
 namespace kvc::gpu {
 namespace {
 
+// Rounded to the caller's type, as kvc_rope_apply leaves it. `second`: of the pair's two elements.
 template <int32_t kFrom>
-KVC_DEVICE float outside_element(const PlaneArgs&, const char* row, uint32_t element) {
-  return Element<kFrom>::decode(load_code<kFrom>(row, 0, 0, element));
+KVC_DEVICE float turned(float x, float other, float cosine, float sine, bool second) {
+  const float sum = second ? add_rn(mul_rn(x, cosine), mul_rn(other, sine))
+                           : sub_rn(mul_rn(x, cosine), mul_rn(other, sine));
+  return Element<kFrom>::decode(Element<kFrom>::encode(sum));
 }
 
-// One element after kvc_rope_apply: rounded to its type.
+// Cosines of the token, then its sines.
+KVC_DEVICE const float* angles_of(const RotaryArgs& rotary, const RowPlace& place) {
+  const uint64_t t = place.token_of_call;
+  return rotary.table +
+         (rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t) * rotary.dim;
+}
+
 template <int32_t kFrom>
-KVC_DEVICE float turned_element(const RotaryArgs& rotary, const PlaneArgs& plane, const RowPlace& place,
-                                uint32_t element) {
-  const float x = outside_element<kFrom>(plane, place.row, element);
+KVC_DEVICE float turned_element(const RotaryArgs& rotary, const RowPlace& place, uint32_t element) {
+  const float x = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, element));
   const uint32_t i = element - rotary.first;  // wraps around in front of it
   if (i >= rotary.dim) return x;
   const uint32_t pairs = rotary.dim / 2;
   const bool second = rotary.interleaved ? i % 2 != 0 : i >= pairs;
   const uint32_t distance = rotary.interleaved ? 1 : pairs;
   const uint32_t pair = rotary.interleaved ? i / 2 : second ? i - pairs : i;
-  const float other =
-      outside_element<kFrom>(plane, place.row, second ? element - distance : element + distance);
-  const uint64_t at = rotary.table_row != nullptr
-                          ? static_cast<uint64_t>(rotary.table_row[place.token_of_call])
-                          : place.token_of_call;
-  const float cosine = rotary.table[at * rotary.dim + pair],
-              sine = rotary.table[at * rotary.dim + pairs + pair];
-  const float turned = second ? add_rn(mul_rn(x, cosine), mul_rn(other, sine))
-                              : sub_rn(mul_rn(x, cosine), mul_rn(other, sine));
-  return Element<kFrom>::decode(Element<kFrom>::encode(turned));
+  const uint32_t partner = second ? element - distance : element + distance;
+  const float other = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, partner));
+  const float* angles = angles_of(rotary, place);
+  return turned<kFrom>(x, other, angles[pair], angles[pairs + pair], second);
+}
+
+// A whole aligned piece of what turns: pieces are in it or outside of it, and so are their partners.
+template <int32_t kFrom, uint32_t n>
+KVC_DEVICE void turn_piece(const RotaryArgs& rotary, const RowPlace& place, uint32_t at, float (&values)[n]) {
+  const uint32_t pairs = rotary.dim / 2, i = at - rotary.first;
+  const bool second = !rotary.interleaved && i >= pairs;
+  const uint32_t pair = rotary.interleaved ? i / 2 : second ? i - pairs : i;
+  const float* angles = angles_of(rotary, place) + pair;
+  if (rotary.interleaved) {
+    uint32_t cosines[n / 2], sines[n / 2];
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles), 0, 0, 0, n, cosines);
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles + pairs), 0, 0, 0, n, sines);
+    for (uint32_t e = 0; e < n; e += 2) {
+      const float a = values[e], b = values[e + 1], c = bits_float(cosines[e / 2]),
+                  s = bits_float(sines[e / 2]);
+      values[e] = turned<kFrom>(a, b, c, s, false);
+      values[e + 1] = turned<kFrom>(b, a, c, s, true);
+    }
+  } else {
+    uint32_t others[n], cosines[n], sines[n];
+    load_codes<kFrom, true>(place.row, 0, 0, second ? at - pairs : at + pairs, at + n, others);
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles), 0, 0, 0, n, cosines);
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles + pairs), 0, 0, 0, n, sines);
+    for (uint32_t e = 0; e < n; ++e) {
+      values[e] = turned<kFrom>(values[e], Element<kFrom>::decode(others[e]), bits_float(cosines[e]),
+                                bits_float(sines[e]), second);
+    }
+  }
 }
 
 // The caller's elements from `at` on as floats; past `end` 0.
 template <int32_t kFrom, bool kVector, uint32_t n>
 KVC_DEVICE void load_floats(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place, uint32_t at,
                             uint32_t end, float (&values)[n]) {
-  if (plane.rotary && at + n > args.rotary.first && at < args.rotary.first + args.rotary.dim) {
+  if (!kVector && plane.rotary) {
     for (uint32_t i = 0; i < n; ++i)
-      values[i] = at + i < end ? turned_element<kFrom>(args.rotary, plane, place, at + i) : 0.0f;
+      values[i] = at + i < end ? turned_element<kFrom>(args.rotary, place, at + i) : 0.0f;
     return;
   }
   uint32_t codes[n];
   load_codes<kFrom, kVector>(place.row, 0, 0, at, end, codes);
   for (uint32_t i = 0; i < n; ++i) values[i] = Element<kFrom>::decode(codes[i]);
+  if constexpr (kVector) {
+    if (plane.rotary && at - args.rotary.first < args.rotary.dim)
+      turn_piece<kFrom>(args.rotary, place, at, values);
+  }
 }
 
 template <int32_t kFrom, int32_t kTo, bool kVector>
@@ -101,12 +136,10 @@ store_groups(KVC_ARGUMENT(RowsArgs) args, const uint32_t team) {
     active =
         active && part * n < plane.group.value && at < plane.elements && find_row(args, plane, row, &place);
     float values[n] = {};
-    GroupRange range;
-    if (active) {
-      load_floats<kFrom, true>(args, plane, place, at, plane.elements, values);
-      for (uint32_t e = 0; e < n; ++e) range.add(values[e]);
-    }
-    const Step step = step_of_team<kTo>(range, team, args.asymmetric);
+    if (active) load_floats<kFrom, true>(args, plane, place, at, plane.elements, values);
+    const Step step = step_of_team<kTo>(team, args.asymmetric, [&](auto&& add) {
+      for (uint32_t e = 0; active && e < n; ++e) add(values[e]);
+    });
     if (!active) continue;
     uint32_t codes[n];
     for (uint32_t e = 0; e < n; ++e) {
@@ -143,9 +176,9 @@ store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
       const uint32_t group = first + threadIdx.x / kRowTeam;
       const uint32_t begin = group < groups ? group * plane.group.value : n;
       const uint32_t end = n - begin < plane.group.value ? n : begin + plane.group.value;
-      GroupRange range;
-      for (uint32_t e = begin + part; e < end; e += kRowTeam) range.add(values[e]);
-      Step step = step_of_team<kTo>(range, kRowTeam, args.asymmetric);
+      Step step = step_of_team<kTo>(kRowTeam, args.asymmetric, [&](auto&& add) {
+        for (uint32_t e = begin + part; e < end; e += kRowTeam) add(values[e]);
+      });
       if (plane.scales == nullptr) step = plane.step;
       for (uint32_t e = begin + part; e < end; e += kRowTeam)
         values[e] = bits_float(encode_unit<kTo>(normalized<kTo>(values[e], step)));

@@ -169,7 +169,7 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
 namespace kvc {
 
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks) {
-  KVC_REQUIRE_ARRAY(blocks, num_blocks);
+  KVC_REQUIRE_MEMORY(blocks, num_blocks);
   for (size_t i = 0; i < num_blocks; ++i) {
     if (const kvc_status status = check_block(layout, i, blocks[i]); status != KVC_OK) return status;
   }
@@ -192,6 +192,9 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
                 layout.num_layers);
   }
   KVC_REQUIRE_ARRAY(out->k, out->num_tokens);
+  KVC_REQUIRE_MEMORY(out->k,
+                     kvc::product(out->num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
+                                                       out->num_layers * sizeof(float)));
   if (layout.latent) {
     if (out->v != nullptr)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "v must be NULL: a latent storage has no value plane");
@@ -411,7 +414,7 @@ kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
                                    kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_ARRAY(copies, num_copies);
+    KVC_REQUIRE_MEMORY(copies, num_copies);
     for (size_t i = 0; i < num_copies; ++i) {
       for (const int32_t block : {copies[i].source, copies[i].destination}) {
         if (const kvc_status status = check_block(storage.layout, i, block); status != KVC_OK) return status;

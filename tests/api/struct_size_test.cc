@@ -187,6 +187,10 @@ TEST(Guard, ExceptionsBecomeInternalErrors) {
   EXPECT_EQ(guarded([]() -> kvc_status { return KVC_ERROR_BUSY; }), KVC_ERROR_BUSY);
 }
 
+TEST(Guard, AFailedAllocationIsNoDefectOfTheLibrary) {
+  EXPECT_EQ(guarded([]() -> kvc_status { throw std::bad_alloc(); }), KVC_ERROR_OUT_OF_MEMORY);
+}
+
 TEST(Guard, AMissingManagerIsAnInvalidArgument) {
   bool called = false;
   EXPECT_EQ(on_manager(nullptr,

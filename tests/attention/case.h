@@ -100,6 +100,7 @@ class Case {
   AttentionArgs& args() { return args_; }
   const std::vector<char>& out() const { return out_; }
   const std::vector<float>& lse() const { return lse_; }
+  const std::vector<float>& expected_lse() const { return expected_lse_; }
 
   void run_reference() {
     args_.out = expected_.data(), args_.lse = expected_lse_.data();

@@ -15,6 +15,7 @@ using kvc::test::describe;
 using kvc::test::Options;
 
 inline constexpr uint32_t kSharedBytes = 227 << 10;
+inline constexpr float kUntouched = -12345.0f;  // what rows of lse hold before
 
 struct DeviceOptions {
   bool mma = true;  // where the device has it
@@ -31,6 +32,7 @@ class Upload {
     if (host != nullptr) array_.emplace(std::vector<T>(host, host + count));
   }
   const T* get() { return array_ ? array_->data() : nullptr; }
+  void set(const std::vector<T>& values) { array_->set(values); }
 
  private:
   std::optional<DeviceArray<T>> array_;
@@ -76,49 +78,90 @@ inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
   return args;
 }
 
+// A call whose arrays are on the device.
+class DeviceCall {
+ public:
+  // `slab`: the storage's bytes, if they are on the device already.
+  DeviceCall(const kvc::AttentionArgs& host, const DeviceOptions& options, const char* slab = nullptr)
+      : args_(scalars_of(host)),
+        limits_(limits_of(host, options)),
+        support_(attention_support(args_, limits_)),
+        slab_(slab != nullptr ? nullptr : host.slab, host.layout->slab_bytes),
+        q_(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host)),
+        q_offsets_(host.q_offsets, host.num_requests + 1),
+        q_starts_(host.q_starts, host.num_requests),
+        kv_lens_(host.kv_lens, host.num_requests),
+        tables_(host.block_tables, host.num_requests * host.table_stride),
+        slopes_(host.alibi_slopes, host.num_q_heads),
+        mask_(host.mask, mask_bytes(host)),
+        mask_offsets_(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests),
+        mask_starts_(host.mask_starts, host.num_requests),
+        block_mask_(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride),
+        out_(rows(host) * host.layout->v_dim * bytes(host)),
+        lse_(rows(host)) {
+    describe_storage(*host.layout, slab != nullptr ? slab : slab_.get(), host.layer, &args_);
+    args_.q = q_.get();
+    args_.out = out_.data();
+    args_.lse = lse_.data();
+    args_.q_offsets = q_offsets_.get();
+    args_.q_starts = q_starts_.get();
+    args_.kv_lens = kv_lens_.get();
+    args_.block_tables = tables_.get();
+    args_.alibi_slopes = slopes_.get();
+    args_.mask = mask_.get();
+    args_.mask_offsets = mask_offsets_.get();
+    args_.mask_starts = mask_starts_.get();
+    args_.block_mask = block_mask_.get();
+    workspace_.emplace(attention_workspace_bytes(args_, limits_));
+  }
+
+  AttentionPath path() const { return support_.path; }
+  void poison() {
+    workspace_->set(std::vector<char>(workspace_->size(), '\xff'));
+    out_.set(std::vector<char>(out_.size(), '\x7b'));
+    lse_.set(std::vector<float>(lse_.size(), kUntouched));
+  }
+  int launch() { return launch_attention(args_, limits_, workspace_->data(), nullptr); }
+  void set_lengths(const std::vector<uint64_t>& kv_lens, const std::vector<uint64_t>& q_offsets) {
+    kv_lens_.set(kv_lens);
+    q_offsets_.set(q_offsets);
+  }
+  void results(void* out, float* lse) {
+    synchronize();
+    copy_out(out, out_.data(), out_.bytes());
+    copy_out(lse, lse_.data(), lse_.bytes());
+  }
+
+ private:
+  static uint64_t rows(const kvc::AttentionArgs& host) {
+    return host.q_offsets[host.num_requests] * host.num_q_heads;
+  }
+  static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
+
+  AttentionArgs args_;
+  AttentionLimits limits_;
+  AttentionSupport support_;
+  Upload<char> slab_, q_;
+  Upload<uint64_t> q_offsets_, q_starts_, kv_lens_;
+  Upload<int32_t> tables_;
+  Upload<float> slopes_;
+  Upload<uint8_t> mask_;
+  Upload<uint64_t> mask_offsets_, mask_starts_;
+  Upload<uint8_t> block_mask_;
+  DeviceArray<char> out_;
+  DeviceArray<float> lse_;
+  std::optional<DeviceArray<char>> workspace_;
+};
+
 // Returns the kernels that were used.
-inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const DeviceOptions& options) {
-  const size_t n = host.num_requests;
-  const uint64_t rows = host.q_offsets[n] * host.num_q_heads, bytes = dtype_bits(host.q_dtype) / 8;
-  const Layout& layout = *host.layout;
-  Upload<char> slab(host.slab, layout.slab_bytes),
-      q(static_cast<const char*>(host.q), rows * layout.k_dim * bytes);
-  Upload<uint64_t> q_offsets(host.q_offsets, n + 1), q_starts(host.q_starts, n), kv_lens(host.kv_lens, n);
-  Upload<int32_t> tables(host.block_tables, n * host.table_stride);
-  Upload<float> slopes(host.alibi_slopes, host.num_q_heads);
-  Upload<uint8_t> mask(host.mask, mask_bytes(host));
-  Upload<uint64_t> mask_offsets(host.mask == nullptr ? nullptr : host.mask_offsets, n),
-      mask_starts(host.mask_starts, n);
-  Upload<uint8_t> block_mask(host.block_mask, n * layout.num_heads * host.block_mask_stride);
-  DeviceArray<char> out(rows * layout.v_dim * bytes);
-  DeviceArray<float> lse(rows);
-  copy_in(out.data(), host.out, out.bytes());
-  copy_in(lse.data(), host.lse, lse.bytes());
-
-  AttentionArgs args = scalars_of(host);
-  describe_storage(layout, slab.get(), host.layer, &args);
-  args.q = q.get();
-  args.out = out.data();
-  args.lse = lse.data();
-  args.q_offsets = q_offsets.get();
-  args.q_starts = q_starts.get();
-  args.kv_lens = kv_lens.get();
-  args.block_tables = tables.get();
-  args.alibi_slopes = slopes.get();
-  args.mask = mask.get();
-  args.mask_offsets = mask_offsets.get();
-  args.mask_starts = mask_starts.get();
-  args.block_mask = block_mask.get();
-
-  const AttentionLimits limits = limits_of(host, options);
-  const AttentionSupport support = attention_support(args, limits);
-  if (support.path == AttentionPath::kUnsupported) return support.path;
-  DeviceArray<char> workspace(std::vector<char>(attention_workspace_bytes(args, limits), '\xff'));
-  EXPECT_EQ(launch_attention(args, limits, workspace.data(), nullptr), 0);
-  synchronize();
-  copy_out(host.out, out.data(), out.bytes());
-  copy_out(host.lse, lse.data(), lse.bytes());
-  return support.path;
+inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const DeviceOptions& options,
+                                      const char* slab = nullptr) {
+  DeviceCall call(host, options, slab);
+  if (call.path() == AttentionPath::kUnsupported) return call.path();
+  call.poison();
+  EXPECT_EQ(call.launch(), 0);
+  call.results(host.out, host.lse);
+  return call.path();
 }
 
 // Runs the case against the reference, on the kernels `path` if it is given.

@@ -13,7 +13,8 @@
 
 namespace kvc::gpu::test {
 
-void* device_allocate(size_t bytes);  // fails the program when there is none
+void* device_allocate_if(size_t bytes);  // nullptr: there is none
+void* device_allocate(size_t bytes);     // ends the program when there is none
 void device_free(void* memory, size_t bytes);
 void copy_in(void* device, const void* host, size_t bytes);
 void copy_out(void* host, const void* device, size_t bytes);
@@ -45,7 +46,7 @@ class DeviceArray {
   T* data_;
 };
 
-// Fresh numbers in every run; the seed is printed when a test fails.
+// Fresh numbers in every run; the seed is printed when a test fails, and KVC_TEST_SEED gives it again.
 class KernelTest : public ::testing::Test {
  protected:
   KernelTest();

@@ -3,8 +3,9 @@
 
 namespace kvc::gpu::test {
 
+void* device_allocate_if(size_t bytes) { return emulator::allocate_guarded(bytes); }
 void* device_allocate(size_t bytes) {
-  void* memory = emulator::allocate_guarded(bytes);
+  void* memory = device_allocate_if(bytes);
   if (memory == nullptr) std::abort();
   return memory;
 }
@@ -17,10 +18,17 @@ void copy_out(void* host, const void* device, size_t bytes) {
 }
 void synchronize() {}
 
+namespace {
+
+uint32_t fresh_seed() {
+  const char* fixed = std::getenv("KVC_TEST_SEED");
+  return fixed != nullptr ? static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10)) : std::random_device()();
+}
+
+}  // namespace
+
 KernelTest::KernelTest()
-    : seed_(std::random_device()()), trace_(__FILE__, __LINE__, "seed " + std::to_string(seed_)) {
-  if (const char* fixed = std::getenv("KVC_TEST_SEED"))
-    seed_ = static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10));
+    : seed_(fresh_seed()), trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {
   random.seed(seed_);
   emulator::set_seed(seed_);
 }
