@@ -15,6 +15,8 @@ namespace kvc {
 #define KVC_OF(function) KVC_ATTENTION_NAMESPACE::function
 constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
+    // Processors with tile registers take twice as long for VDPBF16PS as for the two additions it stands for.
+    KVC_ATTENTION_LEVEL == 4 ? &kAvx512Kernels : nullptr,
     KVC_ATTENTION_LEVEL >= 3,
     KVC_ATTENTION_LEVEL > 0,
     {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>), KVC_OF(row_scores<kI8>),

@@ -75,6 +75,7 @@ struct ValueArgs {
 // elements in 4 bytes.
 struct Kernels {
   const char* name;
+  const Kernels* for_few_rows;   // of bf16; nullptr = these
   bool bf16_pairs, int16_pairs;  // scores of such keys read q_pairs
   void (*row_scores[kNumForms])(const ScoreArgs&);
   void (*tile_scores[kNumTiledForms])(const ScoreArgs&);

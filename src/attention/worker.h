@@ -16,6 +16,9 @@ inline constexpr uint32_t kRowsAtOnce = 64;
 // From so many rows of a head on, a tile is widened to floats once rather than by each few rows.
 inline constexpr uint32_t kManyRows = 16;
 
+// Up to so many rows of a head, Kernels::for_few_rows are used.
+inline constexpr uint32_t kFewRows = 4;
+
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
@@ -71,13 +74,13 @@ class Worker {
 
  private:
   void start(const Piece& piece);
+  void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
   void int16_pairs(const float* q, size_t first, uint32_t rows);
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
   void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
   void convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers);
-  void choose_forms(const Piece& piece);
   void widen(const Pointers& next, Pointers* pointers);
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
@@ -86,11 +89,12 @@ class Worker {
 
   const AttentionArgs& args_;
   const Shape& shape_;
-  const Kernels& kernels_;
+  const Kernels& all_kernels_;
   Scratch scratch_;
+  // Of the piece. The kernels read the stored form, or floats if there are many rows.
+  const Kernels* kernels_ = nullptr;
   enum class Pairs { kNone, kBf16, kInt16 };
-  Pairs use_pairs_;
-  // As the kernels read them: the stored form, or floats where a piece has many rows.
+  Pairs use_pairs_ = Pairs::kNone;
   Form k_form_ = kF32, v_form_ = kF32;
   uint32_t k_group_ = 0, v_group_ = 0;
   uint32_t terms_ = 1;   // of the piece's pairs
