@@ -32,7 +32,7 @@ kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
 extern "C" {
 
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     kvc_attention own;
     const kvc_status status = kvc::read_attention(storage, attention, stream != nullptr, &own);
     if (status != KVC_OK) return status;
@@ -58,7 +58,7 @@ kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, k
 
 kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                                   uint16_t* bounds, kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
     if (layer >= storage.layout.num_layers)
@@ -73,7 +73,7 @@ kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t*
 
 kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attention,
                                      const kvc_block_choice* choice, kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(attention);
     KVC_REQUIRE_POINTER(choice);
     kvc_attention unmasked, own;

@@ -216,10 +216,9 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
   if (config.memory == nullptr) {
     if (config.memory_kind == KVC_MEMORY_EXTERNAL)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
-    constexpr uint32_t kSlabAlignment = 4096;
     parts->zeroed = (config.flags & KVC_STORAGE_NOT_ZEROED) == 0;
     const kvc_allocator* allocator = parts->allocator.allocate == nullptr ? nullptr : &parts->allocator;
-    return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, kSlabAlignment,
+    return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, config.alignment,
                             &parts->memory);
   }
   if (config.memory_kind != KVC_MEMORY_DEFAULT && config.memory_kind != KVC_MEMORY_EXTERNAL) {
@@ -255,7 +254,7 @@ kvc_status make_storage(const kvc_storage_config& config, const kvc::Env& env, c
     return status;
   }
   *storage = new (place)
-      kvc_storage{&backend, impl, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
+      kvc_storage{&backend, impl, device, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
   return KVC_OK;
 }
 
@@ -390,7 +389,7 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
 }
 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
@@ -399,7 +398,7 @@ kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* s
 }
 
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
@@ -409,7 +408,7 @@ kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* 
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_MEMORY(copies, num_copies);
     for (size_t i = 0; i < num_copies; ++i) {
       for (const int32_t block : {copies[i].source, copies[i].destination}) {
@@ -422,7 +421,7 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
 
 kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
       return status;
     return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));

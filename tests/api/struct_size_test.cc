@@ -144,6 +144,7 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_probe_info>(
       [&](auto* out) { return kvc_manager_probe(m_, 0, tokens, 3, nullptr, 0, out); });
   expect_written_by_size<kvc_device_info>([&](auto* out) { return kvc_device_properties(nullptr, out); });
+  expect_written_by_size<kvc_backend_info>([&](auto* out) { return kvc_backend_properties(nullptr, out); });
   kvc_storage_config storage_config = {};
   storage_config.struct_size = sizeof storage_config;
   storage_config.num_blocks = storage_config.num_layers = storage_config.num_heads = 1;

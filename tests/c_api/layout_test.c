@@ -263,11 +263,29 @@ AT(kvc_step, num_refused, 336);
 AT(kvc_step, shortage_blocks, 344);
 AT(kvc_step, internal, 352);
 
-SIZE(kvc_device_info, 24);
+SIZE(kvc_device_info, 56);
 AT(kvc_device_info, struct_size, 0);
 AT(kvc_device_info, memory_bytes, 8);
 AT(kvc_device_info, memory_kinds, 16);
 AT(kvc_device_info, num_processors, 20);
+AT(kvc_device_info, free_bytes, 24);
+AT(kvc_device_info, name, 32);
+AT(kvc_device_info, architecture, 40);
+AT(kvc_device_info, dlpack_device, 48);
+AT(kvc_device_info, flags, 52);
+
+SIZE(kvc_backend_info, 40);
+AT(kvc_backend_info, struct_size, 0);
+AT(kvc_backend_info, path, 8);
+AT(kvc_backend_info, architectures, 16);
+AT(kvc_backend_info, remark, 24);
+AT(kvc_backend_info, num_devices, 32);
+AT(kvc_backend_info, reserved, 36);
+
+SIZE(kvc_memory_handle, 128);
+AT(kvc_memory_handle, bytes, 0);
+AT(kvc_memory_handle, device, 8);
+AT(kvc_memory_handle, data, 24);
 
 SIZE(kvc_storage_config, 128);
 AT(kvc_storage_config, struct_size, 0);
