@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "device/memory.h"
 #include "device/device_storage.h"
+#include "device/memory.h"
 
 namespace kvc::gpu {
 namespace {
