@@ -153,6 +153,7 @@ TEST_F(AttentionBatch, PartialResultsMergeAsOnTheCpu) {
                            kRows,
                            kDim,
                            dtype,
+                           dtype,
                            in_place ? device_outs.data() : out.data(),
                            in_place ? device_lses.data() : lse.data()};
       EXPECT_EQ(launch_merge(args, nullptr), 0);
