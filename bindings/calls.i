@@ -17,7 +17,14 @@
 %rename(kvc_attention_merge) merge;
 %rename(kvc_tree_mask) tree_mask;
 %rename(kvc_estimate_memory) estimate_memory;
+%rename(kvc_model_rope) model_rope;
+%rename(kvc_rope_table) rope_table;
+%rename(kvc_rope_apply) rope_apply;
+%rename(kvc_quantize) quantize;
+%rename(kvc_dequantize) dequantize;
+%rename(kvc_storage_adopt) storage_adopt;
 %rename(kvc_step_use) step_use;
+%rename(kvc_step_num_failed) step_num_failed;
 
 %inline %{
 /* A part that is NULL is absent, one of no bytes is present and empty. */
@@ -64,6 +71,14 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
     default: return kvc_step_view(step, -1, &view);
   }
   return KVC_OK;
+}
+
+/* Items of the step as it was run last whose status is not KVC_OK. */
+static size_t step_num_failed(const kvc_step *step) {
+  const size_t items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
+  size_t failed = 0;
+  for (size_t i = 0; i < items; ++i) failed += step->status[i] != KVC_OK;
+  return failed;
 }
 
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
@@ -143,5 +158,50 @@ static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query
   kvc_memory_query full = *query;
   full.model = model;
   return kvc_estimate_memory(&full, estimate);
+}
+
+/* Lengths in bytes; attention_factor is one double. */
+static kvc_status model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const char *factors, size_t factors_bytes,
+                             char *frequencies, size_t frequencies_bytes, char *attention_factor, size_t attention_factor_bytes,
+                             size_t *count) {
+  (void)factors_bytes, (void)attention_factor_bytes;
+  return kvc_model_rope(model, layer, length, (const double *)factors, (double *)frequencies, frequencies_bytes / sizeof(double), count,
+                        (double *)attention_factor);
+}
+
+/* Without positions: 0, 1, 2, ... as far as there is room for angles. */
+static kvc_status rope_table(const char *turns, size_t turns_bytes, double factor, const int64_t *positions, size_t num_positions,
+                             char *angles, size_t angles_bytes) {
+  const size_t num_frequencies = turns_bytes / sizeof(double);
+  if (!positions && num_frequencies) num_positions = angles_bytes / (2 * num_frequencies * sizeof(float));
+  return kvc_rope_table((const double *)turns, num_frequencies, factor, positions, num_positions, (float *)angles);
+}
+
+static kvc_status rope_apply(const kvc_rope_rows *rows, char *x, size_t x_bytes, size_t count, const char *angle_table,
+                             size_t angle_table_bytes, const int64_t *table_row, size_t num_table_rows) {
+  kvc_rope_rows full = *rows;
+  const size_t row = sizeof(float) * (rows->rope_dim ? rows->rope_dim : rows->head_dim);
+  full.x = x, full.num_tokens = count, full.table = (const float *)angle_table, full.table_row = table_row;
+  full.table_rows = row ? angle_table_bytes / row : 0;
+  (void)x_bytes, (void)num_table_rows;
+  return kvc_rope_apply(&full);
+}
+
+static kvc_status quantize(const kvc_quant_format *format, const char *floats, size_t floats_bytes, size_t rows, size_t dim,
+                           char *new_codes, size_t new_codes_bytes, char *new_scales, size_t new_scales_bytes) {
+  (void)floats_bytes, (void)new_codes_bytes, (void)new_scales_bytes;
+  return kvc_quantize(format, (const float *)floats, rows, dim, new_codes, (float *)new_scales);
+}
+static kvc_status dequantize(const kvc_quant_format *format, const char *codes, size_t codes_bytes, const char *scales, size_t scales_bytes,
+                             size_t rows, size_t dim, char *new_floats, size_t new_floats_bytes) {
+  (void)codes_bytes, (void)scales_bytes, (void)new_floats_bytes;
+  return kvc_dequantize(format, codes, (const float *)scales, rows, dim, (float *)new_floats);
+}
+
+/* kvc_storage_create over memory that outlives the storage and its exported tensors. */
+static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, size_t memory_bytes, kvc_storage **storage) {
+  kvc_storage_config full = *config;
+  full.memory = memory, full.memory_size = memory_bytes;
+  return kvc_storage_create(&full, storage);
 }
 %}

@@ -75,6 +75,22 @@ KVC_OUT_RECORDS(char, picked, picked_bytes)
 KVC_IN_RECORDS(char, outs, outs_bytes)
 KVC_IN_RECORDS(char, lses, lses_bytes)
 KVC_OUT_RECORDS(char, bits, bits_bytes)
+KVC_IN_RECORDS(char, factors, factors_bytes)
+KVC_OUT_RECORDS(char, frequencies, frequencies_bytes)
+KVC_OUT_RECORDS(char, attention_factor, attention_factor_bytes)
+KVC_IN_RECORDS(char, turns, turns_bytes)
+KVC_IN(int64_t, INT64, positions, num_positions)
+KVC_OUT_RECORDS(char, angles, angles_bytes)
+KVC_IN_RECORDS(char, angle_table, angle_table_bytes)
+KVC_IN(int64_t, INT64, table_row, num_table_rows)
+KVC_OUT_RECORDS(char, x, x_bytes)
+KVC_IN_RECORDS(char, floats, floats_bytes)
+KVC_OUT_RECORDS(char, new_floats, new_floats_bytes)
+KVC_IN_RECORDS(char, codes, codes_bytes)
+KVC_OUT_RECORDS(char, new_codes, new_codes_bytes)
+KVC_IN_RECORDS(char, scales, scales_bytes)
+KVC_OUT_RECORDS(char, new_scales, new_scales_bytes)
+KVC_OUT_RECORDS(char, memory, memory_bytes)
 
 KVC_RESULT(uint64_t, request)
 KVC_RESULT(uint64_t, num_cached)
@@ -82,11 +98,13 @@ KVC_RESULT(uint64_t, child)
 KVC_RESULT(uint64_t, pin)
 KVC_RESULT(uint64_t, num_pinned)
 KVC_RESULT(uint64_t, num_dropped)
+KVC_RESULT(uint64_t, num_unpublished)
 KVC_RESULT(uint64_t, namespace_id)
 KVC_RESULT(uint64_t, digest)
 KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, next)
+KVC_RESULT(int32_t, done)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, count)
 
@@ -95,6 +113,10 @@ KVC_RESULT(size_t, count)
 KVC_OBJECT(kvc_manager, manager)
 KVC_OBJECT(kvc_step, step)
 KVC_OBJECT(kvc_storage, storage)
+#ifndef SWIGGO
+KVC_OBJECT(kvc_stream, stream)
+KVC_OBJECT(kvc_stream_event, event)
+#endif
 
 // ---- structs that grow: made with their size, all defaults; what points to arrays is not reachable -----------------
 
@@ -122,6 +144,8 @@ KVC_STRUCT(kvc_attention_plan)
 KVC_STRUCT(kvc_block_choice)
 KVC_STRUCT(kvc_device_info)
 KVC_STRUCT(kvc_model)
+KVC_STRUCT(kvc_rope_rows)
+KVC_STRUCT(kvc_quant_format)
 KVC_STRUCT(kvc_memory_query)
 KVC_STRUCT(kvc_memory_estimate)
 
@@ -159,6 +183,11 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::mask_offsets;
 %ignore kvc_attention::mask_starts;
 %ignore kvc_attention::block_mask;
+%ignore kvc_rope_rows::x;
+%ignore kvc_rope_rows::num_tokens;
+%ignore kvc_rope_rows::table;
+%ignore kvc_rope_rows::table_rows;
+%ignore kvc_rope_rows::table_row;
 %ignore kvc_block_choice::bounds;
 %ignore kvc_block_choice::block_mask;
 %ignore kvc_memory_query::model;
@@ -211,22 +240,20 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention_merge;
 %ignore kvc_tree_mask;
 %ignore kvc_estimate_memory;
-
-// ---- not offered to other languages ------------------------------------------------------------------------------
-// Streams work on the caller's arrays after the call: other languages wait for the result.
-
-%rename("$ignore", regextarget=1) "^kvc_stream_";
-%ignore kvc_stream;
 %ignore kvc_model_rope;
 %ignore kvc_rope_table;
 %ignore kvc_rope_apply;
-%ignore kvc_rope_rows;
 %ignore kvc_quantize;
 %ignore kvc_dequantize;
-%ignore kvc_quant_format;
-#ifndef SWIGPYTHON
-%ignore kvc_storage_export_dlpack;
+
+// ---- not offered to every language -----------------------------------------------------------------------------
+// A stream works on the caller's arrays after the call, which Go does not allow: a goroutine does the same there.
+
+#ifdef SWIGGO
+%rename("$ignore", regextarget=1) "^kvc_stream_";
+%ignore kvc_stream;
 #endif
+%ignore kvc_storage_export_dlpack; // Python has a call of its own
 
 %include "calls.i"
 %include <kvcache.h>

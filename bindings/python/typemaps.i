@@ -5,6 +5,8 @@
 // Calls that hash, match or compute release the interpreter lock; the others are shorter than releasing it.
 
 %{
+#include "native.h"
+
 typedef struct kvc_buffer {
   Py_buffer view;
   void* copy;  // of a list
@@ -48,28 +50,16 @@ static int kvc_get_array(PyObject* object, const char* name, const char* wanted,
     const Py_ssize_t length = PySequence_Fast_GET_SIZE(items);
     buffer->copy = malloc(length ? (size_t)length * size : 1);
     if (!buffer->copy) PyErr_NoMemory();
-    for (Py_ssize_t i = 0; buffer->copy && i < length; ++i) {
-      PyObject* item = PySequence_Fast_GET_ITEM(items, i);
-      if (size == 4 && PyLong_CheckExact(item)) {  // long prompts are lists of these
-        const long value = PyLong_AsLong(item);
-        if (value >= INT32_MIN && value <= INT32_MAX && value != -1) {
-          ((int32_t*)buffer->copy)[i] = (int32_t)value;
-          continue;
-        }
-        PyErr_Clear();  // below, with a text
-      }
-      PyObject* number = PyNumber_Index(item);
+    if (buffer->copy && size == 4) {
+      kvc_read_int32(PySequence_Fast_ITEMS(items), length, name, (int32_t*)buffer->copy);
+    }
+    for (Py_ssize_t i = 0; buffer->copy && size == 8 && i < length; ++i) {
+      PyObject* number = PyNumber_Index(PySequence_Fast_GET_ITEM(items, i));
       if (!number) break;
       if (type == 'u') {
         ((uint64_t*)buffer->copy)[i] = PyLong_AsUnsignedLongLong(number);
-      } else if (size == 8) {
-        ((int64_t*)buffer->copy)[i] = PyLong_AsLongLong(number);
       } else {
-        const long long value = PyLong_AsLongLong(number);
-        if (!PyErr_Occurred() && (value < INT32_MIN || value > INT32_MAX)) {
-          PyErr_Format(PyExc_ValueError, "%s[%zd]: %lld is not an int32", name, i, value);
-        }
-        ((int32_t*)buffer->copy)[i] = (int32_t)value;
+        ((int64_t*)buffer->copy)[i] = PyLong_AsLongLong(number);
       }
       Py_DECREF(number);
       if (PyErr_Occurred()) break;
@@ -93,25 +83,8 @@ static void kvc_release_array(kvc_buffer* buffer) {
   if (buffer->view.obj) PyBuffer_Release(&buffer->view);
 }
 
-// Token ids as an int32 memoryview: worth it for a list that several calls will take.
-static PyObject* kvc_pack_tokens(PyObject* tokens) {
-  kvc_buffer buffer = {{0}};
-  void* data;
-  size_t count;
-  PyObject* packed = NULL;
-  if (kvc_get_array(tokens, "tokens", "int32_t", 'i', sizeof(int32_t), 0, &buffer, &data, &count)) {
-    PyObject* bytes = PyBytes_FromStringAndSize((const char*)data, (Py_ssize_t)(count * sizeof(int32_t)));
-    PyObject* view = bytes ? PyMemoryView_FromObject(bytes) : NULL;
-    packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
-    Py_XDECREF(view);
-    Py_XDECREF(bytes);
-  }
-  kvc_release_array(&buffer);
-  return packed;
-}
-
 // The exception of a status, with the text of this thread's failed call. The classes are Python's: kvcache/errors.py.
-static void kvc_raise(kvc_status status) {
+void kvc_raise(kvc_status status) {
   PyObject* module = PyImport_ImportModule("kvcache.errors");
   PyObject* error = module ? PyObject_CallMethod(module, "from_status", "is", (int)status, kvc_last_error()) : NULL;
   if (error) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
@@ -172,6 +145,13 @@ KVC_LONG_CALL(attend)
 KVC_LONG_CALL(select_blocks)
 KVC_LONG_CALL(key_bounds)
 KVC_LONG_CALL(merge)
+KVC_LONG_CALL(storage_adopt)
+KVC_LONG_CALL(kvc_stream_synchronize)
+KVC_LONG_CALL(kvc_stream_event_synchronize)
+KVC_LONG_CALL(rope_table)
+KVC_LONG_CALL(rope_apply)
+KVC_LONG_CALL(quantize)
+KVC_LONG_CALL(dequantize)
 
 // ---- errors and results -------------------------------------------------------------------------------------------
 
@@ -182,6 +162,18 @@ KVC_LONG_CALL(merge)
   }
   $result = Py_None;
   Py_INCREF(Py_None);
+}
+
+// Counts and ids are whatever is an integer to Python, NumPy's included.
+%typemap(in) uint64_t, size_t {
+  PyObject* number = PyNumber_Index($input);
+  const unsigned long long value = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) {
+    PyErr_Format(PyErr_ExceptionMatches(PyExc_OverflowError) ? PyExc_OverflowError : PyExc_TypeError, "$1_name must be a $1_type, not %R", $input);
+    SWIG_fail;
+  }
+  $1 = ($1_ltype)value;
 }
 
 %define KVC_RESULT(TYPE, NAME)
@@ -223,6 +215,18 @@ KVC_PYTHON_ARRAY(TYPE, TYPE, 'r', 1, POINTER, COUNT)
 // Objects that exist, to find leaks.
 %{
 static long kvc_num_objects = 0;
+
+kvc_manager* kvc_manager_of(PyObject* object) {
+  void* manager = NULL;
+  if (SWIG_ConvertPtr(object, &manager, SWIGTYPE_p_kvc_manager, 0) < 0 || !manager) {
+    PyErr_SetString(PyExc_ValueError, "the manager is closed");
+    return NULL;
+  }
+  return (kvc_manager*)manager;
+}
+%}
+%init %{
+  if (!kvc_add_admitted(m) || !kvc_add_slots(m)) return NULL;
 %}
 %inline %{
 static long kvc_live_objects(void) { return kvc_num_objects; }
@@ -233,6 +237,8 @@ PyObject* kvc_pack_tokens(PyObject* tokens);
 %nodefaultdtor;
 struct kvc_manager {};
 struct kvc_storage {};
+struct kvc_stream {};
+struct kvc_stream_event {};
 %clearnodefaultctor;
 %clearnodefaultdtor;
 
@@ -241,7 +247,9 @@ struct kvc_storage {};
 %extend TYPE {
   ~TYPE() {
     --kvc_num_objects;
+    Py_BEGIN_ALLOW_THREADS  // what a stream still has to do is waited for
     TYPE ## _destroy($self);
+    Py_END_ALLOW_THREADS
   }
 }
 %typemap(in, numinputs=0) TYPE **NAME (TYPE *object) "object = NULL; $1 = &object;"
@@ -269,30 +277,19 @@ struct kvc_storage {};
   PyObject* address = PyLong_FromVoidPtr($1->data);
   if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
 }
-%typemap(in, numinputs=0) kvc_stream *stream "$1 = NULL;"
+// No stream: done on return.
+%typemap(check) kvc_stream *stream ""
 
-// A DLPack tensor is a capsule, ended by whoever takes it, or here if nobody does. The layout is DLPack's.
-%{
-typedef struct kvc_dlpack {
-  void* data;
-  int32_t device_type, device_id, ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-  void* manager;
-  void (*deleter)(struct kvc_dlpack*);
-} kvc_dlpack;
-
-static void kvc_end_capsule(PyObject* capsule) {
-  if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // taken, and renamed
-  kvc_dlpack* tensor = (kvc_dlpack*)PyCapsule_GetPointer(capsule, "dltensor");
-  tensor->deleter(tensor);
+// A DLPack tensor as a capsule that keeps the owner of foreign memory.
+%rename(kvc_storage_export_dlpack) export_dlpack;
+%inline %{
+static PyObject *export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, PyObject *owner) {
+  void *tensor;
+  const kvc_status status = kvc_storage_export_dlpack(s, plane, layer, &tensor);
+  if (status == KVC_OK) return kvc_dlpack_capsule(tensor, owner);
+  kvc_raise(status);
+  return NULL;
 }
 %}
-%typemap(in, numinputs=0) void **tensor (void *value) "value = NULL; $1 = &value;"
-%typemap(argout) void **tensor {
-  if (!($result = kvc_add_result($result, PyCapsule_New(*$1, "dltensor", kvc_end_capsule)))) SWIG_fail;
-}
 
 %include "../structs.i"

@@ -117,4 +117,13 @@ kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, siz
   });
 }
 
+kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,
+                                        uint64_t* num_unpublished) {
+  return kvc::on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(blocks, num_blocks);
+    KVC_REQUIRE_POINTER(num_unpublished);
+    return manager.unpublish_blocks(blocks, num_blocks, num_unpublished);
+  });
+}
+
 }  // extern "C"

@@ -138,7 +138,7 @@ class Checker {
         if (dropped) continue;
         KVC_CHECK(pool_.exists(raw(id)) && pool_[id].pool == shape.pool && pool_[id].group == g,
                   "request %zu, group %u, position %zu: block %d is not of this group", i, g, j, raw(id));
-        KVC_CHECK(j >= r.published || pool_[id].node == here,
+        KVC_CHECK(j >= r.published || pool_[id].node == here || !is_node(pool_[id].node),
                   "request %zu, group %u, position %zu: block %d is published elsewhere", i, g, j, raw(id));
         KVC_CHECK((pool_[id].written != 0) || j * shape_.block_size >= r.committed,
                   "block %d holds committed tokens, marked unwritten", raw(id));

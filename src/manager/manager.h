@@ -74,6 +74,7 @@ class Manager {
   kvc_status publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
                             const int32_t* blocks, size_t num_blocks);
   kvc_status release_blocks(const int32_t* blocks, size_t num_blocks);
+  kvc_status unpublish_blocks(const int32_t* blocks, size_t num_blocks, uint64_t* num_unpublished);
 
   kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
                          int32_t* tokens, size_t token_capacity);

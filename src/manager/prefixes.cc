@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefixes without a request: what would hit, keeping it from eviction, dropping it, making room.
+// Prefixes without a request: what would hit, keeping it from eviction, dropping it, making room, taking back
+// what was published by mistake.
 #include "manager/guard.h"
 
 namespace kvc {
@@ -162,6 +163,32 @@ kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, 
     }
   }
   *num_dropped = dropped;
+  return KVC_OK;
+}
+
+kvc_status Manager::unpublish_blocks(const int32_t* blocks, size_t num_blocks, uint64_t* num_unpublished) {
+  const Guard lock(*this);
+  for (size_t i = 0; i < num_blocks; ++i) {
+    if (blocks[i] == -1 || pool_.exists(blocks[i])) continue;
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %d; ids end at %llu", i, blocks[i],
+                static_cast<unsigned long long>(pool_.num_ids() - 1));
+  }
+  uint64_t unpublished = 0;
+  for (size_t i = 0; i < num_blocks; ++i) {
+    if (blocks[i] == -1) continue;
+    const BlockId id{blocks[i]};
+    const Block& block = pool_[id];
+    if (!is_node(block.node) || tree_.stale(tree_[block.node])) continue;
+    const bool idle = block.list == List::kLru;
+    if (idle) {
+      --spaces_.cached(tree_[block.node].space, block.pool);
+      pool_.remove(id);
+    }
+    tree_.detach(id);
+    if (idle) pool_.push_free(id);
+    ++unpublished;
+  }
+  *num_unpublished = unpublished;
   return KVC_OK;
 }
 

@@ -61,6 +61,7 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_acquire_prefix(NULL, 0, 0, tokens_, 4, NULL, 0, row_, 8, &count_));
   EXPECT(bad, kvc_manager_publish_blocks(NULL, 0, 0, tokens_, 4, NULL, 0, row_, 1));
   EXPECT(bad, kvc_manager_release_blocks(NULL, row_, 1));
+  EXPECT(bad, kvc_manager_unpublish_blocks(NULL, row_, 1, &number_));
   EXPECT(bad, kvc_manager_poll_events(NULL, &cursor_, &event_, sizeof event_, 1, &count_, NULL, 0));
   EXPECT(bad, kvc_manager_step(NULL, &step));
   EXPECT(bad, kvc_manager_retire_step(NULL, 1));
@@ -111,6 +112,8 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens_, 4, no_keys, 1, row_, 1));
   REFUSED(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens_, 4, NULL, 0, NULL, 1));
   REFUSED(m, bad, kvc_manager_release_blocks(m, NULL, 1));
+  REFUSED(m, bad, kvc_manager_unpublish_blocks(m, NULL, 1, &number_));
+  REFUSED(m, bad, kvc_manager_unpublish_blocks(m, row_, 1, NULL));
   REFUSED(m, bad, kvc_manager_poll_events(m, NULL, &event_, sizeof event_, 1, &count_, NULL, 0));
   REFUSED(m, bad, kvc_manager_poll_events(m, &cursor_, NULL, sizeof event_, 1, &count_, NULL, 0));
   REFUSED(m, bad, kvc_manager_poll_events(m, &cursor_, &event_, sizeof event_, 1, NULL, NULL, 0));

@@ -281,7 +281,7 @@ void Generator::step(const World& world, Op& op) {
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 95, 44, 110, 18, 30, 36, 100,
-                                       40, 28, 46,  62, 45, 20, 20, 16, 60, 50,  40, 42, 185};
+                                       40, 28, 46,  62, 45, 24, 20, 20, 16, 66,  50, 40, 42, 185};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -379,6 +379,14 @@ Op Generator::next(const World& world) {
     case Kind::kRelease:
       raw(world, op);
       break;
+    case Kind::kUnpublish: {
+      const auto past_all = static_cast<uint64_t>(world.model().num_blocks());
+      const uint64_t count = random_.between(1, 3);
+      for (uint64_t i = 0; i < count; ++i)  // sometimes -1, seldom a block that does not exist
+        op.blocks.push_back(static_cast<int>(random_.below(random_.chance(98) ? past_all : past_all + 1)) -
+                            (random_.chance(5) ? 1 : 0));
+      break;
+    }
     case Kind::kOpen:
       op.number = random_.between(1, 3);
       spaces_.push_back(op.tag);

@@ -320,6 +320,19 @@ class Model : public Rules {
     return KVC_OK;
   }
 
+  kvc_status unpublish(const std::vector<int>& ids, uint64_t* count) {
+    for (int id : ids)
+      if (id != -1 && !usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
+    *count = 0;
+    for (int id : ids) {
+      if (id == -1 || !findable(id)) continue;
+      Pool& pool = pools[blocks_[id].pool];
+      if (remove(pool.lru, id)) pool.free.push_back(id);
+      detach(id), ++*count, changed();
+    }
+    return KVC_OK;
+  }
+
   // ---- namespaces, copies, steps
   uint64_t open(int identity) {  // identity 0 = all parts absent
     if (identity == 0) return 0;

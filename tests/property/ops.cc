@@ -84,6 +84,7 @@ const char* kind_name(Kind kind) {
                                              "acquire_prefix",
                                              "publish_blocks",
                                              "release_blocks",
+                                             "unpublish_blocks",
                                              "open_namespace",
                                              "close_namespace",
                                              "reset",
@@ -165,6 +166,7 @@ std::string to_text(const Op& op) {
       out << ns << ", group " << op.group << ", " << text_of(op.text) << ", " << list(op.blocks) << ")";
       break;
     case Kind::kRelease:
+    case Kind::kUnpublish:
       out << list(op.blocks) << ")";
       break;
     case Kind::kOpen:

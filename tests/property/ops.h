@@ -31,6 +31,7 @@ enum class Kind : int {
   kAcquirePrefix,
   kPublish,
   kRelease,
+  kUnpublish,
   kOpen,
   kClose,
   kReset,

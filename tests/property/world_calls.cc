@@ -121,6 +121,9 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kRelease:
       out.status = model_.release_raw(op.blocks);
       break;
+    case Kind::kUnpublish:
+      out.status = model_.unpublish(op.blocks, &number);
+      break;
     case Kind::kOpen:
       id = model_.open(static_cast<int>(op.number));
       identity_of_[id] = op.number;
@@ -169,6 +172,7 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kDrop:
     case Kind::kEvict:
     case Kind::kAcquirePrefix:
+    case Kind::kUnpublish:
       value(number);
       break;
     default:
@@ -283,6 +287,11 @@ Outcome World::ask_library(const Op& op, int side) {
     case Kind::kRelease:
       out.status = kvc_manager_release_blocks(m, op.blocks.data(), op.blocks.size());
       break;
+    case Kind::kUnpublish: {
+      const kvc_status status = kvc_manager_unpublish_blocks(m, op.blocks.data(), op.blocks.size(), &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
     case Kind::kOpen: {
       const std::string name = "identity " + std::to_string(op.number);
       kvc_namespace_config c{};

@@ -3,9 +3,11 @@
 
     KVC_SHARED_DATA=<folder> PYTHONPATH=build/release/python:bindings/python/tests python bindings/python/bench/vllm_side_by_side.py
 
-A scheduler of `concurrency` running requests, prompts computed at once, one token per request and step. All three are given the same
-stream and take turns of TURN steps; only calls of the managers are timed. "hashing" is what vLLM's requests do for their
-manager when tokens are added (sha256, its default); our managers take the tokens and hash inside their calls.
+A scheduler of `concurrency` running requests, prompts computed at once, one token per request and step; as in vLLM, requests that have
+ended are freed before the others get room for their tokens, and then new ones come in. All three are given the same stream and take
+turns of `turn` steps. Only calls of the managers are timed, for the steps with the filling of their arrays; which requests have ended is
+the engine's own business. "hashing" is what vLLM's requests do for their manager when tokens are added (sha256, its default); our
+managers take the tokens and hash inside their calls. Every request must hit the same tokens in all three, or the run fails.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from vllm_real import hasher, make_request, managers
 from kvcache import Manager, Step
 from kvcache.trace import longest, output_tokens, prompt_tokens, read_trace
 
-BLOCK, TURN = 16, 32
+BLOCK = 16
 now = time.perf_counter
 
 
@@ -31,7 +33,7 @@ class Engine:
     def __init__(self, manager, block_hasher):
         self.manager, self.hasher, self.running = manager, block_hasher, []
         self.seconds = {"admit": 0.0, "decode": 0.0, "free": 0.0, "hashing": 0.0}
-        self.hits = 0
+        self.hits = []
 
     def admit(self, index, prompt, outputs):
         request = make_request(str(index), prompt, None)
@@ -46,7 +48,7 @@ class Engine:
         self.seconds["hashing"] += hashed - begin
         if new is None or len(ids[0]) != -(-len(prompt) // BLOCK):
             raise RuntimeError("a prompt has no room; give more blocks")
-        self.hits += hit
+        self.hits.append(hit)
         request.num_computed_tokens = request.num_tokens
         self.running.append((request, iter(outputs)))
 
@@ -62,43 +64,42 @@ class Engine:
                 item[0].append_output_token_ids(token)
                 running.append(item)
         appended = now()
+        for request in finished:
+            self.manager.free(request)
+        freed = now()
         for request, _ in running:
             if self.manager.allocate_slots(request, 1) is None:
                 raise RuntimeError("a token has no room; give more blocks")
-        decoded = now()
-        for request, _ in running:
-            request.num_computed_tokens += 1
-        freeing = now()
-        for request in finished:
-            self.manager.free(request)
-        self.seconds["free"] += now() - freeing
-        self.seconds["decode"] += decoded - appended
+        self.seconds["decode"] += now() - freed
+        self.seconds["free"] += freed - appended
         if self.hasher:
             self.seconds["hashing"] += appended - begin
+        for request, _ in running:
+            request.num_computed_tokens += 1
         self.running = running
         return len(finished)
 
 
 class StepEngine:
     """Drives a Manager with one kvcache.Step per engine step. The arrays of the step are the state: running requests are the first n
-    items, the last one moves to where one ends."""
+    items, the last one moves to where one ends. Slots are left to the kernels, as vLLM does."""
 
     def __init__(self, num_blocks, lanes, max_tokens, max_outputs):
         self.manager = Manager(num_blocks, BLOCK, max_requests=lanes + 1, max_request_tokens=max_tokens)
         self.call = Step(self.manager, lanes, lanes, -(-max_tokens // BLOCK), max_frees=lanes)
-        self.call.use(rows=True)
+        self.call.use(rows=True, slots=False)
         self.call.extend_offsets[:] = np.arange(lanes + 1)
         self.call.rows[:] = np.arange(lanes)
-        self.left = np.zeros(lanes, np.int64)
+        self.left, self.order = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)  # tokens to come; index in the trace
         self.outputs = np.zeros((lanes, max_outputs), np.int32)  # by row, from the end
         self.running = 0
         self.seconds = {"admit": 0.0, "decode": 0.0, "free": 0.0, "hashing": 0.0}
-        self.hits = 0
+        self.hits = []
 
     def admit(self, index, prompt, outputs):
         call, i = self.call, self.running
         self.outputs[call.rows[i], : len(outputs)] = outputs[::-1]
-        self.left[i] = len(outputs)
+        self.left[i], self.order[i] = len(outputs), index
         begin = now()
         request = self.manager.allocate(prompt)
         request.commit(len(prompt))
@@ -106,30 +107,40 @@ class StepEngine:
         call.requests[i], call.committed[i] = request.id, len(prompt)
         self.running = i + 1
         self.seconds["admit"] += now() - begin
-        self.hits += request.num_cached
+        self.hits.append(request.num_cached)
+
+    def retire(self, ended):
+        """The requests at these places are to be freed by the next step, in order of admission."""
+        call, n = self.call, self.running
+        for freed, i in enumerate(sorted(ended, key=self.order.item)):
+            call.frees[freed] = id = call.requests[i]
+            self.manager.request(id).commit(call.committed[i])
+        for i in reversed(ended):
+            n -= 1
+            for array in (call.requests, call.committed, call.rows, self.left, self.order):
+                array[i], array[n] = array[n], array[i]
+        self.running = n
 
     def step(self):
-        call, n = self.call, self.running
+        call = self.call
+        ended = np.flatnonzero(self.left[: self.running] == 0).tolist()
         begin = now()
-        ended = np.flatnonzero(self.left[:n] == 0).tolist()
-        for freed, i in enumerate(reversed(ended)):
-            n -= 1
-            call.frees[freed] = call.requests[i]
-            for array in (call.requests, call.committed, call.rows, self.left):
-                array[i], array[n] = array[n], array[i]
-        self.running = call.num_requests = n
-        call.num_frees = len(ended)
-        paused = now()
+        if ended:
+            self.retire(ended)
+        self.seconds["free"] += now() - begin
+        n = self.running
         sampled = self.outputs[call.rows[:n], self.left[:n] - 1]
-        resumed = now()
+        committed = call.committed[:n]
+        begin = now()
+        call.num_frees, call.num_requests = len(ended), n
         call.extend_tokens[:n] = sampled
         call.retired_step = call.step_id
         call.run()
-        if call.status[: len(ended) + n].any():
+        if call.num_failed:
             raise RuntimeError("a token has no room; give more blocks")
-        call.committed[:n] += 1
+        np.add(committed, 1, out=committed)
+        self.seconds["decode"] += now() - begin
         self.left[:n] -= 1
-        self.seconds["decode"] += now() - resumed + paused - begin
         return len(ended)
 
 
@@ -160,6 +171,7 @@ def main():
     parser.add_argument("--requests", type=int, default=1500)
     parser.add_argument("--concurrency", type=int, default=256)
     parser.add_argument("--blocks", type=int, default=400_000)
+    parser.add_argument("--turn", type=int, default=32, help="steps of one manager before the next one's")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     trace = read_trace(os.path.join(os.environ["KVC_SHARED_DATA"], "traces", "conversation_trace.jsonl"), options.requests)
@@ -171,10 +183,15 @@ def main():
     gc.disable()  # cycles are collected at no predictable time
     runs = [replay(engine, stream(trace, name != "numpy_steps"), options.concurrency) for name, engine in engines.items()]
     while runs:
-        runs = [run for run in runs if sum(1 for _ in itertools.islice(run, TURN)) == TURN]
-    if len({engine.hits for engine in engines.values()}) != 1:
-        print("note: hits differ:", {name: engine.hits for name, engine in engines.items()})
-    result = {name: {**{part: round(s, 3) for part, s in e.seconds.items()}, "hit_tokens": e.hits} for name, e in engines.items()}
+        runs = [run for run in runs if sum(1 for _ in itertools.islice(run, options.turn)) == options.turn]
+    for name, engine in engines.items():
+        if engine.hits != engines["vllm"].hits:
+            index = next(i for i, (a, b) in enumerate(zip(engine.hits, engines["vllm"].hits)) if a != b)
+            raise RuntimeError(f"request {index} hits {engine.hits[index]} tokens with {name}, {engines['vllm'].hits[index]} with vLLM")
+    if ours.manager.stats.evictions != engines["numpy_steps"].manager.stats.evictions:
+        raise RuntimeError("our two managers have not evicted the same number of blocks")
+    result = {name: {part: round(s, 3) for part, s in e.seconds.items()} for name, e in engines.items()}
+    result["hit_tokens"], result["evictions"] = sum(engines["vllm"].hits), ours.manager.stats.evictions
 
     def seconds(name, *parts):
         return sum(engines[name].seconds[part] for part in parts)

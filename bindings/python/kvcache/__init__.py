@@ -20,9 +20,12 @@ from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, Req
 from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, UnsupportedError
 from .manager import Group, Manager
 from .models import Model, find_model, models
+from .quant import dequantize, quantize
 from .request import ExtraKey, Namespace, Pin, Request
+from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
 from .storage import Storage, merge_attention, storage_size, tree_mask
+from .streams import Stream, StreamEvent, device_info
 
 _version = _native.kvc_version()
 __version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
@@ -52,6 +55,6 @@ def replay(*args: Any, **options: Any) -> Any:
 __all__ = [
     "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RopeScaling", "Status", "Step", "Storage", "StorageFlags",
-    "UnsupportedError", "build_info", "errors", "find_model", "merge_attention", "models", "replay", "storage_size",
-    "supports", "tree_mask",
+    "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
+    "merge_attention", "models", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

@@ -50,3 +50,19 @@ def contiguous(array: Any, shape: "tuple[int, ...]", name: str) -> Any:
     if tuple(array.shape) != shape or not array.flags.c_contiguous:
         raise ValueError(f"{name} must be a C-contiguous array of shape {list(shape)}, not {list(array.shape)} with strides {array.strides}")
     return array
+
+
+_FLOATS = {"float32": _native.KVC_FLOAT32, "float16": _native.KVC_FLOAT16, "uint16": _native.KVC_BFLOAT16, "bfloat16": _native.KVC_BFLOAT16}
+
+
+def float_type(array: Any, name: str) -> int:
+    """float32, float16, or bfloat16, which NumPy has as uint16 bits or by ml_dtypes."""
+    try:
+        return _FLOATS[array.dtype.name]
+    except KeyError:
+        raise TypeError(f"{name} is {array.dtype.name}; it must be float32, float16, or uint16 (the bits of bfloat16)") from None
+
+
+def as_bytes(array: Any) -> Any:
+    """The same memory as bytes: the element types of extensions have no buffer format."""
+    return None if array is None else array.view(np.uint8).reshape(-1)

@@ -207,6 +207,11 @@ class Manager:
         """Gives back one raw hold per entry, all or nothing. Raises NotHeldError."""
         _native.kvc_manager_release_blocks(self._m, blocks)
 
+    def unpublish_blocks(self, blocks: "Tokens") -> int:
+        """Makes blocks (int32 ids) unfindable, whoever holds them, because their bytes turned out to be wrong; returns how many were
+        findable. Idle ones become free, held ones stay with their holders."""
+        return _native.kvc_manager_unpublish_blocks(self._m, blocks)
+
     # ---- what it is and how it does
 
     @property

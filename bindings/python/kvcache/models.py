@@ -61,6 +61,12 @@ class Model:
         _native.kvc_estimate_memory(self._model, query, answer)
         return MemoryEstimate.read(answer)
 
+    def rope(self, layer: int = 0, length: int = 0, factors: Any = None) -> "tuple[Any, float]":
+        """(frequencies, attention factor) of a layer's rotary embedding: see kvcache.rope_frequencies."""
+        from .rope import rope_frequencies
+
+        return rope_frequencies(self, layer, length, factors)
+
     def __repr__(self) -> str:
         return f"<kvcache.Model {self.name or 'by hand'}: {self.num_layers} layers, {self.num_kv_heads} KV heads of {self.head_dim}>"
 

@@ -109,6 +109,12 @@ class Step:
         _native.kvc_manager_step(self._manager._m, self._step)
         return self._step.step_id
 
+    @property
+    def num_failed(self) -> int:
+        """Items of the last run whose status is not OK: 0 in most steps, and then `status` need not be looked at. Counts as they were
+        at that run."""
+        return _native.kvc_step_num_failed(self._step)
+
 
 for _name in ("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"):
     setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _native
-from ._arrays import contiguous, np, view
+from ._arrays import as_bytes, contiguous, float_type, np, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError
 from .records import record
@@ -14,40 +14,32 @@ from .records import record
 if TYPE_CHECKING:
     import numpy
 
+    from .streams import Stream
+
     Array = numpy.ndarray
-
-_FLOATS = {"float32": DType.FLOAT32, "float16": DType.FLOAT16, "uint16": DType.BFLOAT16, "bfloat16": DType.BFLOAT16}
-
-
-def _float_type(array: Any, name: str) -> DType:
-    """float32, float16, or bfloat16, which NumPy has as uint16 bits or by ml_dtypes."""
-    try:
-        return _FLOATS[array.dtype.name]
-    except KeyError:
-        raise TypeError(f"{name} is {array.dtype.name}; it must be float32, float16, or uint16 (the bits of bfloat16)") from None
-
-
-def _bytes(array: Any) -> Any:
-    """The same memory as bytes: the element types of extensions have no buffer format."""
-    return None if array is None else array.view(np.uint8).reshape(-1)
-
 
 class Storage:
     """Memory for the keys and values of a manager's blocks: kvc_storage.
 
     num_blocks: as the manager's. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
     "float8_e5m2", "int8", "int4"). Other options are fields of kvc_storage_config: v_head_dim, block_size, scale_group,
-    k_scale, v_scale, channel_tokens, open_blocks, alignment, num_threads. Closing frees the memory when the last array over it is gone."""
+    k_scale, v_scale, channel_tokens, open_blocks, alignment, num_threads. memory: a writable array (a NumPy array, or what else has a
+    buffer) to use in place, aligned to `alignment`, of storage_size() bytes at least; it stays alive as long as anything needs it.
+    Closing frees the memory when the last array over it is gone.
+
+    Calls that take a stream (Stream) enqueue their work there and return; without one it is done on return."""
 
     def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
-                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int):
-        self._s: Any = _native.kvc_storage_create(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options))
+                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), memory: Any = None, **options: int):
+        config = _config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options)
+        self._memory = None if memory is None else memoryview(memory).cast("B")
+        self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, self._memory)
         self._info = _native.kvc_storage_info()
         _native.kvc_storage_properties(self._s, self._info)
 
     def close(self) -> None:
         """Ends all use; later calls raise ValueError."""
-        self._s = None
+        self._s = self._memory = None
 
     def __enter__(self) -> "Storage":
         return self
@@ -65,11 +57,11 @@ class Storage:
     def view(self, plane: Plane, layer: int = 0) -> "Array":
         """A plane of one layer in place: [num_blocks, num_heads, block_size, elements]. bfloat16 as uint16 bits, float8 and int4
         as uint8. Raises UnsupportedError for tiled keys, NotFoundError if there is no such plane."""
-        return view(_native.kvc_storage_view(self._s, plane, layer), self._s)
+        return view(_native.kvc_storage_view(self._s, plane, layer), (self._s, self._memory))
 
     def dlpack(self, plane: Plane, layer: int = 0) -> "DLPack":
         """The same for torch.from_dlpack, jax and others, in its own element type. Keeps the memory past close()."""
-        return DLPack(self._s, plane, layer)
+        return DLPack(self._s, plane, layer, self._memory)
 
     def runs(self, block: int) -> "Array":
         """The bytes of a block in the slab: uint64 [n, 2] of (offset, bytes), ascending."""
@@ -81,13 +73,14 @@ class Storage:
             except BufferTooSmallError:
                 size *= 4
 
-    def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> None:
+    def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0, *, stream: "Optional[Stream]" = None) -> None:
         """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] (or both without
         the first dimension: one layer; v None for latent attention) to int64 slots [tokens]; slot -1 skips a token.
         float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing."""
-        _native.kvc_storage_store(self._s, *self._rows(k, v, first_layer, len(slots)), slots, None)
+        self._do(stream, (k, v), _native.kvc_storage_store, *self._rows(k, v, first_layer, len(slots)), slots, None)
 
-    def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32", out: Any = None) -> "tuple[Array, Array]":
+    def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32", out: Any = None,
+               *, stream: "Optional[Stream]" = None) -> "tuple[Array, Array]":
         """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
         first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
         info, tokens = self._info, len(slots)
@@ -96,7 +89,7 @@ class Storage:
             k = np.zeros((layers, tokens, info.num_heads, info.head_dim), dtype)
             latent = info.flags & StorageFlags.LATENT
             out = k, None if latent else np.zeros((layers, tokens, info.num_heads, info.v_head_dim), dtype)
-        _native.kvc_storage_gather(self._s, *self._rows(*out, first_layer, tokens), slots, None)
+        self._do(stream, out, _native.kvc_storage_gather, *self._rows(*out, first_layer, tokens), slots, None)
         return out
 
     def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[Any, Any]":
@@ -106,34 +99,42 @@ class Storage:
         _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, len(slots)), slots, None, keys, values)
         return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
 
-    def seal_blocks(self, blocks: "Array") -> None:
+    def seal_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
-        _native.kvc_storage_seal_blocks(self._s, blocks)
+        self._do(stream, None, _native.kvc_storage_seal_blocks, blocks)
 
     def _rows(self, k: Any, v: Any, first_layer: int, tokens: int) -> "tuple[Any, ...]":
         info, rows = self._info, _native.kvc_rows()
         shape = (*((k.shape[0],) if k.ndim == 4 else ()), tokens, info.num_heads)
         contiguous(k, (*shape, info.head_dim), "k")
-        rows.dtype = _float_type(k, "k")
+        rows.dtype = float_type(k, "k")
         if v is not None:
             contiguous(v, (*shape, info.v_head_dim), "v")
             if v.dtype != k.dtype:
                 raise TypeError(f"v is {v.dtype.name} and k {k.dtype.name}; they must be of one type")
         rows.first_layer, rows.num_layers = first_layer, k.shape[0] if k.ndim == 4 else 1
-        return rows, tokens, _bytes(k), _bytes(v)
+        return rows, tokens, as_bytes(k), as_bytes(v)
 
-    def copy_blocks(self, copies: "Array") -> None:
+    def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
         if copies.dtype != np.int32:
             raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
-        _native.kvc_storage_copy_blocks(self._s, contiguous(copies, (len(copies), 2), "copies"))
+        self._do(stream, None, _native.kvc_storage_copy_blocks, contiguous(copies, (len(copies), 2), "copies"))
 
-    def zero_blocks(self, blocks: "Array") -> None:
+    def zero_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Clears blocks (int32 ids) in all layers, scales included."""
-        _native.kvc_storage_zero_blocks(self._s, blocks)
+        self._do(stream, None, _native.kvc_storage_zero_blocks, blocks)
+
+    def _do(self, stream: "Optional[Stream]", arrays: Any, function: Any, *arguments: Any) -> None:
+        """Calls, or enqueues: then the arrays that are read and written later live until they were."""
+        if stream is None:
+            function(self._s, *arguments, None)
+        else:
+            function(self._s, *arguments, stream._open())
+            stream._keep(arrays)
 
     def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
-               out: "Optional[Array]" = None, lse: "Optional[Array]" = None, **options: Any) -> "Array":
+               out: "Optional[Array]" = None, lse: "Optional[Array]" = None, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
         """Paged attention, prefill and decode in any mix. Returns `out` [queries, q heads, v_head_dim].
 
         q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. Request r has queries q_offsets[r] ..
@@ -147,7 +148,7 @@ class Storage:
         if out is None:
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
-        _native.kvc_storage_attend(self._s, attention, *arrays)
+        self._do(stream, arrays, _native.kvc_storage_attend, attention, *arrays)
         return out
 
     def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> Any:
@@ -157,16 +158,16 @@ class Storage:
         _native.kvc_storage_explain(self._s, attention, *arrays, plan)
         return AttentionPlan.read(plan)
 
-    def key_bounds(self, blocks: "Array", layer: int = 0, out: "Optional[Array]" = None) -> "Array":
+    def key_bounds(self, blocks: "Array", layer: int = 0, out: "Optional[Array]" = None, *, stream: "Optional[Stream]" = None) -> "Array":
         """Largest and smallest of each element over the keys of full blocks (int32 ids): float16 [num_blocks, num_heads, 2,
         head_dim], of which the entries of `blocks` are written."""
         shape = (self._info.num_blocks, self._info.num_heads, 2, self._info.head_dim)
         out = np.zeros(shape, np.float16) if out is None else contiguous(out, shape, "out")
-        _native.kvc_storage_key_bounds(self._s, layer, blocks, _bytes(out))
+        self._do(stream, out, _native.kvc_storage_key_bounds, layer, blocks, as_bytes(out))
         return out
 
     def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0,
-                      *, sink_blocks: int = 0, recent_blocks: int = 0, **options: Any) -> "Array":
+                      *, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
         """The top_k blocks of each request and KV head by their bounds, with the first sink_blocks and the last recent_blocks:
         a block_mask for attend()."""
         info, choice = self._info, _native.kvc_block_choice()
@@ -176,7 +177,7 @@ class Storage:
         picked = np.zeros((len(kv_lens), info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
         choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
-        _native.kvc_storage_select_blocks(self._s, attention, *arrays, choice, _bytes(bounds), _bytes(picked))
+        self._do(stream, (arrays, bounds, picked), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
         return picked
 
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
@@ -204,19 +205,19 @@ class Storage:
             raise ValueError(f"q_offsets ends with {int(q_offsets[-1])}, q has {queries} queries")
         _check_masks(q_offsets, kv_lens, mask, mask_offsets, mask_starts, block_mask, info.block_size)
         attention.num_requests, attention.table_stride = requests, block_tables.shape[1]
-        attention.layer, attention.num_q_heads, attention.dtype = layer, heads, _float_type(q, "q")
+        attention.layer, attention.num_q_heads, attention.dtype = layer, heads, float_type(q, "q")
         attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.block_mask_stride = 0 if block_mask is None else block_mask.shape[2]
-        return attention, (_bytes(q), _bytes(out), _bytes(lse), q_offsets, q_starts, kv_lens, block_tables, _bytes(alibi_slopes), _bytes(mask),
-                           mask_offsets, mask_starts, _bytes(block_mask))
+        return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables, as_bytes(alibi_slopes), as_bytes(mask),
+                           mask_offsets, mask_starts, as_bytes(block_mask))
 
 
 class DLPack:
     """What from_dlpack() functions ask for."""
 
-    def __init__(self, storage: Any, plane: Plane, layer: int):
-        self._arguments = storage, plane, layer
+    def __init__(self, storage: Any, plane: Plane, layer: int, owner: Any):
+        self._arguments = storage, plane, layer, owner
 
     def __dlpack__(self, **unused: Any) -> Any:
         return _native.kvc_storage_export_dlpack(*self._arguments)
@@ -247,8 +248,8 @@ def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
     if lses.dtype != np.float32:
         raise TypeError(f"lses is {lses.dtype.name}; it must be float32")
     out, lse = np.empty(outs.shape[1:], outs.dtype), np.empty(lses.shape[1:], np.float32)
-    _native.kvc_attention_merge(_bytes(outs), _bytes(lses), outs.shape[0], lse.size, outs.shape[-1], _float_type(outs, "outs"), _bytes(out),
-                                _bytes(lse))
+    _native.kvc_attention_merge(as_bytes(outs), as_bytes(lses), outs.shape[0], lse.size, outs.shape[-1], float_type(outs, "outs"), as_bytes(out),
+                                as_bytes(lse))
     return out, lse
 
 

@@ -259,6 +259,21 @@ def test_the_watermark_holds_back_admissions_and_not_running_requests():
     m.free(a)
 
 
+def test_blocks_whose_load_has_failed_are_forgotten_by_their_ids():
+    m = make()
+    a = Request("a", range(13))
+    run(m, a)
+    m.evict_blocks({0, 2, 31})  # the null block and one that nobody has published are no error
+    assert m.get_computed_blocks(Request("b", range(13)))[1] == 4
+    decode(m, a, 13), m.free(a)
+    assert m.manager.block_info(2).state == BlockState.FREE and m.manager.block_info(3).state == BlockState.CACHED
+    assert run(m, Request("c", range(13))) == 4
+    assert m.get_computed_blocks(Request("d", range(13)))[1] == 12
+    with pytest.raises(ValueError, match="33"):
+        m.evict_blocks({1, 33})
+    m.manager.check()
+
+
 def test_popped_blocks_come_free_with_the_last_of_them():
     m = make()
     a = Request("a", range(12))
@@ -372,8 +387,6 @@ def test_what_is_not_supported_is_refused():
     with pytest.raises(UnsupportedError, match="dcp_world_size"):
         make(dcp_world_size=2)
     m = make()
-    with pytest.raises(UnsupportedError, match="reset_prefix_cache"):
-        m.evict_blocks({1})
     with pytest.raises(UnsupportedError, match="num_encoder_tokens"):
         m.allocate_slots(Request("a", [1]), 1, num_encoder_tokens=4)
     with pytest.raises(ValueError, match="num_new_tokens"):

@@ -78,6 +78,13 @@ class Stream:
             manager.free(request)
         self.ended += 1
 
+    def evict(self):
+        request = self.rng.choice(self.live)
+        positions = [self.rng.randrange(-(-request.num_computed_tokens // BLOCK)) for _ in range(2)]
+        for manager in self.both:
+            table = manager.get_block_ids(request.request_id)[0]
+            manager.evict_blocks({table[position] for position in positions})
+
     def compare(self):
         self.ours.manager.check()
         assert self.theirs.block_pool.get_num_free_blocks() == self.ours.block_pool.get_num_free_blocks()
@@ -102,6 +109,25 @@ def test_while_no_content_is_computed_twice_every_block_id_is_that_of_vllm(num_b
         s.compare()
     assert s.ours.manager.stats.duplicates == 0 and s.hits > 50 and s.ended > 100
     assert (s.ours.manager.stats.evictions > 100 and s.refused > 20) == (num_blocks < 100)
+
+
+def test_when_blocks_are_forgotten_by_their_ids_hits_are_those_of_vllm():
+    s, evicted = Stream(20000, 4, exact=False), 0
+    for number in range(2000):
+        action = s.rng.random()
+        if action < 0.3:
+            shared = [s.rng.randrange(2) for _ in range(BLOCK * s.rng.randint(0, 6))]
+            s.admit(shared + [1000 + number] * s.rng.randint(1, 9))
+        elif s.live and action < 0.6:
+            s.decode(1000 + number)
+        elif s.live and action < 0.7:
+            s.evict()
+            evicted += 1
+        elif s.live:
+            s.end()
+        s.ours.manager.check()
+        assert s.theirs.block_pool.get_num_free_blocks() == s.ours.block_pool.get_num_free_blocks()
+    assert evicted > 100 and s.hits > 100
 
 
 @pytest.mark.parametrize("seed", range(3))

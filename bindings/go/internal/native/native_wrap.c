@@ -255,6 +255,14 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
   return KVC_OK;
 }
 
+/* Items of the step as it was run last whose status is not KVC_OK. */
+static size_t step_num_failed(const kvc_step *step) {
+  const size_t items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
+  size_t failed = 0;
+  for (size_t i = 0; i < items; ++i) failed += step->status[i] != KVC_OK;
+  return failed;
+}
+
 /* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
    and v is rows->dtype; their lengths are in bytes. */
 #define KVC_ROWS(CONST)                                                                                                                      \
@@ -334,11 +342,56 @@ static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query
   return kvc_estimate_memory(&full, estimate);
 }
 
+/* Lengths in bytes; attention_factor is one double. */
+static kvc_status model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const char *factors, size_t factors_bytes,
+                             char *frequencies, size_t frequencies_bytes, char *attention_factor, size_t attention_factor_bytes,
+                             size_t *count) {
+  (void)factors_bytes, (void)attention_factor_bytes;
+  return kvc_model_rope(model, layer, length, (const double *)factors, (double *)frequencies, frequencies_bytes / sizeof(double), count,
+                        (double *)attention_factor);
+}
+
+/* Without positions: 0, 1, 2, ... as far as there is room for angles. */
+static kvc_status rope_table(const char *turns, size_t turns_bytes, double factor, const int64_t *positions, size_t num_positions,
+                             char *angles, size_t angles_bytes) {
+  const size_t num_frequencies = turns_bytes / sizeof(double);
+  if (!positions && num_frequencies) num_positions = angles_bytes / (2 * num_frequencies * sizeof(float));
+  return kvc_rope_table((const double *)turns, num_frequencies, factor, positions, num_positions, (float *)angles);
+}
+
+static kvc_status rope_apply(const kvc_rope_rows *rows, char *x, size_t x_bytes, size_t count, const char *angle_table,
+                             size_t angle_table_bytes, const int64_t *table_row, size_t num_table_rows) {
+  kvc_rope_rows full = *rows;
+  const size_t row = sizeof(float) * (rows->rope_dim ? rows->rope_dim : rows->head_dim);
+  full.x = x, full.num_tokens = count, full.table = (const float *)angle_table, full.table_row = table_row;
+  full.table_rows = row ? angle_table_bytes / row : 0;
+  (void)x_bytes, (void)num_table_rows;
+  return kvc_rope_apply(&full);
+}
+
+static kvc_status quantize(const kvc_quant_format *format, const char *floats, size_t floats_bytes, size_t rows, size_t dim,
+                           char *new_codes, size_t new_codes_bytes, char *new_scales, size_t new_scales_bytes) {
+  (void)floats_bytes, (void)new_codes_bytes, (void)new_scales_bytes;
+  return kvc_quantize(format, (const float *)floats, rows, dim, new_codes, (float *)new_scales);
+}
+static kvc_status dequantize(const kvc_quant_format *format, const char *codes, size_t codes_bytes, const char *scales, size_t scales_bytes,
+                             size_t rows, size_t dim, char *new_floats, size_t new_floats_bytes) {
+  (void)codes_bytes, (void)scales_bytes, (void)new_floats_bytes;
+  return kvc_dequantize(format, codes, (const float *)scales, rows, dim, (float *)new_floats);
+}
+
+/* kvc_storage_create over memory that outlives the storage and its exported tensors. */
+static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, size_t memory_bytes, kvc_storage **storage) {
+  kvc_storage_config full = *config;
+  full.memory = memory, full.memory_size = memory_bytes;
+  return kvc_storage_create(&full, storage);
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_8d0f4005fb606d27(void *_swig_go_0) {
+void _wrap_Swig_free_native_7a4745019cd1d310(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -348,7 +401,7 @@ void _wrap_Swig_free_native_8d0f4005fb606d27(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_8d0f4005fb606d27(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_7a4745019cd1d310(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -361,7 +414,7 @@ void *_wrap_Swig_malloc_native_8d0f4005fb606d27(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -394,7 +447,7 @@ char *_wrap_kvc_manager_open_namespace_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -423,7 +476,7 @@ char *_wrap_kvc_manager_export_tables_native_8d0f4005fb606d27(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -448,7 +501,7 @@ char *_wrap_kvc_manager_export_slots_native_8d0f4005fb606d27(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -479,7 +532,7 @@ char *_wrap_kvc_manager_poll_events_native_8d0f4005fb606d27(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_8d0f4005fb606d27(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_7a4745019cd1d310(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -496,7 +549,20 @@ char *_wrap_kvc_step_use_native_8d0f4005fb606d27(kvc_step *_swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_storage_store_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+long long _wrap_kvc_step_num_failed_native_7a4745019cd1d310(kvc_step *_swig_go_0) {
+  kvc_step *arg1 = (kvc_step *) 0 ;
+  size_t result;
+  long long _swig_go_result;
+  
+  arg1 = (kvc_step *)_swig_go_0;
+  
+  result = step_num_failed((struct kvc_step const *)arg1);
+  _swig_go_result = result;
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_store_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -539,7 +605,7 @@ char *_wrap_kvc_storage_store_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -582,7 +648,7 @@ char *_wrap_kvc_storage_gather_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -627,7 +693,7 @@ char *_wrap_kvc_storage_measure_native_8d0f4005fb606d27(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -716,7 +782,7 @@ char *_wrap_kvc_storage_attend_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -805,7 +871,7 @@ char *_wrap_kvc_storage_explain_native_8d0f4005fb606d27(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -908,7 +974,7 @@ char *_wrap_kvc_storage_select_blocks_native_8d0f4005fb606d27(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_7a4745019cd1d310(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -937,7 +1003,7 @@ char *_wrap_kvc_storage_key_bounds_native_8d0f4005fb606d27(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_8d0f4005fb606d27(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_7a4745019cd1d310(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -980,7 +1046,7 @@ char *_wrap_kvc_attention_merge_native_8d0f4005fb606d27(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_8d0f4005fb606d27(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_7a4745019cd1d310(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1011,7 +1077,7 @@ char *_wrap_kvc_tree_mask_native_8d0f4005fb606d27(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_8d0f4005fb606d27(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_7a4745019cd1d310(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1028,7 +1094,199 @@ char *_wrap_kvc_estimate_memory_native_8d0f4005fb606d27(char *_swig_go_0, char *
 }
 
 
-int _wrap_kvc_version_native_8d0f4005fb606d27() {
+char *_wrap_kvc_model_rope_native_7a4745019cd1d310(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+  kvc_model *arg1 = (kvc_model *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  size_t *arg10 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_model *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  arg4 = (char *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / sizeof(char);
+  
+  arg10 = (size_t *)_swig_go_6;
+  
+  result = (kvc_status)model_rope((struct kvc_model const *)arg1,arg2,arg3,(char const *)arg4,arg5,arg6,arg7,arg8,arg9,arg10);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_rope_table_native_7a4745019cd1d310(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  double arg3 ;
+  int64_t *arg4 = (int64_t *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (double)_swig_go_1; 
+  
+  arg4 = (int64_t *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  result = (kvc_status)rope_table((char const *)arg1,arg2,arg3,(long const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_rope_apply_native_7a4745019cd1d310(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+  kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  size_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  int64_t *arg7 = (int64_t *) 0 ;
+  size_t arg8 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_rope_rows *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg4 = (size_t)_swig_go_2;
+  
+  arg5 = (char *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg7 = (int64_t *)_swig_go_4.array;
+  arg8 = (size_t)_swig_go_4.len / 1;
+  
+  
+  result = (kvc_status)rope_apply((struct kvc_rope_rows const *)arg1,arg2,arg3,arg4,(char const *)arg5,arg6,(long const *)arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_quantize_native_7a4745019cd1d310(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  size_t arg4 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg4 = (size_t)_swig_go_2;
+  arg5 = (size_t)_swig_go_3;
+  
+  arg6 = (char *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / sizeof(char);
+  
+  
+  result = (kvc_status)quantize((struct kvc_quant_format const *)arg1,(char const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_dequantize_native_7a4745019cd1d310(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  size_t arg6 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg6 = (size_t)_swig_go_3;
+  arg7 = (size_t)_swig_go_4;
+  
+  arg8 = (char *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / sizeof(char);
+  
+  
+  result = (kvc_status)dequantize((struct kvc_quant_format const *)arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,arg6,arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_adopt_native_7a4745019cd1d310(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  kvc_storage **arg4 = (kvc_storage **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage_config *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg4 = (kvc_storage **)_swig_go_2;
+  
+  result = (kvc_status)storage_adopt((struct kvc_storage_config const *)arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+int _wrap_kvc_version_native_7a4745019cd1d310() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1039,7 +1297,7 @@ int _wrap_kvc_version_native_8d0f4005fb606d27() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_8d0f4005fb606d27() {
+_gostring_ _wrap_kvc_build_info_native_7a4745019cd1d310() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1050,7 +1308,7 @@ _gostring_ _wrap_kvc_build_info_native_8d0f4005fb606d27() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_8d0f4005fb606d27() {
+_gostring_ _wrap_kvc_last_error_native_7a4745019cd1d310() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1061,7 +1319,7 @@ _gostring_ _wrap_kvc_last_error_native_8d0f4005fb606d27() {
 }
 
 
-char *_wrap_kvc_supports_native_8d0f4005fb606d27(int _swig_go_0) {
+char *_wrap_kvc_supports_native_7a4745019cd1d310(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1074,7 +1332,7 @@ char *_wrap_kvc_supports_native_8d0f4005fb606d27(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_8d0f4005fb606d27(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_7a4745019cd1d310(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1089,7 +1347,7 @@ char *_wrap_kvc_manager_create_native_8d0f4005fb606d27(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_7a4745019cd1d310(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1104,7 +1362,7 @@ char *_wrap_kvc_manager_properties_native_8d0f4005fb606d27(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1119,7 +1377,7 @@ char *_wrap_kvc_manager_close_namespace_native_8d0f4005fb606d27(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1134,7 +1392,7 @@ char *_wrap_kvc_manager_reset_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_8d0f4005fb606d27(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_7a4745019cd1d310(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1147,7 +1405,7 @@ char *_wrap_kvc_manager_check_native_8d0f4005fb606d27(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1162,7 +1420,7 @@ char *_wrap_kvc_manager_digest_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_7a4745019cd1d310(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1177,7 +1435,7 @@ char *_wrap_kvc_manager_stats_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_7a4745019cd1d310(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1194,7 +1452,7 @@ char *_wrap_kvc_manager_pool_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_7a4745019cd1d310(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1211,7 +1469,7 @@ char *_wrap_kvc_manager_block_info_native_8d0f4005fb606d27(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1240,7 +1498,7 @@ char *_wrap_kvc_manager_create_request_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1257,7 +1515,7 @@ char *_wrap_kvc_manager_admit_request_native_8d0f4005fb606d27(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1288,7 +1546,7 @@ char *_wrap_kvc_manager_allocate_request_native_8d0f4005fb606d27(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1305,7 +1563,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1326,7 +1584,7 @@ char *_wrap_kvc_manager_append_tokens_native_8d0f4005fb606d27(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1343,7 +1601,7 @@ char *_wrap_kvc_manager_commit_tokens_native_8d0f4005fb606d27(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1360,7 +1618,7 @@ char *_wrap_kvc_manager_truncate_request_native_8d0f4005fb606d27(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1377,7 +1635,7 @@ char *_wrap_kvc_manager_fork_request_native_8d0f4005fb606d27(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1392,7 +1650,7 @@ char *_wrap_kvc_manager_preempt_request_native_8d0f4005fb606d27(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1407,7 +1665,7 @@ char *_wrap_kvc_manager_free_request_native_8d0f4005fb606d27(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1424,7 +1682,7 @@ char *_wrap_kvc_manager_request_info_native_8d0f4005fb606d27(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1445,7 +1703,7 @@ char *_wrap_kvc_manager_list_requests_native_8d0f4005fb606d27(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1466,7 +1724,7 @@ char *_wrap_kvc_manager_take_copies_native_8d0f4005fb606d27(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1495,7 +1753,7 @@ char *_wrap_kvc_manager_probe_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1526,7 +1784,7 @@ char *_wrap_kvc_manager_pin_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1541,7 +1799,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1570,7 +1828,7 @@ char *_wrap_kvc_manager_drop_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1587,7 +1845,7 @@ char *_wrap_kvc_manager_evict_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_7a4745019cd1d310(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1608,7 +1866,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1645,7 +1903,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1680,7 +1938,7 @@ char *_wrap_kvc_manager_publish_blocks_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1699,7 +1957,28 @@ char *_wrap_kvc_manager_release_blocks_native_8d0f4005fb606d27(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_step_create_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_create_native_7a4745019cd1d310(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -1716,7 +1995,7 @@ char *_wrap_kvc_step_create_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_8d0f4005fb606d27(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_7a4745019cd1d310(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -1733,7 +2012,7 @@ char *_wrap_kvc_step_view_native_8d0f4005fb606d27(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_7a4745019cd1d310(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -1748,7 +2027,7 @@ char *_wrap_kvc_manager_step_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_7a4745019cd1d310(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1763,7 +2042,7 @@ char *_wrap_kvc_manager_retire_step_native_8d0f4005fb606d27(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_7a4745019cd1d310(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1784,7 +2063,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_8d0f4005fb606d27(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_8d0f4005fb606d27(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_7a4745019cd1d310(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -1807,7 +2086,7 @@ char *_wrap_kvc_manager_compact_native_8d0f4005fb606d27(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_device_properties_native_8d0f4005fb606d27(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_7a4745019cd1d310(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1827,7 +2106,7 @@ char *_wrap_kvc_device_properties_native_8d0f4005fb606d27(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_8d0f4005fb606d27(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_7a4745019cd1d310(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1842,7 +2121,7 @@ char *_wrap_kvc_storage_create_native_8d0f4005fb606d27(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_7a4745019cd1d310(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1857,7 +2136,7 @@ char *_wrap_kvc_storage_properties_native_8d0f4005fb606d27(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_8d0f4005fb606d27(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_7a4745019cd1d310(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1874,7 +2153,7 @@ char *_wrap_kvc_storage_size_native_8d0f4005fb606d27(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_7a4745019cd1d310(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1893,7 +2172,7 @@ char *_wrap_kvc_storage_view_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_7a4745019cd1d310(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1918,7 +2197,7 @@ char *_wrap_kvc_storage_runs_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_7a4745019cd1d310(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1939,7 +2218,7 @@ char *_wrap_kvc_storage_seal_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_7a4745019cd1d310(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1960,7 +2239,7 @@ char *_wrap_kvc_storage_copy_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_7a4745019cd1d310(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1981,7 +2260,7 @@ char *_wrap_kvc_storage_zero_blocks_native_8d0f4005fb606d27(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_8d0f4005fb606d27() {
+long long _wrap_kvc_model_count_native_7a4745019cd1d310() {
   size_t result;
   long long _swig_go_result;
   
@@ -1992,7 +2271,7 @@ long long _wrap_kvc_model_count_native_8d0f4005fb606d27() {
 }
 
 
-char *_wrap_kvc_model_get_native_8d0f4005fb606d27(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_7a4745019cd1d310(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2007,7 +2286,7 @@ char *_wrap_kvc_model_get_native_8d0f4005fb606d27(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_8d0f4005fb606d27(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_7a4745019cd1d310(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;

@@ -7,7 +7,7 @@
 
 What differs from vLLM's own: a hit is compared token by token, not by hash alone; reset_prefix_cache() succeeds while requests run; of equal
 idle blocks one stays; a hit does not end inside an image. Not supported, and refused: Mamba, chunked local and cross attention, groups of
-several block sizes, context parallelism, hash look-ahead, eviction of single blocks (failed loads of connectors), reading `coordinator`.
+several block sizes, context parallelism, hash look-ahead, reading `coordinator`.
 
 Publishing follows vLLM: with full attention alone blocks are findable as soon as they are scheduled, which is right where the kernels of
 a step run in order. With a sliding window a request is committed when its tokens are computed, because that also returns the
@@ -16,31 +16,18 @@ blocks behind the window. One thread calls a manager, as in vLLM.
 
 from __future__ import annotations
 
-import array
+import functools
 import itertools
 from types import SimpleNamespace
 from typing import Any, Iterable, Optional
 
 from .. import _native
-from ..constants import RequestFlags
 from ..errors import NoSpaceError, UnsupportedError
 from ..events import EventReader
 from ..manager import Manager
-from ..request import Request, pack_keys
+from ..request import pack_keys
 from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, groups_of, identity_keys, vllm_events
 from .block_space import AllocStatus, BlockSpaceManager
-
-
-class _Live:
-    """An admitted request. known, committed: tokens that the library was told of; capacity: slots, up to a block's end; quiet: up to
-    this many tokens no block is taken and none becomes full; ids: its table per group as it grew. unreturned: blocks that the
-    engine has popped and not yet given back."""
-
-    __slots__ = ("request", "known", "committed", "capacity", "quiet", "ids", "unreturned")
-
-    def __init__(self, request: Request, known: int, committed: int, ids: "list[list[int]]"):
-        self.request, self.known, self.committed, self.ids = request, known, committed, ids
-        self.capacity = self.quiet = self.unreturned = 0
 
 
 class _Prompt:
@@ -56,7 +43,7 @@ class _Prompt:
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
 
 
-class KVCacheManager:
+class KVCacheManager(_native.SlotAllocator):
     """Parameters as vLLM's KVCacheManager. `manager` is the Manager behind it; its block 0 is the null block."""
 
     def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
@@ -85,13 +72,14 @@ class KVCacheManager:
             for i, group in enumerate(kv_cache_config.kv_cache_groups)])
         self.prefix_cache_stats = _new_stats() if log_stats else None
         self._windows = any(group.window_tokens for group in groups)
-        self._live: "dict[str, _Live]" = {}
+        self._live: "dict[str, _native.Admitted]" = {}
         self._prompts: "dict[str, _Prompt]" = {}
-        self._info = _native.kvc_probe_info()
-        self._slot = array.array("q", [0])
+        self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         self._new_ids: "list[int]" = []
         self._events = EventReader(self.manager) if enable_kv_cache_events else None
+        # Its allocate_slots() answers for running requests; what it leaves comes to _allocate_slots().
+        super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len, not self._windows and not self._zeroing)
 
     # ---- finding and allocating
 
@@ -120,53 +108,43 @@ class KVCacheManager:
     def get_computed_blocks_for_connector(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int, bool]":
         return *self.get_computed_blocks(request, max_cache_hit_length), False
 
-    def allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = 0,
-                       new_computed_blocks: "Optional[KVCacheBlocks]" = None, num_lookahead_tokens: int = 0,
-                       num_external_computed_tokens: int = 0, delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
-                       full_sequence_must_fit: bool = False, reserved_blocks: int = 0, has_scheduled_reqs: bool = True,
-                       skip_zeroing_group_ids: "tuple[int, ...]" = ()) -> "Optional[KVCacheBlocks]":
-        """Slots for num_new_tokens after what is computed, all or nothing: the blocks that are new, or None if there are too few. A new
-        request first takes the num_new_computed_tokens that get_computed_blocks() found; None, too, if they are gone since. The
-        watermark holds for admissions while any request holds blocks; has_scheduled_reqs is not read."""
-        live = self._live.get(request.request_id)
-        end = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens + num_new_tokens
-        gated = full_sequence_must_fit or reserved_blocks
-        if live is not None and end + num_lookahead_tokens <= live.quiet and num_new_tokens > 0 and not gated:
-            return self.empty_kv_cache_blocks  # most steps of decoding end here
+    def _allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = 0,
+                        new_computed_blocks: "Optional[KVCacheBlocks]" = None, num_lookahead_tokens: int = 0,
+                        num_external_computed_tokens: int = 0, delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
+                        full_sequence_must_fit: bool = False, reserved_blocks: int = 0, has_scheduled_reqs: bool = True,
+                        skip_zeroing_group_ids: "tuple[int, ...]" = ()) -> "Optional[KVCacheBlocks]":
         if num_new_tokens + num_new_computed_tokens + num_external_computed_tokens <= 0:
             raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
         if num_encoder_tokens:
             raise UnsupportedError("cross-attention blocks (num_encoder_tokens) are not supported; use the engine's own manager")
-        needed = end + num_lookahead_tokens
-        if needed > self.max_model_len:
-            needed = self.max_model_len
+        end = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens + num_new_tokens
+        needed = min(end + num_lookahead_tokens, self.max_model_len)
+        live = self._live.get(request.request_id)
         new: "Optional[KVCacheBlocks]" = self.empty_kv_cache_blocks
         if live is None:
             live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks)
             if live is None:
                 return None
-            first, last = -(-(num_new_computed_tokens + num_external_computed_tokens) // self.block_size), live.capacity // self.block_size
-            new = KVCacheBlocks(lambda tables=live.ids: [ids[first:last] for ids in tables])
+            first = -(-(num_new_computed_tokens + num_external_computed_tokens) // self.block_size)
+            new = KVCacheBlocks(functools.partial(live.ids, first, live.num_blocks))
             if self._zeroing:
                 self._record_for_zeroing(live, num_new_computed_tokens // self.block_size, first, skip_zeroing_group_ids)
         else:
             if self._windows:
                 self._commit(live, request, self._processed(request))
-            if gated and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
+            if (full_sequence_must_fit or reserved_blocks) and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
                 return None
-            if needed > live.capacity:
-                new = self._grow(live, needed)
-                if new is None:
+            if needed > live.num_blocks * self.block_size:
+                ids = live.grow(needed)
+                if ids is None:
                     return None
+                new = KVCacheBlocks(ids)
+                if self._zeroing:
+                    self._new_ids += itertools.chain.from_iterable(ids)
         if not self._windows and not delay_cache_blocks:
-            known = request.num_tokens
-            full = end if end < known else known
-            full -= full % self.block_size
-            if full > live.committed:
-                self._commit(live, request, full)
-            live.quiet = live.committed + self.block_size - 1
-            if live.quiet > live.capacity:
-                live.quiet = live.capacity
+            full = min(end, request.num_tokens)
+            self._commit(live, request, full - full % self.block_size)
+            live.quiet = min(live.committed + self.block_size - 1, live.num_blocks * self.block_size)
         return new
 
     def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
@@ -189,7 +167,7 @@ class KVCacheManager:
             ids.append([NULL_BLOCK if id < 0 else id for id in held[: cached // self.block_size].tolist()])
         return ids
 
-    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_Live]:
+    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> "Optional[_native.Admitted]":
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or prompt.request is not request or len(prompt.tokens) != request.num_tokens:
             prompt = _Prompt(request)  # not looked up before
@@ -201,69 +179,42 @@ class KVCacheManager:
                 blocks += self._info.blocks_needed - len(self.groups) * -(-known // self.block_size)
             if blocks > self._info.blocks_available - reserved:
                 return None
-        flags = RequestFlags(0) if hit else RequestFlags.NO_READ
-        flags |= RequestFlags(0) if prompt.shared else RequestFlags.NO_WRITE
-        flags |= RequestFlags.FULL_MUST_FIT if whole else RequestFlags(0)
-        flags |= RequestFlags.RESUMED if request.num_preemptions else RequestFlags(0)
-        slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
+        config = self._config
+        config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
+                        | (_native.KVC_REQUEST_FULL_MUST_FIT if whole else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
+        config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
+        # To the end of the last block. Slots for nothing but the hit cannot be asked for: 0 means all, so at least one.
+        config.slots = max(1, min(-(-needed // self.block_size) * self.block_size, known) - hit)
+        m = self.manager._m
         try:
-            # Slots for nothing but the hit cannot be asked for: 0 means all, so at least one.
-            admitted = self.manager.allocate(prompt.tokens, prompt.keys, flags=flags, max_cached_tokens=hit, slots=max(1, slots),
-                                             lookahead=max(0, needed - known))
+            id, cached = _native.kvc_manager_allocate_request(m, prompt.tokens, pack_keys(prompt.keys), config)
         except NoSpaceError:
             return None
-        if admitted.num_cached != hit:
-            admitted.free()
+        if cached != hit:
+            _native.kvc_manager_free_request(m, id)
             return None
-        tables = self._tables(admitted)
-        live = self._live[request.request_id] = _Live(admitted, known, hit, tables)
-        live.capacity = len(tables[0]) * self.block_size
+        live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups))
         return live
 
-    def _fits(self, live: _Live, request: Any, needed: int, whole: bool, reserved: int) -> bool:
+    def _fits(self, live: _native.Admitted, request: Any, needed: int, whole: bool, reserved: int) -> bool:
         """Whether there is room for more of a request, all of it if `whole`, beside what is reserved for others."""
         if whole:
             needed = max(needed, min(request.num_tokens, self.max_model_len))
-        missing = len(self.groups) * (-(-needed // self.block_size) - len(live.ids[0]))
+        missing = len(self.groups) * (-(-needed // self.block_size) - live.num_blocks)
         return missing <= self.block_pool.get_num_free_blocks() - reserved
 
-    def _grow(self, live: _Live, needed: int) -> Optional[KVCacheBlocks]:
-        """Slots up to the end of the block that holds the last of `needed` tokens."""
-        before, after = live.capacity // self.block_size, -(-needed // self.block_size)
-        m, id = self.manager._m, live.request.id
-        try:
-            _native.kvc_manager_reserve_tokens(m, id, after * self.block_size)
-        except NoSpaceError:
-            return None
-        live.capacity = after * self.block_size
-        new = []
-        for group, ids in enumerate(live.ids):
-            if after - before == 1:
-                _native.kvc_manager_export_slots(m, id, group, before * self.block_size, self._slot)
-                added = [self._slot[0] // self.block_size]
-            else:
-                added = live.request.block_table(group, NULL_BLOCK)[before:].tolist()
-            ids += added
-            new.append(added)
-            if self._zeroing:
-                self._new_ids += added
-        return KVCacheBlocks(new)
-
-    def _commit(self, live: _Live, request: Any, num_tokens: int) -> None:
-        if num_tokens <= live.committed:
-            return
-        if num_tokens > live.known:
-            _native.kvc_manager_append_tokens(self.manager._m, live.request.id, request.all_token_ids[live.known:num_tokens])
-            live.known = num_tokens
-        _native.kvc_manager_commit_tokens(self.manager._m, live.request.id, num_tokens)
-        live.committed = num_tokens
+    def _commit(self, live: _native.Admitted, request: Any, num_tokens: int) -> None:
+        if num_tokens > live.committed:
+            live.commit(request.all_token_ids, num_tokens)
 
     def _processed(self, request: Any) -> int:
         """Tokens that no step in flight computes any more."""
         return min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
 
-    def _tables(self, request: Request) -> "list[list[int]]":
-        return [request.block_table(group, NULL_BLOCK).tolist() for group in range(len(self.groups))]
+    def _tables(self, live: _native.Admitted) -> "list[list[int]]":
+        if self._windows:
+            live.refresh()
+        return live.ids()
 
     # ---- publishing and giving back
 
@@ -277,27 +228,26 @@ class KVCacheManager:
         """Returns the blocks that the window has left behind."""
         live = self._live.get(request_id)
         if self._windows and live is not None and live.committed < min(processed_computed_tokens, live.known):
-            live.committed = min(processed_computed_tokens, live.known)
-            live.request.commit(live.committed)
+            live.commit((), min(processed_computed_tokens, live.known))  # no token is new
 
     def free(self, request: Any) -> None:
         """Gives all blocks back; what is published stays cached, the deepest block is evicted first."""
         live = self._pop(request)
         if live is not None:
-            live.request.free()
+            _native.kvc_manager_free_request(self.manager._m, live.id)
 
     def pop_blocks_for_free(self, request: Any) -> "list[KVCacheBlock]":
         """The blocks of a request, which ends; they are free once the engine has given all of them to block_pool.free_blocks()."""
         live = self._pop(request)
         if live is None:
             return []
-        blocks = [KVCacheBlock(id, live) for ids in self._tables(live.request) for id in ids if id != NULL_BLOCK]
+        blocks = [KVCacheBlock(id, live) for ids in self._tables(live) for id in ids if id != NULL_BLOCK]
         live.unreturned = len(blocks)
         if not blocks:
-            live.request.free()
+            _native.kvc_manager_free_request(self.manager._m, live.id)
         return blocks
 
-    def _pop(self, request: Any) -> Optional[_Live]:
+    def _pop(self, request: Any) -> "Optional[_native.Admitted]":
         self._prompts.pop(request.request_id, None)
         live = self._live.pop(request.request_id, None)
         if live is not None and self._windows:
@@ -312,8 +262,8 @@ class KVCacheManager:
         return True
 
     def evict_blocks(self, block_ids: "set[int]") -> None:
-        if block_ids:
-            raise UnsupportedError(f"{len(block_ids)} blocks cannot be forgotten by their ids; use reset_prefix_cache()")
+        """Forgets blocks by their ids, whoever holds them (a connector failed to load them)."""
+        self.manager.unpublish_blocks([id for id in sorted(block_ids) if id != NULL_BLOCK])
 
     # ---- what requests hold
 
@@ -322,10 +272,11 @@ class KVCacheManager:
         live = self._live.get(request_id)
         if live is None:
             return self.empty_kv_cache_blocks
-        return KVCacheBlocks(self._tables(live.request) if self._windows else live.ids)
+        return KVCacheBlocks(self._tables(live) if self._windows else functools.partial(live.ids, 0, live.num_blocks))
 
     def get_block_ids(self, request_id: str) -> "tuple[list[int], ...]":
-        return self.get_blocks(request_id).get_block_ids()
+        live = self._live.get(request_id)
+        return tuple(self._tables(live)) if live is not None else self.empty_kv_cache_blocks.get_block_ids()
 
     def get_block_ids_for_computed_tokens(self, request_id: str, num_computed_tokens: int) -> "tuple[list[int], ...]":
         blocks = -(-num_computed_tokens // self.block_size)
@@ -365,8 +316,8 @@ class KVCacheManager:
         if self._zeroing:
             self._record_for_zeroing(live, start_token // self.block_size, 0, ())
 
-    def _record_for_zeroing(self, live: _Live, first: int, first_unloaded: int, loaded_groups: "Iterable[int]") -> None:
-        for group, ids in enumerate(live.ids):
+    def _record_for_zeroing(self, live: _native.Admitted, first: int, first_unloaded: int, loaded_groups: "Iterable[int]") -> None:
+        for group, ids in enumerate(live.ids()):
             begin = max(first, first_unloaded) if group in loaded_groups else first
             self._new_ids += [id for id in ids[begin:] if id != NULL_BLOCK]
 
@@ -427,7 +378,7 @@ class _BlockPool:
                 raise ValueError(f"block {block.block_id} does not come from pop_blocks_for_free(), or was given back before")
             live.unreturned -= 1
             if not live.unreturned:
-                live.request.free()
+                _native.kvc_manager_free_request(self._manager._m, live.id)
 
 
 def _new_stats() -> Any:

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admitted.h"
+
+#include <structmember.h>
+
+enum { kNullBlock = 0 };
+
+PyTypeObject* kvc_admitted_type;
+
+static int succeeded(kvc_status status) {
+  if (status != KVC_OK) kvc_raise(status);
+  return status == KVC_OK;
+}
+
+// Entries [from, to) of all tables as the library has them now.
+static int read_tables(Admitted* self, Py_ssize_t from, Py_ssize_t to) {
+  if (to > self->room) {
+    const Py_ssize_t room = to + to / 2 + 8;
+    int32_t* const tables = PyMem_Malloc((size_t)(room * self->num_groups) * sizeof *tables);
+    if (!tables) return PyErr_NoMemory() != NULL;
+    for (Py_ssize_t g = 0; g < self->num_groups && self->num_blocks; ++g)
+      memcpy(tables + g * room, self->tables + g * self->room, (size_t)self->num_blocks * sizeof *tables);
+    PyMem_Free(self->tables);
+    self->tables = tables, self->room = room;
+  }
+  for (Py_ssize_t g = 0; g < self->num_groups; ++g) {
+    int32_t* const table = self->tables + g * self->room;
+    const uint64_t id = self->id;
+    if (to - from == 1) {  // growth of one block: not the whole row
+      int64_t slot;
+      if (!succeeded(kvc_manager_export_slots(self->m, id, (uint32_t)g, (uint64_t)(from * self->block_size),
+                                              1, &slot, sizeof slot)))
+        return 0;
+      table[from] = slot < 0 ? kNullBlock : (int32_t)(slot / self->block_size);
+    } else if (to != from) {
+      if (!succeeded(kvc_manager_export_tables(self->m, &id, 1, (uint32_t)g, kNullBlock, table, (size_t)to)))
+        return 0;
+    }
+  }
+  self->num_blocks = to;
+  return 1;
+}
+
+static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
+  PyObject* owner;
+  unsigned long long id;
+  Py_ssize_t known, committed, block_size, num_groups;
+  static char* names[] = {"manager", "id", "known", "committed", "block_size", "num_groups", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKnnnn", names, &owner, &id, &known, &committed,
+                                   &block_size, &num_groups))
+    return NULL;
+  kvc_manager* const m = kvc_manager_of(owner);
+  if (!m) return NULL;
+  kvc_request_info info = {.struct_size = sizeof info};
+  if (!succeeded(kvc_manager_request_info(m, id, &info))) return NULL;
+  Admitted* const self = (Admitted*)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  Py_INCREF(owner);
+  self->owner = owner, self->m = m, self->id = id, self->known = known, self->committed = committed;
+  self->block_size = block_size, self->num_groups = num_groups;
+  const Py_ssize_t blocks = ((Py_ssize_t)info.capacity + block_size - 1) / block_size;
+  if (!read_tables(self, 0, blocks)) {
+    Py_DECREF(self);
+    return NULL;
+  }
+  return (PyObject*)self;
+}
+
+static void admitted_dealloc(Admitted* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  PyMem_Free(self->tables);
+  Py_XDECREF(self->owner);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to) {
+  if (to > self->num_blocks) to = self->num_blocks;
+  if (from > to) from = to;
+  PyObject* const groups = PyList_New(self->num_groups);
+  for (Py_ssize_t g = 0; groups && g < self->num_groups; ++g) {
+    const int32_t* const table = self->tables + g * self->room;
+    PyObject* const ids = PyList_New(to - from);
+    for (Py_ssize_t i = from; ids && i < to; ++i) {
+      PyObject* const id = PyLong_FromLong(table[i]);
+      if (!id) {
+        Py_DECREF(ids);
+        Py_DECREF(groups);
+        return NULL;
+      }
+      PyList_SET_ITEM(ids, i - from, id);
+    }
+    if (!ids) {
+      Py_DECREF(groups);
+      return NULL;
+    }
+    PyList_SET_ITEM(groups, g, ids);
+  }
+  return groups;
+}
+
+static PyObject* admitted_ids(Admitted* self, PyObject* args) {
+  Py_ssize_t from = 0, to = PY_SSIZE_T_MAX;
+  if (!PyArg_ParseTuple(args, "|nn", &from, &to)) return NULL;
+  return ids_of(self, from < 0 ? 0 : from, to);
+}
+
+static PyObject* admitted_refresh(Admitted* self, PyObject* unused) {
+  (void)unused;
+  if (!read_tables(self, 0, self->num_blocks)) return NULL;
+  Py_RETURN_NONE;
+}
+
+PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
+  const Py_ssize_t before = self->num_blocks, after = (needed + self->block_size - 1) / self->block_size;
+  if (after > before) {
+    const kvc_status status =
+        kvc_manager_reserve_tokens(self->m, self->id, (uint64_t)(after * self->block_size));
+    if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN) Py_RETURN_NONE;
+    if (!succeeded(status) || !read_tables(self, before, after)) return NULL;
+  }
+  return ids_of(self, before, after);
+}
+
+int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
+  if (num_tokens > self->known) {
+    PyObject* const items = PySequence_Fast(tokens, "token ids must be a sequence of int");
+    if (!items) return 0;
+    int32_t few[64];
+    const Py_ssize_t added = num_tokens - self->known;
+    int32_t* const ids = added <= 64 ? few : PyMem_Malloc((size_t)added * sizeof *ids);
+    int done = 0;
+    if (!ids) {
+      PyErr_NoMemory();
+    } else if (num_tokens > PySequence_Fast_GET_SIZE(items)) {
+      PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens,
+                   PySequence_Fast_GET_SIZE(items));
+    } else {
+      done = kvc_read_int32(PySequence_Fast_ITEMS(items) + self->known, added, "tokens", ids) &&
+             succeeded(kvc_manager_append_tokens(self->m, self->id, ids, (size_t)added));
+    }
+    if (ids != few) PyMem_Free(ids);
+    Py_DECREF(items);
+    if (!done) return 0;
+    self->known = num_tokens;
+  }
+  if (num_tokens > self->committed) {
+    if (!succeeded(kvc_manager_commit_tokens(self->m, self->id, (uint64_t)num_tokens))) return 0;
+    self->committed = num_tokens;
+  }
+  return 1;
+}
+
+static PyObject* admitted_grow(Admitted* self, PyObject* needed) {
+  const Py_ssize_t count = PyLong_AsSsize_t(needed);
+  return count == -1 && PyErr_Occurred() ? NULL : kvc_grow(self, count);
+}
+
+static PyObject* admitted_commit(Admitted* self, PyObject* args) {
+  PyObject* tokens;
+  Py_ssize_t num_tokens;
+  if (!PyArg_ParseTuple(args, "On", &tokens, &num_tokens) || !kvc_commit(self, tokens, num_tokens))
+    return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyMemberDef admitted_members[] = {
+    {"id", T_ULONGLONG, offsetof(Admitted, id), READONLY, "of the request in the library"},
+    {"known", T_PYSSIZET, offsetof(Admitted, known), READONLY, "tokens that the library was told"},
+    {"committed", T_PYSSIZET, offsetof(Admitted, committed), READONLY, "tokens that are committed"},
+    {"num_blocks", T_PYSSIZET, offsetof(Admitted, num_blocks), READONLY, "entries of each table"},
+    {"quiet", T_PYSSIZET, offsetof(Admitted, quiet), 0,
+     "up to so many tokens no block is taken and none becomes full"},
+    {"unreturned", T_PYSSIZET, offsetof(Admitted, unreturned), 0,
+     "popped blocks that the engine has not given back"},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyMethodDef admitted_methods[] = {
+    {"ids", (PyCFunction)admitted_ids, METH_VARARGS,
+     "ids(first=0, last=all): a list of block ids per group."},
+    {"refresh", (PyCFunction)admitted_refresh, METH_NOARGS,
+     "refresh(): reads the tables again, after a window has returned blocks."},
+    {"grow", (PyCFunction)admitted_grow, METH_O,
+     "grow(tokens): slots for so many; the new ids per group, or None without space."},
+    {"commit", (PyCFunction)admitted_commit, METH_VARARGS,
+     "commit(tokens, count): commits the first `count` of all tokens."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot admitted_slots[] = {{Py_tp_doc, "A request that holds blocks, with a copy of its tables."},
+                                       {Py_tp_new, admitted_new},
+                                       {Py_tp_dealloc, admitted_dealloc},
+                                       {Py_tp_members, admitted_members},
+                                       {Py_tp_methods, admitted_methods},
+                                       {0, NULL}};
+static PyType_Spec admitted_spec = {"kvcache._native.Admitted", sizeof(Admitted), 0, Py_TPFLAGS_DEFAULT,
+                                    admitted_slots};
+
+int kvc_add_admitted(PyObject* module) {
+  kvc_admitted_type = (PyTypeObject*)PyType_FromSpec(&admitted_spec);
+  if (!kvc_admitted_type) return 0;
+  Py_INCREF(kvc_admitted_type);  // one for the module
+  return PyModule_AddObject(module, "Admitted", (PyObject*)kvc_admitted_type) == 0;
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of a device: what a Storage does later, in order, while Python goes on. On the CPU a stream has a thread of its own."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Optional
+
+from . import _native
+from .records import record
+
+DeviceInfo = record("DeviceInfo", _native.kvc_device_info, "What a device is: kvc_device_info.")
+
+
+def device_info(device: Optional[str] = None) -> Any:
+    """DeviceInfo of a device (None: the CPU). Raises NotFoundError, whose text says which there are."""
+    info = _native.kvc_device_info()
+    _native.kvc_device_properties(device, info)
+    return DeviceInfo.read(info)
+
+
+class StreamEvent:
+    """A place in a stream that others can wait for: kvc_stream_event. One that was never recorded counts as reached."""
+
+    def __init__(self, device: Optional[str] = None):
+        self._e: Any = _native.kvc_stream_event_create(device)
+
+    def record(self, stream: "Stream") -> None:
+        """Puts the event at the present end of the stream, in place of where it was."""
+        _native.kvc_stream_event_record(self._e, stream._s)
+
+    @property
+    def done(self) -> bool:
+        """Whether all work before the event's place is done."""
+        return bool(_native.kvc_stream_event_query(self._e))
+
+    def synchronize(self) -> None:
+        """Waits until the event's place is reached."""
+        _native.kvc_stream_event_synchronize(self._e)
+
+
+class Stream:
+    """A queue of work on storages: kvc_stream. Calls of a Storage that are given one check their arguments, enqueue and return. Until the work
+    is done nobody else may change the arrays of keys, values, queries, masks and bounds, or read the results; the stream keeps
+    them alive. Any thread may use it. Closing waits for its work."""
+
+    _BATCH = 16  # calls whose arrays are let go together
+
+    def __init__(self, device: Optional[str] = None):
+        self._kept: "list[Any]" = []
+        self._batches: "collections.deque[tuple[StreamEvent, list[Any]]]" = collections.deque()
+        self._s: Any = _native.kvc_stream_create(device)
+
+    def close(self) -> None:
+        """Waits for its work and ends it; later calls raise ValueError. Doing so again does nothing."""
+        self._s = None
+        self._kept.clear()
+        self._batches.clear()
+
+    __del__ = close  # its arrays go after the stream itself
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def synchronize(self) -> None:
+        """Waits until what has been enqueued so far is done."""
+        kept, batches = len(self._kept), len(self._batches)
+        _native.kvc_stream_synchronize(self._open())
+        del self._kept[:kept]
+        for _ in range(min(batches, len(self._batches))):
+            self._batches.popleft()
+
+    def wait(self, event: StreamEvent) -> None:
+        """What is enqueued from now on is done after the event's place, as recorded last before this call."""
+        _native.kvc_stream_wait_event(self._open(), event._e)
+
+    def _open(self) -> Any:
+        if self._s is None:
+            raise ValueError("the stream is closed")
+        return self._s
+
+    def _keep(self, arrays: Any) -> None:
+        """Arrays of a call that was enqueued just now live until it is done."""
+        self._kept.append(arrays)
+        if len(self._kept) >= self._BATCH:
+            event = StreamEvent()
+            event.record(self)
+            self._batches.append((event, self._kept))
+            self._kept = []
+        while self._batches and self._batches[0][0].done:
+            self._batches.popleft()

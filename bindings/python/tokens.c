@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of token ids as int32. Prompts are long lists, so that this loop is what their admission costs
+// Python.
+#include "native.h"
+
+// Whether it is an int of one digit, as token ids are; then its value.
+static inline int small_value(PyObject* item, int32_t* value) {
+  if (!PyLong_CheckExact(item)) return 0;
+#if PY_VERSION_HEX >= 0x030C0000
+  if (!PyUnstable_Long_IsCompact((PyLongObject*)item)) return 0;
+  *value = (int32_t)PyUnstable_Long_CompactValue((PyLongObject*)item);
+#else
+  const Py_ssize_t size = Py_SIZE(item);
+  if (size < 0 || size > 1) return 0;
+  *value = size == 0 ? 0 : (int32_t)((PyLongObject*)item)->ob_digit[0];
+#endif
+  return 1;
+}
+
+int kvc_read_int32(PyObject* const* items, Py_ssize_t count, const char* name, int32_t* out) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (small_value(items[i], &out[i])) continue;
+    PyObject* number = PyNumber_Index(items[i]);
+    if (!number) return 0;
+    const long long value = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    if (value == -1 && PyErr_Occurred()) return 0;
+    if (value < INT32_MIN || value > INT32_MAX) {
+      PyErr_Format(PyExc_ValueError, "%s[%zd]: %lld is not an int32", name, i, value);
+      return 0;
+    }
+    out[i] = (int32_t)value;
+  }
+  return 1;
+}
+
+PyObject* kvc_pack_tokens(PyObject* tokens) {
+  PyObject* items = PySequence_Fast(tokens, "tokens must be a sequence of int");
+  if (!items) return NULL;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  PyObject* bytes = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int32_t));
+  PyObject* view = NULL;
+  if (bytes &&
+      kvc_read_int32(PySequence_Fast_ITEMS(items), count, "tokens", (int32_t*)PyBytes_AS_STRING(bytes)))
+    view = PyMemoryView_FromObject(bytes);
+  PyObject* packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
+  Py_XDECREF(view);
+  Py_XDECREF(bytes);
+  Py_DECREF(items);
+  return packed;
+}
