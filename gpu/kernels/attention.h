@@ -50,7 +50,7 @@ struct AttentionArgs {
   float k_factor, v_factor;  // scale of all keys, of all values; 0 = none
 
   int32_t q_dtype;
-  int32_t out_dtype;  // that of q, or KVC_FLOAT32
+  int32_t out_dtype;  // 0 = that of q
   const void* q;      // [queries][num_q_heads][k_dim]
   void* out;          // [queries][num_q_heads][v_dim]
   float* lse;         // [queries][num_q_heads], or nullptr
@@ -115,7 +115,7 @@ struct MergeArgs {
   const float* lses;
   uint64_t num_partials, num_rows;
   uint32_t dim;
-  int32_t dtype, out_dtype;
+  int32_t dtype, out_dtype;  // out_dtype 0 = dtype
   void* out;
   float* lse;
 };

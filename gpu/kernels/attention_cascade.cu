@@ -114,7 +114,8 @@ int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, void*
   error = launch_attention(suffix_args(args, limits, arrays), limits, arrays.workspace, stream);
   if (error != 0) return error;
   return launch_merge({arrays.outs, arrays.lses, 2, rows, args.attention.v_dim, KVC_FLOAT32,
-                       args.attention.out_dtype, args.attention.out, args.attention.lse},
+                       args.attention.out_dtype != 0 ? args.attention.out_dtype : args.attention.q_dtype,
+                       args.attention.out, args.attention.lse},
                       stream);
 }
 

@@ -96,7 +96,8 @@ struct PartOutput {
   KVC_DEVICE OutputRow row(uint32_t m) const {
     if (part.slot >= 0) return {schedule.part_out + slot_row(m) * args.v_dim, KVC_FLOAT32};
     const uint64_t element = q_row_of(args, part, m) * args.v_dim;
-    return {static_cast<char*>(args.out) + element * (args.out_dtype == KVC_FLOAT32 ? 4 : 2), args.out_dtype};
+    const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
+    return {static_cast<char*>(args.out) + element * (dtype == KVC_FLOAT32 ? 4 : 2), dtype};
   }
   KVC_DEVICE void put_lse(uint32_t m, float lse) const {
     if (part.slot >= 0) {

@@ -20,9 +20,11 @@ void expect_cascade_right(const Options& options, const std::vector<uint64_t>& g
 }
 
 std::vector<Options> stores() {
-  return {{.dtype = KVC_FLOAT32},
-          {.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16},
-          {.dtype = KVC_FLOAT8_E4M3, .q_dtype = KVC_FLOAT16}};
+  std::vector<Options> all{{.k_dim = 16, .v_dim = 16}};
+  if (!kHasMma) return all;
+  all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16});
+  all.push_back({.dtype = KVC_FLOAT8_E4M3, .q_dtype = KVC_FLOAT16});
+  return all;
 }
 
 TEST_F(AttentionCascade, OneGroup) {

@@ -24,6 +24,12 @@ struct DeviceOptions {
   uint32_t shared_bytes = kSharedBytes;
 };
 
+// Stored types that stand for the kernels there are: plain ones alone on some devices.
+inline std::vector<int32_t> kernel_types() {
+  if (!kHasMma) return {KVC_FLOAT32};
+  return {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT8};
+}
+
 // An array of the device with what the host has, or none.
 template <typename T>
 class Upload {
@@ -66,7 +72,7 @@ inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
   AttentionArgs args = {};
   describe_storage(*host.layout, nullptr, host.layer, &args);
   args.num_q_heads = host.num_q_heads;
-  args.q_dtype = args.out_dtype = host.q_dtype;
+  args.q_dtype = host.q_dtype;
   args.num_requests = static_cast<uint32_t>(host.num_requests);
   args.causal = host.causal ? 1 : 0;
   args.table_stride = host.table_stride;
