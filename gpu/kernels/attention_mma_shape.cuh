@@ -24,7 +24,8 @@ struct MmaShape {
   static constexpr uint32_t kThreads = kRowWarps * kTokenWarps * 32;
   static constexpr uint32_t kRows = kRowWarps * kRowTiles * 16;
   static constexpr uint32_t kWarpTokens = kAttentionTile / kTokenWarps;
-  static constexpr uint32_t kStepTokens = kDecode ? 16 : 32;  // between two updates of the softmax
+  // Between two updates of the softmax: what registers hold.
+  static constexpr uint32_t kStepTokens = kDecode || kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
   // As many as let two blocks share a multiprocessor, or one where a tile is large.
@@ -42,7 +43,8 @@ struct MmaShape {
   static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;  // [kSlots][4][tile] float
   static constexpr uint32_t kRowInfo = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
-  static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) ? 2 : 1;  // of a multiprocessor
+  // Of a multiprocessor: as many as shared memory and 255 registers of a thread let be.
+  static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) && kThreads <= 128 ? 2 : 1;
 
   // Elements that a lane loads at once of a row of keys and of values, for quantized rows: a quarter and an
   // eighth of the row, but no more than 16 bytes.

@@ -78,20 +78,21 @@ TEST_F(AttentionShapes, LatentRows) {
     }
   }
   for (const uint64_t length : {31u, 32u, 33u, 64u, 97u, 300u}) {
-    expect_device_right({.dtype = KVC_BFLOAT16,
-                         .q_dtype = KVC_BFLOAT16,
-                         .latent = true,
-                         .k_dim = 576,
-                         .v_dim = 512,
-                         .heads = 1,
-                         .group = 16,
-                         .kv_lens = {length, 200},
-                         .q_lens = {1, 3},
-                         .window = length == 300 ? 100u : 0u,
-                         .sinks = 7,
-                         .soft_cap = length == 97 ? 5.0f : 0.0f,
-                         .mask_percent = length == 64 ? 50 : 0,
-                         .tail = length == 64});
+    const Options options{.dtype = KVC_BFLOAT16,
+                          .q_dtype = KVC_BFLOAT16,
+                          .latent = true,
+                          .k_dim = 576,
+                          .v_dim = 512,
+                          .heads = 1,
+                          .group = 16,
+                          .kv_lens = {length, 200},
+                          .q_lens = {1, 3},
+                          .window = length == 300 ? 100u : 0u,
+                          .sinks = 7,
+                          .soft_cap = length == 97 ? 5.0f : 0.0f,
+                          .mask_percent = length == 64 ? 50 : 0,
+                          .tail = length == 64};
+    expect_device_right(options, {.multiprocessors = length % 2 != 0 ? 1u : 3u});
   }
 }
 
