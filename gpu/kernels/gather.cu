@@ -9,7 +9,7 @@ namespace kvc::gpu {
 namespace {
 
 template <int32_t kStored, int32_t kTo, bool kVector>
-KVC_KERNEL(kThreads, 4)
+KVC_KERNEL(kThreads, 6)
 gather_elements(KVC_ARGUMENT(RowsArgs) args) {
   constexpr uint32_t n = piece_elements(kVector);
   const PlaneArgs& plane = args.planes[blockIdx.z];
