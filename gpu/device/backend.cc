@@ -4,6 +4,8 @@
 #include "device/device_storage.h"
 #include "device/devices.h"
 #include "device/memory.h"
+#include "device/reserved.h"
+#include "device/tables.h"
 
 namespace kvc::gpu {
 namespace {
@@ -47,6 +49,10 @@ void* stream_handle(void* stream) { return stream_of(stream)->handle(); }
 void stream_destroy(void* stream) { stream_of(stream)->close(); }
 kvc_status stream_synchronize(void* stream) { return stream_of(stream)->synchronize(); }
 kvc_status stream_wait_event(void* stream, void* event) { return event_of(event).delay(*stream_of(stream)); }
+
+kvc_status update_stream_tables(void* stream, const kvc_table_update* update) {
+  return update_tables(*stream_of(stream), *update);
+}
 
 kvc_status event_create(uint32_t device, void** event) {
   DeviceEvent* made;
@@ -124,12 +130,15 @@ kvc_backend make_table() {
   table.allocate = allocate;
   table.register_memory = register_memory;
   table.unregister_memory = unregister_memory;
+  table.reserve_memory = reserve_memory;
+  table.map_memory = map_memory;
   table.export_memory = export_memory;
   table.import_memory = import_memory;
   table.stream_create = stream_create;
   table.stream_adopt = stream_adopt;
   table.stream_handle = stream_handle;
   table.stream_destroy = stream_destroy;
+  table.update_tables = update_stream_tables;
   table.stream_synchronize = stream_synchronize;
   table.stream_wait_event = stream_wait_event;
   table.event_create = event_create;
