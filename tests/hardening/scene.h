@@ -69,6 +69,7 @@ class Scene {
   double factor = 0;
   std::vector<double> factors_out;
   void* tensor = nullptr;
+  void* memory = nullptr;
   kvc_manager* made_manager = nullptr;
   kvc_storage* made_storage = nullptr;
   kvc_stream* made_stream = nullptr;
@@ -91,6 +92,7 @@ class Scene {
   kvc_probe_info probe_info = {};
   kvc_view view = {};
   kvc_device_info device_info = {};
+  kvc_backend_info backend_info = {};
   kvc_storage_info storage_info = {};
   kvc_quant_metrics key_metrics = {}, value_metrics = {};
   kvc_attention_plan plan = {};
