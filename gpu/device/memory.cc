@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/devices.h"
 #include "device/error.h"
 #include "device/reserved.h"
 
@@ -228,6 +229,10 @@ kvc_status find_address(uint32_t device, const void* memory, const char* name, v
   if (memory == nullptr || is_reserved(memory)) return KVC_OK;
   KVC_TRY(check(runtime::find_address(memory, on_device), "looking at an address"));
   if (*on_device != nullptr) return KVC_OK;
+  if (devices().properties[device].reads_host_memory) {
+    *on_device = const_cast<void*>(memory);
+    return KVC_OK;
+  }
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
                 "%s is in host memory that %s:%u cannot read; use memory of kvc_device_allocate, or "
                 "kvc_device_register",

@@ -97,8 +97,8 @@ void print_backends(const nlohmann::ordered_json& backends, std::ostream& out) {
     const std::string architectures = backend.value("architectures", ""), remark = backend["remark"];
     out << "  " << std::left << std::setw(20) << backend["name"].get<std::string>()
         << (backend["installed"].get<bool>() ? "installed" : "not installed")
-        << (architectures.empty() ? "" : ", kernels for " + architectures) << (remark.empty() ? "" : "; " + remark)
-        << '\n';
+        << (architectures.empty() ? "" : ", kernels for " + architectures)
+        << (remark.empty() ? "" : "; " + remark) << '\n';
     for (const auto& device : backend.value("devices", nlohmann::ordered_json::array())) {
       out << "    " << std::setw(18) << device["device"].get<std::string>();
       if (device.contains("error")) {
@@ -107,8 +107,8 @@ void print_backends(const nlohmann::ordered_json& backends, std::ostream& out) {
       }
       const std::string name = device["name"], architecture = device["architecture"];
       out << (name.empty() ? "" : name + ", ") << (architecture.empty() ? "" : architecture + ", ")
-          << device["memory_bytes"].get<uint64_t>() / (1 << 20) << " MiB, " << device["processors"].get<uint32_t>()
-          << " processors\n";
+          << device["memory_bytes"].get<uint64_t>() / (1 << 20) << " MiB, "
+          << device["processors"].get<uint32_t>() << " processors\n";
     }
   }
 }

@@ -58,8 +58,8 @@ Scene::~Scene() {
 
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
-            request_info, probe_info, device_info, backend_info, storage_info, key_metrics, value_metrics, plan, estimate,
-            found);
+            request_info, probe_info, device_info, backend_info, storage_info, key_metrics, value_metrics,
+            plan, estimate, found);
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
@@ -164,8 +164,9 @@ uint64_t Scene::digest() {
 
 std::vector<uint64_t> Scene::outputs() const {
   std::vector<uint64_t> made = {request, child, pin, space, number, cursor, count};
-  for (const void* object : {tensor, memory, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
-                             static_cast<void*>(made_stream), static_cast<void*>(made_event)})
+  for (const void* object :
+       {tensor, memory, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
+        static_cast<void*>(made_stream), static_cast<void*>(made_event)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;
 }
