@@ -107,9 +107,11 @@ kvc_status not_yet(const char* what) {
 kvc_status measure(void*, const kvc_rows*, kvc_quant_metrics*, kvc_quant_metrics*) {
   return not_yet("kvc_storage_measure");
 }
-kvc_status attend(void*, const kvc_attention*, void*) { return not_yet("kvc_storage_attend"); }
-kvc_status explain(void*, const kvc_attention*, kvc_attention_plan*) {
-  return not_yet("kvc_storage_explain");
+kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
+  return storage_of(storage).attend(*attention, stream_of(stream));
+}
+kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_plan* plan) {
+  return storage_of(storage).explain(*attention, plan);
 }
 kvc_status key_bounds(void*, uint32_t, const int32_t*, size_t, uint16_t*, void*) {
   return not_yet("kvc_storage_key_bounds");
