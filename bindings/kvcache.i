@@ -143,6 +143,7 @@ KVC_STRUCT(kvc_attention)
 KVC_STRUCT(kvc_attention_plan)
 KVC_STRUCT(kvc_block_choice)
 KVC_STRUCT(kvc_device_info)
+KVC_STRUCT(kvc_backend_info)
 KVC_STRUCT(kvc_model)
 KVC_STRUCT(kvc_rope_rows)
 KVC_STRUCT(kvc_quant_format)
@@ -253,6 +254,23 @@ KVC_STRUCT(kvc_memory_estimate)
 %rename("$ignore", regextarget=1) "^kvc_stream_";
 %ignore kvc_stream;
 #endif
+// Addresses on devices, of streams and of functions: what only C can make use of. Arrays on a device go by DLPack.
+%ignore kvc_device_allocate;
+%ignore kvc_device_release;
+%ignore kvc_device_reserve;
+%ignore kvc_device_map;
+%ignore kvc_device_register;
+%ignore kvc_device_unregister;
+%ignore kvc_device_export_memory;
+%ignore kvc_device_import_memory;
+%ignore kvc_memory_handle;
+%ignore kvc_stream_adopt;
+%ignore kvc_stream_handle;
+%ignore kvc_stream_update_tables;
+%ignore kvc_upload;
+%ignore kvc_table_update;
+%ignore kvc_storage_set_attention;
+%ignore kvc_attention_kernel;
 %ignore kvc_storage_export_dlpack; // Python has a call of its own
 
 %include "calls.i"

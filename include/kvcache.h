@@ -429,7 +429,7 @@ typedef struct kvc_storage kvc_storage;
 /** What a storage holds. Zero is the default of every field but num_layers, num_heads, head_dim and num_blocks. */
 typedef struct kvc_storage_config {
   size_t struct_size;    /**< sizeof(kvc_storage_config) */
-  uint64_t num_blocks;   /**< Blocks: ids 0 .. num_blocks - 1. Give it the manager's pool, so that block ids are the same. */
+  uint64_t num_blocks;   /**< Blocks: ids 0 .. num_blocks - 1; 0 with memory_fraction. Give it the manager's pool, so that block ids are the same. */
   uint32_t num_layers;   /**< Layers of the group. */
   uint32_t num_heads;    /**< KV heads; 1 for latent attention. */
   uint32_t head_dim;     /**< Elements of a key row, 1 .. 8192. */
@@ -460,6 +460,9 @@ typedef struct kvc_storage_config {
   uint32_t open_blocks;    /**< KVC_STORAGE_CHANNEL_KEYS: blocks of a layer that may be open at once, at most 65,535: give it the sequences that decode
                                 at once; 0 = 64. Where more are stored to, the one that was stored to longest ago is sealed early, which costs
                                 accuracy alone. */
+  float memory_fraction;   /**< With num_blocks 0: as many blocks as fit into this part of the device's free memory, above 0 and at most 1, of a device that
+                                tells it (kvc_device_info.free_bytes). 0 = num_blocks says it. */
+  uint32_t reserved;       /**< 0 */
 } kvc_storage_config;
 
 /** A storage as it is. */
@@ -589,6 +592,42 @@ typedef struct kvc_attention_plan {
   uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
   uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
 } kvc_attention_plan;
+
+/** Bytes of the host for a fixed address of a device. Frozen. */
+typedef struct kvc_upload {
+  const void *from; /**< Copied at the call. */
+  void *to;         /**< In memory that the device writes; any alignment. */
+  size_t bytes;     /**< Bytes. */
+} kvc_upload;
+
+/** Index arrays of a batch at fixed addresses of a device, and what a step changes of them. Pointers are the device's memory unless the host is named;
+ *  what is NULL or 0 is left out. All that is read of the host is copied at the call. */
+typedef struct kvc_table_update {
+  size_t struct_size;           /**< sizeof(kvc_table_update) */
+  const kvc_upload *uploads;    /**< Host [num_uploads]: slots, lengths, offsets, ...; done first. */
+  size_t num_uploads;           /**< At most 8. */
+  const kvc_table_change *changes; /**< Host [num_changes] kvc_step.changes, no entry twice. */
+  size_t num_changes;           /**< Entries. */
+  int32_t *tables;              /**< [groups][rows][row_stride] block tables. */
+  uint64_t group_stride;        /**< Entries from one group's tables to the next. */
+  uint64_t row_stride;          /**< Entries from one row to the next. */
+  const int32_t *positions_of;  /**< [num_slots] row of `tables` that a token's request stands in; NULL = 0. */
+  const int64_t *positions;     /**< [num_slots] position of a token; below 0 = none. */
+  int64_t *slots;               /**< Out: [num_slots] the tokens' slots by the tables, -1 where there is none. */
+  uint64_t num_slots;           /**< Tokens. */
+  const int32_t *lengths;       /**< [num_rows] tokens of each row. */
+  int32_t *csr_offsets;         /**< Out: [num_rows + 1] where each row's blocks begin in csr_blocks. */
+  int32_t *csr_blocks;          /**< Out: [sum of blocks] the first group's blocks of all rows, one after the other. */
+  int32_t *csr_last_tokens;     /**< Out: [num_rows] tokens in each row's last block, 1 .. block_size, 0 for an empty row; NULL = not wanted. */
+  uint32_t num_rows;            /**< Rows. */
+  uint32_t block_size;          /**< Tokens per block. */
+} kvc_table_update;
+
+/** Attention by a kernel of somebody else: enqueues on the runtime's stream what kvc_storage_attend was called for. @param[in] attention Checked and complete.
+ *  @param[in] k, v As kvc_storage_view of attention->layer gives them; v of latent rows is the first v_head_dim elements of k. @param[in] stream A cudaStream_t or
+ *  hipStream_t, of the storage's device; on the CPU and without a stream NULL, and the work is done on return.
+ *  @return KVC_OK, an error, or UNSUPPORTED: then the library's own kernels do it. Must not throw. */
+typedef kvc_status (*kvc_attention_kernel)(void *user_data, const kvc_attention *attention, const kvc_view *k, const kvc_view *v, void *stream);
 
 /** Bytes of a slab: [offset, offset + bytes). Frozen. */
 typedef struct kvc_run {
@@ -1044,6 +1083,16 @@ KVC_API kvc_status kvc_device_allocate(const char *device, uint32_t kind, uint64
  *  @return KVC_OK; NOT_FOUND (no such memory: never there, or given back). Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_release(void *memory);
 
+/** Takes addresses on a device, without memory behind them: foreign memory of a storage that grows. kvc_storage_runs says which bytes a block needs; only blocks
+ *  whose bytes are mapped may be used. @param[out] memory To be given back with kvc_device_release, which gives back all that was mapped.
+ *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (0 bytes), UNSUPPORTED, OUT_OF_MEMORY, DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_reserve(const char *device, uint64_t bytes, void **memory);
+
+/** Puts memory behind reserved addresses, in chunks of 64 MiB or more; what is mapped already stays. Takes milliseconds: not for the thread that decodes. Fresh
+ *  memory holds anything. @return KVC_OK; NOT_FOUND (no such memory), INVALID_ARGUMENT (past its end), OUT_OF_MEMORY (nothing new is mapped), DEVICE.
+ *  Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_map(void *memory, uint64_t offset, uint64_t bytes);
+
 /** Lets the device read and write foreign host memory itself, which it pins, large memory piece by piece. On the CPU there is nothing to do.
  *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (NULL, or parts of it are registered), OUT_OF_MEMORY (what may be pinned), DEVICE. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_register(const char *device, void *memory, uint64_t bytes);
@@ -1213,6 +1262,15 @@ KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const 
  *  @param[in] choice    How many, and where to write.
  *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride too small). Since 0.2. */
 KVC_API kvc_status kvc_storage_select_blocks(kvc_storage *s, const kvc_attention *attention, const kvc_block_choice *choice, kvc_stream *stream);
+
+/** Gives attention of this storage to another kernel; no call on it may be running. @param[in] kernel NULL = the library's own again.
+ *  @param[in] user_data Passed to it. @return KVC_OK, INVALID_ARGUMENT. Since 0.2. */
+KVC_API kvc_status kvc_storage_set_attention(kvc_storage *s, kvc_attention_kernel kernel, void *user_data);
+
+/** Brings index arrays on a device up to date, for kernels that read them at fixed addresses: block tables, slots, and tables without gaps (CSR).
+ *  @param[in] stream A stream of that device. @return KVC_OK; INVALID_ARGUMENT, UNSUPPORTED (the CPU, where kvc_manager_step writes them), OUT_OF_MEMORY, DEVICE.
+ *  Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_update_tables(kvc_stream *stream, const kvc_table_update *update);
 
 /** Merges attention over disjoint sets of keys: what kvc_storage_attend gave for the same queries over parts of a context (several storages,
  *  machines, or the shared prefix apart from the rest) becomes what it would have given over all of it. Computes in float32.

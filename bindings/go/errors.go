@@ -29,6 +29,7 @@ var (
 	ErrCorrupt         = &Error{Status: C.KVC_ERROR_CORRUPT, Text: "corrupt"}
 	ErrInternal        = &Error{Status: C.KVC_ERROR_INTERNAL, Text: "internal"}
 	ErrAgain           = &Error{Status: C.KVC_ERROR_AGAIN, Text: "no space until steps in flight are retired"}
+	ErrDevice          = &Error{Status: C.KVC_ERROR_DEVICE, Text: "device"}
 )
 
 // ErrClosed is what every call on a closed object returns.

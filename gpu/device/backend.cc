@@ -4,6 +4,8 @@
 #include "device/device_storage.h"
 #include "device/devices.h"
 #include "device/memory.h"
+#include "device/reserved.h"
+#include "device/tables.h"
 
 namespace kvc::gpu {
 namespace {
@@ -47,6 +49,10 @@ void* stream_handle(void* stream) { return stream_of(stream)->handle(); }
 void stream_destroy(void* stream) { stream_of(stream)->close(); }
 kvc_status stream_synchronize(void* stream) { return stream_of(stream)->synchronize(); }
 kvc_status stream_wait_event(void* stream, void* event) { return event_of(event).delay(*stream_of(stream)); }
+
+kvc_status update_stream_tables(void* stream, const kvc_table_update* update) {
+  return update_tables(*stream_of(stream), *update);
+}
 
 kvc_status event_create(uint32_t device, void** event) {
   DeviceEvent* made;
@@ -101,9 +107,11 @@ kvc_status not_yet(const char* what) {
 kvc_status measure(void*, const kvc_rows*, kvc_quant_metrics*, kvc_quant_metrics*) {
   return not_yet("kvc_storage_measure");
 }
-kvc_status attend(void*, const kvc_attention*, void*) { return not_yet("kvc_storage_attend"); }
-kvc_status explain(void*, const kvc_attention*, kvc_attention_plan*) {
-  return not_yet("kvc_storage_explain");
+kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
+  return storage_of(storage).attend(*attention, stream_of(stream));
+}
+kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_plan* plan) {
+  return storage_of(storage).explain(*attention, plan);
 }
 kvc_status key_bounds(void*, uint32_t, const int32_t*, size_t, uint16_t*, void*) {
   return not_yet("kvc_storage_key_bounds");
@@ -124,12 +132,15 @@ kvc_backend make_table() {
   table.allocate = allocate;
   table.register_memory = register_memory;
   table.unregister_memory = unregister_memory;
+  table.reserve_memory = reserve_memory;
+  table.map_memory = map_memory;
   table.export_memory = export_memory;
   table.import_memory = import_memory;
   table.stream_create = stream_create;
   table.stream_adopt = stream_adopt;
   table.stream_handle = stream_handle;
   table.stream_destroy = stream_destroy;
+  table.update_tables = update_stream_tables;
   table.stream_synchronize = stream_synchronize;
   table.stream_wait_event = stream_wait_event;
   table.event_create = event_create;

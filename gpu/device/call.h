@@ -71,7 +71,7 @@ class Call {
     size_t rows, row_bytes, stride;
     uint64_t offset;  // in the block
   };
-  static constexpr size_t kMaxArrays = 8;
+  static constexpr size_t kMaxArrays = 9;
 
   void add(const Array& array);
   kvc_status find(const void* memory, const char* name, void** on_device);

@@ -12,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "device/devices.h"
 #include "device/error.h"
+#include "device/reserved.h"
 
 namespace kvc::gpu {
 namespace {
@@ -223,10 +225,14 @@ kvc_status import_memory(uint32_t device, const kvc_memory_handle* handle, kvc_b
 }
 
 kvc_status find_address(uint32_t device, const void* memory, const char* name, void** on_device) {
-  *on_device = nullptr;
-  if (memory == nullptr) return KVC_OK;
+  *on_device = const_cast<void*>(memory);
+  if (memory == nullptr || is_reserved(memory)) return KVC_OK;
   KVC_TRY(check(runtime::find_address(memory, on_device), "looking at an address"));
   if (*on_device != nullptr) return KVC_OK;
+  if (devices().properties[device].reads_host_memory) {
+    *on_device = const_cast<void*>(memory);
+    return KVC_OK;
+  }
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
                 "%s is in host memory that %s:%u cannot read; use memory of kvc_device_allocate, or "
                 "kvc_device_register",

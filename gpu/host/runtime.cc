@@ -155,7 +155,7 @@ Error unregister_host(void* memory) {
   return host::release(memory, host::Kind::kRegistered) ? kDone : kUnknownMemory;
 }
 Error find_address(const void* memory, void** on_device) {
-  const bool readable = device_in_use == 0 || host::is_known(device_in_use, memory);
+  const bool readable = host::is_known(device_in_use, memory);
   *on_device = readable ? const_cast<void*>(memory) : nullptr;
   return check();
 }

@@ -31,6 +31,22 @@ kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
   return KVC_OK;
 }
 
+// The caller's kernel, if it has one; UNSUPPORTED: it has none for this.
+kvc_status attend_foreign(kvc_storage& storage, const kvc_attention& attention, kvc_stream* stream) {
+  if (storage.attention == nullptr) return KVC_ERROR_UNSUPPORTED;
+  kvc_view k, v;
+  kvc_status status = kvc_storage_view(&storage, KVC_PLANE_K, attention.layer, &k);
+  if (status == KVC_OK && storage.layout.latent) {
+    v = k;
+    v.shape[3] = storage.layout.v_dim;
+  } else if (status == KVC_OK) {
+    status = kvc_storage_view(&storage, KVC_PLANE_V, attention.layer, &v);
+  }
+  void* handle = nullptr;
+  if (status == KVC_OK && stream != nullptr) status = kvc_stream_handle(stream, &handle);
+  return status == KVC_OK ? storage.attention(storage.attention_data, &attention, &k, &v, handle) : status;
+}
+
 }  // namespace
 
 extern "C" {
@@ -43,7 +59,17 @@ kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kv
     KVC_REQUIRE_ARRAY(own.q, num_queries(own));
     KVC_REQUIRE_ARRAY(own.out, num_queries(own));
     if (own.num_requests == 0) return KVC_OK;
+    const kvc_status foreign = attend_foreign(storage, own, stream);
+    if (foreign != KVC_ERROR_UNSUPPORTED) return foreign;
     return storage.backend->attend(storage.impl, &own, kvc::impl_of(stream));
+  });
+}
+
+kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel, void* user_data) {
+  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+    storage.attention = kernel;
+    storage.attention_data = user_data;
+    return KVC_OK;
   });
 }
 

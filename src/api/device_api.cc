@@ -191,6 +191,45 @@ kvc_status kvc_stream_wait_event(kvc_stream* stream, kvc_stream_event* event) {
   });
 }
 
+kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* update) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(stream);
+    KVC_REQUIRE_POINTER(update);
+    kvc_table_update own;
+    if (const kvc_status status = kvc::read_struct(update, update->struct_size, "kvc_table_update", &own);
+        status != KVC_OK)
+      return status;
+    if (stream->backend->update_tables == nullptr)
+      return fail(KVC_ERROR_UNSUPPORTED, "kernels of %s read the tables that kvc_manager_step writes",
+                  stream->backend->name);
+    KVC_REQUIRE_ARRAY(own.uploads, own.num_uploads);
+    KVC_REQUIRE_ARRAY(own.changes, own.num_changes);
+    KVC_REQUIRE_ARRAY(own.tables, own.num_changes + own.num_slots + own.num_rows);
+    KVC_REQUIRE_ARRAY(own.positions, own.num_slots);
+    KVC_REQUIRE_ARRAY(own.slots, own.num_slots);
+    KVC_REQUIRE_ARRAY(own.lengths, own.num_rows);
+    KVC_REQUIRE_ARRAY(own.csr_offsets, own.num_rows);
+    KVC_REQUIRE_ARRAY(own.csr_blocks, own.num_rows);
+    if (own.num_uploads > 8)
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu uploads; at most 8", own.num_uploads);
+    for (size_t i = 0; i < own.num_uploads; ++i) {
+      KVC_REQUIRE_ARRAY(own.uploads[i].from, own.uploads[i].bytes);
+      KVC_REQUIRE_ARRAY(own.uploads[i].to, own.uploads[i].bytes);
+    }
+    for (size_t i = 0; i < own.num_changes; ++i) {
+      const kvc_table_change& change = own.changes[i];
+      if (change.group >= 0 && change.row >= 0 && change.column >= 0 &&
+          static_cast<uint64_t>(change.column) < own.row_stride)
+        continue;
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "changes[%zu]: group %d, row %d, column %d of %llu", i,
+                  change.group, change.row, change.column, static_cast<unsigned long long>(own.row_stride));
+    }
+    if (own.num_slots + own.num_rows != 0 && (own.block_size == 0 || own.block_size > 1024))
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "block_size is %u; 1 .. 1024", own.block_size);
+    return stream->backend->update_tables(stream->impl, &own);
+  });
+}
+
 kvc_status kvc_stream_event_create(const char* device, kvc_stream_event** event) {
   return make_handle(device, event, [](const kvc_backend& backend, uint32_t index, void** impl) {
     return backend.event_create(index, impl);

@@ -97,6 +97,7 @@ KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 360);
 KVC_FIRST_SIZE(kvc_device_info, 24);
 KVC_FIRST_SIZE(kvc_backend_info, 40);
+KVC_FIRST_SIZE(kvc_table_update, 136);
 KVC_FIRST_SIZE(kvc_storage_config, 128);
 KVC_FIRST_SIZE(kvc_storage_info, 120);
 KVC_FIRST_SIZE(kvc_quant_metrics, 64);

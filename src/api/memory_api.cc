@@ -51,6 +51,14 @@ kvc_status unknown_memory() {
   return fail(KVC_ERROR_NOT_FOUND, "no such memory: it was not given out here, or has been given back");
 }
 
+kvc_status find_piece(void* memory, Piece* piece) {
+  const std::lock_guard lock(pieces().mutex);
+  const auto at = pieces().all.find(memory);
+  if (at == pieces().all.end()) return unknown_memory();
+  *piece = at->second;
+  return KVC_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -63,6 +71,34 @@ kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes
                       [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) {
                         return backend.allocate(index, nullptr, kind, bytes, kAlignment, out);
                       });
+  });
+}
+
+kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(memory);
+    if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
+    return keep_piece(device, memory,
+                      [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) -> kvc_status {
+                        if (backend.reserve_memory == nullptr)
+                          return fail(KVC_ERROR_UNSUPPORTED,
+                                      "memory of %s does not grow; use kvc_device_allocate", backend.name);
+                        return backend.reserve_memory(index, bytes, out);
+                      });
+  });
+}
+
+kvc_status kvc_device_map(void* memory, uint64_t offset, uint64_t bytes) {
+  return guarded([&]() -> kvc_status {
+    Piece piece;
+    if (const kvc_status status = find_piece(memory, &piece); status != KVC_OK) return status;
+    if (offset > piece.memory.bytes || bytes > piece.memory.bytes - offset) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "%llu bytes from %llu on, of %llu",
+                  static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset),
+                  static_cast<unsigned long long>(piece.memory.bytes));
+    }
+    if (piece.backend->map_memory == nullptr) return unknown_memory();
+    return piece.backend->map_memory(piece.device, &piece.memory, offset, bytes);
   });
 }
 
@@ -110,12 +146,7 @@ kvc_status kvc_device_export_memory(void* memory, kvc_memory_handle* handle) {
     KVC_REQUIRE_POINTER(memory);
     KVC_REQUIRE_POINTER(handle);
     Piece piece;
-    {
-      const std::lock_guard lock(pieces().mutex);
-      const auto at = pieces().all.find(memory);
-      if (at == pieces().all.end()) return unknown_memory();
-      piece = at->second;
-    }
+    if (const kvc_status status = find_piece(memory, &piece); status != KVC_OK) return status;
     if (piece.backend->export_memory == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "memory of %s stays in its process", piece.backend->name);
     kvc_memory_handle out = {};

@@ -50,6 +50,7 @@ kvc_status read_config(const kvc_storage_config* config, kvc_storage_config* out
         status != KVC_OK)
       return status;
   }
+  if (out->reserved != 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.reserved is not 0");
   if ((out->alignment & (out->alignment - 1)) != 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.alignment is %u, not a power of two",
                 out->alignment);
@@ -134,6 +135,32 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.open_blocks = kvc::open_blocks_of(config, layout);
   info.open_bytes = kvc::open_key_bytes(layout, info.open_blocks);
   return info;
+}
+
+// Gives num_blocks by memory_fraction.
+kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage_config* config) {
+  if (config->memory_fraction == 0) return KVC_OK;
+  if (!(config->memory_fraction > 0 && config->memory_fraction <= 1) || config->num_blocks != 0 ||
+      config->memory != nullptr) {
+    return fail(
+        KVC_ERROR_INVALID_ARGUMENT,
+        "kvc_storage_config.memory_fraction is %g; above 0 and at most 1, with num_blocks 0 and no memory",
+        static_cast<double>(config->memory_fraction));
+  }
+  kvc_device_info info = {};
+  if (const kvc_status status = backend.properties(device, &info); status != KVC_OK) return status;
+  if (info.free_bytes == 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "%s does not tell its free memory; give num_blocks", backend.name);
+  kvc_storage_config one = *config;
+  one.num_blocks = 1;
+  Layout layout;
+  if (const kvc_status status = lay_out(one, &layout); status != KVC_OK) return status;
+  const double bytes = static_cast<double>(info.free_bytes) * static_cast<double>(config->memory_fraction);
+  config->num_blocks = static_cast<uint64_t>(bytes) / layout.block_bytes;
+  if (config->num_blocks > INT32_MAX) config->num_blocks = INT32_MAX;
+  if (config->num_blocks != 0) return KVC_OK;
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "%g of %llu free bytes is less than a block, %llu",
+              static_cast<double>(config->memory_fraction), ull{info.free_bytes}, ull{layout.block_bytes});
 }
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
@@ -279,12 +306,13 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     KVC_REQUIRE_POINTER(storage);
     kvc_storage_config own;
     if (const kvc_status status = read_config(config, &own); status != KVC_OK) return status;
-    if (own.num_blocks == 0)
+    if (own.num_blocks == 0 && own.memory_fraction == 0)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.num_blocks is 0; at least 1");
     const kvc_backend* backend;
     uint32_t device;
     if (const kvc_status status = kvc::find_device(own.device, &backend, &device); status != KVC_OK)
       return status;
+    if (const kvc_status status = count_blocks(*backend, device, &own); status != KVC_OK) return status;
     Layout layout;
     if (const kvc_status status = lay_out(own, &layout); status != KVC_OK) return status;
     kvc::Env env = kvc::default_env();

@@ -15,7 +15,9 @@ struct kvc_storage {
   kvc::Env env;
   kvc::Layout layout;
   kvc_storage_info info;
-  std::atomic<uint32_t> num_users{1};  // who created it, and exported tensors
+  std::atomic<uint32_t> num_users{1};        // who created it, and exported tensors
+  kvc_attention_kernel attention = nullptr;  // instead of the backend's
+  void* attention_data = nullptr;
 
   char* slab() const { return static_cast<char*>(info.data); }
 };

@@ -12,7 +12,7 @@
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 3u
+#define KVC_BACKEND_ABI 4u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus
@@ -66,6 +66,10 @@ typedef struct kvc_backend {
   // Foreign host memory that the device is to read and write itself. NULL: it can anyway.
   kvc_status (*register_memory)(uint32_t device, void* memory, uint64_t bytes);
   kvc_status (*unregister_memory)(uint32_t device, void* memory);
+  // Addresses, and memory behind a part of them. NULL: not possible.
+  kvc_status (*reserve_memory)(uint32_t device, uint64_t bytes, kvc_backend_memory* memory);
+  kvc_status (*map_memory)(uint32_t device, const kvc_backend_memory* memory, uint64_t offset,
+                           uint64_t bytes);
   // Memory of allocate() for other processes. NULL: not possible.
   kvc_status (*export_memory)(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle);
   kvc_status (*import_memory)(uint32_t device, const kvc_memory_handle* handle, kvc_backend_memory* memory);
@@ -75,6 +79,8 @@ typedef struct kvc_backend {
   kvc_status (*stream_adopt)(uint32_t device, void* handle, void** stream);
   void* (*stream_handle)(void* stream);  // the runtime's; NULL: there is none
   void (*stream_destroy)(void* stream);  // after what is enqueued
+  // NULL: there is nothing that kernels would read.
+  kvc_status (*update_tables)(void* stream, const kvc_table_update* update);
   kvc_status (*stream_synchronize)(void* stream);
   kvc_status (*stream_wait_event)(void* stream, void* event);
   kvc_status (*event_create)(uint32_t device, void** event);

@@ -293,6 +293,7 @@ TEST(Storage, TakesWhatTheEstimateSays) {
       ASSERT_EQ(kvc_storage_size(&c, &block_bytes, nullptr), KVC_OK) << kvc_last_error();
       EXPECT_EQ(block_bytes, estimate.full_block_bytes + estimate.window_block_bytes)
           << name << " type " << test.dtype;
+      if (device() != nullptr && test.channel_keys != 0) continue;  // the CPU's alone
       c.open_blocks = test.channel_keys;
       const kvc_storage_info info = info_of(make(c).get());
       EXPECT_EQ(info.open_bytes, estimate.open_bytes);

@@ -287,7 +287,7 @@ AT(kvc_memory_handle, bytes, 0);
 AT(kvc_memory_handle, device, 8);
 AT(kvc_memory_handle, data, 24);
 
-SIZE(kvc_storage_config, 128);
+SIZE(kvc_storage_config, 136);
 AT(kvc_storage_config, struct_size, 0);
 AT(kvc_storage_config, num_blocks, 8);
 AT(kvc_storage_config, num_layers, 16);
@@ -312,6 +312,33 @@ AT(kvc_storage_config, k_scale, 112);
 AT(kvc_storage_config, v_scale, 116);
 AT(kvc_storage_config, channel_tokens, 120);
 AT(kvc_storage_config, open_blocks, 124);
+AT(kvc_storage_config, memory_fraction, 128);
+AT(kvc_storage_config, reserved, 132);
+
+SIZE(kvc_upload, 24);
+AT(kvc_upload, from, 0);
+AT(kvc_upload, to, 8);
+AT(kvc_upload, bytes, 16);
+
+SIZE(kvc_table_update, 136);
+AT(kvc_table_update, struct_size, 0);
+AT(kvc_table_update, uploads, 8);
+AT(kvc_table_update, num_uploads, 16);
+AT(kvc_table_update, changes, 24);
+AT(kvc_table_update, num_changes, 32);
+AT(kvc_table_update, tables, 40);
+AT(kvc_table_update, group_stride, 48);
+AT(kvc_table_update, row_stride, 56);
+AT(kvc_table_update, positions_of, 64);
+AT(kvc_table_update, positions, 72);
+AT(kvc_table_update, slots, 80);
+AT(kvc_table_update, num_slots, 88);
+AT(kvc_table_update, lengths, 96);
+AT(kvc_table_update, csr_offsets, 104);
+AT(kvc_table_update, csr_blocks, 112);
+AT(kvc_table_update, csr_last_tokens, 120);
+AT(kvc_table_update, num_rows, 128);
+AT(kvc_table_update, block_size, 132);
 
 SIZE(kvc_storage_info, 120);
 AT(kvc_storage_info, struct_size, 0);

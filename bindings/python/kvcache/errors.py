@@ -58,6 +58,10 @@ class InternalError(KvCacheError):
     """A defect of the library."""
 
 
+class DeviceError(KvCacheError):
+    """The device failed: what its runtime reports. What the call was to write may be written in part."""
+
+
 _CLASSES: "dict[int, type[KvCacheError]]" = {
     _native.KVC_ERROR_INVALID_ARGUMENT: InvalidArgumentError,
     _native.KVC_ERROR_OUT_OF_MEMORY: OutOfMemoryError,
@@ -71,6 +75,7 @@ _CLASSES: "dict[int, type[KvCacheError]]" = {
     _native.KVC_ERROR_CORRUPT: CorruptError,
     _native.KVC_ERROR_INTERNAL: InternalError,
     _native.KVC_ERROR_AGAIN: AgainError,
+    _native.KVC_ERROR_DEVICE: DeviceError,
 }
 for _status, _class in _CLASSES.items():
     _class.status = _status

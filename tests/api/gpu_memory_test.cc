@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of emulated devices: kinds and owners, growth, other processes, and what is left after failures.
+#include <cstdio>
+
+#include "api/dlpack.h"
+#include "api/emulated.h"
+
+namespace kvc::test {
+namespace {
+
+class GpuMemory : public OnEmulatedDevices {};
+class GpuFailure : public OnEmulatedDevices {};
+
+TEST_F(GpuMemory, HostRowsAreRefusedByADeviceThatCannotReadThem) {
+  const StoragePtr s = make(small_config("emulated:1"));
+  EXPECT_EQ(info_of(s.get()).memory_kind, uint32_t{KVC_MEMORY_DEVICE});
+  EXPECT_EQ(store(s.get(), 1, 5), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("kvc_rows.k is in host memory that emulated:1 cannot read")) << kvc_last_error();
+
+  ValueRows rows(1, 5), back(1);
+  const int64_t slot = 1;
+  rows.rows.slots = back.rows.slots = &slot;
+  for (ValueRows* r : {&rows, &back}) {
+    for (std::vector<float>* x : {&r->k, &r->v})
+      ASSERT_EQ(kvc_device_register("emulated:1", x->data(), x->size() * sizeof(float)), KVC_OK)
+          << kvc_last_error();
+  }
+  EXPECT_EQ(kvc_device_register("emulated:1", rows.k.data() + 1, 4), KVC_ERROR_INVALID_ARGUMENT);
+  ASSERT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_storage_gather(s.get(), &back.rows, nullptr), KVC_OK);
+  EXPECT_EQ(back.k, rows.k);
+  EXPECT_EQ(back.v, rows.v);
+  for (ValueRows* r : {&rows, &back}) {
+    for (std::vector<float>* x : {&r->k, &r->v})
+      EXPECT_EQ(kvc_device_unregister("emulated:1", x->data()), KVC_OK);
+  }
+  EXPECT_EQ(kvc_device_unregister("emulated:1", rows.k.data()), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(GpuMemory, GoesBackToItsOwner) {
+  const uint64_t before = control()->bytes_in_use(1);
+  {
+    DeviceMemory device("emulated:1", 1000), pinned("emulated:1", 5000, KVC_MEMORY_PINNED),
+        host("cpu", 100, KVC_MEMORY_HOST);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(device.data) % 256, 0u);
+    EXPECT_GE(control()->bytes_in_use(1), before + 1000);
+    std::memset(pinned.data, 1, 5000), std::memset(host.data, 1, 100);
+  }
+  EXPECT_EQ(control()->bytes_in_use(1), before);
+  int nobodys;
+  EXPECT_EQ(kvc_device_release(&nobodys), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_device_release(nullptr), KVC_OK);
+  void* memory = nullptr;
+  for (const uint32_t kind : {1u, 2u, 5u, 77u})  // host, huge pages, external, unknown
+    EXPECT_EQ(kvc_device_allocate("emulated", kind, 100, &memory), KVC_ERROR_UNSUPPORTED) << kind;
+  EXPECT_EQ(kvc_device_allocate("emulated", 0, 0, &memory), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(memory, nullptr);
+}
+
+TEST_F(GpuMemory, OfEveryKindServesAStorage) {
+  for (const char* device : {"emulated:0", "emulated:1"}) {
+    kvc_storage_config c = small_config(device);
+    uint64_t bytes = 0;
+    ASSERT_EQ(kvc_storage_size(&c, nullptr, &bytes), KVC_OK);
+    DeviceMemory foreign(device, bytes), rows(device, kHeads * kDim * 4, KVC_MEMORY_PINNED);
+    std::fill_n(rows.as<float>(), kHeads * kDim, 2.5f);
+    for (const uint32_t kind :
+         {uint32_t{KVC_MEMORY_DEFAULT}, uint32_t{KVC_MEMORY_PINNED}, uint32_t{KVC_MEMORY_EXTERNAL}}) {
+      c.memory_kind = kind;
+      c.memory = kind == KVC_MEMORY_EXTERNAL ? foreign.data : nullptr, c.memory_size = bytes;
+      c.alignment = kind == KVC_MEMORY_DEFAULT ? 4096 : 0;
+      if (kind == KVC_MEMORY_DEFAULT) c.num_blocks = 1;
+      const StoragePtr s = make(c);
+      ASSERT_NE(s, nullptr);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(info_of(s.get()).data) % info_of(s.get()).alignment, 0u);
+      kvc_rows r = {};
+      r.struct_size = sizeof r;
+      const int64_t slot = 9;
+      r.k = r.v = rows.data, r.num_tokens = 1, r.slots = &slot;
+      ASSERT_EQ(kvc_storage_store(s.get(), &r, nullptr), KVC_OK) << kvc_last_error();
+      c.num_blocks = kBlocks;
+    }
+  }
+  std::vector<char> host(1 << 20);
+  kvc_storage_config c = small_config("emulated:1");
+  c.memory = host.data() + (64 - reinterpret_cast<uintptr_t>(host.data()) % 64),
+  c.memory_size = host.size() - 64;
+  kvc_storage* s = nullptr;
+  EXPECT_EQ(kvc_storage_create(&c, &s), KVC_ERROR_INVALID_ARGUMENT) << "no silent use of host memory";
+  EXPECT_EQ(s, nullptr);
+}
+
+TEST_F(GpuMemory, ATensorNamesItsDevice) {
+  const auto device_of = [](const char* device, uint32_t kind) {
+    kvc_storage_config c = small_config(device);
+    c.memory_kind = kind;
+    const StoragePtr s = make(c);
+    void* tensor = nullptr;
+    EXPECT_EQ(kvc_storage_export_dlpack(s.get(), KVC_PLANE_K, 0, &tensor), KVC_OK) << kvc_last_error();
+    auto* managed = static_cast<DlManagedTensor*>(tensor);
+    const std::pair found(managed->tensor.device_type, managed->tensor.device_id);
+    managed->deleter(managed);
+    return found;
+  };
+  EXPECT_EQ(device_of("cpu", 0), std::pair(1, 0));
+  EXPECT_EQ(device_of("emulated:0", 0), std::pair(12, 0));
+  EXPECT_EQ(device_of("emulated:1", 0), std::pair(12, 1));
+  EXPECT_EQ(device_of("emulated:1", KVC_MEMORY_PINNED), std::pair(13, 0));
+}
+
+TEST_F(GpuMemory, AFractionOfWhatIsFreeBecomesBlocks) {
+  kvc_storage_config c = small_config("emulated:1");
+  uint64_t block = 0;
+  ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);
+  kvc_device_info device = {};
+  device.struct_size = sizeof device;
+  ASSERT_EQ(kvc_device_properties("emulated:1", &device), KVC_OK);
+  c.num_blocks = 0, c.memory_fraction = 0.01f;
+  const StoragePtr s = make(c);
+  const auto wanted =
+      static_cast<uint64_t>(static_cast<double>(device.free_bytes) * static_cast<double>(0.01f));
+  EXPECT_EQ(info_of(s.get()).num_blocks, wanted / block);
+
+  kvc_storage* none = nullptr;
+  for (const float fraction : {-1.0f, 1.5f, NAN}) {
+    c.memory_fraction = fraction;
+    EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_INVALID_ARGUMENT) << fraction;
+  }
+  c.memory_fraction = 0.5f, c.num_blocks = 1;
+  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_INVALID_ARGUMENT);
+  c.num_blocks = 0, c.memory_fraction = 1e-9f;
+  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_OUT_OF_MEMORY);
+  c.memory_fraction = 0.5f, c.device = "cpu";
+  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(none, nullptr);
+}
+
+TEST_F(GpuMemory, GrowsChunkByChunkBehindReservedAddresses) {
+  constexpr uint64_t kChunk = uint64_t{64} << 20;
+  const uint64_t before = control()->bytes_in_use(0);
+  void* memory = nullptr;
+  ASSERT_EQ(kvc_device_reserve("emulated", 5 * kChunk + 1, &memory), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(control()->bytes_in_use(0), before) << "addresses alone";
+  kvc_storage_config c = small_config("emulated");
+  c.layout = KVC_LAYOUT_BLHNC, c.memory = memory, c.memory_size = 5 * kChunk,
+  c.num_blocks = 5 * kChunk / 4096;
+  const StoragePtr s = make(c);
+  ASSERT_EQ(kvc_device_map(memory, 0, 1), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(control()->bytes_in_use(0), before + kChunk);
+  ASSERT_EQ(store(s.get(), 5, 1), KVC_OK);
+  const uint64_t used = control()->bytes_in_use(0);  // workspace too
+  const int64_t far = 3 * static_cast<int64_t>(kChunk / 4096) * kBlock;
+  kvc_run run;
+  size_t runs = 0;
+  ASSERT_EQ(kvc_storage_runs(s.get(), static_cast<int32_t>(far / kBlock), nullptr, &run, 1, &runs), KVC_OK);
+
+  control()->fail(Failure::kAllocate, 2);
+  EXPECT_EQ(kvc_device_map(memory, kChunk, run.offset + run.bytes - kChunk), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(control()->bytes_in_use(0), used) << "all of the request or nothing";
+  ASSERT_EQ(kvc_device_map(memory, 0, run.offset + run.bytes), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(control()->bytes_in_use(0), used + 3 * kChunk) << "what was there stays";
+  ASSERT_EQ(store(s.get(), far, 2), KVC_OK);
+  EXPECT_EQ(key_at(s.get(), 5), 1.0f);
+  EXPECT_EQ(key_at(s.get(), far), 2.0f);
+
+  EXPECT_EQ(kvc_device_map(memory, 5 * kChunk, 2), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_device_map(memory, UINT64_MAX, 2), KVC_ERROR_INVALID_ARGUMENT);
+  int nobodys;
+  EXPECT_EQ(kvc_device_map(&nobodys, 0, 1), KVC_ERROR_NOT_FOUND);
+  void* cpus = nullptr;
+  EXPECT_EQ(kvc_device_reserve("cpu", 100, &cpus), KVC_ERROR_UNSUPPORTED);
+  ASSERT_EQ(kvc_device_release(memory), KVC_OK);
+  EXPECT_LT(control()->bytes_in_use(0), before + kChunk);
+}
+
+constexpr char kHandleVariable[] = "KVC_TEST_MEMORY_HANDLE";
+
+// The other process of the test below.
+TEST_F(GpuMemory, DISABLED_OfTheParentIsChanged) {
+  kvc_memory_handle handle;
+  const std::string text = std::getenv(kHandleVariable);
+  ASSERT_EQ(text.size(), 2 * sizeof handle);
+  auto* bytes = reinterpret_cast<unsigned char*>(&handle);
+  for (size_t i = 0; i < sizeof handle; ++i)
+    bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  kvc_storage_config c = small_config("emulated");
+  ASSERT_EQ(kvc_device_import_memory("emulated", &handle, &c.memory), KVC_OK) << kvc_last_error();
+  c.memory_size = handle.bytes;
+  StoragePtr s = make(c);
+  EXPECT_EQ(key_at(s.get(), 7), 42.0f);
+  EXPECT_EQ(store(s.get(), 8, 43), KVC_OK);
+  s.reset();
+  EXPECT_EQ(kvc_device_release(c.memory), KVC_OK);
+}
+
+TEST_F(GpuMemory, IsSharedWithAnotherProcess) {
+  kvc_storage_config c = small_config("emulated");
+  uint64_t bytes = 0;
+  ASSERT_EQ(kvc_storage_size(&c, nullptr, &bytes), KVC_OK);
+  DeviceMemory memory("emulated", bytes);
+  c.memory = memory.data, c.memory_size = bytes;
+  const StoragePtr s = make(c);
+  ASSERT_EQ(store(s.get(), 7, 42), KVC_OK);
+  kvc_memory_handle handle;
+  ASSERT_EQ(kvc_device_export_memory(memory.data, &handle), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(handle.bytes, bytes);
+  EXPECT_STREQ(handle.device, "emulated");
+  EXPECT_EQ(key_at(s.get(), 7), 42.0f);
+
+  std::string text;
+  for (size_t i = 0; i < sizeof handle; ++i) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", reinterpret_cast<unsigned char*>(&handle)[i]);
+    text += digits;
+  }
+  char self[4096] = {};
+  ASSERT_GT(readlink("/proc/self/exe", self, sizeof self - 1), 0);
+  const std::string command =
+      std::string(kHandleVariable) + "=" + text + " '" + self +
+      "' --gtest_also_run_disabled_tests --gtest_filter=*OfTheParentIsChanged >/dev/null";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(key_at(s.get(), 8), 43.0f);
+
+  void* imported = nullptr;
+  EXPECT_EQ(kvc_device_import_memory("cpu", &handle, &imported), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_device_import_memory("emulated", &handle, &imported), KVC_ERROR_DEVICE)
+      << "not into the same process";
+  DeviceMemory pinned("emulated", 100, KVC_MEMORY_PINNED), host("cpu", 100, KVC_MEMORY_HOST);
+  EXPECT_EQ(kvc_device_export_memory(pinned.data, &handle), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kvc_device_export_memory(host.data, &handle), KVC_ERROR_UNSUPPORTED);
+}
+
+TEST_F(GpuFailure, WithoutMemoryNothingChanges) {
+  const uint64_t before = control()->bytes_in_use(0);
+  size_t failures = 0;
+  for (uint64_t n = 1;; ++n) {
+    kvc_storage_config c = small_config("emulated");
+    control()->fail(Failure::kAllocate, n);
+    kvc_storage* s = nullptr;
+    const kvc_status status = kvc_storage_create(&c, &s);
+    if (status == KVC_OK) {
+      control()->fail(Failure::kAllocate, 0);
+      kvc_storage_destroy(s);
+      break;
+    }
+    ++failures;
+    EXPECT_EQ(status, KVC_ERROR_OUT_OF_MEMORY);
+    EXPECT_TRUE(says("free")) << kvc_last_error();
+    EXPECT_EQ(s, nullptr);
+    EXPECT_EQ(control()->bytes_in_use(0), before);
+  }
+  EXPECT_GE(failures, 1u);
+
+  const StoragePtr s = make(small_config("emulated"));
+  const std::vector<char> slab = bytes_of(s.get());
+  control()->fail(Failure::kAllocate, 1);
+  EXPECT_EQ(store(s.get(), 3, 1), KVC_ERROR_OUT_OF_MEMORY) << "workspace";
+  EXPECT_EQ(bytes_of(s.get()), slab);
+  ASSERT_EQ(store(s.get(), 3, 1), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(key_at(s.get(), 3), 1.0f);
+
+  kvc_storage_config huge = small_config("emulated");
+  huge.num_blocks = 1 << 20;
+  kvc_storage* none = nullptr;
+  EXPECT_EQ(kvc_storage_create(&huge, &none), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(none, nullptr);
+}
+
+TEST_F(GpuFailure, WithoutMoreMemoryWorkspaceOfAnotherStreamIsUsedInOrder) {
+  const StoragePtr s = make(small_config("emulated"));
+  const EngineStream first, second;
+  ASSERT_EQ(store(s.get(), 1, 1, first.stream.get()), KVC_OK);
+  control()->hold(first.handle);
+  ASSERT_EQ(store(s.get(), 1, 2, first.stream.get()), KVC_OK);
+  control()->fail(Failure::kAllocate, 1);
+  ASSERT_EQ(store(s.get(), 1, 3, second.stream.get()), KVC_OK) << kvc_last_error();
+  control()->let_go(first.handle);
+  ASSERT_EQ(kvc_stream_synchronize(second.stream.get()), KVC_OK);
+  EXPECT_EQ(key_at(s.get(), 1), 3.0f) << "behind what the first stream does";
+}
+
+TEST_F(GpuFailure, OfALaunchIsReportedAtTheCall) {
+  const StoragePtr s = make(small_config("emulated"));
+  ASSERT_EQ(store(s.get(), 3, 1), KVC_OK);
+  const std::vector<char> slab = bytes_of(s.get());
+  for (uint64_t n = 1; n <= 2; ++n) {  // the upload of the slot, the kernel
+    control()->fail(Failure::kLaunch, n);
+    EXPECT_EQ(store(s.get(), 3, 2), KVC_ERROR_DEVICE);
+    EXPECT_TRUE(says("the launch failed")) << kvc_last_error();
+    EXPECT_EQ(bytes_of(s.get()), slab);
+  }
+  ASSERT_EQ(store(s.get(), 3, 2), KVC_OK) << "it is over";
+  EXPECT_EQ(key_at(s.get(), 3), 2.0f);
+}
+
+TEST_F(GpuFailure, OfTheDeviceIsReportedByEveryCallAndEverythingCanBeDestroyed) {
+  StoragePtr s = make(small_config("emulated"));
+  EngineStream engine;
+  kvc_stream_event* event = nullptr;
+  ASSERT_EQ(kvc_stream_event_create("emulated", &event), KVC_OK);
+  ASSERT_EQ(store(s.get(), 3, 1, engine.stream.get()), KVC_OK);
+  control()->fail(Failure::kLost, 1);
+  const kvc_block_copy copy = {0, 1};
+  const int32_t block = 0;
+  int32_t done = 0;
+  void* memory = nullptr;
+  kvc_stream* stream = nullptr;
+  kvc_storage* other = nullptr;
+  const kvc_storage_config c = small_config("emulated");
+  EXPECT_EQ(store(s.get(), 4, 1, engine.stream.get()), KVC_ERROR_DEVICE);
+  EXPECT_EQ(store(s.get(), 4, 1), KVC_ERROR_DEVICE);
+  EXPECT_TRUE(says("lost")) << kvc_last_error();
+  EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &copy, 1, nullptr), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_storage_zero_blocks(s.get(), &block, 1, engine.stream.get()), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_stream_event_record(event, engine.stream.get()), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_stream_event_query(event, &done), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_device_allocate("emulated", 0, 100, &memory), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_stream_create("emulated", &stream), KVC_ERROR_DEVICE);
+  EXPECT_EQ(kvc_storage_create(&c, &other), KVC_ERROR_DEVICE);
+  kvc_stream_event_destroy(event);
+  s.reset();
+}
+
+struct Seen {
+  int calls = 0;
+  kvc_status answer = KVC_OK;
+  void* stream = nullptr;
+  kvc_view k = {}, v = {};
+};
+
+TEST_F(GpuMemory, AnotherKernelGetsViewsAndTheRuntimesStream) {
+  const StoragePtr s = make(small_config("emulated"));
+  const EngineStream engine;
+  Seen seen;
+  ASSERT_EQ(kvc_storage_set_attention(
+                s.get(),
+                [](void* data, const kvc_attention* a, const kvc_view* k, const kvc_view* v, void* stream) {
+                  auto& out = *static_cast<Seen*>(data);
+                  ++out.calls;
+                  out.k = *k, out.v = *v, out.stream = stream;
+                  if (out.answer == KVC_OK) static_cast<float*>(a->out)[0] = 123;
+                  return out.answer;
+                },
+                &seen),
+            KVC_OK);
+  ASSERT_EQ(store(s.get(), 2 * kBlock, 4), KVC_OK);
+  std::vector<float> q(kHeads * kDim, 1), out(q.size());
+  const uint64_t offsets[] = {0, 1}, lens[] = {1};
+  const int32_t table[] = {2};
+  kvc_attention a = {};
+  a.struct_size = sizeof a;
+  a.q = q.data(), a.out = out.data(), a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = table;
+  a.table_stride = 1, a.num_requests = 1, a.num_q_heads = kHeads;
+  ASSERT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(seen.calls, 1);
+  EXPECT_EQ(seen.stream, engine.handle);
+  EXPECT_EQ(out[0], 123.0f);
+  kvc_view k;
+  ASSERT_EQ(kvc_storage_view(s.get(), KVC_PLANE_K, 0, &k), KVC_OK);
+  EXPECT_EQ(std::memcmp(&seen.k, &k, sizeof k), 0);
+  EXPECT_EQ(seen.v.shape[3], int64_t{kDim});
+
+  seen.answer = KVC_ERROR_UNSUPPORTED;  // then the library does it
+  ASSERT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(seen.calls, 2);
+  EXPECT_EQ(out[0], -4.0f) << "one token's value";
+  seen.answer = KVC_ERROR_LIMIT;
+  EXPECT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_ERROR_LIMIT);
+  ASSERT_EQ(kvc_storage_set_attention(s.get(), nullptr, nullptr), KVC_OK);
+  ASSERT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_OK);
+  EXPECT_EQ(seen.calls, 3);
+}
+
+}  // namespace
+}  // namespace kvc::test

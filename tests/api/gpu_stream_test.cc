@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams of an engine on emulated devices: nothing waits, the current device stays, graphs replay.
+#include "api/emulated.h"
+
+namespace kvc::test {
+namespace {
+
+class GpuStream : public OnEmulatedDevices {};
+
+kvc_attention decode(const float* q, float* out, const uint64_t* offsets, const uint64_t* lens,
+                     const int32_t* tables, size_t stride, size_t requests) {
+  kvc_attention a = {};
+  a.struct_size = sizeof a;
+  a.q = q, a.out = out, a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = tables,
+  a.table_stride = stride;
+  a.num_requests = requests, a.num_q_heads = 2 * kHeads;
+  return a;
+}
+
+TEST_F(GpuStream, ADefaultStreamIsAskedForByName) {
+  kvc_stream* stream = nullptr;
+  EXPECT_EQ(kvc_stream_adopt("emulated", nullptr, 0, &stream), KVC_ERROR_INVALID_ARGUMENT);
+  int other;
+  EXPECT_EQ(kvc_stream_adopt("emulated", &other, KVC_STREAM_LEGACY, &stream), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_stream_adopt("emulated", nullptr, 2, &stream), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kvc_stream_adopt("cpu", &other, 0, &stream), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(stream, nullptr);
+  ASSERT_EQ(kvc_stream_adopt("emulated", nullptr, KVC_STREAM_LEGACY, &stream), KVC_OK) << kvc_last_error();
+  const StreamPtr owner(stream);
+  const StoragePtr s = make(small_config("emulated"));
+  ASSERT_EQ(store(s.get(), 3, 7, stream), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
+  EXPECT_EQ(key_at(s.get(), 3), 7.0f);
+}
+
+TEST_F(GpuStream, AHandleComesBackAndTheCpuHasNone) {
+  const EngineStream engine;
+  void* handle = nullptr;
+  ASSERT_EQ(kvc_stream_handle(engine.stream.get(), &handle), KVC_OK);
+  EXPECT_EQ(handle, engine.handle);
+  kvc_stream* cpu = nullptr;
+  ASSERT_EQ(kvc_stream_create("cpu", &cpu), KVC_OK);
+  const StreamPtr owner(cpu);
+  EXPECT_EQ(kvc_stream_handle(cpu, &handle), KVC_ERROR_UNSUPPORTED);
+}
+
+TEST_F(GpuStream, OfAnotherDeviceIsRefused) {
+  const StoragePtr s = make(small_config("emulated:0"));
+  const EngineStream other("emulated:1", 1);
+  kvc_stream* cpu = nullptr;
+  ASSERT_EQ(kvc_stream_create("cpu", &cpu), KVC_OK);
+  const StreamPtr owner(cpu);
+  for (kvc_stream* stream : {other.stream.get(), cpu}) {
+    EXPECT_EQ(store(s.get(), 1, 1, stream), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_TRUE(says("emulated:0")) << kvc_last_error();
+  }
+  kvc_stream_event* event = nullptr;
+  ASSERT_EQ(kvc_stream_event_create("emulated:0", &event), KVC_OK);
+  EXPECT_EQ(kvc_stream_event_record(event, cpu), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_stream_wait_event(other.stream.get(), event), KVC_ERROR_INVALID_ARGUMENT);
+  kvc_stream_event_destroy(event);
+}
+
+TEST_F(GpuStream, CallsEnqueueAndNeverWait) {
+  const StoragePtr s = make(small_config("emulated"));
+  const EngineStream engine;
+  const std::vector<float> q(2 * kHeads * kDim, 1);
+  std::vector<float> out(q.size());
+  const uint64_t offsets[] = {0, 1}, lens[] = {5};
+  const int32_t table[] = {2};
+  const kvc_attention a = decode(q.data(), out.data(), offsets, lens, table, 1, 1);
+  std::vector<kvc_block_copy> copies(kBlocks - 2);
+  for (size_t i = 0; i < copies.size(); ++i)
+    copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(i + 1)};
+  const int32_t zeroed[] = {0};
+  std::vector<int64_t> many(kBlocks * kBlock);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i);
+  ValueRows all(many.size(), 3);
+  all.rows.slots = many.data();
+  ASSERT_EQ(store(s.get(), 0, 1, engine.stream.get()), KVC_OK);
+
+  control()->hold(engine.handle);
+  const uint64_t before = control()->num_synchronized();
+  EXPECT_EQ(kvc_storage_store(s.get(), &all.rows, engine.stream.get()), KVC_OK);
+  EXPECT_EQ(store(s.get(), 1, 5, engine.stream.get()), KVC_OK);
+  EXPECT_EQ(kvc_storage_copy_blocks(s.get(), copies.data(), copies.size(), engine.stream.get()), KVC_OK);
+  EXPECT_EQ(kvc_storage_zero_blocks(s.get(), zeroed, 1, engine.stream.get()), KVC_OK);
+  EXPECT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(control()->num_synchronized(), before);
+  control()->let_go(engine.handle);
+
+  ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+  EXPECT_EQ(key_at(s.get(), 1), 0.0f) << "cleared last";
+  EXPECT_EQ(key_at(s.get(), kBlock * (kBlocks - 2) + 1), 5.0f) << "copies follow each other";
+  EXPECT_NE(out[0], 0.0f);
+}
+
+TEST_F(GpuStream, TheCurrentDeviceIsTheCallersAfterEachCall) {
+  const StoragePtr s = make(small_config("emulated:1"));
+  const EngineStream engine("emulated:1", 1);
+  EXPECT_EQ(control()->current_device(), 0u);
+  DeviceMemory rows("emulated:1", kHeads * kDim * sizeof(float));
+  EXPECT_EQ(control()->current_device(), 0u);
+  kvc_rows r = {};
+  r.struct_size = sizeof r;
+  r.k = r.v = rows.data, r.num_tokens = 1;
+  const int64_t slot = 4;
+  r.slots = &slot;
+  for (kvc_stream* stream : {static_cast<kvc_stream*>(nullptr), engine.stream.get()}) {
+    ASSERT_EQ(kvc_storage_store(s.get(), &r, stream), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(control()->current_device(), 0u);
+  }
+  ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+  r.k = nullptr;
+  EXPECT_NE(kvc_storage_store(s.get(), &r, nullptr), KVC_OK);
+  EXPECT_EQ(control()->current_device(), 0u);
+}
+
+// Slots, lengths and tables of each replay are those that stand at their addresses then.
+TEST_F(GpuStream, ADecodeStepReplaysFromAGraph) {
+  const StoragePtr s = make(small_config("emulated")), plain = make(small_config("cpu"));
+  const EngineStream engine;
+  constexpr size_t kRequests = 2, kStride = 2;
+  std::vector<float> q(kRequests * 2 * kHeads * kDim), out(q.size()), expected(q.size());
+  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 13) / 8;
+  uint64_t offsets[] = {0, 1, 2}, lens[] = {3, 4};
+  int32_t tables[] = {4, 1, 2, 3};
+  int64_t slots[] = {4 * kBlock + 2, 2 * kBlock + 3};
+  ValueRows rows(kRequests);
+  const auto fill = [&](int step) {
+    for (size_t i = 0; i < rows.k.size(); ++i) {
+      rows.k[i] = static_cast<float>((i * 7 + static_cast<size_t>(step)) % 19) / 4 - 2;
+      rows.v[i] = static_cast<float>((i * 5 + static_cast<size_t>(step)) % 23) / 4 - 2;
+    }
+  };
+  fill(0);
+  rows.rows.slots = slots;
+  kvc_attention a = decode(q.data(), out.data(), offsets, lens, tables, kStride, kRequests);
+
+  kvc_rows captured_rows = rows.rows;
+  captured_rows.flags = KVC_ROWS_ON_DEVICE;
+  kvc_attention captured = a;
+  captured.flags = KVC_ATTENTION_ON_DEVICE;
+  captured.total_queries = kRequests, captured.max_queries = 1;
+  control()->begin_capture(engine.handle);
+  ASSERT_EQ(kvc_storage_store(s.get(), &captured_rows, engine.stream.get()), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_storage_attend(s.get(), &captured, engine.stream.get()), KVC_OK) << kvc_last_error();
+  void* graph = control()->end_capture(engine.handle);
+  ASSERT_NE(graph, nullptr) << "something in the step cannot be captured";
+  EXPECT_EQ(key_at(s.get(), slots[0]), 0.0f) << "captured, not done";
+
+  for (int step = 0; step < 20; ++step) {
+    fill(step);
+    for (size_t r = 0; r < kRequests; ++r) {
+      const uint64_t position = lens[r]++;
+      slots[r] =
+          int64_t{tables[r * kStride + position / kBlock]} * kBlock + static_cast<int64_t>(position % kBlock);
+    }
+    a.out = expected.data();
+    ASSERT_EQ(kvc_storage_store(plain.get(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
+    ASSERT_EQ(kvc_storage_attend(plain.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+    control()->launch_graph(graph, engine.handle);
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], expected[i], 1e-4) << "step " << step << ", " << i;
+  }
+  control()->destroy_graph(graph);
+}
+
+TEST_F(GpuStream, HostArraysOfACapturedCallAreTheGraphs) {
+  const StoragePtr s = make(small_config("emulated"));
+  const EngineStream engine;
+  ValueRows rows(1, 9);
+  std::vector<int64_t> slots = {11};
+  rows.rows.slots = slots.data();
+  control()->begin_capture(engine.handle);
+  ASSERT_EQ(kvc_storage_store(s.get(), &rows.rows, engine.stream.get()), KVC_OK) << kvc_last_error();
+  slots[0] = INT64_MAX;
+  void* graph = control()->end_capture(engine.handle);
+  ASSERT_NE(graph, nullptr);
+  for (const float value : {1.0f, 2.0f}) {
+    for (int64_t slot = 20; slot < 30; ++slot)  // what other calls use in between is not the graph's
+      ASSERT_EQ(store(s.get(), slot, value, engine.stream.get()), KVC_OK);
+    std::fill(rows.k.begin(), rows.k.end(), value), std::fill(rows.v.begin(), rows.v.end(), -value);
+    control()->launch_graph(graph, engine.handle);
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    EXPECT_EQ(key_at(s.get(), 11), value);
+    EXPECT_EQ(key_at(s.get(), 29), value);
+  }
+  control()->destroy_graph(graph);
+}
+
+TEST_F(GpuStream, WaitingInACaptureIsTheCallersFaultAndSaysSo) {
+  const EngineStream engine;
+  control()->begin_capture(engine.handle);
+  EXPECT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_ERROR_DEVICE);
+  EXPECT_TRUE(says("captured")) << kvc_last_error();
+  EXPECT_EQ(control()->end_capture(engine.handle), nullptr);
+}
+
+TEST_F(GpuStream, EndedWhileItsWorkspaceIsInUseLeavesItToOthers) {
+  const StoragePtr s = make(small_config("emulated"));
+  for (int i = 0; i < 20; ++i) {
+    const EngineStream engine;
+    ASSERT_EQ(store(s.get(), i, static_cast<float>(i), engine.stream.get()), KVC_OK);
+  }
+  const uint64_t used = control()->bytes_in_use(0);
+  for (int i = 20; i < 40; ++i) {
+    const EngineStream engine;
+    ASSERT_EQ(store(s.get(), i, static_cast<float>(i), engine.stream.get()), KVC_OK);
+  }
+  EXPECT_EQ(control()->bytes_in_use(0), used) << "streams that are gone have left their workspace";
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(key_at(s.get(), i), static_cast<float>(i));
+}
+
+TEST_F(GpuStream, TablesFollowAStepsChanges) {
+  const EngineStream engine("emulated:1", 1);
+  constexpr size_t kRows = 3, kStride = 4, kTokens = 5;
+  DeviceMemory tables("emulated:1", kRows * kStride * 4), rows("emulated:1", kTokens * 4),
+      positions("emulated:1", kTokens * 8), slots("emulated:1", kTokens * 8),
+      lengths("emulated:1", kRows * 4), offsets("emulated:1", (kRows + 1) * 4),
+      blocks("emulated:1", kRows * kStride * 4), last("emulated:1", kRows * 4);
+  std::vector<int32_t> table(kRows * kStride, -1), row = {0, 0, 1, 2, 2}, length = {17, 0, 40};
+  std::vector<int64_t> position = {15, 16, 0, 39, -1};
+  std::vector<kvc_upload> uploads = {{table.data(), tables.data, table.size() * 4},
+                                     {row.data(), rows.data, row.size() * 4},
+                                     {position.data(), positions.data, position.size() * 8},
+                                     {length.data(), lengths.data, length.size() * 4}};
+  std::vector<kvc_table_change> changes = {
+      {0, 0, 0, 7}, {0, 0, 1, 9}, {0, 2, 0, 3}, {0, 2, 1, 4}, {0, 2, 2, 8}};
+  kvc_table_update u = {};
+  u.struct_size = sizeof u;
+  u.uploads = uploads.data(), u.num_uploads = uploads.size();
+  u.changes = changes.data(), u.num_changes = changes.size();
+  u.tables = tables.as<int32_t>(), u.row_stride = kStride;
+  u.positions_of = rows.as<int32_t>(), u.positions = positions.as<int64_t>(), u.slots = slots.as<int64_t>();
+  u.num_slots = kTokens, u.lengths = lengths.as<int32_t>(), u.csr_offsets = offsets.as<int32_t>();
+  u.csr_blocks = blocks.as<int32_t>(), u.csr_last_tokens = last.as<int32_t>();
+  u.num_rows = kRows, u.block_size = 16;
+  control()->hold(engine.handle);
+  ASSERT_EQ(kvc_stream_update_tables(engine.stream.get(), &u), KVC_OK) << kvc_last_error();
+  uploads.clear(), changes.assign(changes.size(), {}), table.assign(table.size(), 99), length.assign(3, 99);
+  control()->let_go(engine.handle);
+  ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+  const auto expect = [](const auto* found, std::vector<int64_t> wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(found[i], wanted[i]) << i;
+  };
+  expect(tables.as<int32_t>(), {7, 9, -1, -1, -1, -1, -1, -1, 3, 4, 8, -1});
+  expect(slots.as<int64_t>(), {7 * 16 + 15, 9 * 16, -1, 8 * 16 + 7, -1});
+  expect(offsets.as<int32_t>(), {0, 2, 2, 5});
+  expect(blocks.as<int32_t>(), {7, 9, 3, 4, 8});
+  expect(last.as<int32_t>(), {1, 0, 8});
+
+  kvc_table_change outside = {0, 0, kStride, 1};
+  kvc_table_update bad = {};
+  bad.struct_size = sizeof bad;
+  bad.changes = &outside, bad.num_changes = 1, bad.tables = tables.as<int32_t>(), bad.row_stride = kStride;
+  EXPECT_EQ(kvc_stream_update_tables(engine.stream.get(), &bad), KVC_ERROR_INVALID_ARGUMENT);
+  kvc_stream* cpu = nullptr;
+  ASSERT_EQ(kvc_stream_create("cpu", &cpu), KVC_OK);
+  EXPECT_EQ(kvc_stream_update_tables(cpu, &u), KVC_ERROR_UNSUPPORTED);
+  kvc_stream_destroy(cpu);
+}
+
+}  // namespace
+}  // namespace kvc::test
