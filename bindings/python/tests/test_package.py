@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the package exports, and what importing it costs."""
 
+import ast
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -21,6 +23,24 @@ def test_the_native_layer_has_every_function_and_constant_of_the_header():
     assert len(functions) > 50 and len(constants_) > 80
     by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy", "kvc_stream_destroy", "kvc_stream_event_destroy"}
     assert {name for name in functions | constants_ if not hasattr(_native, name)} == by_owner
+
+
+def test_stubs_name_what_the_native_layer_has_with_as_many_parameters():
+    stub = ast.parse((pathlib.Path(kvcache.__file__).parent / "_native.pyi").read_text(encoding="utf-8"))
+    functions = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
+    assert len(functions) > 80
+    for node in stub.body:
+        if isinstance(node, ast.AnnAssign):
+            assert node.target.id == "Array" or isinstance(getattr(_native, node.target.id), int)
+        elif isinstance(node, ast.ClassDef):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign):
+                    assert hasattr(getattr(_native, node.name), field.target.id), (node.name, field.target.id)
+    for node in functions:
+        function, count = getattr(_native, node.name), len(node.args.args)
+        with pytest.raises(TypeError) as wrong:
+            function(*[object()] * (count + 1))
+        assert re.search(rf"expected (at most )?{count} argument|takes no arguments|takes exactly one", str(wrong.value)), (node.name, str(wrong.value))
 
 
 def test_enumerations_have_the_values_of_c():
