@@ -25,6 +25,10 @@ REASONS = {
     "kvc_storage_export_dlpack": {"Go": "no library there takes DLPack", "Java": "no library there takes DLPack"},
     "kvc_storage_create": {"Go": "kvc_storage_adopt of calls.i, which passes memory on", "Java": "kvc_storage_adopt of calls.i, which passes memory on"},
 }
+for name in ("allocate", "release", "register", "unregister", "export_memory", "import_memory"):
+    REASONS[f"kvc_device_{name}"] = {language: "memory of a GPU is a tensor of the caller's framework" for language in LAYERS}
+for name in ("kvc_backend_open", "kvc_backend_properties", "kvc_stream_adopt", "kvc_stream_handle"):
+    REASONS[name] = {language: "GPUs are driven from C and Python" for language in ("Go", "Java")}
 STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or Attend does the same"
 
 
@@ -53,7 +57,7 @@ def main():
         row = f"{name:34}"
         for language in LAYERS:
             reason = REASONS.get(name, {}).get(language)
-            if language == "Go" and name.startswith("kvc_stream_"):
+            if reason is None and language == "Go" and name.startswith("kvc_stream_"):
                 reason = STREAMS
             where = offered(language, name)
             if (where is None) == (reason is None):

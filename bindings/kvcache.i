@@ -143,6 +143,12 @@ KVC_STRUCT(kvc_attention)
 KVC_STRUCT(kvc_attention_plan)
 KVC_STRUCT(kvc_block_choice)
 KVC_STRUCT(kvc_device_info)
+KVC_STRUCT(kvc_backend_info)
+%immutable kvc_device_info::name; // texts of the library
+%immutable kvc_device_info::architecture;
+%immutable kvc_backend_info::path;
+%immutable kvc_backend_info::architectures;
+%immutable kvc_backend_info::remark;
 KVC_STRUCT(kvc_model)
 KVC_STRUCT(kvc_rope_rows)
 KVC_STRUCT(kvc_quant_format)
@@ -254,6 +260,19 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_stream;
 #endif
 %ignore kvc_storage_export_dlpack; // Python has a call of its own
+
+// Memory of a GPU is a tensor of the caller's framework; Go and Java have none.
+%ignore kvc_device_allocate;
+%ignore kvc_device_release;
+%ignore kvc_device_register;
+%ignore kvc_device_unregister;
+%ignore kvc_device_export_memory;
+%ignore kvc_device_import_memory;
+%ignore kvc_memory_handle;
+#ifndef SWIGPYTHON
+%ignore kvc_stream_adopt;
+%ignore kvc_stream_handle;
+#endif
 
 %include "calls.i"
 %include <kvcache.h>

@@ -98,7 +98,9 @@ enum {
   KVC_ERROR_CORRUPT = 10,           /**< kvc_manager_check found a broken invariant: a defect of the library or of memory. */
   KVC_ERROR_INTERNAL = 11,          /**< A defect of the library. */
   KVC_ERROR_AGAIN = 12,             /**< No space now, but enough once the steps in flight are retired. */
-  KVC_ERROR_SKIPPED = 13            /**< Step items only: not tried because an earlier admission of the step had no space. */
+  KVC_ERROR_SKIPPED = 13,           /**< Step items only: not tried because an earlier admission of the step had no space. */
+  KVC_ERROR_DEVICE = 14             /**< The device failed; the text says what its runtime reports. What the call was to write may be written in part. A lost device
+                                         fails in every call from then on. */
 };
 
 /** Element types of arrays, views and stored keys and values. */
@@ -146,7 +148,17 @@ enum {
 };
 
 /** kvc_attention.flags. */
-enum { KVC_ATTENTION_NOT_CAUSAL = 1 /**< Queries see later positions too (encoders, cross attention). */ };
+enum {
+  KVC_ATTENTION_NOT_CAUSAL = 1, /**< Queries see later positions too (encoders, cross attention). */
+  KVC_ATTENTION_ON_DEVICE = 2,  /**< Not on the CPU: every array is in memory that the device reads. Nothing in it is looked at or copied at the call: a graph that
+                                     was captured reads what is there when it is replayed. Entries out of range are the caller's fault. */
+  KVC_ATTENTION_INVARIANT = 4   /**< Not on the CPU: the bits of a request's result do not depend on what else is in the batch. */
+};
+
+/** kvc_rows.flags. */
+enum {
+  KVC_ROWS_ON_DEVICE = 1 /**< Not on the CPU: slots and block_table are in memory that the device reads, as with KVC_ATTENTION_ON_DEVICE. */
+};
 
 /** kvc_group_config.kind. */
 enum {
@@ -506,7 +518,7 @@ typedef struct kvc_rows {
   uint32_t first_layer;   /**< Layer of the storage that l = 0 is. */
   uint32_t num_layers;    /**< Layers; 0 = 1. */
   int32_t dtype;          /**< Of k and v: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32. */
-  uint32_t reserved;      /**< 0 */
+  uint32_t flags;         /**< KVC_ROWS_* */
   int64_t k_layer_stride, k_token_stride, k_head_stride; /**< 0 = contiguous. */
   int64_t v_layer_stride, v_token_stride, v_head_stride; /**< 0 = contiguous. */
   const int64_t *slots;   /**< [num_tokens] block id * block_size + offset, as kvc_step.slots; -1 = skip this token (a gather leaves its rows as they
@@ -547,6 +559,9 @@ typedef struct kvc_attention {
                                   blocks that no head reads may be anything, but not with a stream. All bits set gives what NULL gives, bit by bit.
                                   NULL = all blocks. */
   size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
+  uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
+  uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
+  uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
 } kvc_attention;
 
 /** How kvc_storage_select_blocks picks blocks. */
@@ -565,12 +580,12 @@ typedef struct kvc_block_choice {
 /** How kvc_storage_attend would compute something. */
 typedef struct kvc_attention_plan {
   size_t struct_size;     /**< sizeof(kvc_attention_plan) */
-  char kernels[16];       /**< Instruction set: "amx-bf16", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
+  char kernels[16];       /**< On a GPU "mma" (tensor cores) or "plain". On the CPU the instruction set: "amx-bf16", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
   char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (keys per channel, or odd dimensions). */
   char values[16];        /**< Likewise: "rows", "converted", or "keys" (latent rows that are read once for both). */
-  uint32_t num_workers;   /**< Threads that take part. */
+  uint32_t num_workers;   /**< Threads or multiprocessors that take part. */
   uint32_t sparse;        /**< 1 = with a block mask that hides something. */
-  uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries. */
+  uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries; 0 = decided on the device, like num_splits. */
   uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
   uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
 } kvc_attention_plan;
@@ -952,7 +967,7 @@ enum {
   KVC_MEMORY_DEFAULT = 0,   /**< What suits the device; on the CPU host memory, in huge pages if it is large. */
   KVC_MEMORY_HOST = 1,      /**< Host memory. */
   KVC_MEMORY_HOST_HUGE = 2, /**< Host memory, aligned to 2 MiB, for which huge pages are asked for. */
-  KVC_MEMORY_PINNED = 3,    /**< Host memory that a GPU reads and writes itself. */
+  KVC_MEMORY_PINNED = 3,    /**< Host memory that a GPU reads and writes itself; in huge pages if it is large. */
   KVC_MEMORY_DEVICE = 4,    /**< Memory of a GPU. */
   KVC_MEMORY_EXTERNAL = 5   /**< Foreign memory used in place, which stays the caller's. */
 };
@@ -963,7 +978,35 @@ typedef struct kvc_device_info {
   uint64_t memory_bytes;   /**< All of its memory, whoever uses it; 0 = not known. */
   uint32_t memory_kinds;   /**< Bits 1 << KVC_MEMORY_* that a storage on it may have. */
   uint32_t num_processors; /**< Hardware threads or multiprocessors; 0 = not known. */
+  uint64_t free_bytes;       /**< Of its memory, not in use now; 0 = not known. */
+  const char *name;          /**< "NVIDIA H200"; "" = not known. Text of the library. */
+  const char *architecture;  /**< "sm_90", "gfx90a"; "" = not known. Text of the library. */
+  int32_t dlpack_device;     /**< DLDeviceType of memory on it: 1 CPU, 2 CUDA, 10 ROCm. */
+  uint32_t flags;            /**< KVC_DEVICE_* */
 } kvc_device_info;
+
+/** kvc_device_info.flags. */
+enum {
+  KVC_DEVICE_READS_HOST = 1 /**< Its work reads and writes any host memory. Without it keys, values, queries, results, bounds and masks of calls on its
+                                 storages must lie in memory of a device, or in pinned or registered host memory. */
+};
+
+/** A backend: what brings devices. */
+typedef struct kvc_backend_info {
+  size_t struct_size;        /**< sizeof(kvc_backend_info) */
+  const char *path;          /**< Library that it came from; "" = a part of this library. This and what follows: text of the library. */
+  const char *architectures; /**< That its kernels were built for, apart by blanks; "" = whatever it runs on. */
+  const char *remark;        /**< Why there are no devices; "" if there are. */
+  uint32_t num_devices;      /**< "name:0" .. */
+  uint32_t reserved;         /**< 0 */
+} kvc_backend_info;
+
+/** Memory of a device for another process, as bytes to be sent there. Frozen. */
+typedef struct kvc_memory_handle {
+  uint64_t bytes;    /**< Size of the memory. */
+  char device[16];   /**< Name of its backend. */
+  uint8_t data[104]; /**< The runtime's. */
+} kvc_memory_handle;
 
 /** A queue of a device: work in it is done in the order in which it was enqueued; work in different streams may be done at the same time, and is ordered by
  *  events. On the CPU a stream has a thread of its own. Opaque; made by kvc_stream_create.
@@ -977,9 +1020,58 @@ typedef struct kvc_stream kvc_stream;
 /** A place in a stream that others can wait for. Opaque; made by kvc_stream_event_create. */
 typedef struct kvc_stream_event kvc_stream_event;
 
-/** What a device is; the library is asked the same way whether it has it at all. @param[in] device NULL or "cpu". @param[out] info struct_size set by the caller.
- *  @return KVC_OK; NOT_FOUND (the text says which there are), INVALID_ARGUMENT. Thread-safe. Since 0.2. */
+/** Opens a backend, a library libkvcache_<name>.so, and with it its devices. Naming a device does so by itself, as with path NULL.
+ *  @param[in] name "cuda", "hip". @param[in] path The file, or the folder that it is in, and no other place; NULL = the folders of the environment
+ *  variable KVC_BACKEND_PATH (apart by colons; not in programs with raised rights), then the folder of this library. A backend that is open stays open.
+ *  @return KVC_OK; INVALID_ARGUMENT (name); BUSY (open from another path); NOT_FOUND (no such file: the text names all that were looked for); UNSUPPORTED (the
+ *  file cannot be loaded, or is of another version); OUT_OF_MEMORY. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_backend_open(const char *name, const char *path);
+
+/** What a backend is; opens it as kvc_backend_open(name, NULL) does. @param[in] name NULL or "cpu", "cuda", "hip". @param[out] info struct_size set by the caller.
+ *  @return As kvc_backend_open. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_backend_properties(const char *name, kvc_backend_info *info);
+
+/** What a device is; the library is asked the same way whether it has it at all. @param[in] device NULL or "cpu"; "cuda" or "cuda:0", "cuda:1", ...; "hip:0", ...
+ *  The same wherever a function takes a device. @param[out] info struct_size set by the caller.
+ *  @return KVC_OK; NOT_FOUND (the text says what there is), UNSUPPORTED (kvc_backend_open), INVALID_ARGUMENT, DEVICE. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_properties(const char *device, kvc_device_info *info);
+
+/** Memory of a device's kind, for rows, queries and results, or to be a storage's foreign memory. @param[in] kind KVC_MEMORY_*. @param[out] memory Aligned to 256.
+ *  @return KVC_OK; NOT_FOUND (device), UNSUPPORTED (kind), INVALID_ARGUMENT (0 bytes), OUT_OF_MEMORY, DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_allocate(const char *device, uint32_t kind, uint64_t bytes, void **memory);
+
+/** Gives memory of kvc_device_allocate or kvc_device_import_memory back to whom it came from. NULL is ignored; no work may use it any more.
+ *  @return KVC_OK; NOT_FOUND (no such memory: never there, or given back). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_release(void *memory);
+
+/** Lets the device read and write foreign host memory itself, which it pins, large memory piece by piece. On the CPU there is nothing to do.
+ *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (NULL, or parts of it are registered), OUT_OF_MEMORY (what may be pinned), DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_register(const char *device, void *memory, uint64_t bytes);
+
+/** Ends kvc_device_register; no work may use the memory any more. @return KVC_OK; NOT_FOUND (device, or it is not registered), DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_unregister(const char *device, void *memory);
+
+/** Lets other processes use memory of kvc_device_allocate with kind KVC_MEMORY_DEVICE: give a storage such memory, and its blocks can be shared. It must outlive
+ *  their use of it. @return KVC_OK; NOT_FOUND (no such memory), UNSUPPORTED (the device or kind), DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_export_memory(void *memory, kvc_memory_handle *handle);
+
+/** Memory of another process. @param[in] device Of the same hardware there. @param[out] memory To be given back with kvc_device_release.
+ *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (a handle of another backend), UNSUPPORTED, DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_device_import_memory(const char *device, const kvc_memory_handle *handle, void **memory);
+
+/** kvc_stream_adopt. */
+enum {
+  KVC_STREAM_LEGACY = 1 /**< The runtime's default stream; `handle` is NULL. */
+};
+
+/** Takes a stream that the caller has from the device's runtime, a cudaStream_t or hipStream_t: what is enqueued goes there. Nothing waits for the host, so that it
+ *  may be captured in a graph (docs/GPU.md). It stays the caller's and must outlive the kvc_stream. @param[in] handle NULL only with KVC_STREAM_LEGACY.
+ *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT, UNSUPPORTED (the CPU, whose streams are its own), OUT_OF_MEMORY, DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_adopt(const char *device, void *handle, uint32_t flags, kvc_stream **stream);
+
+/** The runtime's stream, to enqueue other work there. @param[out] handle A cudaStream_t or hipStream_t.
+ *  @return KVC_OK; INVALID_ARGUMENT, UNSUPPORTED (the CPU). Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_stream_handle(kvc_stream *stream, void **handle);
 
 /** Makes a stream. @param[in] device NULL or "cpu". @return KVC_OK; NOT_FOUND (device), OUT_OF_MEMORY (memory or threads). Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_stream_create(const char *device, kvc_stream **stream);

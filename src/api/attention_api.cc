@@ -12,11 +12,15 @@ using ull = unsigned long long;
 
 constexpr size_t kMaxTreeNodes = 65536;
 
-uint64_t num_queries(const kvc_attention& a) { return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests]; }
+uint64_t num_queries(const kvc_attention& a) {
+  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return a.total_queries;
+  return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
+}
 
 // Whether the rows of block_mask have room for the blocks of every request.
 kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
                            const kvc_block_choice& choice) {
+  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return KVC_OK;
   for (size_t r = 0; r < a.num_requests; ++r) {
     const uint64_t bytes = kvc::ceil_div(kvc::ceil_div(a.kv_lens[r], layout.block_size), 8);
     if (bytes <= choice.block_mask_stride) continue;
@@ -32,7 +36,7 @@ kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
 extern "C" {
 
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     kvc_attention own;
     const kvc_status status = kvc::read_attention(storage, attention, stream != nullptr, &own);
     if (status != KVC_OK) return status;
@@ -58,8 +62,8 @@ kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, k
 
 kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                                   uint16_t* bounds, kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_ARRAY(blocks, num_blocks);
+  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+    KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
     if (layer >= storage.layout.num_layers)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", layer, storage.layout.num_layers);
@@ -73,7 +77,7 @@ kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t*
 
 kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attention,
                                      const kvc_block_choice* choice, kvc_stream* stream) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(attention);
     KVC_REQUIRE_POINTER(choice);
     kvc_attention unmasked, own;
@@ -98,14 +102,15 @@ kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attent
 kvc_status kvc_attention_merge(const void* outs, const float* lses, size_t num_partials, size_t num_rows,
                                uint32_t v_dim, int32_t dtype, void* out, float* lse) {
   return kvc::guarded([&]() -> kvc_status {
-    KVC_REQUIRE_ARRAY(outs, num_partials * num_rows);
-    KVC_REQUIRE_ARRAY(lses, num_partials * num_rows);
-    KVC_REQUIRE_ARRAY(out, num_rows);
     if (dtype == 0) dtype = KVC_FLOAT32;
     if (!kvc::is_float(dtype)) return fail(KVC_ERROR_INVALID_ARGUMENT, "dtype %d is no float type", dtype);
     if (v_dim == 0 || v_dim > kvc::kMaxRowElements) {
       return fail(KVC_ERROR_INVALID_ARGUMENT, "v_dim is %u; 1 .. %u", v_dim, kvc::kMaxRowElements);
     }
+    const size_t rows = kvc::product(num_partials, num_rows), row_bytes = v_dim * kvc::dtype_bits(dtype) / 8;
+    KVC_REQUIRE_MEMORY(lses, rows);
+    KVC_REQUIRE_MEMORY(outs, kvc::product(rows, row_bytes));
+    KVC_REQUIRE_MEMORY(out, kvc::product(num_rows, row_bytes));
     kvc::merge_partials(static_cast<const char*>(outs), lses, num_partials, num_rows, v_dim, dtype,
                         static_cast<char*>(out), lse);
     return KVC_OK;
@@ -122,6 +127,10 @@ kvc_status kvc_tree_mask(const int32_t* parents, size_t num_nodes, uint8_t* mask
     for (size_t i = 0; i < num_nodes; ++i) {
       if (parents[i] >= -1 && parents[i] < static_cast<int64_t>(i)) continue;
       return fail(KVC_ERROR_INVALID_ARGUMENT, "parents[%zu] is %d; -1, or a node before it", i, parents[i]);
+    }
+    if (first_bit > UINT64_MAX - num_nodes * num_nodes) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "first_bit is %llu: the last bits of %zu nodes are past 2^64",
+                  static_cast<unsigned long long>(first_bit), num_nodes);
     }
     kvc::make_tree_mask(parents, num_nodes, mask, first_bit, depths);
     return KVC_OK;

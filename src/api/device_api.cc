@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions of devices, streams and their events; where CPU attention is put into the CPU device.
+// C functions of backends, devices, streams and their events; where CPU attention is put into the CPU device.
+#include <charconv>
 #include <new>
+#include <string>
 
 #include "api/storage_handle.h"
+#include "device/backends.h"
 #include "device/cpu_device.h"
 
 using kvc::fail;
@@ -19,6 +22,21 @@ const kvc_backend& complete_cpu_backend() {
   return backend;
 }
 
+// Backend `name` of `length` characters, by the public rules of names.
+kvc_status find_backend(const char* name, size_t length, const char* path, kvc::OpenBackend* backend) {
+  const std::string_view wanted(name, length);
+  if (wanted == "cpu") {
+    if (path != nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the backend \"cpu\" is in no other file");
+    *backend = {&complete_cpu_backend(), ""};
+    return KVC_OK;
+  }
+  if (!kvc::is_backend_name(name, length)) {
+    return fail(path == nullptr ? KVC_ERROR_NOT_FOUND : KVC_ERROR_INVALID_ARGUMENT,
+                "no backend is called \"%.64s\"; names are like \"cpu\", \"cuda\", \"hip\"", name);
+  }
+  return kvc::open_backend(std::string(wanted).c_str(), path, backend);
+}
+
 // Makes a handle for what create(backend, device, &impl) makes.
 template <typename Handle, typename Create>
 kvc_status make_handle(const char* device, Handle** handle, Create&& create) noexcept {
@@ -27,7 +45,7 @@ kvc_status make_handle(const char* device, Handle** handle, Create&& create) noe
     const kvc_backend* backend;
     uint32_t index;
     if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
-    auto* made = new (std::nothrow) Handle{backend, nullptr};
+    auto* made = new (std::nothrow) Handle{backend, nullptr, index};
     if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Handle));
     if (const kvc_status status = create(*backend, index, &made->impl); status != KVC_OK) {
       delete made;
@@ -38,23 +56,65 @@ kvc_status make_handle(const char* device, Handle** handle, Create&& create) noe
   });
 }
 
+kvc_status check_same_device(const kvc_stream& stream, const kvc_stream_event& event) {
+  if (stream.backend == event.backend && stream.device == event.device) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "an event of %s:%u with a stream of %s:%u", event.backend->name,
+              event.device, stream.backend->name, stream.device);
+}
+
 }  // namespace
 
 namespace kvc {
 
 kvc_status find_device(const char* name, const kvc_backend** backend, uint32_t* device) {
-  const kvc_backend& cpu = complete_cpu_backend();
-  if (name != nullptr && std::strcmp(name, cpu.name) != 0) {
-    return fail(KVC_ERROR_NOT_FOUND, "no device \"%.64s\"; this library has \"%s\" alone", name, cpu.name);
+  if (name == nullptr) name = "cpu";
+  const size_t length = std::strcspn(name, ":");
+  uint32_t index = 0;
+  if (const char* number = name + length; *number == ':') {
+    const char* const end = number + std::strlen(number);
+    const auto [stop, error] = std::from_chars(number + 1, end, index);
+    if (error != std::errc() || stop != end || stop - number > 4)
+      return fail(KVC_ERROR_NOT_FOUND, "no device \"%.64s\"; names are like \"cpu\", \"cuda\", \"cuda:1\"",
+                  name);
   }
-  *backend = &cpu;
-  *device = 0;
+  OpenBackend open;
+  if (const kvc_status status = find_backend(name, length, nullptr, &open); status != KVC_OK) return status;
+  if (index >= open.table->num_devices) {
+    return fail(KVC_ERROR_NOT_FOUND, "no device \"%.64s\": backend \"%s\" has %u%s%s", name, open.table->name,
+                open.table->num_devices, *open.table->remark != '\0' ? ": " : "", open.table->remark);
+  }
+  *backend = open.table;
+  *device = index;
   return KVC_OK;
 }
 
 }  // namespace kvc
 
 extern "C" {
+
+kvc_status kvc_backend_open(const char* name, const char* path) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(name);
+    kvc::OpenBackend backend;
+    return find_backend(name, std::strlen(name), path, &backend);
+  });
+}
+
+kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(info);
+    kvc_status status = kvc::check_size<kvc_backend_info>(info->struct_size, "kvc_backend_info");
+    if (status != KVC_OK) return status;
+    if (name == nullptr) name = "cpu";
+    kvc::OpenBackend backend;
+    if (status = find_backend(name, std::strlen(name), nullptr, &backend); status != KVC_OK) return status;
+    const kvc_backend& table = *backend.table;
+    kvc::write_struct(
+        kvc_backend_info{sizeof *info, backend.path, table.architectures, table.remark, table.num_devices, 0},
+        info);
+    return KVC_OK;
+  });
+}
 
 kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
   return guarded([&]() -> kvc_status {
@@ -66,6 +126,7 @@ kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
     uint32_t index;
     if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
     kvc_device_info own = {};
+    own.name = own.architecture = "";
     if (const kvc_status status = backend->properties(index, &own); status != KVC_OK) return status;
     kvc::write_struct(own, info);
     return KVC_OK;
@@ -75,6 +136,36 @@ kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
 kvc_status kvc_stream_create(const char* device, kvc_stream** stream) {
   return make_handle(device, stream, [](const kvc_backend& backend, uint32_t index, void** impl) {
     return backend.stream_create(index, impl);
+  });
+}
+
+kvc_status kvc_stream_adopt(const char* device, void* handle, uint32_t flags, kvc_stream** stream) {
+  return make_handle(device, stream,
+                     [&](const kvc_backend& backend, uint32_t index, void** impl) -> kvc_status {
+                       if ((flags & ~uint32_t{KVC_STREAM_LEGACY}) != 0)
+                         return fail(KVC_ERROR_UNSUPPORTED, "stream flags %#x are not supported",
+                                     flags & ~uint32_t{KVC_STREAM_LEGACY});
+                       if ((handle == nullptr) != ((flags & KVC_STREAM_LEGACY) != 0)) {
+                         return fail(KVC_ERROR_INVALID_ARGUMENT,
+                                     "handle is %sNULL: KVC_STREAM_LEGACY with NULL is the default stream, "
+                                     "any other stream has a handle",
+                                     handle == nullptr ? "" : "not ");
+                       }
+                       if (backend.stream_adopt == nullptr)
+                         return fail(KVC_ERROR_UNSUPPORTED,
+                                     "%s has streams of its own alone; use kvc_stream_create", backend.name);
+                       return backend.stream_adopt(index, handle, impl);
+                     });
+}
+
+kvc_status kvc_stream_handle(kvc_stream* stream, void** handle) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(stream);
+    KVC_REQUIRE_POINTER(handle);
+    if (stream->backend->stream_handle == nullptr)
+      return fail(KVC_ERROR_UNSUPPORTED, "streams of %s belong to no runtime", stream->backend->name);
+    *handle = stream->backend->stream_handle(stream->impl);
+    return KVC_OK;
   });
 }
 
@@ -95,6 +186,7 @@ kvc_status kvc_stream_wait_event(kvc_stream* stream, kvc_stream_event* event) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(stream);
     KVC_REQUIRE_POINTER(event);
+    if (const kvc_status status = check_same_device(*stream, *event); status != KVC_OK) return status;
     return stream->backend->stream_wait_event(stream->impl, event->impl);
   });
 }
@@ -115,6 +207,7 @@ kvc_status kvc_stream_event_record(kvc_stream_event* event, kvc_stream* stream) 
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(event);
     KVC_REQUIRE_POINTER(stream);
+    if (const kvc_status status = check_same_device(*stream, *event); status != KVC_OK) return status;
     return event->backend->event_record(event->impl, stream->impl);
   });
 }

@@ -26,6 +26,7 @@ struct DlManagedTensor {
 static_assert(sizeof(DlManagedTensor) == 64);
 
 inline constexpr int32_t kDlCpu = 1;
+inline constexpr int32_t kDlPinned = 1;  // added to a GPU's type: CUDA 2 and 3, ROCm 10 and 11
 inline constexpr uint8_t kDlInt = 0, kDlUint = 1, kDlFloat = 2, kDlBfloat = 4, kDlFloat8E4m3fn = 10,
                          kDlFloat8E5m2 = 12;
 

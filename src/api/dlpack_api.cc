@@ -33,6 +33,16 @@ uint8_t type_code(int32_t dtype) {
   }
 }
 
+// Memory on a device, or host memory, which for a device with memory of its own is pinned.
+kvc_status find_dl_device(const kvc_storage& s, int32_t* type, int32_t* id) {
+  kvc_device_info device = {};
+  if (const kvc_status status = s.backend->properties(s.device, &device); status != KVC_OK) return status;
+  const bool pinned = s.info.memory_kind == KVC_MEMORY_PINNED;
+  *type = device.dlpack_device + (pinned ? kvc::kDlPinned : 0);
+  *id = pinned || device.dlpack_device == kvc::kDlCpu ? 0 : static_cast<int32_t>(s.device);
+  return KVC_OK;
+}
+
 void end_export(DlManagedTensor* self) {
   kvc::release_storage(static_cast<kvc_storage*>(self->context));
   delete reinterpret_cast<Export*>(self);
@@ -46,13 +56,16 @@ extern "C" kvc_status kvc_storage_export_dlpack(kvc_storage* s, int32_t plane, u
   if (const kvc_status status = kvc_storage_view(s, plane, layer, &view); status != KVC_OK) return status;
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(tensor);
+    int32_t device_type, device_id;
+    if (const kvc_status status = find_dl_device(*s, &device_type, &device_id); status != KVC_OK)
+      return status;
     auto* made = new (std::nothrow) Export{};
     if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Export));
     const uint32_t bits = kvc::dtype_bits(view.dtype);  // rows and blocks begin at whole elements
     made->view = view;
     for (int i = 0; i < view.ndim; ++i) made->strides[i] = view.strides[i] / (bits / 8);
-    made->managed = {{view.data, kvc::kDlCpu, 0, view.ndim, type_code(view.dtype), static_cast<uint8_t>(bits),
-                      1, made->view.shape, made->strides, 0},
+    made->managed = {{view.data, device_type, device_id, view.ndim, type_code(view.dtype),
+                      static_cast<uint8_t>(bits), 1, made->view.shape, made->strides, 0},
                      s,
                      end_export};
     s->num_users.fetch_add(1, std::memory_order_relaxed);

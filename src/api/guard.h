@@ -4,7 +4,9 @@
 #pragma once
 #include <cstring>
 #include <exception>
+#include <new>
 
+#include "base/checked.h"
 #include "base/status.h"
 #include "manager/manager.h"
 
@@ -21,6 +23,8 @@ template <typename Function>
 kvc_status guarded(Function&& function) noexcept {
   try {
     return function();
+  } catch (const std::bad_alloc&) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory");
   } catch (const std::exception& error) {
     return fail(KVC_ERROR_INTERNAL, "unexpected exception: %s", error.what());
   } catch (...) {
@@ -47,6 +51,27 @@ kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
   if ((pointer) == nullptr && (count) != 0) \
   return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", #pointer, #count)
 
+// The same for arrays whose length nothing else bounds: a length that no memory has is refused before
+// anything is read. Give products of lengths by `product`.
+#define KVC_REQUIRE_MEMORY(pointer, count)                                                              \
+  do {                                                                                                  \
+    KVC_REQUIRE_ARRAY(pointer, count);                                                                  \
+    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                                           \
+      return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s: more elements than memory can have", #count); \
+  } while (false)
+
+template <typename T>
+constexpr size_t element_size(const T*) {
+  return sizeof(T);
+}
+inline size_t element_size(const void*) { return 1; }
+
+// SIZE_MAX if it overflows.
+inline size_t product(size_t a, size_t b) {
+  size_t out;
+  return checked_mul(a, b, &out) ? out : SIZE_MAX;
+}
+
 inline constexpr size_t kLargestStruct = 4096;
 
 // Sizes in the version that brought the struct: what every caller has at least.
@@ -71,6 +96,7 @@ KVC_FIRST_SIZE(kvc_stats, 232);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 360);
 KVC_FIRST_SIZE(kvc_device_info, 24);
+KVC_FIRST_SIZE(kvc_backend_info, 40);
 KVC_FIRST_SIZE(kvc_storage_config, 128);
 KVC_FIRST_SIZE(kvc_storage_info, 120);
 KVC_FIRST_SIZE(kvc_quant_metrics, 64);

@@ -44,7 +44,7 @@ kvc_status kvc_quantize(const kvc_quant_format* format, const float* in, size_t 
     kvc::QuantFormat of;
     if (const kvc_status status = read_format(format, &own, &of); status != KVC_OK) return status;
     if (num_rows == 0 || dim == 0) return KVC_OK;
-    KVC_REQUIRE_POINTER(in);
+    KVC_REQUIRE_MEMORY(in, kvc::product(num_rows, dim));
     KVC_REQUIRE_POINTER(codes);
     if (own.scale == 0) KVC_REQUIRE_POINTER(scales);
     const size_t bytes = kvc::code_bytes(of, dim), width = kvc::scales_of(of, dim);
@@ -72,7 +72,7 @@ kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, con
     if (const kvc_status status = read_format(format, &own, &of); status != KVC_OK) return status;
     if (num_rows == 0 || dim == 0) return KVC_OK;
     KVC_REQUIRE_POINTER(codes);
-    KVC_REQUIRE_POINTER(out);
+    KVC_REQUIRE_MEMORY(out, kvc::product(num_rows, dim));
     if (own.scale == 0) KVC_REQUIRE_POINTER(scales);
     const size_t bytes = kvc::code_bytes(of, dim), width = kvc::scales_of(of, dim);
     for (size_t r = 0; r < num_rows; ++r) {
@@ -111,7 +111,7 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
 
 kvc_status kvc_storage_seal_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks);
     if (status != KVC_OK) return status;
     return storage.backend->seal_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));

@@ -36,6 +36,8 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
                 own->rope_dim, own->first_element, own->head_dim, kvc::kMaxRowElements);
   }
   KVC_REQUIRE_ARRAY(own->x, own->num_tokens);
+  KVC_REQUIRE_MEMORY(own->x,
+                     kvc::product(own->num_tokens, size_t{own->num_heads} * own->head_dim * sizeof(float)));
   KVC_REQUIRE_ARRAY(own->table, own->num_tokens);
   if (own->table_row == nullptr && own->num_tokens > own->table_rows) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu tokens, but %zu rows of the table", own->num_tokens,
@@ -77,8 +79,9 @@ kvc_status kvc_model_rope(const kvc_model* model, uint32_t layer, uint64_t lengt
 kvc_status kvc_rope_table(const double* frequencies, size_t num_frequencies, double attention_factor,
                           const int64_t* positions, size_t num_positions, float* table) {
   return kvc::guarded([&]() -> kvc_status {
-    KVC_REQUIRE_ARRAY(frequencies, num_frequencies);
+    KVC_REQUIRE_MEMORY(frequencies, num_frequencies);
     KVC_REQUIRE_ARRAY(table, num_positions);
+    KVC_REQUIRE_MEMORY(table, kvc::product(kvc::product(num_positions, 2), num_frequencies));
     if (!std::isfinite(attention_factor))
       return fail(KVC_ERROR_INVALID_ARGUMENT, "attention_factor is %g; 1, or that of kvc_model_rope",
                   attention_factor);

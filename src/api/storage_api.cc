@@ -137,7 +137,9 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
 }
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
+  const bool unseen = (rows.flags & KVC_ROWS_ON_DEVICE) != 0;
   if (rows.slots != nullptr) {
+    if (unseen) return KVC_OK;
     const uint64_t end = layout.num_blocks * layout.block_size;
     for (size_t t = 0; t < rows.num_tokens; ++t) {
       if (rows.slots[t] == -1 || static_cast<uint64_t>(rows.slots[t]) < end) continue;
@@ -154,6 +156,7 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %zu go past the %zu entries of block_table",
                 ull{rows.first_token}, rows.num_tokens, rows.block_table_size);
   }
+  if (unseen) return KVC_OK;
   for (uint64_t j = rows.first_token / layout.block_size; j < kvc::ceil_div(end, layout.block_size); ++j) {
     if (const kvc_status status = check_block(layout, j, rows.block_table[j]); status != KVC_OK)
       return status;
@@ -166,7 +169,7 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
 namespace kvc {
 
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks) {
-  KVC_REQUIRE_ARRAY(blocks, num_blocks);
+  KVC_REQUIRE_MEMORY(blocks, num_blocks);
   for (size_t i = 0; i < num_blocks; ++i) {
     if (const kvc_status status = check_block(layout, i, blocks[i]); status != KVC_OK) return status;
   }
@@ -181,12 +184,17 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
   if (out->dtype == 0) out->dtype = KVC_FLOAT32;
   if (!kvc::is_float(out->dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.dtype %d is no float type", out->dtype);
-  if (out->reserved != 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.reserved is not 0");
+  if ((out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported",
+                out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE});
   if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layers %u + %u of %u", out->first_layer, out->num_layers,
                 layout.num_layers);
   }
   KVC_REQUIRE_ARRAY(out->k, out->num_tokens);
+  KVC_REQUIRE_MEMORY(out->k,
+                     kvc::product(out->num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
+                                                       out->num_layers * sizeof(float)));
   if (layout.latent) {
     if (out->v != nullptr)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "v must be NULL: a latent storage has no value plane");
@@ -213,10 +221,9 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
   if (config.memory == nullptr) {
     if (config.memory_kind == KVC_MEMORY_EXTERNAL)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
-    constexpr uint32_t kSlabAlignment = 4096;
     parts->zeroed = (config.flags & KVC_STORAGE_NOT_ZEROED) == 0;
     const kvc_allocator* allocator = parts->allocator.allocate == nullptr ? nullptr : &parts->allocator;
-    return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, kSlabAlignment,
+    return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, config.alignment,
                             &parts->memory);
   }
   if (config.memory_kind != KVC_MEMORY_DEFAULT && config.memory_kind != KVC_MEMORY_EXTERNAL) {
@@ -252,7 +259,7 @@ kvc_status make_storage(const kvc_storage_config& config, const kvc::Env& env, c
     return status;
   }
   *storage = new (place)
-      kvc_storage{&backend, impl, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
+      kvc_storage{&backend, impl, device, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
   return KVC_OK;
 }
 
@@ -387,7 +394,7 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
 }
 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
@@ -396,7 +403,7 @@ kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* s
 }
 
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
@@ -406,8 +413,8 @@ kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* 
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_ARRAY(copies, num_copies);
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+    KVC_REQUIRE_MEMORY(copies, num_copies);
     for (size_t i = 0; i < num_copies; ++i) {
       for (const int32_t block : {copies[i].source, copies[i].destination}) {
         if (const kvc_status status = check_block(storage.layout, i, block); status != KVC_OK) return status;
@@ -419,7 +426,7 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
 
 kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
-  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
       return status;
     return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));

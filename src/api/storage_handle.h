@@ -11,6 +11,7 @@
 struct kvc_storage {
   const kvc_backend* backend;
   void* impl;  // the backend's
+  uint32_t device;
   kvc::Env env;
   kvc::Layout layout;
   kvc_storage_info info;
@@ -22,11 +23,13 @@ struct kvc_storage {
 struct kvc_stream {
   const kvc_backend* backend;
   void* impl;
+  uint32_t device;
 };
 
 struct kvc_stream_event {
   const kvc_backend* backend;
   void* impl;
+  uint32_t device;
 };
 
 namespace kvc {
@@ -46,6 +49,18 @@ template <typename Function>
 kvc_status on_storage(kvc_storage* s, Function&& function) noexcept {
   if (s == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the storage is NULL");
   return guarded([&] { return function(*s); });
+}
+
+// The same with a stream, NULL or of the storage's device.
+template <typename Function>
+kvc_status on_storage(kvc_storage* s, const kvc_stream* stream, Function&& function) noexcept {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+    if (stream != nullptr && (stream->backend != storage.backend || stream->device != storage.device)) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "a stream of %s:%u with a storage of %s:%u",
+                  stream->backend->name, stream->device, storage.backend->name, storage.device);
+    }
+    return function(storage);
+  });
 }
 
 // Entry `entry` of an array of block ids.

@@ -7,6 +7,7 @@
 #include "attention/kernel_scores.h"
 #include "attention/kernel_softmax.h"
 #include "attention/kernel_values.h"
+#include "attention/kernel_widen.h"
 
 namespace kvc {
 
@@ -14,17 +15,24 @@ namespace kvc {
 #define KVC_OF(function) KVC_ATTENTION_NAMESPACE::function
 constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
+    // Processors with tile registers take twice as long for VDPBF16PS as for the two additions it stands for.
+    KVC_ATTENTION_LEVEL == 4 ? &kAvx512Kernels : nullptr,
     KVC_ATTENTION_LEVEL >= 3,
     KVC_ATTENTION_LEVEL > 0,
     {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>), KVC_OF(row_scores<kI8>),
      KVC_OF(row_scores<kU8>), KVC_OF(row_scores<kI4>), KVC_OF(row_scores<kU4>), KVC_OF(row_scores<kE4M3>),
      KVC_OF(row_scores<kE5M2>)},
     {KVC_OF(tile_scores<kF32>), KVC_OF(tile_scores<kF16>), KVC_OF(tile_scores<kBf16>)},
+    {nullptr, KVC_OF(widen_rows<kF16>), KVC_OF(widen_rows<kBf16>), KVC_OF(widen_rows<kI8>),
+     KVC_OF(widen_rows<kU8>), KVC_OF(widen_rows<kI4>), KVC_OF(widen_rows<kU4>), KVC_OF(widen_rows<kE4M3>),
+     KVC_OF(widen_rows<kE5M2>)},
+    {nullptr, KVC_OF(widen_tiles<kF16>), KVC_OF(widen_tiles<kBf16>)},
     KVC_OF(adjust),
     KVC_OF(softmax),
     {KVC_OF(add_values<kF32>), KVC_OF(add_values<kF16>), KVC_OF(add_values<kBf16>), KVC_OF(add_values<kI8>),
      KVC_OF(add_values<kU8>), KVC_OF(add_values<kI4>), KVC_OF(add_values<kU4>), KVC_OF(add_values<kE4M3>),
      KVC_OF(add_values<kE5M2>)},
+    KVC_OF(in_pairs),
     KVC_OF(finish),
 };
 #undef KVC_OF

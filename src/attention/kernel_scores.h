@@ -158,47 +158,49 @@ void row_scores(const ScoreArgs& a) {
 
 // ---- scores of tiles -----------------------------------------------------------------------------
 
-template <Form form, uint32_t kRows, uint32_t kCols>
+// Without kFetch there are registers for all pointers.
+template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
 inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment) {
-  const bool fetch = row == 0 && a.next.at != nullptr;
   constexpr uint32_t kElements = form == kF32 ? 1 : 2;  // in 4 bytes
   constexpr uint32_t kCount = kCols * kVecs * (form == kF16 ? 2 : 1);
   F sums[kRows][kCount] = {};
   const size_t dim = a.dim;
-  const float* q = a.q + row * dim;
+  const float* q[kRows];
+  for (uint32_t r = 0; r < kRows; ++r) q[r] = a.q + (row + r) * dim;
+  const char* from[kCols];
+  for (uint32_t c = 0; c < kCols; ++c) from[c] = a.k.at[segment + c];
   for (size_t e = 0, at = 0; e < dim; e += kElements, at += kSegment * 4) {
-    if (fetch) {
+    if constexpr (kFetch) {
       for (uint32_t c = 0; c < kCols; ++c) prefetch(a.next.at[segment + c] + at);
     }
     if constexpr (form == kF32) {
       F k[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
-        k[i] = load_as<kF32>(a.k.at[segment + i / kVecs] + at + i % kVecs * kLanes * 4);
+        k[i] = load_as<kF32>(from[i / kVecs] + at + i % kVecs * kLanes * 4);
       }
       for (uint32_t r = 0; r < kRows; ++r) {
-        const F x = set1(q[r * dim + e]);
+        const F x = set1(q[r][e]);
         for (uint32_t i = 0; i < kCount; ++i) sums[r][i] = fma(k[i], x, sums[r][i]);
       }
     } else if constexpr (form == kBf16) {
       F low[kCount], high[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
-        const char* from = a.k.at[segment + i / kVecs] + at + i % kVecs * kLanes * 4;
-        const U pairs = *reinterpret_cast<const UnalignedU*>(from);
+        const U pairs = *reinterpret_cast<const UnalignedU*>(from[i / kVecs] + at + i % kVecs * kLanes * 4);
         low[i] = reinterpret_cast<F>(pairs << 16);
         high[i] = reinterpret_cast<F>(pairs & 0xffff0000u);
       }
       for (uint32_t r = 0; r < kRows; ++r) {
-        const F x = set1(q[r * dim + e]), y = set1(q[r * dim + e + 1]);
+        const F x = set1(q[r][e]), y = set1(q[r][e + 1]);
         for (uint32_t i = 0; i < kCount; ++i) sums[r][i] = fma(high[i], y, fma(low[i], x, sums[r][i]));
       }
     } else {  // fp16 widens to vectors of (even, odd) elements; their sums stay apart until the end
       F k[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
-        k[i] = load_as<kF16>(a.k.at[segment + i / (2 * kVecs)] + at + i % (2 * kVecs) * kLanes * 2);
+        k[i] = load_as<kF16>(from[i / (2 * kVecs)] + at + i % (2 * kVecs) * kLanes * 2);
       }
       for (uint32_t r = 0; r < kRows; ++r) {
         uint64_t pair;
-        memcpy(&pair, q + r * dim + e, sizeof pair);
+        memcpy(&pair, q[r] + e, sizeof pair);
         typedef uint64_t Wide __attribute__((vector_size(kLanes * 4)));
         const F x = reinterpret_cast<F>(Wide{} + pair);
         for (uint32_t i = 0; i < kCount; ++i) sums[r][i] = fma(k[i], x, sums[r][i]);
@@ -257,7 +259,11 @@ void tile_scores(const ScoreArgs& a) {
 #if KVC_ATTENTION_LEVEL >= 3
       if constexpr (form == kBf16) return tile_scores_pairs<kRows, kCols>(a, row, segment);
 #endif
-      tile_scores_block<form, kRows, kCols>(a, row, segment);
+      if (row == 0 && a.next.at != nullptr) {
+        tile_scores_block<form, kRows, kCols, true>(a, row, segment);
+      } else {
+        tile_scores_block<form, kRows, kCols, false>(a, row, segment);
+      }
     });
   });
 }

@@ -2,62 +2,12 @@
 // Kernels that add probabilities times values: a block of o stays in registers while all tokens of the tile
 // pass by. The first blocks fetch the values of the next tile.
 #pragma once
-#include "attention/kernel_blocks.h"
+#include "attention/kernel_int16.h"
 
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// Fetches rows line by line in the order of memory, whatever columns are worked on: scattered lines would
-// cost more than they hide.
-struct Fetcher {
-  const char* const* row;
-  const char* const* end;
-  size_t at, row_bytes;
-
-  void fetch(uint32_t lines) {
-    for (uint32_t i = 0; i < lines && row != end; ++i) {
-      prefetch(*row + at);
-      at += 64;
-      if (at >= row_bytes) at = 0, ++row;
-    }
-  }
-};
-inline Fetcher fetcher_of(const ValueArgs& a, size_t row_bytes) {
-  const uint32_t tokens = a.next.at != nullptr ? a.segments * kSegment : 0;
-  return {a.next.at, a.next.at + tokens, 0, row_bytes};
-}
-constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
-
-// What the codes of a group of columns are multiplied by and what is added for them all: probabilities with
-// the scales, and with the offsets.
-struct Weights {
-  float of[4 * kTile];
-  float base[4];
-};
-template <Form form, uint32_t kRows>
-inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weights) {
-  const uint32_t tokens = a.segments * kSegment;
-  float scale[kTile], offset[kTile];
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const float* at = a.v.scales[t] + floats_of<form>(group);
-    scale[t] = at[0] * kUnit<form>;
-    if constexpr (has_offset(form)) offset[t] = at[1];
-    if (row == 0 && a.next.at != nullptr) prefetch(a.next.scales[t] + floats_of<form>(group));
-  }
-  for (uint32_t r = 0; r < kRows; ++r) {
-    const float* p = a.p + (row + r) * kTile;
-    F base{};
-    for (uint32_t t = 0; t < tokens; t += kLanes) {
-      store(weights.of + r * kTile + t, load(p + t) * load(scale + t));
-      if constexpr (has_offset(form)) base = fma(load(p + t), load(offset + t), base);
-    }
-    float sum = 0;
-    for (uint32_t i = 0; i < kLanes; ++i) sum += base[i];
-    weights.base[r] = sum;
-  }
-}
-
-template <Form form, uint32_t kRows, uint32_t kCols>
+template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
 inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weights, uint32_t row,
                          uint32_t column) {
   const size_t from = bytes_of(form, column), dim = a.dim;
@@ -75,7 +25,7 @@ inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weigh
   for (size_t t = 0; t < tokens; ++t) {
     F v[kCols];
     for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(a.v.at[t] + from + bytes_of(form, c * kLanes));
-    fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
+    if constexpr (kFetch) fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
       for (uint32_t c = 0; c < kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
@@ -87,72 +37,40 @@ inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weigh
   }
 }
 
-#if KVC_ATTENTION_LEVEL > 1
-// The same as pairs of 16-bit integers of two tokens, each row in units of its own.
-struct IntegerWeights {
-  uint32_t of[4 * kTile / 2];
-  float unit[4], base[4];
-};
-template <Form form, uint32_t kRows>
-inline void weigh_int16(const ValueArgs& a, uint32_t row, size_t group, IntegerWeights& integers) {
-  const uint32_t tokens = a.segments * kSegment;
-  Weights weights;
-  weigh<form, kRows>(a, row, group, weights);
-  for (uint32_t r = 0; r < kRows; ++r) {
-    const float* at = weights.of + r * kTile;
-    F top{}, total{};
-    for (uint32_t t = 0; t < tokens; t += kLanes) {
-      const F x = load(at + t);
-      top = max(max(x, -x), top);
-      total = total + x;
-    }
-    const float sum = _mm512_reduce_add_ps(total), largest = max_of(top);
-    const F inverse = set1(largest > 0 ? 32767 / largest : 0);
-    F codes{};
-    for (uint32_t t = 0; t < tokens; t += kLanes) {
-      const __m512i rounded = _mm512_cvtps_epi32(load(at + t) * inverse);
-      const __m256i narrow = _mm512_cvtepi32_epi16(rounded);
-      memcpy(integers.of + (r * kTile + t) / 2, &narrow, sizeof narrow);
-      codes = codes + _mm512_cvtepi32_ps(rounded);
-    }
-    integers.unit[r] = largest / 32767 + (sum - sum);  // NaN if there is one
-    integers.base[r] = weights.base[r] - kBias<form> * integers.unit[r] * _mm512_reduce_add_ps(codes);
-  }
+// bf16 without instructions of its own: a shift makes floats of the even columns, a mask of the odd ones. o
+// is kept so, those of each two vectors apart, and finish() mends it.
+inline bool even_and_odd([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim) {
+  constexpr bool kSome = KVC_ATTENTION_LEVEL == 1 || KVC_ATTENTION_LEVEL == 2;
+  return kSome && form == kBf16 && dim % (2 * kLanes) == 0;
 }
-
-// Columns in the order of values_pairs().
-template <Form form, uint32_t kRows, uint32_t kCols>
-inline void values_int16(const ValueArgs& a, Fetcher& next, const IntegerWeights& weights, uint32_t row,
-                         uint32_t column) {
-  const uint32_t pairs = a.segments * (kSegment / 2);
-  const size_t from = bytes_of(form, column);
+template <uint32_t kRows, uint32_t kCols, bool kFetch>
+inline void values_even_odd(const ValueArgs& a, Fetcher& next, uint32_t row, uint32_t column) {
+  const size_t dim = a.dim, tokens = a.segments * kSegment, from = size_t{column} * 2;
   Fetcher fetcher = next;
-  I sums[kRows][2 * kCols] = {};
-  for (uint32_t t = 0; t < pairs; ++t) {
-    const char *even = a.v.at[2 * t] + from, *odd = a.v.at[2 * t + 1] + from;
-    I v[2 * kCols];
+  const float* p = a.p + row * kTile;
+  float* at = a.o + row * dim + column;
+  F o[kRows][2 * kCols];
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = load(at + r * dim + c * kLanes);
+  }
+  for (size_t t = 0; t < tokens; ++t) {
+    F v[2 * kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
-      const __m512i x = (__m512i)load_int16<form>(even + bytes_of(form, c * 32));
-      const __m512i y = (__m512i)load_int16<form>(odd + bytes_of(form, c * 32));
-      v[2 * c] = (I)_mm512_unpacklo_epi16(x, y);
-      v[2 * c + 1] = (I)_mm512_unpackhi_epi16(x, y);
+      const U pairs = *reinterpret_cast<const UnalignedU*>(a.v.at[t] + from + c * kLanes * 4);
+      v[2 * c] = reinterpret_cast<F>(pairs << 16);
+      v[2 * c + 1] = reinterpret_cast<F>(pairs & 0xffff0000u);
     }
-    fetcher.fetch(lines_of(2 * bytes_of(form, kCols * 32)));
+    if constexpr (kFetch) fetcher.fetch(lines_of(kCols * kLanes * 4));
     for (uint32_t r = 0; r < kRows; ++r) {
-      const I weight = (I)(U{} + weights.of[r * kTile / 2 + t]);
-      for (uint32_t c = 0; c < 2 * kCols; ++c) sums[r][c] = dot_int16(sums[r][c], v[c], weight);
+      const F weight = set1(p[r * kTile + t]);
+      for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
     }
   }
   next = fetcher;
   for (uint32_t r = 0; r < kRows; ++r) {
-    float* at = a.o + (row + r) * a.dim + column;
-    for (uint32_t c = 0; c < 2 * kCols; ++c) {
-      const F sum = fma(__builtin_convertvector(sums[r][c], F), set1(weights.unit[r]), set1(weights.base[r]));
-      store(at + c * kLanes, load(at + c * kLanes) + sum);
-    }
+    for (uint32_t c = 0; c < 2 * kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
   }
 }
-#endif
 
 #if KVC_ATTENTION_LEVEL >= 3
 // Two tokens at a time, probabilities rounded to bf16. Interleaving the elements of two rows leaves those of
@@ -222,6 +140,19 @@ void add_values(const ValueArgs& a) {
     return;
   }
 #endif
+  if (even_and_odd(form, a.dim)) {
+    constexpr uint32_t kMost = kLanes == 16 ? 2 : 1;
+    in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
+      in_blocks<kRows == 1 ? 2 * kMost : kMost>(a.dim / (2 * kLanes), [&]<uint32_t kCols>(uint32_t c) {
+        if (next.row != next.end) {
+          values_even_odd<kRows, kCols, true>(a, next, row, c * 2 * kLanes);
+        } else {
+          values_even_odd<kRows, kCols, false>(a, next, row, c * 2 * kLanes);
+        }
+      });
+    });
+    return;
+  }
   for (uint32_t begin = 0, group = 0; begin < a.dim; begin += a.v.group, ++group) {
     const uint32_t end = a.dim - begin > a.v.group ? begin + a.v.group : a.dim;
 #if KVC_ATTENTION_LEVEL > 1
@@ -243,7 +174,11 @@ void add_values(const ValueArgs& a) {
       if constexpr (is_quantized(form)) weigh<form, kRows>(a, row, group, weights);
       in_blocks<kLanes == 8 && kRows == 4 ? (form == kF32 ? 2 : 3) : sums_per_row(kRows, 8)>(
           (end - begin) / kLanes, [&]<uint32_t kCols>(uint32_t c) {
-            values_block<form, kRows, kCols>(a, next, weights, row, begin + c * kLanes);
+            if (next.row != next.end) {
+              values_block<form, kRows, kCols, true>(a, next, weights, row, begin + c * kLanes);
+            } else {
+              values_block<form, kRows, kCols, false>(a, next, weights, row, begin + c * kLanes);
+            }
           });
     });
   }
@@ -253,6 +188,14 @@ void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t 
             [[maybe_unused]] float* o) {
 #if KVC_ATTENTION_LEVEL == 4
   release_tiles();
+#endif
+#if KVC_ATTENTION_LEVEL == 1 || KVC_ATTENTION_LEVEL == 2
+  if (even_and_odd(form, dim)) {
+    for (float *at = o, *end = o + rows * dim; at != end; at += 2 * kLanes) {
+      store_interleaved(at, load(at), load(at + kLanes));
+    }
+    return;
+  }
 #endif
   if (!in_pairs(form, dim, group)) return;
 #if KVC_ATTENTION_LEVEL > 1

@@ -37,6 +37,12 @@ struct ScoreArgs {
   float* scores;  // [rows][kTile], written: q . k
 };
 
+struct WidenArgs {
+  uint32_t dim, segments;
+  Rows from, next;
+  float* to;  // [tokens][dim] of plain rows, [segments][dim][kSegment] of tiles
+};
+
 struct AdjustArgs {
   uint32_t rows, segments;
   float* scores;            // [rows][kTile], changed to logits in units of log 2
@@ -69,12 +75,16 @@ struct ValueArgs {
 // elements in 4 bytes.
 struct Kernels {
   const char* name;
+  const Kernels* for_few_rows;   // of bf16; nullptr = these
   bool bf16_pairs, int16_pairs;  // scores of such keys read q_pairs
   void (*row_scores[kNumForms])(const ScoreArgs&);
   void (*tile_scores[kNumTiledForms])(const ScoreArgs&);
+  void (*widen_rows[kNumForms])(const WidenArgs&);  // kF32: nullptr
+  void (*widen_tiles[kNumTiledForms])(const WidenArgs&);
   void (*adjust)(const AdjustArgs&);
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
+  bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values takes two tokens at a time
   // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
   // and all of them special registers.
   void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);

@@ -17,8 +17,8 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   carver.take(&top, rows);
   carver.take(&total, rows * 16);
   carver.take(&scores, size_t{kRowsAtOnce} * kTile);
-  carver.take(&k_rows, shape.k_source == Source::kConverted ? kTile * k : 0);
-  carver.take(&v_rows, shape.v_source == Source::kConverted ? kTile * v : 0);
+  carver.take(&k_rows, shape.k_source == Source::kConverted || shape.k_form != kF32 ? kTile * k : 0);
+  carver.take(&v_rows, shape.v_source == Source::kConverted || shape.v_form != kF32 ? kTile * v : 0);
   carver.take(&packed, kTile * ((v + 63) / 64 * 64) * sizeof(uint16_t));
   carver.take(&zeros, k > v ? k : v);
   carver.take(&slopes, rows);

@@ -107,6 +107,12 @@ inline float max_of(F x) {
   top = _mm_max_ps(top, _mm_movehl_ps(top, top));
   return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
 }
+// x[0], y[0], x[1], y[1], ...
+inline void store_interleaved(float* at, F x, F y) {
+  const __m256 low = _mm256_unpacklo_ps(x, y), high = _mm256_unpackhi_ps(x, y);
+  store(at, _mm256_permute2f128_ps(low, high, 0x20));
+  store(at + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
 inline void sum4(const F* x, float* sums) {
   const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(x[0], x[1]), _mm256_hadd_ps(x[2], x[3]));
   _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
@@ -126,6 +132,12 @@ inline Half load_bytes(const char* at) { return (Half)_mm256_cvtepi8_epi16(load_
 inline F max(F b, F a) { return _mm512_max_ps(b, a); }
 inline bool any_greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 inline float max_of(F x) { return _mm512_reduce_max_ps(x); }
+// x[0], y[0], x[1], y[1], ...
+inline void store_interleaved(float* at, F x, F y) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  store(at, _mm512_permutex2var_ps(x, low, y));
+  store(at + 16, _mm512_permutex2var_ps(x, _mm512_add_epi32(low, _mm512_set1_epi32(8)), y));
+}
 // Sums of 16 vectors, in order.
 inline I sum16(const I* x) {
   __m512i pairs[8], fours[4], eights[2];

@@ -2,12 +2,6 @@
 #include "attention/worker.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <iterator>
-#include <limits>
-#include <utility>
 
 #include "quant/convert.h"
 
@@ -38,13 +32,7 @@ bool all_finite(const float* x, size_t count) {
 }  // namespace
 
 Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
-    : args_(args),
-      shape_(shape),
-      kernels_(kernels),
-      scratch_(scratch, shape),
-      use_pairs_(kernels.bf16_pairs && shape.k_form == kBf16          ? Pairs::kBf16
-                 : kernels.int16_pairs && has_integer_products(shape) ? Pairs::kInt16
-                                                                      : Pairs::kNone) {
+    : args_(args), shape_(shape), all_kernels_(kernels), scratch_(scratch, shape) {
   std::fill_n(scratch_.zeros, std::max(shape.k_dim, shape.v_dim), 0.0f);
 }
 
@@ -55,84 +43,19 @@ void Worker::start(const Piece& piece) {
   std::fill_n(scratch_.total, rows * 16, 0.0f);
 }
 
-// Two terms of bf16 hold 16 bits of a float; one is exact for queries that were bf16. Returns whether it is.
-bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
-  const size_t count = size_t{rows} * shape_.k_dim;
-  auto* high = reinterpret_cast<char*>(pairs);
-  char* low = high + count * sizeof(uint16_t);
-  from_float(KVC_BFLOAT16, q, high, count);
-  float rest[64];
-  bool exact = true;
-  for (size_t i = 0; i < count; i += std::size(rest)) {
-    const size_t n = std::min(std::size(rest), count - i);
-    to_float(KVC_BFLOAT16, high + i * sizeof(uint16_t), rest, n);
-    for (size_t j = 0; j < n; ++j) {
-      rest[j] = q[i + j] - rest[j];
-      exact &= rest[j] == 0;
-    }
-    from_float(KVC_BFLOAT16, rest, low + i * sizeof(uint16_t), n);
-  }
-  return exact;
-}
-
-// Rows of q, the first of which is row `first` of the piece.
-void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
-  auto* pairs = reinterpret_cast<int16_t*>(scratch_.pairs + first * shape_.k_dim);
-  for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim, pairs += shape_.k_dim) {
-    float top = 0;
-    bool finite = true;
-    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
-      const float size = std::abs(q[e]);
-      finite &= size <= std::numeric_limits<float>::max();
-      top = size > top ? size : top;
-    }
-    const float unit = finite ? top / 32767 : std::numeric_limits<float>::quiet_NaN();
-    const float inverse = unit > 0 ? 1 / unit : 0;
-    int32_t sum = 0;
-    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
-      const float x = finite ? q[e] * inverse : 0;
-      pairs[e] = static_cast<int16_t>(x + (x < 0 ? -0.5f : 0.5f));
-      sum += pairs[e];
-    }
-    scratch_.units[first + r] = unit;
-    scratch_.sums[first + r] = static_cast<float>(sum) * unit;
-  }
-}
-
-void Worker::load_queries(const Piece& piece) {
-  const uint32_t dim = args_.layout->k_dim;
-  const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
-  // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
-  const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
-                        (shape_.k_source == Source::kTiles || dim % 32 == 0);
-  bool exact = true;
-  for (uint32_t h = 0; h < piece.heads; ++h) {
-    float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
-    uint32_t* pairs = scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim;
-    for (uint32_t r = 0; r < piece.rows; ++r) {
-      const uint64_t row = piece.first_row + r, query = row / shape_.group;
-      const uint64_t head = uint64_t{piece.first_head + h} * shape_.group + row % shape_.group;
-      const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
-      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
-      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
-      if (as_pairs) {
-        std::memcpy(pairs + size_t{r} * dim / 2, static_cast<const char*>(args_.q) + at * row_bytes,
-                    row_bytes);
-        continue;
-      }
-      float* out = q + size_t{r} * shape_.k_dim;
-      to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * row_bytes, out, dim);
-      rotate_row(*args_.layout, out, dim);
-      std::fill(out + dim, out + shape_.k_dim, 0.0f);
-    }
-    if (as_pairs) continue;
-    if (use_pairs_ == Pairs::kBf16) {
-      exact &= split_pairs(q, piece.rows, pairs);
-    } else if (use_pairs_ == Pairs::kInt16) {
-      int16_pairs(q, size_t{h} * piece.rows, piece.rows);
-    }
-  }
-  terms_ = exact ? 1 : 2;
+void Worker::choose_kernels(const Piece& piece) {
+  const bool many = piece.rows >= kManyRows;
+  const bool bf16 = shape_.k_form == kBf16 || shape_.v_form == kBf16;
+  const bool few = piece.rows <= kFewRows && all_kernels_.for_few_rows != nullptr;
+  kernels_ = bf16 && few ? all_kernels_.for_few_rows : &all_kernels_;
+  use_pairs_ = kernels_->bf16_pairs && shape_.k_form == kBf16          ? Pairs::kBf16
+               : kernels_->int16_pairs && has_integer_products(shape_) ? Pairs::kInt16
+                                                                       : Pairs::kNone;
+  k_form_ = shape_.k_form, k_group_ = shape_.k_group;
+  v_form_ = shape_.v_form, v_group_ = shape_.v_group;
+  if (!many) return;
+  if (use_pairs_ == Pairs::kNone) k_form_ = kF32, k_group_ = shape_.k_dim;
+  if (!kernels_->in_pairs(v_form_, shape_.v_dim, v_group_)) v_form_ = kF32, v_group_ = shape_.v_dim;
 }
 
 // The tile and head after those of `before` (nullptr: the first ones); false if there are none.
@@ -220,6 +143,31 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
   }
 }
 
+void Worker::widen(const Pointers& next, Pointers* pointers) {
+  const uint32_t segments = pointers->tile->segments, tokens = segments * kSegment;
+  const char* const wide_k = reinterpret_cast<const char*>(scratch_.k_rows);
+  const char* const wide_v = reinterpret_cast<const char*>(scratch_.v_rows);
+  if (v_form_ != shape_.v_form) {  // first: values may be the keys
+    kernels_->widen_rows[shape_.v_form]({shape_.v_dim,
+                                         segments,
+                                         {pointers->v, pointers->v_scales, shape_.v_group},
+                                         {next.v, next.v_scales, shape_.v_group},
+                                         scratch_.v_rows});
+    for (uint32_t t = 0; t < tokens; ++t) pointers->v[t] = wide_v + t * shape_.v_dim * sizeof(float);
+  }
+  if (k_form_ != shape_.k_form) {
+    const bool tiles = shape_.k_source == Source::kTiles;
+    (tiles ? kernels_->widen_tiles
+           : kernels_->widen_rows)[shape_.k_form]({shape_.k_dim,
+                                                   segments,
+                                                   {pointers->k, pointers->k_scales, shape_.k_group},
+                                                   {next.k, next.k_scales, shape_.k_group},
+                                                   scratch_.k_rows});
+    const size_t bytes = (tiles ? kSegment : 1) * shape_.k_dim * sizeof(float);
+    for (uint32_t i = 0; i < (tiles ? segments : tokens); ++i) pointers->k[i] = wide_k + i * bytes;
+  }
+}
+
 // Rows [row, row + kRowsAtOnce) of a head; the first of them fetch what comes next.
 void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row) {
   const Tile& tile = *now.tile;
@@ -234,20 +182,20 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                    scratch_.pairs + head * shape_.k_dim + size_t{row} * shape_.k_dim / 2,
                    use_pairs_ == Pairs::kInt16 ? scratch_.units + first : nullptr,
                    scratch_.sums + first,
-                   {now.k, now.k_scales, shape_.k_group},
-                   {row == 0 ? next.k : nullptr, next.k_scales, shape_.k_group},
+                   {now.k, now.k_scales, k_group_},
+                   {row == 0 && k_form_ == shape_.k_form ? next.k : nullptr, next.k_scales, k_group_},
                    scratch_.scores};
-  (shape_.k_source == Source::kTiles ? kernels_.tile_scores : kernels_.row_scores)[shape_.k_form](scores);
+  (shape_.k_source == Source::kTiles ? kernels_->tile_scores : kernels_->row_scores)[k_form_](scores);
 
   float scale = args_.scale * kLog2e;
   if (!tile.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
-    kernels_.adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
-                     args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
-                     scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
+    kernels_->adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
+                      args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
+                      scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
     scale = 1;
   }
-  kernels_.softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
-                    scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
+  kernels_->softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
+                     scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
   add_values(piece, now, next, row, rows);
 }
 
@@ -261,12 +209,12 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 shape_.v_dim,
                 tile.segments,
                 scratch_.scores,
-                {now.v, now.v_scales, shape_.v_group},
-                {row == 0 ? next.v : nullptr, next.v_scales, shape_.v_group},
+                {now.v, now.v_scales, v_group_},
+                {row == 0 && v_form_ == shape_.v_form ? next.v : nullptr, next.v_scales, v_group_},
                 o,
                 scratch_.packed,
                 row != 0 && packed_};
-  const auto add = kernels_.add_values[shape_.v_form];
+  const auto add = kernels_->add_values[v_form_];
   packed_ = true;
   if (tile.all) return add(all);
   // Nearly always all values are finite, and 0 times one is nothing: then all rows go together after all.
@@ -291,8 +239,8 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
          shape_.v_dim,
          tile.segments,
          scratch_.scores + from * kTile,
-         {v, scales, shape_.v_group},
-         {nullptr, nullptr, shape_.v_group},
+         {v, scales, v_group_},
+         {nullptr, nullptr, v_group_},
          o + size_t{from} * shape_.v_dim,
          scratch_.packed,
          false});
@@ -301,6 +249,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
 
 void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   start(piece);
+  choose_kernels(piece);
   load_queries(piece);
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
@@ -322,61 +271,11 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
     if (converts) convert(piece, *pointers.tile, pointers.head, &pointers);
     const Pointers& next = ring[std::min(now + kAhead, filled - 1) % (kAhead + 1)];
     const Pointers& ahead = next.tile->segments >= pointers.tile->segments ? next : pointers;
+    widen(ahead, &pointers);
     for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce) step(piece, pointers, ahead, row);
   }
-  kernels_.finish(shape_.v_form, shape_.v_group, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
+  kernels_->finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
-}
-
-void Worker::store_slot(const Piece& piece, float* slot) {
-  const size_t rows = size_t{piece.heads} * piece.rows;
-  for (size_t row = 0; row < rows; ++row) {
-    slot = std::copy_n(scratch_.o + row * shape_.v_dim, shape_.v_dim, slot);
-    float total = 0;
-    for (size_t i = 0; i < 16; ++i) total += scratch_.total[row * 16 + i];
-    *slot++ = scratch_.top[row];
-    *slot++ = total;
-  }
-}
-
-void Worker::add_slot(const Piece& piece, const float* slot) {
-  const size_t rows = size_t{piece.heads} * piece.rows;
-  for (size_t row = 0; row < rows; ++row, slot += shape_.v_dim + 2) {
-    const float other_top = slot[shape_.v_dim], other_total = slot[shape_.v_dim + 1];
-    float& top = scratch_.top[row];
-    float& total = scratch_.total[row * 16];
-    const float highest = std::max(top, other_top);
-    const float keep = std::exp2(top - highest), add = std::exp2(other_top - highest);
-    float* o = scratch_.o + row * shape_.v_dim;
-    for (uint32_t e = 0; e < shape_.v_dim; ++e) o[e] = o[e] * keep + slot[e] * add;
-    total = total * keep + other_total * add;
-    top = highest;
-  }
-}
-
-void Worker::write_output(const Piece& piece) {
-  const uint32_t dim = args_.layout->v_dim;
-  const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
-  for (uint32_t h = 0; h < piece.heads; ++h) {
-    for (uint32_t r = 0; r < piece.rows; ++r) {
-      const size_t row = size_t{h} * piece.rows + r;
-      float total = 0;
-      for (size_t i = 0; i < 16; ++i) total += scratch_.total[row * 16 + i];
-      float* o = scratch_.o + row * shape_.v_dim;
-      const float factor = total == 0 ? 0.0f : 1 / total;
-      for (uint32_t e = 0; e < dim; ++e) o[e] *= factor;
-      rotate_row(*args_.layout, o, dim);
-      const uint64_t query = (piece.first_row + r) / shape_.group;
-      const uint64_t head =
-          uint64_t{piece.first_head + h} * shape_.group + (piece.first_row + r) % shape_.group;
-      const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
-      from_float(args_.q_dtype, o, static_cast<char*>(args_.out) + at * row_bytes, dim);
-      if (args_.lse != nullptr) {
-        args_.lse[at] = total == 0 ? -std::numeric_limits<float>::infinity()
-                                   : (scratch_.top[row] + std::log2(total)) * 0.6931471805599453f;
-      }
-    }
-  }
 }
 
 }  // namespace kvc

@@ -13,6 +13,12 @@ inline constexpr uint32_t kAhead = 1;
 // Rows that go from scores to values together, before those after them: what lies between stays in the cache.
 inline constexpr uint32_t kRowsAtOnce = 64;
 
+// From so many rows of a head on, a tile is widened to floats once rather than by each few rows.
+inline constexpr uint32_t kManyRows = 16;
+
+// Up to so many rows of a head, Kernels::for_few_rows are used.
+inline constexpr uint32_t kFewRows = 4;
+
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
@@ -36,8 +42,8 @@ struct Scratch {
   float* top = nullptr;          // [rows]
   float* total = nullptr;        // [rows][16]
   float* scores = nullptr;       // [kRowsAtOnce][kTile]
-  float* k_rows = nullptr;       // [kTile][k_dim], if converted
-  float* v_rows = nullptr;       // [kTile][v_dim], if converted
+  float* k_rows = nullptr;       // [kTile][k_dim], if converted or widened
+  float* v_rows = nullptr;       // [kTile][v_dim], likewise
   char* packed = nullptr;        // [kTile][v_dim, rounded up to 64] of 2 bytes
   float* zeros = nullptr;        // a row
   float* slopes = nullptr;       // [rows]
@@ -68,12 +74,14 @@ class Worker {
 
  private:
   void start(const Piece& piece);
+  void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
   void int16_pairs(const float* q, size_t first, uint32_t rows);
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
   void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
   void convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers);
+  void widen(const Pointers& next, Pointers* pointers);
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
@@ -81,10 +89,14 @@ class Worker {
 
   const AttentionArgs& args_;
   const Shape& shape_;
-  const Kernels& kernels_;
+  const Kernels& all_kernels_;
   Scratch scratch_;
+  // Of the piece. The kernels read the stored form, or floats if there are many rows.
+  const Kernels* kernels_ = nullptr;
   enum class Pairs { kNone, kBf16, kInt16 };
-  Pairs use_pairs_;
+  Pairs use_pairs_ = Pairs::kNone;
+  Form k_form_ = kF32, v_form_ = kF32;
+  uint32_t k_group_ = 0, v_group_ = 0;
   uint32_t terms_ = 1;   // of the piece's pairs
   size_t tiles_ = 0;     // found so far
   bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on

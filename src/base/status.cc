@@ -6,7 +6,7 @@
 
 namespace kvc {
 namespace {
-thread_local char error_text[512];
+thread_local char error_text[1024];
 }
 
 kvc_status fail(kvc_status status, const char* format, ...) {
@@ -49,6 +49,8 @@ const char* status_name(kvc_status status) {
       return "KVC_ERROR_AGAIN";
     case KVC_ERROR_SKIPPED:
       return "KVC_ERROR_SKIPPED";
+    case KVC_ERROR_DEVICE:
+      return "KVC_ERROR_DEVICE";
     default:
       return "unknown status";
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the library asks of a device, as a table of C functions: memory, streams, events, and the operations
-// on a storage. The CPU (device/cpu_device.h) is one such table; a backend in a library of its own would be
-// another. Storages, streams and events of kvcache.h go through it.
+// on a storage. The CPU (device/cpu_device.h) is one such table; others come from libraries of their own,
+// which device/backends.h opens. Storages, streams and events of kvcache.h go through it.
 //
 // Arguments are valid and complete, with defaults filled in: what callers can get wrong is refused above. A
 // function that fails has changed nothing and has set the thread's error text (base/status.h). With a stream,
@@ -12,7 +12,7 @@
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 2u
+#define KVC_BACKEND_ABI 3u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus
@@ -48,18 +48,32 @@ typedef struct kvc_backend_storage {
   uint32_t reserved;
 } kvc_backend_storage;
 
+// The first five fields keep their places in every version: they are read before the version is known to fit.
+// Functions that a device cannot have at all are NULL where it is said.
 typedef struct kvc_backend {
   size_t struct_size;
-  uint32_t abi_version;  // KVC_BACKEND_ABI of its build
-  uint32_t num_devices;  // `device` below is less
-  const char* name;      // "cpu"
+  uint32_t abi_version;       // KVC_BACKEND_ABI of its build
+  uint32_t num_devices;       // `device` below is less
+  const char* name;           // "cpu"
+  const char* remark;         // why there are no devices; else ""
+  const char* architectures;  // that its kernels are built for, apart by blanks; "" = whatever it runs on
 
   kvc_status (*properties)(uint32_t device, kvc_device_info* info);
   // `allocator` NULL: the device's own. The result goes back to its owner.
   kvc_status (*allocate)(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
                          uint32_t alignment, kvc_backend_memory* memory);
 
+  // Foreign host memory that the device is to read and write itself. NULL: it can anyway.
+  kvc_status (*register_memory)(uint32_t device, void* memory, uint64_t bytes);
+  kvc_status (*unregister_memory)(uint32_t device, void* memory);
+  // Memory of allocate() for other processes. NULL: not possible.
+  kvc_status (*export_memory)(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle);
+  kvc_status (*import_memory)(uint32_t device, const kvc_memory_handle* handle, kvc_backend_memory* memory);
+
   kvc_status (*stream_create)(uint32_t device, void** stream);
+  // A stream of the runtime that the device stands for; it stays the caller's. NULL: it stands for none.
+  kvc_status (*stream_adopt)(uint32_t device, void* handle, void** stream);
+  void* (*stream_handle)(void* stream);  // the runtime's; NULL: there is none
   void (*stream_destroy)(void* stream);  // after what is enqueued
   kvc_status (*stream_synchronize)(void* stream);
   kvc_status (*stream_wait_event)(void* stream, void* event);
@@ -88,6 +102,20 @@ typedef struct kvc_backend {
   kvc_status (*select_blocks)(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
                               void* stream);
 } kvc_backend;
+
+// What a backend in a library of its own gets.
+typedef struct kvc_backend_host {
+  size_t struct_size;
+  uint32_t abi_version;  // KVC_BACKEND_ABI of its build
+  uint32_t reserved;
+  void (*set_error)(const char* text);  // the calling thread's error text
+} kvc_backend_host;
+
+// The one function that such a library exports, by this name. It may be called by several threads, and gives
+// the same table each time. A backend that does not know the host's abi_version gives its table all the same:
+// the host refuses it and can say why.
+#define KVC_BACKEND_ENTRY "kvc_backend_entry_v1"
+typedef kvc_status (*kvc_backend_entry)(const kvc_backend_host* host, const kvc_backend** backend);
 
 #ifdef __cplusplus
 }

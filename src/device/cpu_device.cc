@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "device/host_memory.h"
@@ -46,8 +47,14 @@ struct OnBlocks {
   }
 };
 
+kvc_status check_flags(const kvc_rows& rows) {
+  if ((rows.flags & KVC_ROWS_ON_DEVICE) == 0) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED, "KVC_ROWS_ON_DEVICE with the cpu; leave it out");
+}
+
 // Of the arrays only what the operation reads, since it may be copied.
 kvc_status move_rows(void* storage, const kvc_rows* rows, void* stream, bool store) {
+  if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
   MoveRows call{*rows, store};
   kvc_rows& own = call.rows;
   if (own.slots != nullptr || own.num_tokens == 0) {
@@ -67,12 +74,15 @@ kvc_status properties(uint32_t /*device*/, kvc_device_info* info) {
   info->memory_bytes = pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
   info->memory_kinds = kHostMemoryKinds | 1u << KVC_MEMORY_EXTERNAL;
   info->num_processors = std::thread::hardware_concurrency();
+  info->dlpack_device = 1;
+  info->flags = KVC_DEVICE_READS_HOST;
   return KVC_OK;
 }
 
 kvc_status allocate(uint32_t /*device*/, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
                     uint32_t alignment, kvc_backend_memory* memory) {
-  return allocate_host_memory(allocator, kind, bytes, alignment, memory);
+  constexpr uint32_t kPage = 4096;
+  return allocate_host_memory(allocator, kind, bytes, std::max(alignment, kPage), memory);
 }
 
 kvc_status stream_create(uint32_t /*device*/, void** stream) {
@@ -166,6 +176,7 @@ int32_t is_open(void* storage, int32_t block) {
 }
 
 kvc_status measure(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys, kvc_quant_metrics* values) {
+  if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
   for (kvc_quant_metrics* out : {keys, values}) {
     if (out == nullptr) continue;
     QuantMeter meter;
@@ -179,35 +190,36 @@ kvc_status measure(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys,
 }  // namespace
 
 const kvc_backend& cpu_backend() {
-  static const kvc_backend backend = {sizeof(kvc_backend),
-                                      KVC_BACKEND_ABI,
-                                      1,
-                                      "cpu",
-                                      properties,
-                                      allocate,
-                                      stream_create,
-                                      stream_destroy,
-                                      stream_synchronize,
-                                      stream_wait_event,
-                                      event_create,
-                                      event_destroy,
-                                      event_record,
-                                      event_query,
-                                      event_synchronize,
-                                      storage_create,
-                                      storage_wait,
-                                      storage_destroy,
-                                      store,
-                                      gather,
-                                      copy_blocks,
-                                      zero_blocks,
-                                      seal_blocks,
-                                      is_open,
-                                      measure,
-                                      nullptr,
-                                      nullptr,
-                                      nullptr,
-                                      nullptr};
+  static const kvc_backend backend = [] {
+    kvc_backend cpu = {};
+    cpu.struct_size = sizeof cpu;
+    cpu.abi_version = KVC_BACKEND_ABI;
+    cpu.num_devices = 1;
+    cpu.name = "cpu";
+    cpu.remark = cpu.architectures = "";
+    cpu.properties = properties;
+    cpu.allocate = allocate;
+    cpu.stream_create = stream_create;
+    cpu.stream_destroy = stream_destroy;
+    cpu.stream_synchronize = stream_synchronize;
+    cpu.stream_wait_event = stream_wait_event;
+    cpu.event_create = event_create;
+    cpu.event_destroy = event_destroy;
+    cpu.event_record = event_record;
+    cpu.event_query = event_query;
+    cpu.event_synchronize = event_synchronize;
+    cpu.storage_create = storage_create;
+    cpu.storage_wait = storage_wait;
+    cpu.storage_destroy = storage_destroy;
+    cpu.store = store;
+    cpu.gather = gather;
+    cpu.copy_blocks = copy_blocks;
+    cpu.zero_blocks = zero_blocks;
+    cpu.seal_blocks = seal_blocks;
+    cpu.is_open = is_open;
+    cpu.measure = measure;
+    return cpu;
+  }();
   return backend;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/stream.h"
 
-#include <system_error>
+#include <exception>
 
 namespace kvc {
 
@@ -10,7 +10,7 @@ Stream* Stream::create(const Env& env) {
   if (stream == nullptr) return nullptr;
   try {
     stream->thread_ = std::thread([stream] { stream->work(); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
     delete stream;
     return nullptr;
   }

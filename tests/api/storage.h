@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "api/device.h"
+
 namespace kvc::test {
 
 template <auto destroy>
@@ -33,8 +35,9 @@ inline kvc_storage_config base_config() {
   return c;
 }
 
-inline StoragePtr make(const kvc_storage_config& config) {
+inline StoragePtr make(kvc_storage_config config) {
   kvc_storage* s = nullptr;
+  if (config.device == nullptr) config.device = device();
   EXPECT_EQ(kvc_storage_create(&config, &s), KVC_OK) << kvc_last_error();
   return StoragePtr(s);
 }

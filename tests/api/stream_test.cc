@@ -34,20 +34,24 @@ kvc_storage_config base_config() {
 
 StreamPtr make_stream() {
   kvc_stream* stream = nullptr;
-  EXPECT_EQ(kvc_stream_create("cpu", &stream), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(kvc_stream_create(kvc::test::device(), &stream), KVC_OK) << kvc_last_error();
   return StreamPtr(stream);
 }
 
 EventPtr make_event() {
   kvc_stream_event* event = nullptr;
-  EXPECT_EQ(kvc_stream_event_create(nullptr, &event), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(kvc_stream_event_create(kvc::test::device(), &event), KVC_OK) << kvc_last_error();
   return EventPtr(event);
 }
 
 // Holds a stream up until it is opened, at the latest by its destruction, which sees to it that nobody waits.
 class Gate {
  public:
-  explicit Gate(kvc_stream* stream) {
+  explicit Gate(kvc_stream* stream) : stream_(stream) {
+    if (kvc::test::device() != nullptr) {
+      kvc::test::control()->hold(handle());
+      return;
+    }
     auto* task = static_cast<kvc::Stream*>(stream->impl)->make<Task>(0);
     task->gate = this;
     task->run = [](kvc::Stream::Task* self) {
@@ -59,14 +63,23 @@ class Gate {
   }
   ~Gate() {
     open();
-    while (!passed_) std::this_thread::yield();
+    while (kvc::test::device() == nullptr && !passed_) std::this_thread::yield();
   }
-  void open() { open_ = true; }
+  void open() {
+    if (!open_.exchange(true) && kvc::test::device() != nullptr) kvc::test::control()->let_go(handle());
+  }
 
  private:
   struct Task : kvc::Stream::Task {
     Gate* gate;
   };
+  void* handle() const {
+    void* handle = nullptr;
+    EXPECT_EQ(kvc_stream_handle(stream_, &handle), KVC_OK) << kvc_last_error();
+    return handle;
+  }
+
+  kvc_stream* const stream_;
   std::atomic<bool> open_{false}, passed_{false};
 };
 
@@ -252,10 +265,16 @@ TEST(Stream, DestroyingAStorageWaitsForItsWork) {
   later.join();
 }
 
+// Pieces of work that were ever put in the stream (emulated: in any).
+uint64_t enqueued(kvc_stream* stream) {
+  if (kvc::test::device() != nullptr) return kvc::test::control()->num_occasions(kvc::gpu::Failure::kLaunch);
+  return static_cast<kvc::Stream*>(stream->impl)->end();
+}
+
 TEST(Stream, AnErrorComesAtTheCallAndEnqueuesNothing) {
   const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr stream = make_stream();
-  auto& queue = *static_cast<kvc::Stream*>(stream->impl);
+  const uint64_t before = enqueued(stream.get());
   Rows in(1, 1);
   const int64_t slot = kBlocks * kBlock;
   in.rows.slots = &slot;
@@ -266,7 +285,7 @@ TEST(Stream, AnErrorComesAtTheCallAndEnqueuesNothing) {
   EXPECT_EQ(kvc_storage_gather(s.get(), &in.rows, stream.get()), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &copy, 1, stream.get()), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_zero_blocks(s.get(), &block, 1, stream.get()), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(queue.end(), 0u);
+  EXPECT_EQ(enqueued(stream.get()), before);
   EXPECT_EQ(kvc_stream_synchronize(nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_stream_wait_event(stream.get(), nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_stream_event_query(nullptr, nullptr), KVC_ERROR_INVALID_ARGUMENT);
@@ -278,7 +297,7 @@ TEST(Stream, AnErrorComesAtTheCallAndEnqueuesNothing) {
 TEST(Device, AnUnknownOneIsNamedTogetherWithThoseThatThereAre) {
   kvc_stream* stream = nullptr;
   EXPECT_EQ(kvc_stream_create("cuda:1", &stream), KVC_ERROR_NOT_FOUND);
-  EXPECT_NE(std::string(kvc_last_error()).find("\"cuda:1\""), std::string::npos) << kvc_last_error();
+  EXPECT_NE(std::string(kvc_last_error()).find("libkvcache_cuda.so"), std::string::npos) << kvc_last_error();
   EXPECT_NE(std::string(kvc_last_error()).find("\"cpu\""), std::string::npos) << kvc_last_error();
   EXPECT_EQ(stream, nullptr);
   kvc_stream_event* event = nullptr;
@@ -356,8 +375,8 @@ TEST(Device, TheTableOfTheCpuIsComplete) {
   EXPECT_EQ(device, 0u);
   EXPECT_EQ(backend->struct_size, sizeof(kvc_backend));
   EXPECT_EQ(backend->abi_version, KVC_BACKEND_ABI);
-  const auto* first = reinterpret_cast<void (*const*)()>(&backend->properties);
-  const auto* last = reinterpret_cast<void (*const*)()>(&backend->attend);
+  const auto* first = reinterpret_cast<void (*const*)()>(&backend->event_create);
+  const auto* last = reinterpret_cast<void (*const*)()>(&backend->select_blocks);
   for (const auto* function = first; function <= last; ++function) EXPECT_NE(*function, nullptr);
 }
 

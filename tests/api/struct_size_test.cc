@@ -144,6 +144,7 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_probe_info>(
       [&](auto* out) { return kvc_manager_probe(m_, 0, tokens, 3, nullptr, 0, out); });
   expect_written_by_size<kvc_device_info>([&](auto* out) { return kvc_device_properties(nullptr, out); });
+  expect_written_by_size<kvc_backend_info>([&](auto* out) { return kvc_backend_properties(nullptr, out); });
   kvc_storage_config storage_config = {};
   storage_config.struct_size = sizeof storage_config;
   storage_config.num_blocks = storage_config.num_layers = storage_config.num_heads = 1;
@@ -171,6 +172,10 @@ TEST_F(OutputSize, EveryOutputOfAStorageIsWrittenBySize) {
   kvc_storage* s;
   ASSERT_EQ(kvc_storage_create(&config, &s), KVC_OK) << last_error();
   expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(s, out); });
+  kvc_rows rows = {};
+  rows.struct_size = sizeof rows;
+  expect_written_by_size<kvc_quant_metrics>(
+      [&](auto* out) { return kvc_storage_measure(s, &rows, out, nullptr); });
   kvc_attention attention = {};
   attention.struct_size = sizeof attention;
   attention.num_q_heads = 1;
@@ -184,6 +189,10 @@ TEST(Guard, ExceptionsBecomeInternalErrors) {
   EXPECT_NE(std::strstr(last_error(), "the reason"), nullptr);
   EXPECT_EQ(guarded([]() -> kvc_status { throw 42; }), KVC_ERROR_INTERNAL);
   EXPECT_EQ(guarded([]() -> kvc_status { return KVC_ERROR_BUSY; }), KVC_ERROR_BUSY);
+}
+
+TEST(Guard, AFailedAllocationIsNoDefectOfTheLibrary) {
+  EXPECT_EQ(guarded([]() -> kvc_status { throw std::bad_alloc(); }), KVC_ERROR_OUT_OF_MEMORY);
 }
 
 TEST(Guard, AMissingManagerIsAnInvalidArgument) {

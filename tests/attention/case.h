@@ -100,16 +100,22 @@ class Case {
   AttentionArgs& args() { return args_; }
   const std::vector<char>& out() const { return out_; }
   const std::vector<float>& lse() const { return lse_; }
+  const std::vector<float>& expected_lse() const { return expected_lse_; }
 
   void run_reference() {
     args_.out = expected_.data(), args_.lse = expected_lse_.data();
     attend_reference(args_);
   }
-  // With these kernels (nullptr: those chosen for this machine); workers > 1 are threads.
-  void run(const Kernels* kernels = nullptr, size_t workers = 1) {
+  // By something that writes args.out and args.lse, which hold nothing of use before.
+  template <typename Attend>
+  void run_by(Attend&& attend_by) {
     std::fill(out_.begin(), out_.end(), '\x7b');
     std::fill(lse_.begin(), lse_.end(), -12345.0f);
     args_.out = out_.data(), args_.lse = lse_.data();
+    attend_by(std::as_const(args_));
+  }
+  // With these kernels (nullptr: those chosen for this machine); workers > 1 are threads.
+  void run(const Kernels* kernels = nullptr, size_t workers = 1) {
     const size_t bytes = attention_scratch_bytes(layout_, args_.num_q_heads);
     std::vector<char> memory(workers * bytes + 64);
     char* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
@@ -117,7 +123,7 @@ class Case {
     ParallelFor parallel_for{nullptr, nullptr, workers};
     if (workers > 1) parallel_for.run = run_threads;
     force_kernels(kernels);
-    attend(args_, parallel_for, scratch);
+    run_by([&](const AttentionArgs& args) { attend(args, parallel_for, scratch); });
     force_kernels(nullptr);
   }
 
@@ -270,6 +276,7 @@ class Case {
       layout_.k_scale = scales(o.k_dim);
       if (!o.latent) layout_.v_scale = scales(o.v_dim);
     }
+    layout_.slab_bytes = end;
     slab_.assign(end, '\xff');  // NaN in every type
   }
 

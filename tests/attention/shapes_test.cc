@@ -113,9 +113,19 @@ TEST(AttentionShapes, QuantizedRows) {
                           .v_dim = dim,
                           .group = dim == 128 ? 4u : 3u,
                           .kv_lens = {77, 130},
-                          .q_lens = {1, 3}});
+                          .q_lens = {1, 3}});  // few and many rows
           }
         }
+      }
+      for (uint32_t scale_group : {0u, 32u}) {  // many rows
+        expect_right({.dtype = dtype,
+                      .scale_group = scale_group,
+                      .asymmetric = asymmetric,
+                      .k_dim = 96,
+                      .v_dim = 64,
+                      .group = 2,
+                      .kv_lens = {150},
+                      .q_lens = {60}});
       }
       expect_right({.dtype = dtype,
                     .latent = true,

@@ -58,17 +58,18 @@ TEST(Status, EveryCodeHasItsOwnName) {
                {KVC_ERROR_CORRUPT, "KVC_ERROR_CORRUPT"},
                {KVC_ERROR_INTERNAL, "KVC_ERROR_INTERNAL"},
                {KVC_ERROR_AGAIN, "KVC_ERROR_AGAIN"},
-               {KVC_ERROR_SKIPPED, "KVC_ERROR_SKIPPED"}};
+               {KVC_ERROR_SKIPPED, "KVC_ERROR_SKIPPED"},
+               {KVC_ERROR_DEVICE, "KVC_ERROR_DEVICE"}};
   std::set<kvc_status> values;
   for (const auto& entry : names) {
     EXPECT_STREQ(status_name(entry.status), entry.name);
     EXPECT_TRUE(values.insert(entry.status).second) << entry.name;
   }
-  EXPECT_EQ(values.size(), 14u);
+  EXPECT_EQ(values.size(), 15u);
 }
 
 TEST(Status, OtherCodesAreUnknown) {
-  for (const kvc_status status : {-1, 14, 1000, INT32_MAX, INT32_MIN}) {
+  for (const kvc_status status : {-1, 15, 1000, INT32_MAX, INT32_MIN}) {
     EXPECT_STREQ(status_name(status), "unknown status");
   }
 }

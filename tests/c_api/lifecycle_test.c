@@ -49,10 +49,11 @@ static void test_library(void) {
                                       "KVC_ERROR_CORRUPT",
                                       "KVC_ERROR_INTERNAL",
                                       "KVC_ERROR_AGAIN",
-                                      "KVC_ERROR_SKIPPED"};
+                                      "KVC_ERROR_SKIPPED",
+                                      "KVC_ERROR_DEVICE"};
   for (int32_t i = 0; i < (int32_t)(sizeof names / sizeof *names); ++i)
     CHECK(strcmp(kvc_status_name(i), names[i]) == 0);
-  CHECK(strcmp(kvc_status_name(14), "unknown status") == 0);
+  CHECK(strcmp(kvc_status_name(15), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(-1), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(INT32_MIN), "unknown status") == 0);
   OK(kvc_supports(KVC_FEATURE_LRU));

@@ -21,6 +21,7 @@ KVC_ERROR_CORRUPT: int
 KVC_ERROR_INTERNAL: int
 KVC_ERROR_AGAIN: int
 KVC_ERROR_SKIPPED: int
+KVC_ERROR_DEVICE: int
 KVC_INT8: int
 KVC_UINT8: int
 KVC_INT32: int
@@ -48,6 +49,9 @@ KVC_PLANE_V: int
 KVC_PLANE_K_SCALE: int
 KVC_PLANE_V_SCALE: int
 KVC_ATTENTION_NOT_CAUSAL: int
+KVC_ATTENTION_ON_DEVICE: int
+KVC_ATTENTION_INVARIANT: int
+KVC_ROWS_ON_DEVICE: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_POLICY_LRU: int
@@ -113,6 +117,8 @@ KVC_MEMORY_HOST_HUGE: int
 KVC_MEMORY_PINNED: int
 KVC_MEMORY_DEVICE: int
 KVC_MEMORY_EXTERNAL: int
+KVC_DEVICE_READS_HOST: int
+KVC_STREAM_LEGACY: int
 KVC_ROPE_NONE: int
 KVC_ROPE_LINEAR: int
 KVC_ROPE_DYNAMIC: int
@@ -309,6 +315,7 @@ class kvc_rows:
     first_layer: int
     num_layers: int
     dtype: int
+    flags: int
     k_layer_stride: int
     k_token_stride: int
     k_head_stride: int
@@ -338,6 +345,9 @@ class kvc_attention:
     window: int
     sinks: int
     block_mask_stride: int
+    total_queries: int
+    max_queries: int
+    max_kv_len: int
 
 class kvc_attention_plan:
     kernels: str
@@ -359,6 +369,17 @@ class kvc_device_info:
     memory_bytes: int
     memory_kinds: int
     num_processors: int
+    free_bytes: int
+    name: str
+    architecture: str
+    dlpack_device: int
+    flags: int
+
+class kvc_backend_info:
+    path: str
+    architectures: str
+    remark: str
+    num_devices: int
 
 class kvc_model:
     name: str
@@ -491,6 +512,8 @@ def kvc_manager_step(m: kvc_manager, step: kvc_step) -> None: ...
 def kvc_manager_retire_step(m: kvc_manager, step_id: int) -> None: ...
 def kvc_manager_take_zero_blocks(m: kvc_manager, blocks: Array) -> int: ...
 def kvc_manager_compact(m: kvc_manager, pool: int, moves: Array) -> int: ...
+def kvc_backend_open(name: str, path: str) -> None: ...
+def kvc_backend_properties(name: str, info: kvc_backend_info) -> None: ...
 def kvc_device_properties(device: Optional[str], info: kvc_device_info) -> None: ...
 def kvc_stream_create(device: Optional[str]) -> kvc_stream: ...
 def kvc_stream_synchronize(stream: Optional[kvc_stream]) -> None: ...

@@ -302,14 +302,14 @@ public final class Manager implements AutoCloseable {
   }
 
   /** What a device is: kvc_device_info; memoryKinds are bits 1 &lt;&lt; KVC_MEMORY_*. */
-  public record DeviceInfo(long memoryBytes, int memoryKinds, int numProcessors) {}
+  public record DeviceInfo(String name, String architecture, long memoryBytes, long freeBytes, int memoryKinds, int numProcessors) {}
 
   /** What a device is, such as "cpu"; the message of the failure says which there are. */
   public static DeviceInfo device(String name) throws KvCacheException {
     kvc_device_info i = new kvc_device_info();
     try {
       Native.kvc_device_properties(name, i);
-      return new DeviceInfo(i.getMemory_bytes(), i.getMemory_kinds(), i.getNum_processors());
+      return new DeviceInfo(i.getName(), i.getArchitecture(), i.getMemory_bytes(), i.getFree_bytes(), i.getMemory_kinds(), i.getNum_processors());
     } finally {
       i.delete();
     }

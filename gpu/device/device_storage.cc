@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/device_storage.h"
+
+#include <new>
+#include <unordered_set>
+
+#include "base/checked.h"
+#include "device/memory.h"
+#include "kernels/kernels.h"
+
+namespace kvc::gpu {
+namespace {
+
+// How many copies, from the first on, may be done in any order: no block is written twice, or read and
+// written.
+size_t independent_copies(const kvc_block_copy* copies, size_t count) {
+  if (count < 2) return count;
+  std::unordered_set<int32_t> read, written;
+  for (size_t i = 0; i < count; ++i) {
+    const auto [source, destination] = copies[i];
+    if (written.contains(source) || written.contains(destination) || read.contains(destination)) return i;
+    read.insert(source);
+    written.insert(destination);
+  }
+  return count;
+}
+
+}  // namespace
+
+kvc_status DeviceStorage::create(uint32_t device, const kvc_backend_storage& config,
+                                 DeviceStorage** storage) {
+  if (const char* reason = unsupported(*config.layout); reason != nullptr)
+    return refuse(KVC_ERROR_UNSUPPORTED, "%s:%u: %s", runtime::kName, device, reason);
+  const OnDevice on(device);
+  KVC_TRY(on.status());
+  void* address;
+  KVC_TRY(find_address(device, config.memory.data, "kvc_storage_config.memory", &address));
+  auto* made = new (std::nothrow) DeviceStorage(device, *config.layout, config.memory);
+  if (made == nullptr) return refuse(KVC_ERROR_OUT_OF_MEMORY, "no memory for a storage");
+  made->address_ = address;
+  if (config.zeroed != 0) {
+    if (const kvc_status status = made->clear(); status != KVC_OK) {
+      delete made;
+      return status;
+    }
+  }
+  *storage = made;
+  return KVC_OK;
+}
+
+kvc_status DeviceStorage::clear() {
+  Call call(device_, memory_, nullptr);
+  KVC_TRY(call.begin());
+  return call.end(runtime::fill(address_, 0, layout_.slab_bytes, call.stream()), "clearing a slab");
+}
+
+void DeviceStorage::destroy(DeviceStorage* storage) {
+  const kvc_backend_memory slab = storage->slab_;
+  delete storage;
+  if (slab.owner.release != nullptr)
+    slab.owner.release(slab.owner.user_data, slab.data, slab.bytes, slab.alignment);
+}
+
+kvc_status DeviceStorage::move_rows(const kvc_rows& rows, bool store, DeviceStream* stream) {
+  if (rows.num_tokens == 0) return KVC_OK;
+  kvc_rows own = rows;
+  Call call(device_, memory_, stream);
+  KVC_TRY(call.begin());
+  KVC_TRY(call.address(own.k, "kvc_rows.k"));
+  KVC_TRY(call.address(own.v, "kvc_rows.v"));
+  if ((own.flags & KVC_ROWS_ON_DEVICE) != 0) {
+    KVC_TRY(call.address(own.slots, "kvc_rows.slots"));
+    KVC_TRY(call.address(own.block_table, "kvc_rows.block_table"));
+  } else if (own.slots != nullptr) {
+    own.block_table = nullptr;
+    call.array(own.slots, own.num_tokens);
+  } else {  // the part of the table that is read
+    const uint64_t skipped = own.first_token / layout_.block_size;
+    own.block_table += skipped;
+    own.first_token -= skipped * layout_.block_size;
+    own.block_table_size = ceil_div(own.first_token + own.num_tokens, layout_.block_size);
+    call.array(own.block_table, own.block_table_size);
+  }
+  KVC_TRY(call.upload());
+  return call.end(store ? store_rows(layout_, address_, own, nullptr, call.stream())
+                        : gather_rows(layout_, address_, own, call.stream()),
+                  store ? "storing rows" : "gathering rows");
+}
+
+kvc_status DeviceStorage::copy_blocks(const kvc_block_copy* copies, size_t count, DeviceStream* stream) {
+  if (count == 0) return KVC_OK;
+  const kvc_block_copy* sent = copies;
+  Call call(device_, memory_, stream);
+  KVC_TRY(call.begin());
+  call.array(sent, count);
+  KVC_TRY(call.upload());
+  runtime::Error error = 0;
+  for (size_t done = 0;
+       done < count && error == 0;) {  // one after the other where one needs another's result
+    if (copies[done].source == copies[done].destination) {
+      ++done;
+      continue;
+    }
+    const size_t part = independent_copies(copies + done, count - done);
+    error = gpu::copy_blocks(layout_, address_, sent + done, part, call.stream());
+    done += part;
+  }
+  return call.end(error, "copying blocks");
+}
+
+kvc_status DeviceStorage::zero_blocks(const int32_t* blocks, size_t count, DeviceStream* stream) {
+  if (count == 0) return KVC_OK;
+  Call call(device_, memory_, stream);
+  KVC_TRY(call.begin());
+  call.array(blocks, count);
+  KVC_TRY(call.upload());
+  return call.end(gpu::zero_blocks(layout_, address_, blocks, count, call.stream()), "clearing blocks");
+}
+
+}  // namespace kvc::gpu

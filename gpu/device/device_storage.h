@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A storage on a device: its slab, and the operations of kvc_backend on it. Arguments were checked by the
+// library; what is checked here is that the device can do it. Thread-safe as kvc_storage.
+#pragma once
+#include "device/call.h"
+#include "layout/layout.h"
+
+namespace kvc::gpu {
+
+class DeviceStorage {
+ public:
+  static kvc_status create(uint32_t device, const kvc_backend_storage& config, DeviceStorage** storage);
+  static void destroy(DeviceStorage* storage);  // with nothing enqueued; the slab goes back to its owner
+
+  void wait() { memory_.wait(); }
+  kvc_status move_rows(const kvc_rows& rows, bool store, DeviceStream* stream);
+  kvc_status copy_blocks(const kvc_block_copy* copies, size_t count, DeviceStream* stream);
+  kvc_status zero_blocks(const int32_t* blocks, size_t count, DeviceStream* stream);
+  kvc_status attend(const kvc_attention& attention, DeviceStream* stream);
+  kvc_status explain(const kvc_attention& attention, kvc_attention_plan* plan);
+
+ private:
+  DeviceStorage(uint32_t device, const Layout& layout, const kvc_backend_memory& slab)
+      : device_(device), layout_(layout), slab_(slab), memory_(device) {}
+  kvc_status clear();
+
+  const uint32_t device_;
+  const Layout layout_;
+  const kvc_backend_memory slab_;
+  void* address_ = nullptr;  // of the slab, on the device
+  CallMemory memory_;
+};
+
+}  // namespace kvc::gpu

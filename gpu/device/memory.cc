@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "device/error.h"
+
+namespace kvc::gpu {
+namespace {
+
+// Pinning takes time in proportion, and one call for hundreds of gigabytes fails on some systems.
+constexpr uint64_t kPieceBytes = uint64_t{1} << 30;
+constexpr size_t kMaxThreads = 8;
+constexpr uint32_t kAlignment = 256;  // of device memory, at least
+constexpr uint32_t kPage = 4096;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+// Who takes a piece of memory back.
+struct Owner {
+  uint32_t device;
+  void* base;  // as the runtime gave it
+};
+
+// Memory that was registered in pieces, by its first byte.
+struct Registered {
+  std::mutex mutex;
+  std::map<void*, uint64_t> bytes;
+};
+Registered& registered() {
+  static auto* const all = new Registered;
+  return *all;
+}
+
+void unregister_pieces(char* memory, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += kPieceBytes)
+    static_cast<void>(runtime::unregister_host(memory + at));
+}
+
+// All pieces or none. The threads touch the pages of fresh memory first, which takes longest.
+runtime::Error register_pieces(uint32_t device, char* memory, uint64_t bytes, bool touch) {
+  const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
+  std::atomic<size_t> next{0};
+  std::atomic<runtime::Error> first_error{0};
+  std::vector<char> done(count, 0);
+  const auto work = [&] {
+    const OnDevice on(device);
+    for (size_t i = next++; i < count && first_error == 0; i = next++) {
+      char* const piece = memory + i * kPieceBytes;
+      const uint64_t size = std::min(kPieceBytes, bytes - i * kPieceBytes);
+      for (uint64_t at = 0; touch && at < size; at += kPage) static_cast<volatile char*>(piece)[at] = 0;
+      runtime::Error error = runtime::register_host(piece, size), none = 0;
+      done[i] = error == 0;
+      if (error != 0) first_error.compare_exchange_strong(none, error);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min({count, kMaxThreads, size_t{std::thread::hardware_concurrency()}}); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (first_error == 0) return 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (done[i] != 0) static_cast<void>(runtime::unregister_host(memory + i * kPieceBytes));
+  }
+  return first_error;
+}
+
+void release_device(void* owner, void*, size_t, size_t) {
+  const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
+  const OnDevice on(self->device);
+  static_cast<void>(runtime::release(self->base));
+}
+
+void release_pinned(void* owner, void* memory, size_t bytes, size_t) {
+  const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
+  const OnDevice on(self->device);
+  unregister_pieces(static_cast<char*>(memory), bytes);
+  munmap(memory, bytes);
+}
+
+void release_imported(void* owner, void*, size_t, size_t) {
+  const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
+  const OnDevice on(self->device);
+  static_cast<void>(runtime::close_memory(self->base));
+}
+
+bool is_aligned(const void* memory, uint32_t alignment) {
+  return reinterpret_cast<uintptr_t>(memory) % alignment == 0;
+}
+
+kvc_status allocate_device(uint32_t device, uint64_t bytes, uint32_t alignment, kvc_backend_memory* out,
+                           void** base) {
+  runtime::Error error = runtime::allocate(bytes, base);
+  if (error == 0 && !is_aligned(*base, alignment)) {  // more than the runtime promises
+    static_cast<void>(runtime::release(*base));
+    error = runtime::allocate(bytes + alignment, base);
+  }
+  if (error == 0) {
+    const uintptr_t number = reinterpret_cast<uintptr_t>(*base);
+    out->data = reinterpret_cast<void*>((number + alignment - 1) / alignment * alignment);
+    return KVC_OK;
+  }
+  uint64_t unused = 0;
+  if (!runtime::is_out_of_memory(error) || runtime::free_memory(&unused) != 0)
+    return report(error, "an allocation of device memory");
+  return refuse(KVC_ERROR_OUT_OF_MEMORY, "%s:%u has no %llu bytes: %llu are free", runtime::kName, device,
+                static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(unused));
+}
+
+kvc_status allocate_pinned(uint32_t device, uint64_t bytes, kvc_backend_memory* out, void** base) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return refuse(KVC_ERROR_OUT_OF_MEMORY, "the host has no %llu bytes",
+                  static_cast<unsigned long long>(bytes));
+  if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
+  const runtime::Error error = register_pieces(device, static_cast<char*>(memory), bytes, true);
+  if (error != 0) {
+    munmap(memory, bytes);
+    return report(error, "pinning host memory");
+  }
+  *base = out->data = memory;
+  return KVC_OK;
+}
+
+}  // namespace
+
+kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
+                    uint32_t alignment, kvc_backend_memory* memory) {
+  if (kind == KVC_MEMORY_DEFAULT) kind = KVC_MEMORY_DEVICE;
+  if (kind != KVC_MEMORY_DEVICE && kind != KVC_MEMORY_PINNED) {
+    return refuse(KVC_ERROR_UNSUPPORTED,
+                  "%s has no memory of kind %u; use KVC_MEMORY_DEVICE or KVC_MEMORY_PINNED", runtime::kName,
+                  kind);
+  }
+  if (allocator != nullptr) {
+    return refuse(KVC_ERROR_UNSUPPORTED,
+                  "memory of %s does not come from an allocator; leave it out, or give the memory itself",
+                  runtime::kName);
+  }
+  std::unique_ptr<Owner> owner(new (std::nothrow) Owner{device, nullptr});
+  if (owner == nullptr) return refuse(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Owner));
+  const OnDevice on(device);
+  KVC_TRY(on.status());
+  const bool pinned = kind == KVC_MEMORY_PINNED;
+  kvc_backend_memory out = {};
+  out.bytes = bytes;
+  out.kind = kind;
+  out.alignment = pinned ? kPage : std::max(alignment, kAlignment);
+  KVC_TRY(pinned ? allocate_pinned(device, bytes, &out, &owner->base)
+                 : allocate_device(device, bytes, out.alignment, &out, &owner->base));
+  out.owner = {sizeof out.owner, owner.release(), nullptr, pinned ? release_pinned : release_device};
+  *memory = out;
+  return KVC_OK;
+}
+
+kvc_status register_memory(uint32_t device, void* memory, uint64_t bytes) {
+  const OnDevice on(device);
+  KVC_TRY(on.status());
+  Registered& all = registered();
+  const std::lock_guard lock(all.mutex);
+  const auto next = all.bytes.lower_bound(memory);
+  const auto overlaps = [&](const auto& piece) {
+    const auto* first = static_cast<const char*>(piece.first);
+    const auto* mine = static_cast<const char*>(memory);
+    return first < mine + bytes && mine < first + piece.second;
+  };
+  if ((next != all.bytes.end() && overlaps(*next)) ||
+      (next != all.bytes.begin() && overlaps(*std::prev(next))))
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "the memory, or a part of it, is registered");
+  KVC_TRY(
+      check(register_pieces(device, static_cast<char*>(memory), bytes, false), "registering host memory"));
+  all.bytes.emplace_hint(next, memory, bytes);
+  return KVC_OK;
+}
+
+kvc_status unregister_memory(uint32_t device, void* memory) {
+  const OnDevice on(device);
+  KVC_TRY(on.status());
+  Registered& all = registered();
+  const std::lock_guard lock(all.mutex);
+  const auto at = all.bytes.find(memory);
+  if (at == all.bytes.end()) return refuse(KVC_ERROR_NOT_FOUND, "the memory is not registered");
+  unregister_pieces(static_cast<char*>(memory), at->second);
+  all.bytes.erase(at);
+  return KVC_OK;
+}
+
+kvc_status export_memory(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle) {
+  static_assert(runtime::kHandleBytes <= sizeof handle->data);
+  if (memory->kind != KVC_MEMORY_DEVICE || memory->owner.release != release_device)
+    return refuse(KVC_ERROR_UNSUPPORTED, "only device memory that was allocated here can be exported");
+  const OnDevice on(device);
+  KVC_TRY(on.status());
+  const auto* owner = static_cast<const Owner*>(memory->owner.user_data);
+  if (owner->base != memory->data)
+    return refuse(KVC_ERROR_UNSUPPORTED, "the memory begins inside another one");
+  return check(runtime::export_memory(owner->base, handle->data), "exporting memory");
+}
+
+kvc_status import_memory(uint32_t device, const kvc_memory_handle* handle, kvc_backend_memory* memory) {
+  std::unique_ptr<Owner> owner(new (std::nothrow) Owner{device, nullptr});
+  if (owner == nullptr) return refuse(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Owner));
+  const OnDevice on(device);
+  KVC_TRY(on.status());
+  kvc_backend_memory out = {};
+  KVC_TRY(check(runtime::import_memory(handle->data, &out.data), "importing memory"));
+  owner->base = out.data;
+  out.bytes = handle->bytes;
+  out.alignment = kAlignment;
+  out.kind = KVC_MEMORY_DEVICE;
+  out.owner = {sizeof out.owner, owner.release(), nullptr, release_imported};
+  *memory = out;
+  return KVC_OK;
+}
+
+kvc_status find_address(uint32_t device, const void* memory, const char* name, void** on_device) {
+  *on_device = nullptr;
+  if (memory == nullptr) return KVC_OK;
+  KVC_TRY(check(runtime::find_address(memory, on_device), "looking at an address"));
+  if (*on_device != nullptr) return KVC_OK;
+  return refuse(KVC_ERROR_INVALID_ARGUMENT,
+                "%s is in host memory that %s:%u cannot read; use memory of kvc_device_allocate, or "
+                "kvc_device_register",
+                name, runtime::kName, device);
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paged attention on a device: what kvc_attention says (the CPU's src/attention/reference.cc defines the
+// result), as three kernels that are enqueued one after the other and never wait for the host:
+//
+//   schedule   cuts the work into pieces, a request and a tile of its rows (query, query head of one KV
+//   head),
+//              and gives each block of the device an equal share of all (piece, KV head, tile of 64 tokens)
+//   attend     each block goes through its share; a piece that lies in one share is written to `out`, parts
+//              of the others go to the workspace
+//   merge      parts become the result, weighted by their log-sum-exp, always in the same order
+//
+// All lengths are read on the device: what was captured in a graph may be replayed with others, within the
+// bounds that the workspace was sized for. A piece sees its own request alone; with `invariant` it is also
+// cut at fixed numbers of tokens, and its bits do not depend on what else is in the batch.
+//
+// Requests of at most kDecodeRows rows per KV head and those with more are separate classes with kernels of
+// their own. Two families of kernels (attention_path):
+//   mma    tensor cores; 16-bit queries, head_dim 64, 128 or 256, or latent rows of 576 with values of 512
+//   plain  everything else, and every device
+//
+// Arrays are the device's, unless they are said to be the host's. Arguments are valid, as after the checks of
+// the C API. A launch function returns 0 or the runtime's error code.
+#pragma once
+#include "layout/layout.h"
+#include "portable.h"
+
+namespace kvc::gpu {
+
+inline constexpr uint32_t kAttentionTile = 64;  // tokens
+inline constexpr uint32_t kDecodeRows = 16;
+inline constexpr uint32_t kInvariantTiles = 32;  // per part, with `invariant`
+
+// One layer of a plane: row (block, head, token) begins at data + block * .. + head * .. + token * ...
+struct AttentionPlane {
+  const char* data;
+  uint64_t block, head, token;  // byte strides
+  int32_t dtype;
+  uint32_t element_tile;  // as in Plane
+};
+
+struct AttentionArgs {
+  AttentionPlane k, v, k_scale, v_scale;
+  uint32_t num_heads, num_q_heads, block_size;
+  uint32_t k_dim, v_dim;
+  uint32_t latent;       // values are the first v_dim elements of the keys
+  uint32_t scale_group;  // elements per scale; 0 = no scales in the planes
+  uint32_t asymmetric;   // (scale, offset) instead of scales
+  uint32_t hadamard;
+  uint32_t channel_tokens;   // not supported unless 0
+  float k_factor, v_factor;  // scale of all keys, of all values; 0 = none
+
+  int32_t q_dtype;
+  int32_t out_dtype;  // that of q, or KVC_FLOAT32
+  const void* q;      // [queries][num_q_heads][k_dim]
+  void* out;          // [queries][num_q_heads][v_dim]
+  float* lse;         // [queries][num_q_heads], or nullptr
+  uint32_t num_requests;
+  uint32_t causal;
+  const uint64_t* q_offsets;    // [num_requests + 1]
+  const uint64_t* q_starts;     // [num_requests], or nullptr = kv_len - queries
+  const uint64_t* kv_lens;      // [num_requests]
+  const uint64_t* kv_starts;    // [num_requests] positions below are not read, or nullptr; not with sinks
+  const int32_t* block_tables;  // [rows][table_stride]
+  const uint32_t* table_rows;   // [num_requests] row of a request, or nullptr = the request
+  uint64_t table_stride;
+  uint64_t window, sinks;
+  float scale, soft_cap;
+  const float* alibi_slopes;
+  const uint8_t* mask;
+  const uint64_t* mask_offsets;
+  const uint64_t* mask_starts;
+  const uint8_t* block_mask;
+  uint64_t block_mask_stride;
+};
+
+// Sets what a storage says: planes, dims and scales of one layer, whose slab is the device's memory.
+void describe_storage(const Layout& layout, const char* slab, uint32_t layer, AttentionArgs* args);
+
+// The device, and how much there can be: of this call, or of all replays of a graph.
+struct AttentionLimits {
+  uint32_t num_multiprocessors;
+  uint32_t shared_bytes;   // of a block, opted in
+  uint32_t has_mma;        // mma.m16n8k16 and 16-byte asynchronous copies: compute capability 8.0 and above
+  uint32_t invariant;      // 1 = the bits of a request do not depend on the batch
+  uint64_t total_queries;  // of all requests
+  uint64_t max_queries;    // of one request
+  uint64_t max_kv_len;     // used with `invariant` alone
+};
+
+enum class AttentionPath : int32_t { kUnsupported, kPlain, kMma };
+struct AttentionSupport {
+  AttentionPath path;
+  const char* reason;  // kUnsupported: what is not supported; kPlain: why not kMma
+};
+// Looks at the planes, dims, types and options; arrays count as given or not. Never wrong about lengths,
+// which do not matter.
+AttentionSupport attention_support(const AttentionArgs& args, const AttentionLimits& limits);
+
+// Bytes, aligned to 16, that a call needs until it is done; it need not be cleared.
+uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLimits& limits);
+
+// All three kernels. Calls whose args differ in q, out, lse, layer and slab alone may share a schedule:
+// launch_attention_schedule() once, then launch_attention_parts() for each of them.
+int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
+                     Stream stream);
+int launch_attention_schedule(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
+                              Stream stream);
+int launch_attention_parts(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
+                           Stream stream);
+
+// Attention over disjoint sets of keys becomes attention over all of them: outs [num_partials][num_rows][dim]
+// of a float type, lses [num_partials][num_rows]; out and lse (or nullptr) may be those of the first partial.
+struct MergeArgs {
+  const void* outs;
+  const float* lses;
+  uint64_t num_partials, num_rows;
+  uint32_t dim;
+  int32_t dtype, out_dtype;
+  void* out;
+  float* lse;
+};
+int launch_merge(const MergeArgs& args, Stream stream);
+
+// Attention of requests that share their first blocks: the shared part is read once for all queries of a
+// group, as one request without causality, the rest of each request by itself, and both are merged. Requests
+// group_offsets[g] .. group_offsets[g + 1] - 1 are group g; the first prefix_lens[g] tokens of all of them
+// are those of its first one, and lie before all of its queries.
+struct CascadeArgs {
+  AttentionArgs attention;
+  uint32_t num_groups;
+  const uint64_t* group_offsets;  // [num_groups + 1]
+  const uint64_t* prefix_lens;    // [num_groups]
+};
+// Neither windows, ALiBi, block masks nor kv_starts; a bit mask with mask_starts that lie behind the
+// prefixes.
+AttentionSupport cascade_support(const CascadeArgs& args, const AttentionLimits& limits);
+uint64_t cascade_workspace_bytes(const CascadeArgs& args, const AttentionLimits& limits);
+int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, void* workspace, Stream stream);
+
+}  // namespace kvc::gpu

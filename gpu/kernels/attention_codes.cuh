@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantized codes become operands of products of halves, in registers. Integers are placed in the mantissa of
+// 1024 and what is too much is subtracted.
+#pragma once
+#include "kernels/packed.cuh"
+
+namespace kvc::gpu {
+
+// A word of 4 codes, in order, as two pairs.
+template <int32_t kDtype>
+KVC_DEVICE void widen_bytes(uint32_t word, bool is_signed, uint32_t (&pairs)[2]) {
+  if constexpr (kDtype == KVC_FLOAT8_E4M3) {
+    pairs[0] = e4m3_to_halves(word & 0xFFFF);
+    pairs[1] = e4m3_to_halves(word >> 16);
+  } else if constexpr (kDtype == KVC_FLOAT8_E5M2) {
+    pairs[0] = pick_bytes(word, 0, 0x1404);
+    pairs[1] = pick_bytes(word, 0, 0x3424);
+  } else {
+    constexpr uint32_t kHigh = 0x64646464u;  // of 1024
+    const uint32_t bytes = is_signed ? word ^ 0x80808080u : word;
+    const uint32_t excess = is_signed ? 0x64806480u : 0x64006400u;  // 1152 or 1024
+    pairs[0] = subtract_halves(pick_bytes(bytes, kHigh, 0x4140), excess);
+    pairs[1] = subtract_halves(pick_bytes(bytes, kHigh, 0x4342), excess);
+  }
+}
+
+// Nibbles i and i + 4 of a word as a pair.
+KVC_DEVICE uint32_t widen_nibbles(uint32_t word, uint32_t i, bool is_signed) {
+  const uint32_t excess = is_signed ? 0x64086408u : 0x64006400u;  // 1032 or 1024
+  const uint32_t flipped = is_signed ? word ^ 0x88888888u : word;
+  return subtract_halves((flipped >> 4 * i & 0x000F000Fu) | 0x64006400u, excess);
+}
+
+}  // namespace kvc::gpu

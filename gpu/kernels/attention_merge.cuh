@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts become results: sums weighted by exp(lse - largest lse), in the order of their tokens.
+#pragma once
+#include "kernels/attention_part.cuh"
+
+namespace kvc::gpu {
+
+inline constexpr uint32_t kMergeThreads = 128;
+
+// Slots of a (piece, head) that was cut: units [begin, end) of all.
+struct CutSlots {
+  const Schedule& schedule;
+  uint64_t begin, units;  // units: of the whole class
+  uint32_t first_owner;
+
+  KVC_DEVICE uint64_t slot(uint64_t i) const {
+    if (schedule.invariant != 0) return begin + i;
+    return 2 * (first_owner + i) + (i == 0 ? 1 : 0);
+  }
+};
+
+KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Schedules schedules) {
+  const Schedule schedule = schedules.of_class[blockIdx.y];
+  const uint64_t pieces = schedule.totals[0], units = schedule.totals[1];
+  for (uint64_t i = blockIdx.x; i < pieces * args.num_heads; i += gridDim.x) {
+    const uint64_t index = i / args.num_heads;
+    const uint64_t first = schedule.first_unit[index];
+    const uint64_t of_head = (schedule.first_unit[index + 1] - first) / args.num_heads;
+    Part part;
+    part.head = static_cast<uint32_t>(i % args.num_heads);
+    const uint64_t begin = first + part.head * of_head;
+    const uint32_t first_owner = owner_of(units, schedule.num_blocks, begin);
+    const uint64_t parts = schedule.invariant != 0
+                               ? of_head
+                               : owner_of(units, schedule.num_blocks, begin + of_head - 1) - first_owner + 1;
+    if (parts == 1) continue;
+    const CutSlots slots{schedule, begin, units, first_owner};
+    const uint32_t request = schedule.request_of[index];
+    part.piece = make_piece(args, schedule, request, index - schedule.first_piece[request]);
+    part.slot = -1;
+    const PartOutput output{args, schedule, part};
+    for (uint32_t at = threadIdx.x; at < part.piece.rows * args.v_dim; at += kMergeThreads) {
+      const uint32_t r = at / args.v_dim, e = at % args.v_dim;
+      float top = minus_infinity(), total = 0, sum = 0;
+      for (uint64_t p = 0; p < parts; ++p) {
+        const float lse = schedule.part_lse[slots.slot(p) * schedule.tile_rows + r];
+        top = lse > top ? lse : top;
+      }
+      for (uint64_t p = 0; p < parts; ++p) {
+        const uint64_t row = slots.slot(p) * schedule.tile_rows + r;
+        const float lse = schedule.part_lse[row];
+        if (lse == minus_infinity()) continue;
+        const float weight = exp2_fast((lse - top) * kLog2e);
+        total += weight;
+        sum += weight * schedule.part_out[row * args.v_dim + e];
+      }
+      output.row(r).put(e, total == 0 ? 0 : sum / total);
+      if (e == 0) output.put_lse(r, total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2);
+    }
+  }
+}
+
+KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
+  for (uint64_t row = blockIdx.x; row < args.num_rows; row += gridDim.x) {
+    float top = minus_infinity();
+    for (uint64_t p = 0; p < args.num_partials; ++p) {
+      const float lse = args.lses[p * args.num_rows + row];
+      top = lse > top ? lse : top;
+    }
+    float total = 0;
+    for (uint64_t p = 0; p < args.num_partials; ++p) {
+      const float lse = args.lses[p * args.num_rows + row];
+      if (lse != minus_infinity()) total += exp2_fast((lse - top) * kLog2e);
+    }
+    for (uint32_t e = threadIdx.x; e < args.dim; e += kMergeThreads) {
+      float sum = 0;
+      for (uint64_t p = 0; p < args.num_partials; ++p) {
+        const float lse = args.lses[p * args.num_rows + row];
+        if (lse == minus_infinity()) continue;  // what stands in its row may be anything
+        sum += exp2_fast((lse - top) * kLog2e) *
+               load_float(args.dtype, args.outs, (p * args.num_rows + row) * args.dim + e);
+      }
+      store_float(args.out_dtype, args.out, row * args.dim + e, total == 0 ? 0 : sum / total);
+    }
+    sync_block();  // lses may be lse
+    if (threadIdx.x == 0 && args.lse != nullptr) {
+      args.lse[row] = total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2;
+    }
+  }
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of attention_mma.cuh as the host sees them. One source file per stored type makes them.
+#pragma once
+#include "kernels/attention_schedule.cuh"
+
+namespace kvc::gpu {
+
+struct MmaKernel {
+  uint32_t rows;          // of a piece
+  uint32_t blocks;        // of a multiprocessor
+  uint32_t shared_bytes;  // of a block
+  int (*launch)(const AttentionArgs& args, const Schedule& schedule,
+                Stream stream);  // nullptr: there is none
+};
+
+// For a stored type and a head dim.
+MmaKernel mma_kernel(int32_t dtype, uint32_t dim, bool decode);
+
+MmaKernel mma_kernel_bf16(uint32_t dim, bool decode);
+MmaKernel mma_kernel_fp16(uint32_t dim, bool decode);
+MmaKernel mma_kernel_e4m3(uint32_t dim, bool decode);
+MmaKernel mma_kernel_e5m2(uint32_t dim, bool decode);
+MmaKernel mma_kernel_int8(uint32_t dim, bool decode);
+MmaKernel mma_kernel_int4(uint32_t dim, bool decode);
+
+}  // namespace kvc::gpu

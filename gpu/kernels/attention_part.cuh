@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both families of attention kernels do alike with a part: finding its tokens and rows, logits, and
+// where results go.
+#pragma once
+#include "kernels/attention_schedule.cuh"
+#include "kernels/packed.cuh"
+
+namespace kvc::gpu {
+
+inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+KVC_DEVICE float minus_infinity() { return bits_float(0xFF800000u); }
+
+inline constexpr uint64_t kNoBlock = ~uint64_t{0};
+
+// The block of position j, or kNoBlock if no row of the part may read it; table entries of those may be
+// anything.
+KVC_DEVICE uint64_t block_of(const AttentionArgs& args, const Part& part, int64_t j) {
+  const Piece& piece = part.piece;
+  if (!is_seen(args, piece.view, part.head, piece.first_query, piece.last_query, j)) return kNoBlock;
+  const uint32_t request = piece.view.request;
+  const uint64_t row = args.table_rows != nullptr ? args.table_rows[request] : request;
+  const int32_t* table = args.block_tables + row * args.table_stride;
+  return static_cast<uint64_t>(table[static_cast<uint32_t>(j) / args.block_size]);
+}
+
+KVC_DEVICE uint64_t offset_in(const AttentionPlane& plane, uint64_t block, uint32_t head, uint64_t token) {
+  return block * plane.block + head * plane.head + token * plane.token;
+}
+
+// Row m of a part: its query, and its row of q, out and lse.
+KVC_DEVICE int64_t query_of(const AttentionArgs& args, const Part& part, uint32_t m) {
+  return static_cast<int64_t>((part.piece.first_row + m) / (args.num_q_heads / args.num_heads));
+}
+KVC_DEVICE uint32_t q_head_of(const AttentionArgs& args, const Part& part, uint32_t m) {
+  const uint32_t group = args.num_q_heads / args.num_heads;
+  return part.head * group + static_cast<uint32_t>((part.piece.first_row + m) % group);
+}
+KVC_DEVICE uint64_t q_row_of(const AttentionArgs& args, const Part& part, uint32_t m) {
+  const uint64_t query = part.piece.view.first_query + static_cast<uint64_t>(query_of(args, part, m));
+  return query * args.num_q_heads + q_head_of(args, part, m);
+}
+
+KVC_DEVICE float capped(const AttentionArgs& args, float logit) {
+  if (args.soft_cap == 0) return logit;
+  // tanh, good to about 1e-7 of the cap
+  const float e = exp2_fast(2 * kLog2e / args.soft_cap * logit);
+  return args.soft_cap - 2 * args.soft_cap / (e + 1);
+}
+
+// `distance`: position of the key less that of the query.
+KVC_DEVICE float with_alibi(const AttentionArgs& args, float logit, uint32_t q_head, int64_t distance) {
+  if (args.alibi_slopes == nullptr) return logit;
+  return logit + args.alibi_slopes[q_head] * static_cast<float>(distance);
+}
+
+KVC_DEVICE float load_float(int32_t dtype, const void* base, uint64_t index) {
+  if (dtype == KVC_FLOAT32) return static_cast<const float*>(base)[index];
+  const uint16_t bits = static_cast<const uint16_t*>(base)[index];
+  return dtype == KVC_BFLOAT16 ? bfloat_to_float(bits) : half_to_float(bits);
+}
+KVC_DEVICE void store_float(int32_t dtype, void* base, uint64_t index, float value) {
+  if (dtype == KVC_FLOAT32) {
+    static_cast<float*>(base)[index] = value;
+  } else {
+    const uint32_t bits = dtype == KVC_BFLOAT16 ? pack_bfloat(value, 0) : pack_half(value, 0);
+    static_cast<uint16_t*>(base)[index] = static_cast<uint16_t>(bits);
+  }
+}
+
+// A row of results, in `out` or in the workspace.
+struct OutputRow {
+  void* data;
+  int32_t dtype;
+  KVC_DEVICE void put(uint32_t element, float value) const { store_float(dtype, data, element, value); }
+  // Of an even element and the next one.
+  KVC_DEVICE void put_pair(uint32_t element, float first, float second) const {
+    if (dtype == KVC_FLOAT32) {
+      static_cast<float*>(data)[element] = first;
+      static_cast<float*>(data)[element + 1] = second;
+    } else {
+      static_cast<uint32_t*>(data)[element / 2] =
+          dtype == KVC_BFLOAT16 ? pack_bfloat(first, second) : pack_half(first, second);
+    }
+  }
+};
+
+// Results of a part, wherever they belong.
+struct PartOutput {
+  const AttentionArgs& args;
+  const Schedule& schedule;
+  const Part& part;
+
+  KVC_DEVICE uint64_t slot_row(uint32_t m) const {
+    return static_cast<uint64_t>(part.slot) * schedule.tile_rows + m;
+  }
+  KVC_DEVICE OutputRow row(uint32_t m) const {
+    if (part.slot >= 0) return {schedule.part_out + slot_row(m) * args.v_dim, KVC_FLOAT32};
+    const uint64_t element = q_row_of(args, part, m) * args.v_dim;
+    return {static_cast<char*>(args.out) + element * (args.out_dtype == KVC_FLOAT32 ? 4 : 2), args.out_dtype};
+  }
+  KVC_DEVICE void put_lse(uint32_t m, float lse) const {
+    if (part.slot >= 0) {
+      schedule.part_lse[slot_row(m)] = lse;
+    } else if (args.lse != nullptr) {
+      args.lse[q_row_of(args, part, m)] = lse;
+    }
+  }
+};
+
+// Natural log-sum-exp of a row with maximum `top` and sum `total`, both to base 2.
+KVC_DEVICE float natural_lse(float top, float total) {
+  return total > 0 ? (top + log2_fast(total)) * kLn2 : total == 0 ? minus_infinity() : total;
+}
+
+}  // namespace kvc::gpu

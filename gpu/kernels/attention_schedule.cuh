@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who does what. A piece is a request and a tile of its rows; row m is query m / group and, of each KV head,
+// query head m % group. The tiles of 64 tokens that a piece reads are counted in units, and the units of all
+// (piece, KV head) stand in one line, of which each block gets an equal share. A part is what a block does of
+// one (piece, KV head); it has a slot in the workspace unless it is the whole of it.
+//
+// Units are tiles, and a block does all units of a share that follow each other as one part: it leaves at
+// most two parts, that which was begun before its share and that which ends after it. With `invariant` a unit
+// is a fixed number of tiles and a part by itself.
+#pragma once
+#include "kernels/attention_rules.cuh"
+
+namespace kvc::gpu {
+
+// One class of requests: those with min_rows .. max_rows rows per KV head. Arrays are in the workspace.
+struct Schedule {
+  uint64_t* totals;       // pieces, units
+  uint64_t* first_piece;  // [num_requests + 1]
+  uint64_t* first_unit;   // [max_pieces + 1]
+  uint32_t* request_of;   // [max_pieces]
+  float* part_out;        // [slots][tile_rows][v_dim]
+  float* part_lse;        // [slots][tile_rows] natural
+  uint64_t min_rows, max_rows;
+  uint64_t max_pieces, max_slots;
+  uint32_t tile_rows;
+  uint32_t invariant;
+  uint32_t num_blocks;  // of the attend kernel
+};
+
+struct Share {
+  uint64_t begin, end;
+};
+KVC_DEVICE Share share_of(uint64_t units, uint32_t blocks, uint32_t block) {
+  const uint64_t each = units / blocks, more = units % blocks;
+  const uint64_t begin = block * each + (block < more ? block : more);
+  return {begin, begin + each + (block < more ? 1 : 0)};
+}
+KVC_DEVICE uint32_t owner_of(uint64_t units, uint32_t blocks, uint64_t unit) {
+  const uint64_t each = units / blocks, more = units % blocks, cut = more * (each + 1);
+  return static_cast<uint32_t>(unit < cut ? unit / (each + 1) : more + (unit - cut) / each);
+}
+
+struct Piece {
+  RequestView view;
+  uint64_t first_row;
+  uint32_t rows;
+  int64_t first_query, last_query;
+  int64_t sinks;  // positions below are seen whatever the window
+  Span span;
+  int64_t unit_tiles;
+  uint64_t units;  // of each KV head
+};
+
+KVC_DEVICE uint64_t rows_of(const AttentionArgs& args, const RequestView& view) {
+  return view.queries * (args.num_q_heads / args.num_heads);
+}
+
+KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Schedule& schedule, uint32_t request,
+                            uint64_t tile) {
+  Piece piece;
+  piece.view = view_request(args, request);
+  const uint64_t group = args.num_q_heads / args.num_heads, all = rows_of(args, piece.view);
+  piece.first_row = tile * schedule.tile_rows;
+  const uint64_t left = all - piece.first_row;
+  piece.rows = left < schedule.tile_rows ? static_cast<uint32_t>(left) : schedule.tile_rows;
+  piece.first_query = static_cast<int64_t>(piece.first_row / group);
+  piece.last_query = static_cast<int64_t>((piece.first_row + piece.rows - 1) / group);
+  const Reach reach = reach_of(args, piece.view, piece.first_query, piece.last_query);
+  piece.sinks = reach.sinks;
+  piece.span = span_of(reach);
+  // Many rows give work to many blocks without any parts.
+  const bool whole = schedule.invariant != 0 && all > kDecodeRows;
+  piece.unit_tiles = schedule.invariant == 0 ? 1 : whole ? piece.span.tiles : int64_t{kInvariantTiles};
+  if (piece.unit_tiles < 1) piece.unit_tiles = 1;
+  piece.units = static_cast<uint64_t>((piece.span.tiles + piece.unit_tiles - 1) / piece.unit_tiles);
+  if (piece.units == 0) piece.units = 1;  // zeros have to be written
+  return piece;
+}
+
+// The largest i < n with first[i] <= value, of ascending values with first[0] <= value.
+KVC_DEVICE uint64_t last_not_above(const uint64_t* first, uint64_t n, uint64_t value) {
+  uint64_t low = 0, high = n;
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    (first[middle] <= value ? low : high) = middle;
+  }
+  return low;
+}
+
+struct Schedules {
+  Schedule of_class[2];
+};
+
+struct Part {
+  Piece piece;
+  uint32_t head;
+  int32_t first_tile, end_tile;
+  int64_t slot;  // -1 = all of (piece, head)
+};
+
+// Goes through the share of a block. It is in shared memory, like the part that it is at: one thread moves
+// it.
+struct PartWalk {
+  uint64_t unit, end;   // of the share: what is left
+  uint64_t piece;       // that of `part`, or the first one
+  uint64_t pieces_end;  // units of the pieces up to this one
+  uint32_t more;
+  Part part;
+
+  KVC_DEVICE void start(const Schedule& schedule) {
+    const uint64_t pieces = schedule.totals[0];
+    const Share share = share_of(schedule.totals[1], schedule.num_blocks, blockIdx.x);
+    unit = share.begin;
+    end = share.end;
+    pieces_end = unit;  // none is known yet
+    piece = unit < end ? last_not_above(schedule.first_unit, pieces, unit) - 1 : 0;
+  }
+
+  KVC_DEVICE void step(const AttentionArgs& args, const Schedule& schedule) {
+    more = unit < end ? 1 : 0;
+    if (more == 0) return;
+    if (unit >= pieces_end) {
+      ++piece;
+      pieces_end = schedule.first_unit[piece + 1];
+      const uint32_t request = schedule.request_of[piece];
+      part.piece = make_piece(args, schedule, request, piece - schedule.first_piece[request]);
+    }
+    const uint64_t of_head = part.piece.units, first = schedule.first_unit[piece];
+    part.head = static_cast<uint32_t>((unit - first) / of_head);
+    const uint64_t at = unit - first - part.head * of_head;
+    uint64_t count = schedule.invariant != 0 ? 1 : of_head - at;
+    if (count > end - unit) count = end - unit;
+    const Piece& of = part.piece;
+    part.first_tile = static_cast<int32_t>(static_cast<int64_t>(at) * of.unit_tiles);
+    part.end_tile =
+        static_cast<int32_t>(at_most(static_cast<int64_t>(at + count) * of.unit_tiles, of.span.tiles));
+    part.slot = count == of_head          ? -1
+                : schedule.invariant != 0 ? static_cast<int64_t>(unit)
+                                          : 2 * int64_t{blockIdx.x} + (at == 0 ? 1 : 0);
+    unit += count;
+  }
+};
+
+// Calls work(part) for each part of this block's share, in all threads; what work() leaves in shared memory
+// may still be read by others when it returns.
+template <typename Work>
+KVC_DEVICE void for_each_part(const AttentionArgs& args, const Schedule& schedule, Work&& work) {
+  KVC_SHARED(PartWalk, walk, 1);
+  if (threadIdx.x == 0) walk->start(schedule);
+  for (;;) {
+    sync_block();
+    if (threadIdx.x == 0) walk->step(args, schedule);
+    sync_block();
+    if (walk->more == 0) return;
+    work(walk->part);
+  }
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that move keys, values and indices: what a device implementation calls. Results equal those of the
+// CPU (device/storage.h) bit by bit. Every function enqueues on `stream` and returns 0 or the runtime's error
+// code; none synchronizes, allocates or keeps an argument, so all may be captured in a graph. Arguments are
+// valid and complete; every array is in memory that the device reads, and stays until the work is done.
+#pragma once
+#include <kvcache.h>
+
+#include "layout/layout.h"
+#include "portable.h"
+
+namespace kvc::gpu {
+
+// Why the functions below cannot serve storages of this layout, in words; nullptr: they can.
+const char* unsupported(const Layout& layout);
+
+// ---- rows: store.cu, gather.cu ----
+
+// kvc_storage_store, of whichever of rows.k and rows.v is not NULL. `rotary`, or NULL: keys are turned first,
+// as kvc_rope_apply would; of it, table, table_row, rope_dim, first_element and flags are read.
+int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary,
+               Stream stream);
+// kvc_storage_gather, likewise.
+int gather_rows(const Layout& layout, const void* slab, const kvc_rows& rows, Stream stream);
+
+// Rows in arrays of their own: kvc_quantize and kvc_dequantize, without KVC_QUANT_CHANNELS. [num_rows][dim].
+int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
+                  float* scales, Stream stream);
+int dequantize_rows(const kvc_quant_format& format, const void* codes, const float* scales, size_t num_rows,
+                    uint32_t dim, float* out, Stream stream);
+
+// ---- whole blocks: blocks.cu ----
+
+// Where the bytes of a block lie: `count` parts of `bytes` bytes each, part i of block b at
+// b * block + i * part.
+struct BlockParts {
+  uint64_t count, bytes, block, part;
+};
+BlockParts parts_of(const Layout& layout);
+
+// kvc_storage_copy_blocks, all at once: no block is a destination twice, or source and destination.
+int copy_blocks(const Layout& layout, void* slab, const kvc_block_copy* copies, size_t num_copies,
+                Stream stream);
+int zero_blocks(const Layout& layout, void* slab, const int32_t* blocks, size_t num_blocks, Stream stream);
+
+// Between blocks of a slab and pages that hold one block each, its parts one after the other. Pages lie
+// `page_bytes` apart in memory that the device can address: another slab, or pinned memory of the host. In
+// `pairs`, source and destination are block and page (out) or page and block (in). At most `max_blocks`
+// blocks of threads work on it, so that other kernels keep the rest of the device; 0 = no limit. page_bytes
+// and addresses are multiples of 16. Whether this or the copy engine is faster: swap_choice.h.
+int swap_out(const Layout& layout, const void* slab, void* pages, uint64_t page_bytes,
+             const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream);
+int swap_in(const Layout& layout, void* slab, const void* pages, uint64_t page_bytes,
+            const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream);
+
+// ---- indices that kernels read: indices.cu ----
+
+// Writes changed entries into tables at a fixed address: [group][row][row_stride], `group_stride` entries
+// apart.
+int apply_table_changes(int32_t* tables, uint64_t group_stride, uint64_t row_stride,
+                        const kvc_table_change* changes, size_t num_changes, Stream stream);
+
+// Slots of tokens: token t is position positions[t] of the request in row rows[t] of `table`; rows NULL: row
+// 0. A negative position, or one past the row, or an entry below 0, gives -1.
+int build_slots(const int32_t* table, uint64_t row_stride, const int32_t* rows, const int64_t* positions,
+                size_t num_tokens, uint32_t block_size, int64_t* slots, Stream stream);
+
+// The blocks of requests of `lengths` tokens without gaps: offsets [num_rows + 1], blocks
+// [offsets[num_rows]], and the tokens in each one's last block, 1 .. block_size (0 for an empty request),
+// NULL = not wanted.
+int build_csr(const int32_t* table, uint64_t row_stride, const int32_t* lengths, uint32_t num_rows,
+              uint32_t block_size, int32_t* offsets, int32_t* blocks, int32_t* last_block_tokens,
+              Stream stream);
+// The way back; entries past a request's end become `fill`.
+int build_dense(const int32_t* offsets, const int32_t* blocks, uint32_t num_rows, uint64_t row_stride,
+                int32_t fill, int32_t* table, Stream stream);
+
+}  // namespace kvc::gpu

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pairs of 16-bit floats in a 32-bit register, the first in the low half, and quantized codes that become
+// such pairs: what feeds tensor cores. Conversions of codes are exact.
+#pragma once
+#include <kvcache.h>
+
+#include "portable.h"
+
+namespace kvc::gpu {
+
+KVC_DEVICE float bfloat_to_float(uint16_t bits) { return bits_float(uint32_t{bits} << 16); }
+KVC_DEVICE float half_to_float(uint16_t bits) {
+  const uint32_t magnitude = bits & 0x7FFFu, sign = (bits & 0x8000u) << 16;
+  if (magnitude >= 0x7C00u) return bits_float(sign | 0x7F800000u | magnitude << 13);
+  return bits_float(float_bits(bits_float(magnitude << 13) * 0x1p112f) | sign);
+}
+KVC_DEVICE float e5m2_to_float(uint8_t code) { return half_to_float(static_cast<uint16_t>(code << 8)); }
+KVC_DEVICE float e4m3_to_float(uint8_t code) {
+  const uint32_t magnitude = code & 0x7Fu, sign = (code & 0x80u) << 24;
+  if (magnitude == 0x7F) return bits_float(sign | 0x7FC00000u);
+  return bits_float(float_bits(bits_float(magnitude << 20) * 0x1p120f) | sign);
+}
+
+#if defined(KVC_GPU_CUDA)
+
+KVC_DEVICE uint32_t pack_bfloat(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+KVC_DEVICE uint32_t pack_half(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+KVC_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+KVC_DEVICE uint32_t subtract_halves(uint32_t a, uint32_t b) {
+  uint32_t difference;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+  return difference;
+}
+
+#else
+
+KVC_DEVICE uint16_t to_bfloat(float value) {
+  const uint32_t bits = float_bits(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+KVC_DEVICE uint16_t to_half(float value) {
+  const uint32_t bits = float_bits(value), magnitude = bits & 0x7FFFFFFFu, sign = bits >> 16 & 0x8000u;
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00);
+  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7C00);
+  if (magnitude < 0x38800000u) {  // below the smallest normal: the sum's last bit is worth 2^-24
+    return static_cast<uint16_t>(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3F000000u));
+  }
+  return static_cast<uint16_t>(sign | (magnitude - 0x38000000u + 0xFFF + (magnitude >> 13 & 1)) >> 13);
+}
+KVC_DEVICE uint32_t pack_bfloat(float low, float high) {
+  return to_bfloat(low) | uint32_t{to_bfloat(high)} << 16;
+}
+KVC_DEVICE uint32_t pack_half(float low, float high) { return to_half(low) | uint32_t{to_half(high)} << 16; }
+// Byte i of the result is byte (selector >> 4 i) & 7 of b:a.
+KVC_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t both = uint64_t{b} << 32 | a;
+  uint32_t out = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
+  }
+  return out;
+}
+KVC_DEVICE uint32_t subtract_halves(uint32_t a, uint32_t b) {
+  const auto low = [](uint32_t x) { return half_to_float(static_cast<uint16_t>(x)); };
+  return pack_half(low(a) - low(b), low(a >> 16) - low(b >> 16));
+}
+
+#endif
+
+// Two bytes, in bits 0-7 and 8-15 of `codes`, as halves.
+KVC_DEVICE uint32_t e4m3_to_halves(uint32_t codes) {
+#if defined(KVC_GPU_CUDA) && __CUDA_ARCH__ >= 890
+  uint32_t pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<uint16_t>(codes)));
+  return pair;
+#else
+  return pack_half(e4m3_to_float(static_cast<uint8_t>(codes)),
+                   e4m3_to_float(static_cast<uint8_t>(codes >> 8)));
+#endif
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// How groups of elements become codes and come back: quant/quantize.h, by teams of lanes.
+#pragma once
+#include "kernels/rows.cuh"
+
+namespace kvc::gpu {
+
+constexpr float kFloatMax = 3.402823466e+38f, kFloatMin = 1.175494351e-38f;
+
+// Smallest and largest element as integers that order like floats.
+struct KeyRange {
+  int32_t lo = INT32_MAX, hi = INT32_MIN;
+};
+
+KVC_DEVICE int32_t order_of(int32_t bits) { return bits ^ (bits >> 31 & 0x7FFFFFFF); }  // its own inverse
+KVC_DEVICE int32_t key_of(float x) {
+  const auto bits = static_cast<int32_t>(float_bits(x));
+  return order_of((bits & 0x7FFFFFFF) > 0x7F800000 ? 0 : bits);  // NaN counts as 0
+}
+KVC_DEVICE float float_of_key(int32_t key) { return bits_float(static_cast<uint32_t>(order_of(key))); }
+
+KVC_DEVICE void add_key(float x, KeyRange* range) {
+  const int32_t key = key_of(x);
+  range->lo = key < range->lo ? key : range->lo;
+  range->hi = key > range->hi ? key : range->hi;
+}
+
+template <int32_t kDtype>
+KVC_DEVICE float largest_code(bool asymmetric) {
+  if (kDtype == KVC_INT8) return asymmetric ? 255.0f : 127.0f;
+  if (kDtype == KVC_INT4) return asymmetric ? 15.0f : 7.0f;
+  return kDtype == KVC_FLOAT8_E4M3 ? 448.0f : 57344.0f;
+}
+
+KVC_DEVICE float scale_for(float range, float top) {
+  const float scale = div_rn(range, top);
+  if (scale < kFloatMin) return 0;
+  // The next smaller float: scale is positive and finite.
+  if (mul_rn(scale, top) > kFloatMax) return bits_float(float_bits(scale) - 1);
+  return scale;
+}
+
+KVC_DEVICE float clamped(float x, float lo, float hi) { return x < lo ? lo : hi < x ? hi : x; }
+
+KVC_DEVICE Step make_step(bool asymmetric, float top, float lo, float hi) {
+  Step step{};
+  if (asymmetric) {
+    step.lo = clamped(lo, -kFloatMax / 2, kFloatMax / 2);
+    step.hi = clamped(hi, -kFloatMax / 2, kFloatMax / 2);
+    step.offset = step.lo;
+    step.scale = scale_for(sub_rn(step.hi, step.lo), top);
+  } else {
+    step.hi = -lo < hi ? hi : -lo;
+    step.lo = -step.hi;
+    step.scale = scale_for(step.hi, top);
+  }
+  step.inverse = step.scale > 0 ? div_rn(1.0f, step.scale) : 0.0f;
+  return step;
+}
+
+// Of the group that the team's lanes hold together: for_each(add) calls add(x) for each element of this lane.
+// All lanes of the wave take part.
+template <int32_t kDtype, typename ForEach>
+KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each) {
+  const float top = largest_code<kDtype>(asymmetric);
+  KeyRange range;
+  for_each([&](float x) { add_key(x, &range); });
+  range = {team_min(range.lo, team), team_max(range.hi, team)};
+  float lo = float_of_key(range.lo), hi = float_of_key(range.hi);
+  const bool plus = float_bits(hi) == 0x7F800000, minus = float_bits(lo) == 0xFF800000;
+  if (ballot(plus || minus) != 0) {  // the rare way
+    KeyRange finite;
+    for_each([&](float x) {
+      if (!is_infinite(x)) add_key(x, &finite);
+    });
+    finite = {team_min(finite.lo, team), team_max(finite.hi, team)};
+    if (plus || minus) {
+      const bool any = finite.lo <= finite.hi;
+      const float f_lo = float_of_key(finite.lo), f_hi = float_of_key(finite.hi);
+      float size = any ? (-f_lo < f_hi ? f_hi : -f_lo) : 0.0f;
+      if (scale_for(size, top) == 0) size = kFloatMax;
+      // An infinity of one sign alone leaves the other end to the finite ones.
+      lo = minus ? -size : any ? f_lo : size;
+      hi = plus ? size : any ? f_hi : -size;
+    }
+  }
+  return range.lo <= range.hi ? make_step(asymmetric, top, lo, hi) : Step{};
+}
+
+// In units of the scale. NaN becomes what the type has for it.
+template <int32_t kDtype>
+KVC_DEVICE float normalized(float x, const Step& step) {
+  if (is_nan(x)) x = is_integer(kDtype) ? 0.0f : bits_float(0x7FC00000);
+  x = x < step.lo ? step.lo : x;
+  x = x > step.hi ? step.hi : x;
+  return mul_rn(sub_rn(x, step.offset), step.inverse);
+}
+
+KVC_DEVICE void store_scale(float* scales, uint32_t group, const Step& step, bool asymmetric) {
+  if (asymmetric) {
+    scales[2 * uint64_t{group}] = step.scale;
+    scales[2 * uint64_t{group} + 1] = step.offset;
+  } else {
+    scales[group] = step.scale;
+  }
+}
+
+// A product in which a NaN of the first factor keeps its bits: devices do not agree on those.
+KVC_DEVICE float scaled(float value, float scale) { return is_nan(value) ? value : mul_rn(value, scale); }
+
+// What scale and offset make of a code's value.
+KVC_DEVICE float dequantized(float value, const float* scales, uint32_t group, bool asymmetric) {
+  if (!asymmetric) return scaled(value, scales[group]);
+  return add_rn(mul_rn(value, scales[2 * uint64_t{group}]), scales[2 * uint64_t{group} + 1]);
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows between a caller's arrays and a slab, as kernels see them: where they are, and their elements.
+#pragma once
+#include "kernels/convert.cuh"
+#include "kernels/divide.h"
+#include "kernels/kernels.h"
+
+namespace kvc::gpu {
+
+// How the elements of a group become codes: (clamp(x, lo, hi) - offset) * inverse, rounded.
+struct Step {
+  float scale, offset, inverse, lo, hi;
+};
+
+// Keys or values; all strides in bytes.
+struct PlaneArgs {
+  char* rows;  // the caller's, of the call's first layer
+  int64_t row_layer, row_token, row_head;
+  char* slab;  // the plane in that layer
+  uint64_t layer, block, head, token;
+  char* scales;  // nullptr: rows have none
+  uint64_t scale_layer, scale_block, scale_head, scale_token;
+  uint32_t elements;      // of a row
+  uint32_t element_tile;  // as in Plane
+  Divisor heads;
+  Divisor units;       // pieces of a row, one for each thread (team of threads)
+  SmallDivisor group;  // elements that share a scale
+  Step step;           // that of all rows, where they have no scales
+  bool rotary;
+};
+
+struct RotaryArgs {
+  const float* table;
+  const int64_t* table_row;
+  uint32_t dim, first;
+  bool interleaved;
+};
+
+struct RowsArgs {
+  PlaneArgs planes[2];
+  uint64_t num_tokens;
+  const int64_t* slots;  // nullptr: by position
+  const int32_t* table;  // nullptr: block t is t
+  uint64_t first_token;
+  Divisor block_size;
+  bool asymmetric, hadamard;
+  RotaryArgs rotary;
+};
+
+// A row of the call: the caller's, and the stored one.
+struct RowPlace {
+  uint64_t token_of_call;
+  char* row;
+  char* stored;  // of a tiled plane, its tile
+  float* scales;
+  uint32_t token;  // in its tile
+};
+
+// False: the token is skipped.
+KVC_DEVICE bool find_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t index, RowPlace* place) {
+  const uint64_t t = plane.heads.divide(index), head = index - t * plane.heads.value;
+  uint64_t block, token;
+  if (args.slots != nullptr) {
+    const int64_t slot = args.slots[t];
+    if (slot < 0) return false;
+    block = args.block_size.divide(static_cast<uint64_t>(slot));
+    token = static_cast<uint64_t>(slot) - block * args.block_size.value;
+  } else {
+    block = args.block_size.divide(args.first_token + t);
+    token = args.first_token + t - block * args.block_size.value;
+    if (args.table != nullptr) {
+      const int32_t entry = args.table[block];
+      if (entry < 0) return false;
+      block = static_cast<uint64_t>(entry);
+    }
+  }
+  const uint64_t layer = blockIdx.y;
+  place->token_of_call = t;
+  place->row = plane.rows + static_cast<int64_t>(layer) * plane.row_layer +
+               static_cast<int64_t>(t) * plane.row_token + static_cast<int64_t>(head) * plane.row_head;
+  place->stored = plane.slab + layer * plane.layer + block * plane.block + head * plane.head +
+                  (plane.element_tile != 0 ? token / kTileTokens : token) * plane.token;
+  place->scales =
+      reinterpret_cast<float*>(plane.scales + layer * plane.scale_layer + block * plane.scale_block +
+                               head * plane.scale_head + token * plane.scale_token);
+  place->token = static_cast<uint32_t>(token % kTileTokens);
+  return true;
+}
+
+KVC_HOST_DEVICE constexpr uint32_t bits_of_element(int32_t dtype) {
+  return dtype == KVC_FLOAT32                            ? 32
+         : dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16 ? 16
+         : dtype == KVC_INT4                             ? 4
+                                                         : 8;
+}
+
+// Pieces of rows: 8 elements that are aligned as one vector, or 2 that lie anywhere.
+KVC_HOST_DEVICE constexpr uint32_t piece_elements(bool vector) { return vector ? 8 : 2; }
+
+template <uint32_t kBytes>
+struct alignas(kBytes < 16 ? kBytes : 16) Words {
+  uint32_t words[kBytes / 4];
+};
+
+// The code of one element of a row, plain or tiled.
+template <int32_t kDtype>
+KVC_DEVICE uint32_t load_code(const char* row, uint32_t tile, uint32_t token, uint32_t element) {
+  if (tile != 0) element = (element / tile * kTileTokens + token) * tile + element % tile;
+  using Bits = typename Element<kDtype>::Bits;
+  const auto* bits = reinterpret_cast<const Bits*>(row);
+  if constexpr (kDtype == KVC_INT4) return bits[element / 2] >> (element % 2 * 4) & 15u;
+  return bits[element];
+}
+
+// Codes of the elements from `at` on, as many as a piece has; past `end` they are 0.
+template <int32_t kDtype, bool kVector, uint32_t n>
+KVC_DEVICE void load_codes(const char* row, uint32_t tile, uint32_t token, uint32_t at, uint32_t end,
+                           uint32_t (&codes)[n]) {
+  constexpr uint32_t kBits = bits_of_element(kDtype);
+  if constexpr (kVector) {
+    const auto raw = *reinterpret_cast<const Words<n * kBits / 8>*>(row + uint64_t{at} * kBits / 8);
+    for (uint32_t i = 0; i < n; ++i)
+      codes[i] = kBits == 32 ? raw.words[i]
+                             : raw.words[i * kBits / 32] >> (i * kBits % 32) & ((1u << (kBits % 32)) - 1);
+  } else {
+    for (uint32_t i = 0; i < n; ++i)
+      codes[i] = at + i < end ? load_code<kDtype>(row, tile, token, at + i) : 0;
+  }
+}
+
+template <int32_t kDtype, bool kVector, uint32_t n>
+KVC_DEVICE void store_codes(char* row, uint32_t tile, uint32_t token, uint32_t at, uint32_t end,
+                            const uint32_t (&codes)[n]) {
+  constexpr uint32_t kBits = bits_of_element(kDtype);
+  if constexpr (kVector) {
+    Words<n* kBits / 8> raw = {};
+    for (uint32_t i = 0; i < n; ++i) raw.words[i * kBits / 32] |= codes[i] << (i * kBits % 32);
+    *reinterpret_cast<Words<n * kBits / 8>*>(row + uint64_t{at} * kBits / 8) = raw;
+  } else {
+    using Bits = typename Element<kDtype>::Bits;
+    auto* bits = reinterpret_cast<Bits*>(row);
+    if constexpr (kDtype == KVC_INT4) {
+      bits[at / 2] = static_cast<uint8_t>(codes[0] | codes[1] << 4);
+    } else {
+      for (uint32_t i = 0; i < n && at + i < end; ++i) {
+        uint32_t element = at + i;
+        if (tile != 0) element = (element / tile * kTileTokens + token) * tile + element % tile;
+        bits[element] = static_cast<Bits>(codes[i]);
+      }
+    }
+  }
+}
+
+// ---- on the host: rows.cu ----
+
+enum class Direction { kStore, kGather };
+
+struct RowsPlan {
+  RowsArgs args;
+  uint32_t num_planes;
+  uint32_t copy_bytes;  // rows are copied as they are, in pieces of so many bytes; 0: they are converted
+  bool vector;          // all pieces of 8 elements are aligned
+  bool scaled;          // rows have scales of their own
+};
+
+// What a call moves; `units` of its planes are left to who launches.
+RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary);
+// Rows of codes in arrays of their own.
+RowsPlan plan_arrays(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim,
+                     void* codes, float* scales);
+
+constexpr uint32_t kThreads = 256;
+// Blocks of `per_block` out of `count`; kernels loop over what a grid cannot hold.
+inline uint32_t blocks_for(uint64_t count, uint64_t per_block) {
+  const uint64_t blocks = (count + per_block - 1) / per_block;
+  return static_cast<uint32_t>(blocks < 1u << 30 ? blocks : 1u << 30);
+}
+inline uint64_t rows_of(const RowsPlan& plan, uint32_t plane) {
+  return plan.args.num_tokens * plan.args.planes[plane].heads.value;
+}
+// Sets the pieces of each row and returns the grid with a thread (or `per_block` ones in each block) for
+// each.
+template <typename UnitsOf>
+Grid grid_of(RowsPlan* plan, uint32_t num_layers, uint64_t per_block, UnitsOf&& units_of) {
+  Grid grid{1, num_layers, plan->num_planes};
+  for (uint32_t p = 0; p < plan->num_planes; ++p) {
+    plan->args.planes[p].units = divisor(units_of(plan->args.planes[p]));
+    const uint32_t blocks = blocks_for(rows_of(*plan, p) * plan->args.planes[p].units.value, per_block);
+    grid.x = grid.x < blocks ? blocks : grid.x;
+  }
+  return grid;
+}
+
+// Calls function.template operator()<the type>() for a float type of the caller's.
+template <typename Function>
+int with_float_type(int32_t dtype, Function&& function) {
+  switch (dtype) {
+    case KVC_FLOAT16:
+      return function.template operator()<KVC_FLOAT16>();
+    case KVC_BFLOAT16:
+      return function.template operator()<KVC_BFLOAT16>();
+    default:
+      return function.template operator()<KVC_FLOAT32>();
+  }
+}
+template <typename Function>
+int with_quantized_type(int32_t dtype, Function&& function) {
+  switch (dtype) {
+    case KVC_FLOAT8_E4M3:
+      return function.template operator()<KVC_FLOAT8_E4M3>();
+    case KVC_FLOAT8_E5M2:
+      return function.template operator()<KVC_FLOAT8_E5M2>();
+    case KVC_INT8:
+      return function.template operator()<KVC_INT8>();
+    default:
+      return function.template operator()<KVC_INT4>();
+  }
+}
+template <typename Function>
+int with_stored_type(int32_t dtype, Function&& function) {
+  const bool is_float = dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16;
+  return is_float ? with_float_type(dtype, function) : with_quantized_type(dtype, function);
+}
+
+}  // namespace kvc::gpu

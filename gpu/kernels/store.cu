@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows into a slab: copied, converted, or quantized, keys turned by their rotary embedding on the way. One
+// launch for keys and values of all layers. Three ways: pieces of rows that do not depend on each other;
+// groups of elements with a scale, a few lanes each, in registers; and whole rows in shared memory, which
+// takes whatever the others cannot: rotations over the row, odd groups, odd lengths.
+#include "kernels/quantize.cuh"
+#include "kernels/rotate.cuh"
+#include "kernels/rows_copy.cuh"
+
+namespace kvc::gpu {
+namespace {
+
+// Rounded to the caller's type, as kvc_rope_apply leaves it. `second`: of the pair's two elements.
+template <int32_t kFrom>
+KVC_DEVICE float turned(float x, float other, float cosine, float sine, bool second) {
+  const float sum = second ? add_rn(mul_rn(x, cosine), mul_rn(other, sine))
+                           : sub_rn(mul_rn(x, cosine), mul_rn(other, sine));
+  return Element<kFrom>::decode(Element<kFrom>::encode(sum));
+}
+
+// Cosines of the token, then its sines.
+KVC_DEVICE const float* angles_of(const RotaryArgs& rotary, const RowPlace& place) {
+  const uint64_t t = place.token_of_call;
+  return rotary.table +
+         (rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t) * rotary.dim;
+}
+
+template <int32_t kFrom>
+KVC_DEVICE float turned_element(const RotaryArgs& rotary, const RowPlace& place, uint32_t element) {
+  const float x = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, element));
+  const uint32_t i = element - rotary.first;  // wraps around in front of it
+  if (i >= rotary.dim) return x;
+  const uint32_t pairs = rotary.dim / 2;
+  const bool second = rotary.interleaved ? i % 2 != 0 : i >= pairs;
+  const uint32_t distance = rotary.interleaved ? 1 : pairs;
+  const uint32_t pair = rotary.interleaved ? i / 2 : second ? i - pairs : i;
+  const uint32_t partner = second ? element - distance : element + distance;
+  const float other = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, partner));
+  const float* angles = angles_of(rotary, place);
+  return turned<kFrom>(x, other, angles[pair], angles[pairs + pair], second);
+}
+
+// A whole aligned piece of what turns: pieces are in it or outside of it, and so are their partners.
+template <int32_t kFrom, uint32_t n>
+KVC_DEVICE void turn_piece(const RotaryArgs& rotary, const RowPlace& place, uint32_t at, float (&values)[n]) {
+  const uint32_t pairs = rotary.dim / 2, i = at - rotary.first;
+  const bool second = !rotary.interleaved && i >= pairs;
+  const uint32_t pair = rotary.interleaved ? i / 2 : second ? i - pairs : i;
+  const float* angles = angles_of(rotary, place) + pair;
+  if (rotary.interleaved) {
+    uint32_t cosines[n / 2], sines[n / 2];
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles), 0, 0, 0, n, cosines);
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles + pairs), 0, 0, 0, n, sines);
+    for (uint32_t e = 0; e < n; e += 2) {
+      const float a = values[e], b = values[e + 1], c = bits_float(cosines[e / 2]),
+                  s = bits_float(sines[e / 2]);
+      values[e] = turned<kFrom>(a, b, c, s, false);
+      values[e + 1] = turned<kFrom>(b, a, c, s, true);
+    }
+  } else {
+    uint32_t others[n], cosines[n], sines[n];
+    load_codes<kFrom, true>(place.row, 0, 0, second ? at - pairs : at + pairs, at + n, others);
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles), 0, 0, 0, n, cosines);
+    load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles + pairs), 0, 0, 0, n, sines);
+    for (uint32_t e = 0; e < n; ++e) {
+      values[e] = turned<kFrom>(values[e], Element<kFrom>::decode(others[e]), bits_float(cosines[e]),
+                                bits_float(sines[e]), second);
+    }
+  }
+}
+
+// The caller's elements from `at` on as floats; past `end` 0.
+template <int32_t kFrom, bool kVector, uint32_t n>
+KVC_DEVICE void load_floats(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place, uint32_t at,
+                            uint32_t end, float (&values)[n]) {
+  if (!kVector && plane.rotary) {
+    for (uint32_t i = 0; i < n; ++i)
+      values[i] = at + i < end ? turned_element<kFrom>(args.rotary, place, at + i) : 0.0f;
+    return;
+  }
+  uint32_t codes[n];
+  load_codes<kFrom, kVector>(place.row, 0, 0, at, end, codes);
+  for (uint32_t i = 0; i < n; ++i) values[i] = Element<kFrom>::decode(codes[i]);
+  if constexpr (kVector) {
+    if (plane.rotary && at - args.rotary.first < args.rotary.dim)
+      turn_piece<kFrom>(args.rotary, place, at, values);
+  }
+}
+
+template <int32_t kFrom, int32_t kTo, bool kVector>
+KVC_KERNEL(kThreads, 4)
+store_elements(KVC_ARGUMENT(RowsArgs) args) {
+  constexpr uint32_t n = piece_elements(kVector);
+  const PlaneArgs& plane = args.planes[blockIdx.z];
+  const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
+  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
+       i += uint64_t{gridDim.x} * kThreads) {
+    const uint64_t row = plane.units.divide(i);
+    const uint32_t at = static_cast<uint32_t>(i - row * plane.units.value) * n;
+    RowPlace place;
+    if (!find_row(args, plane, row, &place)) continue;
+    uint32_t codes[n];
+    if (kFrom == kTo && !plane.rotary) {
+      load_codes<kFrom, kVector>(place.row, 0, 0, at, plane.elements, codes);
+    } else {
+      float values[n];
+      load_floats<kFrom, kVector>(args, plane, place, at, plane.elements, values);
+      for (uint32_t e = 0; e < n; ++e) {
+        if constexpr (bits_of_element(kTo) < 16) {
+          codes[e] = at + e < plane.elements ? encode_unit<kTo>(normalized<kTo>(values[e], plane.step)) : 0;
+        } else {
+          codes[e] = Element<kTo>::encode(values[e]);
+        }
+      }
+    }
+    store_codes<kTo, kVector>(place.stored, plane.element_tile, place.token, at, plane.elements, codes);
+  }
+}
+
+// A group of at most 256 elements is a team of lanes, 8 elements each.
+template <int32_t kFrom, int32_t kTo>
+KVC_KERNEL(kThreads, 4)
+store_groups(KVC_ARGUMENT(RowsArgs) args, const uint32_t team) {
+  constexpr uint32_t n = piece_elements(true);
+  const PlaneArgs& plane = args.planes[blockIdx.z];
+  const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
+  const uint32_t teams = kThreads / team, own = threadIdx.x / team, part = threadIdx.x % team;
+  // All threads stay until the end: lanes of other teams of the wave need them.
+  for (uint64_t first = uint64_t{blockIdx.x} * teams; first < total; first += uint64_t{gridDim.x} * teams) {
+    const uint64_t i = first + own;
+    RowPlace place = {};
+    bool active = i < total;
+    const uint64_t row = plane.units.divide(active ? i : 0);
+    const auto group = static_cast<uint32_t>(i - row * plane.units.value);
+    const uint32_t at = group * plane.group.value + part * n;
+    active =
+        active && part * n < plane.group.value && at < plane.elements && find_row(args, plane, row, &place);
+    float values[n] = {};
+    if (active) load_floats<kFrom, true>(args, plane, place, at, plane.elements, values);
+    const Step step = step_of_team<kTo>(team, args.asymmetric, [&](auto&& add) {
+      for (uint32_t e = 0; active && e < n; ++e) add(values[e]);
+    });
+    if (!active) continue;
+    uint32_t codes[n];
+    for (uint32_t e = 0; e < n; ++e) {
+      codes[e] = encode_unit<kTo>(normalized<kTo>(values[e], step));
+    }
+    store_codes<kTo, true>(place.stored, 0, 0, at, plane.elements, codes);
+    if (part == 0) store_scale(place.scales, group, step, args.asymmetric);
+  }
+}
+
+// A block for each row.
+template <int32_t kFrom, int32_t kTo>
+KVC_KERNEL(kRowThreads, 16)
+store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
+  KVC_DYNAMIC_SHARED(float, values);
+  KVC_SHARED(uint32_t, not_finite, 1);
+  const PlaneArgs& plane = args.planes[blockIdx.z];
+  const uint32_t n = plane.elements;
+  const uint64_t total = args.num_tokens * plane.heads.value;
+  for (uint64_t i = blockIdx.x; i < total; i += gridDim.x) {
+    RowPlace place;
+    if (!find_row(args, plane, i, &place)) continue;  // the same for the whole block
+    for (uint32_t e = threadIdx.x; e < n; e += kRowThreads) {
+      float value[1];
+      load_floats<kFrom, false>(args, plane, place, e, n, value);
+      values[e] = value[0];
+    }
+    sync_block();
+    if (args.hadamard) rotate_row(values, n, not_finite);
+    // Codes take the place of values, since those of int4 may share a byte across groups.
+    const uint32_t groups = plane.scales != nullptr ? (n + plane.group.value - 1) / plane.group.value : 1;
+    const uint32_t part = threadIdx.x % kRowTeam;
+    for (uint32_t first = 0; first < groups; first += kRowThreads / kRowTeam) {
+      const uint32_t group = first + threadIdx.x / kRowTeam;
+      const uint32_t begin = group < groups ? group * plane.group.value : n;
+      const uint32_t end = n - begin < plane.group.value ? n : begin + plane.group.value;
+      Step step = step_of_team<kTo>(kRowTeam, args.asymmetric, [&](auto&& add) {
+        for (uint32_t e = begin + part; e < end; e += kRowTeam) add(values[e]);
+      });
+      if (plane.scales == nullptr) step = plane.step;
+      for (uint32_t e = begin + part; e < end; e += kRowTeam)
+        values[e] = bits_float(encode_unit<kTo>(normalized<kTo>(values[e], step)));
+      if (plane.scales != nullptr && part == 0 && group < groups)
+        store_scale(place.scales, group, step, args.asymmetric);
+    }
+    sync_block();
+    for (uint32_t e = 2 * threadIdx.x; e < n; e += 2 * kRowThreads) {
+      const uint32_t codes[2] = {float_bits(values[e]), e + 1 < n ? float_bits(values[e + 1]) : 0};
+      store_codes<kTo, false>(place.stored, 0, 0, e, n, codes);
+    }
+    sync_block();
+  }
+}
+
+template <int32_t kFrom, int32_t kTo>
+int store_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
+  if constexpr (bits_of_element(kTo) < 16) {
+    uint32_t group = plan.args.planes[0].group.value;
+    if (plan.num_planes == 2 && plan.args.planes[1].group.value > group)
+      group = plan.args.planes[1].group.value;
+    if (plan.args.hadamard || (plan.scaled && (!plan.vector || group > 256))) {
+      const Grid grid = grid_of(&plan, num_layers, 1, [](const PlaneArgs&) { return uint64_t{1}; });
+      return launch(store_whole_rows<kFrom, kTo>, grid, kRowThreads, row_bytes_shared(plan), stream,
+                    plan.args);
+    }
+    if (plan.scaled) {
+      const uint32_t team = 1u << ceil_log2(group / 8);
+      const Grid grid = grid_of(&plan, num_layers, kThreads / team, [](const PlaneArgs& plane) {
+        return uint64_t{(plane.elements + plane.group.value - 1) / plane.group.value};
+      });
+      return launch(store_groups<kFrom, kTo>, grid, kThreads, 0, stream, plan.args, team);
+    }
+  }
+  const uint32_t n = piece_elements(plan.vector);
+  const Grid grid = grid_of(&plan, num_layers, kThreads,
+                            [n](const PlaneArgs& plane) { return uint64_t{(plane.elements + n - 1) / n}; });
+  return plan.vector ? launch(store_elements<kFrom, kTo, true>, grid, kThreads, 0, stream, plan.args)
+                     : launch(store_elements<kFrom, kTo, false>, grid, kThreads, 0, stream, plan.args);
+}
+
+int store_plan(const RowsPlan& plan, int32_t outside, int32_t stored, uint32_t num_layers, Stream stream) {
+  if (plan.num_planes == 0 || plan.args.num_tokens == 0) return 0;
+  if (plan.copy_bytes != 0) return launch_copy<Direction::kStore>(plan, stored, num_layers, stream);
+  return with_float_type(outside, [&]<int32_t kFrom>() {
+    return with_stored_type(stored,
+                            [&]<int32_t kTo>() { return store_as<kFrom, kTo>(plan, num_layers, stream); });
+  });
+}
+
+}  // namespace
+
+int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary,
+               Stream stream) {
+  return store_plan(plan_rows(layout, slab, rows, rotary), rows.dtype, layout.k.dtype, rows.num_layers,
+                    stream);
+}
+
+int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
+                  float* scales, Stream stream) {
+  return store_plan(plan_arrays(format, in, num_rows, dim, codes, scales), KVC_FLOAT32, format.dtype, 1,
+                    stream);
+}
+
+}  // namespace kvc::gpu

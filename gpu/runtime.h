@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the device implementation (device/) asks of a vendor's runtime, and nothing more. Three
+// implementations of these functions exist, of which a library is linked with one: cuda/, hip/, and host/,
+// which emulates devices for tests. All but the first few act on the calling thread's current device.
+// Functions return the runtime's own error code, 0 = done, and may be called by any thread.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace kvc::gpu::runtime {
+
+using Error = int;
+using Stream = void*;  // cudaStream_t, hipStream_t
+using Event = void*;
+
+extern const char* const kName;           // of the backend: "cuda"
+extern const char* const kArchitectures;  // that kernels are built for, apart by blanks
+extern const int32_t kDlpackDevice;
+
+const char* error_text(Error error);
+bool is_out_of_memory(Error error);
+
+struct Properties {
+  char name[64];
+  char architecture[32];
+  uint64_t memory_bytes;
+  uint32_t num_processors;
+  uint32_t shared_bytes;   // of a block, at most
+  bool has_mma;            // tensor cores and asynchronous copies as kernels use them
+  bool reads_host_memory;  // any, not only what is pinned
+  bool virtual_memory;     // reserve() and map() work
+};
+
+Error device_count(uint32_t* count);
+Error properties(uint32_t device, Properties* out);
+Error current_device(uint32_t* device);
+Error set_device(uint32_t device);
+Error free_memory(uint64_t* bytes);
+
+Error allocate(uint64_t bytes, void** memory);  // aligned to 256
+Error release(void* memory);                    // waits for the device
+Error allocate_pinned(uint64_t bytes, void** memory);
+Error release_pinned(void* memory);
+Error register_host(void* memory, uint64_t bytes);
+Error unregister_host(void* memory);
+// Where the device finds the memory; *on_device is nullptr if it cannot read it.
+Error find_address(const void* memory, void** on_device);
+
+constexpr size_t kHandleBytes = 64;
+Error export_memory(void* memory, unsigned char* handle);
+Error import_memory(const unsigned char* handle, void** memory);
+Error close_memory(void* memory);  // of import_memory
+
+// Addresses first, memory for parts of them later. Sizes and offsets are multiples of map_granularity().
+Error map_granularity(uint64_t* bytes);
+Error reserve(uint64_t bytes, void** addresses);
+Error map(void* at, uint64_t bytes, void** mapping);  // *mapping ends it
+Error unmap(void* at, uint64_t bytes, void* mapping);
+Error free_addresses(void* addresses, uint64_t bytes);
+
+Error create_stream(Stream* stream);  // independent of the default stream
+Error destroy_stream(Stream stream);
+Error synchronize(Stream stream);
+Error find_capture(Stream stream, uint64_t* id);  // in which the stream takes part; 0 = none
+Error create_event(Event* event);
+Error destroy_event(Event event);
+Error record(Event event, Stream stream);
+Error wait(Stream stream, Event event);
+Error query(Event event, bool* done);
+Error synchronize_event(Event event);
+
+// Enqueued. Host memory is pinned.
+Error copy(void* to, const void* from, uint64_t bytes, Stream stream);
+Error fill(void* memory, unsigned char value, uint64_t bytes, Stream stream);
+
+// As long as it lives, what this thread allocates does not end captures that are under way.
+class AllowWhileCapturing {
+ public:
+  AllowWhileCapturing();
+  ~AllowWhileCapturing();
+  AllowWhileCapturing(const AllowWhileCapturing&) = delete;
+  AllowWhileCapturing& operator=(const AllowWhileCapturing&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace kvc::gpu::runtime

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// C functions of memory on devices. Each piece is remembered with its owner until it is given back.
+#include <map>
+#include <mutex>
+
+#include "api/storage_handle.h"
+#include "device/host_memory.h"
+
+using kvc::fail;
+using kvc::guarded;
+
+namespace {
+
+constexpr uint32_t kAlignment = 256;
+
+struct Piece {
+  const kvc_backend* backend;
+  uint32_t device;
+  kvc_backend_memory memory;
+};
+
+struct Pieces {
+  std::mutex mutex;
+  std::map<void*, Piece> all;
+};
+Pieces& pieces() {
+  static auto* const all = new Pieces;  // outlives the destructors of whoever still has memory
+  return *all;
+}
+
+// Takes the memory that take(backend, device, &memory) brings.
+template <typename Take>
+kvc_status keep_piece(const char* device, void** memory, Take&& take) {
+  Piece piece = {};
+  if (const kvc_status status = kvc::find_device(device, &piece.backend, &piece.device); status != KVC_OK)
+    return status;
+  if (const kvc_status status = take(*piece.backend, piece.device, &piece.memory); status != KVC_OK)
+    return status;
+  try {
+    const std::lock_guard lock(pieces().mutex);
+    pieces().all.emplace(piece.memory.data, piece);
+  } catch (const std::bad_alloc&) {
+    kvc::release_memory(piece.memory);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to remember a piece of memory");
+  }
+  *memory = piece.memory.data;
+  return KVC_OK;
+}
+
+kvc_status unknown_memory() {
+  return fail(KVC_ERROR_NOT_FOUND, "no such memory: it was not given out here, or has been given back");
+}
+
+}  // namespace
+
+extern "C" {
+
+kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes, void** memory) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(memory);
+    if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
+    return keep_piece(device, memory,
+                      [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) {
+                        return backend.allocate(index, nullptr, kind, bytes, kAlignment, out);
+                      });
+  });
+}
+
+kvc_status kvc_device_release(void* memory) {
+  return guarded([&]() -> kvc_status {
+    if (memory == nullptr) return KVC_OK;
+    Piece piece;
+    {
+      const std::lock_guard lock(pieces().mutex);
+      const auto at = pieces().all.find(memory);
+      if (at == pieces().all.end()) return unknown_memory();
+      piece = at->second;
+      pieces().all.erase(at);
+    }
+    kvc::release_memory(piece.memory);
+    return KVC_OK;
+  });
+}
+
+kvc_status kvc_device_register(const char* device, void* memory, uint64_t bytes) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(memory);
+    if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
+    const kvc_backend* backend;
+    uint32_t index;
+    if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
+    return backend->register_memory == nullptr ? kvc_status{KVC_OK}
+                                               : backend->register_memory(index, memory, bytes);
+  });
+}
+
+kvc_status kvc_device_unregister(const char* device, void* memory) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(memory);
+    const kvc_backend* backend;
+    uint32_t index;
+    if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
+    return backend->unregister_memory == nullptr ? kvc_status{KVC_OK}
+                                                 : backend->unregister_memory(index, memory);
+  });
+}
+
+kvc_status kvc_device_export_memory(void* memory, kvc_memory_handle* handle) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(memory);
+    KVC_REQUIRE_POINTER(handle);
+    Piece piece;
+    {
+      const std::lock_guard lock(pieces().mutex);
+      const auto at = pieces().all.find(memory);
+      if (at == pieces().all.end()) return unknown_memory();
+      piece = at->second;
+    }
+    if (piece.backend->export_memory == nullptr)
+      return fail(KVC_ERROR_UNSUPPORTED, "memory of %s stays in its process", piece.backend->name);
+    kvc_memory_handle out = {};
+    out.bytes = piece.memory.bytes;
+    std::memcpy(out.device, piece.backend->name, std::strlen(piece.backend->name));
+    const kvc_status status = piece.backend->export_memory(piece.device, &piece.memory, &out);
+    if (status == KVC_OK) *handle = out;
+    return status;
+  });
+}
+
+kvc_status kvc_device_import_memory(const char* device, const kvc_memory_handle* handle, void** memory) {
+  return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(handle);
+    KVC_REQUIRE_POINTER(memory);
+    return keep_piece(device, memory,
+                      [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) -> kvc_status {
+                        if (std::strncmp(handle->device, backend.name, sizeof handle->device) != 0) {
+                          return fail(KVC_ERROR_INVALID_ARGUMENT, "a handle of \"%.16s\", not of \"%s\"",
+                                      handle->device, backend.name);
+                        }
+                        if (backend.import_memory == nullptr)
+                          return fail(KVC_ERROR_UNSUPPORTED, "%s takes no memory of other processes",
+                                      backend.name);
+                        return backend.import_memory(index, handle, out);
+                      });
+  });
+}
+
+}  // extern "C"

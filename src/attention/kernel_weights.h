@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels of values share: the fetching of the next tile, and probabilities times scales.
+#pragma once
+#include "attention/kernel_blocks.h"
+
+namespace kvc::KVC_ATTENTION_NAMESPACE {
+namespace {
+
+// Fetches rows line by line in the order of memory, whatever columns are worked on: scattered lines would
+// cost more than they hide.
+struct Fetcher {
+  const char* const* row;
+  const char* const* end;
+  size_t at, row_bytes;
+
+  void fetch(uint32_t lines) {
+    for (uint32_t i = 0; i < lines && row != end; ++i) {
+      prefetch(*row + at);
+      at += 64;
+      if (at >= row_bytes) at = 0, ++row;
+    }
+  }
+};
+inline Fetcher fetcher_of(const ValueArgs& a, size_t row_bytes) {
+  const uint32_t tokens = a.next.at != nullptr ? a.segments * kSegment : 0;
+  return {a.next.at, a.next.at + tokens, 0, row_bytes};
+}
+constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
+
+// What the codes of a group of columns are multiplied by and what is added for them all: probabilities with
+// the scales, and with the offsets.
+struct Weights {
+  float of[4 * kTile];
+  float base[4];
+};
+template <Form form, uint32_t kRows>
+inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weights) {
+  const uint32_t tokens = a.segments * kSegment;
+  float scale[kTile], offset[kTile];
+  for (uint32_t t = 0; t < tokens; ++t) {
+    const float* at = a.v.scales[t] + floats_of<form>(group);
+    scale[t] = at[0] * kUnit<form>;
+    if constexpr (has_offset(form)) offset[t] = at[1];
+    if (row == 0 && a.next.at != nullptr) prefetch(a.next.scales[t] + floats_of<form>(group));
+  }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const float* p = a.p + (row + r) * kTile;
+    F base{};
+    for (uint32_t t = 0; t < tokens; t += kLanes) {
+      store(weights.of + r * kTile + t, load(p + t) * load(scale + t));
+      if constexpr (has_offset(form)) base = fma(load(p + t), load(offset + t), base);
+    }
+    float sum = 0;
+    for (uint32_t i = 0; i < kLanes; ++i) sum += base[i];
+    weights.base[r] = sum;
+  }
+}
+
+}  // namespace
+}  // namespace kvc::KVC_ATTENTION_NAMESPACE

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a worker's queries come to the kernels: as floats, as pairs of bf16, or as pairs of integers.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <limits>
+
+#include "attention/worker.h"
+#include "quant/convert.h"
+
+namespace kvc {
+
+// Two terms of bf16 hold 16 bits of a float; one is exact for queries that were bf16. Returns whether it is.
+bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
+  const size_t count = size_t{rows} * shape_.k_dim;
+  auto* high = reinterpret_cast<char*>(pairs);
+  char* low = high + count * sizeof(uint16_t);
+  from_float(KVC_BFLOAT16, q, high, count);
+  float rest[64];
+  bool exact = true;
+  for (size_t i = 0; i < count; i += std::size(rest)) {
+    const size_t n = std::min(std::size(rest), count - i);
+    to_float(KVC_BFLOAT16, high + i * sizeof(uint16_t), rest, n);
+    for (size_t j = 0; j < n; ++j) {
+      rest[j] = q[i + j] - rest[j];
+      exact &= rest[j] == 0;
+    }
+    from_float(KVC_BFLOAT16, rest, low + i * sizeof(uint16_t), n);
+  }
+  return exact;
+}
+
+// Rows of q, the first of which is row `first` of the piece.
+void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
+  auto* pairs = reinterpret_cast<int16_t*>(scratch_.pairs + first * shape_.k_dim);
+  for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim, pairs += shape_.k_dim) {
+    float top = 0;
+    bool finite = true;
+    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
+      const float size = std::abs(q[e]);
+      finite &= size <= std::numeric_limits<float>::max();
+      top = size > top ? size : top;
+    }
+    const float unit = finite ? top / 32767 : std::numeric_limits<float>::quiet_NaN();
+    const float inverse = unit > 0 ? 1 / unit : 0;
+    int32_t sum = 0;
+    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
+      const float x = finite ? q[e] * inverse : 0;
+      pairs[e] = static_cast<int16_t>(x + (x < 0 ? -0.5f : 0.5f));
+      sum += pairs[e];
+    }
+    scratch_.units[first + r] = unit;
+    scratch_.sums[first + r] = static_cast<float>(sum) * unit;
+  }
+}
+
+void Worker::load_queries(const Piece& piece) {
+  const uint32_t dim = args_.layout->k_dim;
+  const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
+  // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
+  const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
+                        (shape_.k_source == Source::kTiles || dim % 32 == 0);
+  bool exact = true;
+  for (uint32_t h = 0; h < piece.heads; ++h) {
+    float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
+    uint32_t* pairs = scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim;
+    for (uint32_t r = 0; r < piece.rows; ++r) {
+      const uint64_t row = piece.first_row + r, query = row / shape_.group;
+      const uint64_t head = uint64_t{piece.first_head + h} * shape_.group + row % shape_.group;
+      const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
+      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
+      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
+      if (as_pairs) {
+        std::memcpy(pairs + size_t{r} * dim / 2, static_cast<const char*>(args_.q) + at * row_bytes,
+                    row_bytes);
+        continue;
+      }
+      float* out = q + size_t{r} * shape_.k_dim;
+      to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * row_bytes, out, dim);
+      rotate_row(*args_.layout, out, dim);
+      std::fill(out + dim, out + shape_.k_dim, 0.0f);
+    }
+    if (as_pairs) continue;
+    if (use_pairs_ == Pairs::kBf16) {
+      exact &= split_pairs(q, piece.rows, pairs);
+    } else if (use_pairs_ == Pairs::kInt16) {
+      int16_pairs(q, size_t{h} * piece.rows, piece.rows);
+    }
+  }
+  terms_ = exact ? 1 : 2;
+}
+
+}  // namespace kvc

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device that tests of storages run on: the CPU, or that of KVC_TEST_DEVICE; and, if it is emulated, what
+// it can be made to do.
+#pragma once
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <kvcache.h>
+
+#include <cstdlib>
+
+#include "../gpu/host/control.h"
+
+namespace kvc::test {
+
+inline const char* device() {
+  static const char* const name = std::getenv("KVC_TEST_DEVICE");
+  return name;  // NULL = the CPU
+}
+
+// NULL: there are no emulated devices.
+inline const gpu::Control* control() {
+  static const gpu::Control* const table = []() -> const gpu::Control* {
+    kvc_backend_info info = {};
+    info.struct_size = sizeof info;
+    if (kvc_backend_properties("emulated", &info) != KVC_OK) return nullptr;
+    void* library = dlopen(info.path, RTLD_NOW);
+    const auto get = reinterpret_cast<decltype(&kvc_emulated_control)>(dlsym(library, KVC_EMULATED_CONTROL));
+    return get == nullptr ? nullptr : get();
+  }();
+  return table;
+}
+
+}  // namespace kvc::test

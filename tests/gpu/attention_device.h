@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU's attention arguments, run on the device: all arrays are copied there, the workspace holds NaNs,
+// and results are copied back.
+#pragma once
+#include <optional>
+
+#include "attention/case.h"
+#include "gpu/device.h"
+#include "kernels/attention.h"
+
+namespace kvc::gpu::test {
+
+using kvc::test::Case;
+using kvc::test::describe;
+using kvc::test::Options;
+
+inline constexpr uint32_t kSharedBytes = 227 << 10;
+inline constexpr float kUntouched = -12345.0f;  // what rows of lse hold before
+
+struct DeviceOptions {
+  bool mma = true;  // where the device has it
+  bool invariant = false;
+  uint32_t multiprocessors = 3;
+  uint32_t shared_bytes = kSharedBytes;
+};
+
+// An array of the device with what the host has, or none.
+template <typename T>
+class Upload {
+ public:
+  Upload(const T* host, size_t count) {
+    if (host != nullptr) array_.emplace(std::vector<T>(host, host + count));
+  }
+  const T* get() { return array_ ? array_->data() : nullptr; }
+  void set(const std::vector<T>& values) { array_->set(values); }
+
+ private:
+  std::optional<DeviceArray<T>> array_;
+};
+
+inline uint64_t mask_bytes(const kvc::AttentionArgs& args) {
+  uint64_t bits = 0;
+  for (size_t r = 0; args.mask != nullptr && r < args.num_requests; ++r) {
+    const uint64_t of_query = args.kv_lens[r] - (args.mask_starts != nullptr ? args.mask_starts[r] : 0);
+    bits = std::max(bits, args.mask_offsets[r] + of_query * (args.q_offsets[r + 1] - args.q_offsets[r]));
+  }
+  return (bits + 7) / 8;
+}
+
+inline AttentionLimits limits_of(const kvc::AttentionArgs& args, const DeviceOptions& options) {
+  AttentionLimits limits = {};
+  limits.num_multiprocessors = options.multiprocessors;
+  limits.shared_bytes = options.shared_bytes;
+  limits.has_mma = options.mma && kHasMma ? 1 : 0;
+  limits.invariant = options.invariant ? 1 : 0;
+  limits.total_queries = args.q_offsets[args.num_requests];
+  for (size_t r = 0; r < args.num_requests; ++r) {
+    limits.max_queries = std::max(limits.max_queries, args.q_offsets[r + 1] - args.q_offsets[r]);
+    limits.max_kv_len = std::max(limits.max_kv_len, args.kv_lens[r]);
+  }
+  return limits;
+}
+
+// The kernels that would run.
+inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
+  AttentionArgs args = {};
+  describe_storage(*host.layout, nullptr, host.layer, &args);
+  args.num_q_heads = host.num_q_heads;
+  args.q_dtype = args.out_dtype = host.q_dtype;
+  args.num_requests = static_cast<uint32_t>(host.num_requests);
+  args.causal = host.causal ? 1 : 0;
+  args.table_stride = host.table_stride;
+  args.window = host.window;
+  args.sinks = host.sinks;
+  args.scale = host.scale;
+  args.soft_cap = host.soft_cap;
+  args.block_mask_stride = host.block_mask_stride;
+  return args;
+}
+
+// A call whose arrays are on the device.
+class DeviceCall {
+ public:
+  // `slab`: the storage's bytes, if they are on the device already.
+  DeviceCall(const kvc::AttentionArgs& host, const DeviceOptions& options, const char* slab = nullptr)
+      : args_(scalars_of(host)),
+        limits_(limits_of(host, options)),
+        support_(attention_support(args_, limits_)),
+        slab_(slab != nullptr ? nullptr : host.slab, host.layout->slab_bytes),
+        q_(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host)),
+        q_offsets_(host.q_offsets, host.num_requests + 1),
+        q_starts_(host.q_starts, host.num_requests),
+        kv_lens_(host.kv_lens, host.num_requests),
+        tables_(host.block_tables, host.num_requests * host.table_stride),
+        slopes_(host.alibi_slopes, host.num_q_heads),
+        mask_(host.mask, mask_bytes(host)),
+        mask_offsets_(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests),
+        mask_starts_(host.mask_starts, host.num_requests),
+        block_mask_(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride),
+        out_(rows(host) * host.layout->v_dim * bytes(host)),
+        lse_(rows(host)) {
+    describe_storage(*host.layout, slab != nullptr ? slab : slab_.get(), host.layer, &args_);
+    args_.q = q_.get();
+    args_.out = out_.data();
+    args_.lse = lse_.data();
+    args_.q_offsets = q_offsets_.get();
+    args_.q_starts = q_starts_.get();
+    args_.kv_lens = kv_lens_.get();
+    args_.block_tables = tables_.get();
+    args_.alibi_slopes = slopes_.get();
+    args_.mask = mask_.get();
+    args_.mask_offsets = mask_offsets_.get();
+    args_.mask_starts = mask_starts_.get();
+    args_.block_mask = block_mask_.get();
+    workspace_.emplace(attention_workspace_bytes(args_, limits_));
+  }
+
+  AttentionPath path() const { return support_.path; }
+  void poison() {
+    workspace_->set(std::vector<char>(workspace_->size(), '\xff'));
+    out_.set(std::vector<char>(out_.size(), '\x7b'));
+    lse_.set(std::vector<float>(lse_.size(), kUntouched));
+  }
+  int launch() { return launch_attention(args_, limits_, workspace_->data(), nullptr); }
+  int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens) {
+    DeviceArray<uint64_t> offsets(group_offsets), prefixes(prefix_lens);
+    const CascadeArgs cascade{args_, static_cast<uint32_t>(prefix_lens.size()), offsets.data(),
+                              prefixes.data()};
+    if (cascade_support(cascade, limits_).path == AttentionPath::kUnsupported) return -1;
+    workspace_.emplace(std::vector<char>(cascade_workspace_bytes(cascade, limits_), '\xff'));
+    const int error = launch_cascade(cascade, limits_, workspace_->data(), nullptr);
+    synchronize();
+    return error;
+  }
+  void set_lengths(const std::vector<uint64_t>& kv_lens, const std::vector<uint64_t>& q_offsets) {
+    kv_lens_.set(kv_lens);
+    q_offsets_.set(q_offsets);
+  }
+  void results(void* out, float* lse) {
+    synchronize();
+    copy_out(out, out_.data(), out_.bytes());
+    copy_out(lse, lse_.data(), lse_.bytes());
+  }
+
+ private:
+  static uint64_t rows(const kvc::AttentionArgs& host) {
+    return host.q_offsets[host.num_requests] * host.num_q_heads;
+  }
+  static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
+
+  AttentionArgs args_;
+  AttentionLimits limits_;
+  AttentionSupport support_;
+  Upload<char> slab_, q_;
+  Upload<uint64_t> q_offsets_, q_starts_, kv_lens_;
+  Upload<int32_t> tables_;
+  Upload<float> slopes_;
+  Upload<uint8_t> mask_;
+  Upload<uint64_t> mask_offsets_, mask_starts_;
+  Upload<uint8_t> block_mask_;
+  DeviceArray<char> out_;
+  DeviceArray<float> lse_;
+  std::optional<DeviceArray<char>> workspace_;
+};
+
+// Returns the kernels that were used.
+inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const DeviceOptions& options,
+                                      const char* slab = nullptr) {
+  DeviceCall call(host, options, slab);
+  if (call.path() == AttentionPath::kUnsupported) return call.path();
+  call.poison();
+  EXPECT_EQ(call.launch(), 0);
+  call.results(host.out, host.lse);
+  return call.path();
+}
+
+// Runs the case against the reference, on the kernels `path` if it is given.
+inline void expect_device_right(const Options& options, const DeviceOptions& device = {}) {
+  Case c(options);
+  c.run_reference();
+  AttentionPath path{};
+  c.run_by([&](const kvc::AttentionArgs& args) { path = attend_on_device(args, device); });
+  ASSERT_NE(path, AttentionPath::kUnsupported) << describe(options);
+  const bool exact = options.q_dtype == KVC_FLOAT32;
+  EXPECT_LE(c.distance(), exact ? 1e-5 : 4e-3) << describe(options);
+  EXPECT_LE(c.lse_distance(), 1e-3) << describe(options);
+}
+
+inline AttentionPath path_of(const Options& options, const DeviceOptions& device = {}) {
+  Case c(options);
+  return attention_support(scalars_of(c.args()), limits_of(c.args(), device)).path;
+}
+
+}  // namespace kvc::gpu::test

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of the manager, its requests, its step.
+#include "hardening/every_call.h"
+
+namespace kvc::test {
+namespace {
+
+// A step of one item with the retirement of the step, so that nothing is in flight afterwards; the item's
+// status.
+kvc_status step_and_retire(kvc_manager* m, kvc_step* step) {
+  const kvc_status status = kvc_manager_step(m, step);
+  if (status != KVC_OK) return status;
+  const kvc_status item = step->status[0];
+  const kvc_status retired = kvc_manager_retire_step(m, step->step_id);
+  return retired != KVC_OK ? retired : item;
+}
+
+void add_life(std::vector<Call>& calls) {
+  calls.push_back(KVC_CALL(kvc_manager_create, &s.manager_config, &s.made_manager).allocating());
+  calls.push_back(KVC_CALL(kvc_manager_destroy, std::exchange(s.made_manager, nullptr)).after([](Scene& s) {
+    return kvc_manager_create(&s.manager_config, &s.made_manager) == KVC_OK;
+  }));
+  calls.push_back(KVC_CALL(kvc_manager_properties, s.m, &s.properties));
+  calls.push_back(KVC_CALL(kvc_manager_check, s.m).allocating());
+  calls.push_back(KVC_CALL(kvc_manager_digest, s.m, &s.number));
+  calls.push_back(KVC_CALL(kvc_manager_stats, s.m, &s.stats));
+  calls.push_back(KVC_CALL(kvc_manager_pool_info, s.m, 0u, &s.pool_info));
+  calls.push_back(KVC_CALL(kvc_manager_block_info, s.m, 1, &s.block_info));
+  calls.push_back(KVC_CALL(kvc_manager_open_namespace, s.m, &s.identity, &s.space).allocating());
+  calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.space, 0)).after([](Scene& s) {
+    return kvc_manager_open_namespace(s.m, &s.identity, &s.space) == KVC_OK;
+  }));
+  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, s.space).after([](Scene& s) {
+    return s.cache(20) && kvc_manager_open_namespace(s.m, &s.identity, &s.space) == KVC_OK;
+  }));
+  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, 0u).as("all").after([](Scene& s) { return s.cache(20); }));
+}
+
+void add_requests(std::vector<Call>& calls) {
+  const auto admitted = [](Scene& s) { return s.admit(21, 20); };
+  const auto long_one = [](Scene& s) { return s.admit(s.n, 0); };
+  const auto published = [](Scene& s) { return s.admit(s.n, s.n); };
+  const auto waiting = [](Scene& s) { return s.wait(s.n); };
+  calls.push_back(KVC_CALL(kvc_manager_create_request, s.m, s.tokens.data(), s.n, s.keys.data(),
+                           s.keys.size(), &s.request_config, &s.request)
+                      .allocating()
+                      .may_be_null({5}));
+  calls.push_back(KVC_CALL(kvc_manager_allocate_request, s.m, s.tokens.data(), s.n, s.keys.data(),
+                           s.keys.size(), &s.request_config, &s.request, &s.number)
+                      .allocating()
+                      .may_be_null({5, 7}));
+  calls.push_back(KVC_CALL(kvc_manager_admit_request, s.m, s.request, &s.number)
+                      .allocating()
+                      .may_be_null({2})
+                      .after(waiting));
+  calls.push_back(KVC_CALL(kvc_manager_reserve_tokens, s.m, s.request, s.n).allocating().after(admitted));
+  calls.push_back(
+      KVC_CALL(kvc_manager_append_tokens, s.m, s.request, s.tokens.data(), s.n).allocating().after(admitted));
+  calls.push_back(KVC_CALL(kvc_manager_append_tokens, s.m, s.request, s.tokens.data(), s.n)
+                      .as("waiting")
+                      .allocating()
+                      .after(waiting));
+  calls.push_back(KVC_CALL(kvc_manager_commit_tokens, s.m, s.request, s.n).after(long_one));
+  calls.push_back(KVC_CALL(kvc_manager_commit_tokens, s.m, s.request, s.n)
+                      .as("extra keys")
+                      .allocating()
+                      .after([](Scene& s) { return s.admit(s.n, 0, s.keys.size()); }));
+  calls.push_back(
+      KVC_CALL(kvc_manager_truncate_request, s.m, s.request, s.n / 2 + 1).allocating().after(published));
+  calls.push_back(KVC_CALL(kvc_manager_fork_request, s.m, s.request, &s.child).allocating().after(published));
+  calls.push_back(KVC_CALL(kvc_manager_preempt_request, s.m, s.request).allocating().after([](Scene& s) {
+    // The child takes what the first request has left over.
+    return s.admit(s.n, s.n) &&
+           kvc_manager_create_request(s.m, s.tokens.data(), s.n, nullptr, 0, nullptr, &s.child) == KVC_OK;
+  }));
+  calls.push_back(KVC_CALL(kvc_manager_free_request, s.m, std::exchange(s.request, 0)).after(admitted));
+  calls.push_back(KVC_CALL(kvc_manager_request_info, s.m, s.request, &s.request_info).after(admitted));
+  calls.push_back(
+      KVC_CALL(kvc_manager_list_requests, s.m, s.ids.data(), s.ids.size(), &s.count).after(admitted));
+  calls.push_back(
+      KVC_CALL(kvc_manager_export_tables, s.m, &s.request, size_t{1}, 0u, -1, s.row.data(), s.row.size())
+          .after(admitted));
+  calls.push_back(KVC_CALL(kvc_manager_export_slots, s.m, s.request, 0u, 1u, 10u, s.slots.data(), size_t{8})
+                      .after(admitted));
+  calls.push_back(
+      KVC_CALL(kvc_manager_take_copies, s.m, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
+        return s.fork();
+      }));
+}
+
+void add_step(std::vector<Call>& calls) {
+  calls.push_back(KVC_CALL(kvc_step_create, s.m, &s.limits, &s.step).allocating());
+  calls.push_back(KVC_CALL(kvc_step_destroy, std::exchange(s.step, nullptr)).after([](Scene& s) {
+    return s.step_of(0, 0);
+  }));
+  calls.push_back(KVC_CALL(kvc_step_view, s.step, KVC_STEP_SLOTS, &s.view).after([](Scene& s) {
+    return s.step_of(0, 0);
+  }));
+  Call extend = KVC_CALL(step_and_retire, s.m, s.step).as("extend").allocating();
+  extend.prepare = [](Scene& s) { return s.step_of(1, 0); };
+  Call admit = KVC_CALL(step_and_retire, s.m, s.step).as("admit").allocating();
+  admit.prepare = [](Scene& s) { return s.step_of(0, 1); };
+  for (Call* call : {&extend, &admit}) {
+    call->function = "kvc_manager_step";
+    calls.push_back(std::move(*call));
+  }
+  calls.push_back(KVC_CALL(kvc_manager_retire_step, s.m, s.step->step_id).after([](Scene& s) {
+    return s.step_of(0, 0) && kvc_manager_step(s.m, s.step) == KVC_OK;
+  }));
+  calls.push_back(KVC_CALL(kvc_manager_take_zero_blocks, s.m, s.row.data(), s.row.size(), &s.count));
+  calls.push_back(
+      KVC_CALL(kvc_manager_compact, s.m, 0u, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
+        return s.cache(20) &&
+               kvc_manager_take_zero_blocks(s.m, s.row.data(), s.row.size(), &s.count) == KVC_OK;
+      }));
+}
+
+}  // namespace
+
+void add_manager_calls(std::vector<Call>& calls) {
+  add_life(calls);
+  add_requests(calls);
+  add_step(calls);
+}
+
+}  // namespace kvc::test

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of what needs no object; and the whole table.
+#include "hardening/every_call.h"
+
+namespace kvc::test {
+
+void add_other_calls(std::vector<Call>& calls) {
+  calls.push_back(KVC_CALL(kvc_version));
+  calls.push_back(KVC_CALL(kvc_build_info));
+  calls.push_back(KVC_CALL(kvc_status_name, KVC_ERROR_BUSY));
+  calls.push_back(KVC_CALL(kvc_last_error));
+  calls.push_back(KVC_CALL(kvc_supports, KVC_FEATURE_LRU));
+  calls.push_back(
+      KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));
+  calls.push_back(
+      KVC_CALL(kvc_dequantize, &s.format, s.bits.data(), s.lse.data(), 4u, Scene::kDim, s.out.data()));
+  calls.push_back(KVC_CALL(kvc_attention_merge, s.k.data(), s.lses.data(), 2u, 3u, 8u, KVC_FLOAT32,
+                           s.out.data(), s.lse.data())
+                      .may_be_null({7}));
+  calls.push_back(
+      KVC_CALL(kvc_tree_mask, s.parents.data(), s.parents.size(), s.bits.data(), 3u, s.depths.data())
+          .may_be_null({4}));
+  calls.push_back(KVC_CALL(kvc_model_count));
+  calls.push_back(KVC_CALL(kvc_model_get, 0u, &s.found));
+  calls.push_back(KVC_CALL(kvc_model_find, "gemma-3-4b", &s.found));
+  calls.push_back(KVC_CALL(kvc_estimate_memory, &s.query, &s.estimate));
+  calls.push_back(KVC_CALL(kvc_model_rope, &s.model, 0u, 0u, nullptr, s.factors_out.data(),
+                           s.factors_out.size(), &s.count, &s.factor)
+                      .may_be_null({3}));
+  calls.push_back(KVC_CALL(kvc_rope_table, s.frequencies.data(), s.frequencies.size(), 1.0,
+                           s.positions.data(), s.positions.size(), s.out.data())
+                      .may_be_null({3}));
+  calls.push_back(KVC_CALL(kvc_rope_apply, &s.rope));
+}
+
+const std::vector<Call>& every_call() {
+  static const std::vector<Call> table = [] {
+    std::vector<Call> calls;
+    add_other_calls(calls);
+    add_manager_calls(calls);
+    add_prefix_calls(calls);
+    add_storage_calls(calls);
+    return calls;
+  }();
+  return table;
+}
+
+std::vector<std::string> functions_of_the_header() {
+  return {
+#include "hardening/functions.inc"
+  };
+}
+
+}  // namespace kvc::test

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of prefixes, raw blocks and events.
+#include "hardening/every_call.h"
+
+namespace kvc::test {
+
+void add_prefix_calls(std::vector<Call>& calls) {
+  const auto cached = [](Scene& s) { return s.cache(s.n); };
+  calls.push_back(
+      KVC_CALL(kvc_manager_probe, s.m, 0u, s.tokens.data(), s.n, s.keys.data(), s.keys.size(), &s.probe_info)
+          .allocating()
+          .after(cached));
+  calls.push_back(
+      KVC_CALL(kvc_manager_pin_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.pin, &s.number)
+          .allocating()
+          .after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_unpin_prefix, s.m, std::exchange(s.pin, 0)).after([](Scene& s) {
+    return s.cache(20) &&
+           kvc_manager_pin_prefix(s.m, 0, s.tokens.data(), 20, nullptr, 0, &s.pin, &s.number) == KVC_OK;
+  }));
+  calls.push_back(KVC_CALL(kvc_manager_drop_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.number)
+                      .allocating()
+                      .after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, size_t{3}, &s.count).after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.raw.data(), size_t{4}));
+  calls.push_back(KVC_CALL(kvc_manager_acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u,
+                           s.raw.data(), s.raw.size(), &s.count)
+                      .allocating()
+                      .after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, nullptr, 0u,
+                           s.held.data(), s.held.size())
+                      .allocating()
+                      .after([](Scene& s) { return s.hold(s.n / 2); }));
+  calls.push_back(KVC_CALL(kvc_manager_release_blocks, s.m, s.raw.data(), s.count).after([](Scene& s) {
+    if (!s.hold(4)) return false;
+    s.raw = s.held, s.raw.resize(Scene::kRoom, -1);
+    s.count = s.held.size();
+    s.held.clear();
+    return true;
+  }));
+  calls.push_back(
+      KVC_CALL(kvc_manager_unpublish_blocks, s.m, s.unpublished, size_t{3}, &s.number).after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_poll_events, s.m, &s.cursor, s.events.data(), sizeof(kvc_event),
+                           s.events.size(), &s.count, s.row.data(), s.row.size())
+                      .may_be_null({6})
+                      .after(cached));
+}
+
+}  // namespace kvc::test

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls need to be made: a manager, storages, a stream, valid arguments, and room for every result.
+// Several scenes may share the objects of one (threads); each then has requests and blocks of its own.
+// clean() gives back whatever the calls since the last one have made. A scene is used by one thread.
+#pragma once
+#include <kvcache.h>
+
+#include <memory>
+#include <vector>
+
+namespace kvc::test {
+
+class Scene {
+ public:
+  static constexpr size_t kLanes = 16, kBlocksPerLane = 4, kHeads = 2, kDim = 16, kBlockSize = 16,
+                          kTokens = 32;
+  static constexpr size_t kRoom = 1 << 15;  // entries of the arrays below
+
+  // Prompts have `length` tokens. `shared`: takes its objects, in a lane of its own.
+  explicit Scene(size_t length, const Scene* shared = nullptr, size_t lane = 0);
+  ~Scene();
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  void clean();
+  uint64_t digest();                      // of the manager's state and of the storages' bytes
+  bool sound();                           // kvc_manager_check
+  std::vector<uint64_t> outputs() const;  // ids, counts and objects that calls have given
+
+  // What calls begin with. False: no space, which only happens where managers are shared.
+  bool admit(size_t known, size_t committed, size_t num_keys = 0);
+  bool wait(size_t known);
+  bool cache(size_t known);  // committed and freed
+  bool fork();               // of an admitted request; pending copies come with it
+  bool hold(size_t count);   // raw blocks
+  bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents
+
+  kvc_manager* m = nullptr;
+  kvc_storage *storage = nullptr, *channels = nullptr;  // bf16; int8 with channel keys
+  kvc_stream* stream = nullptr;
+  kvc_stream_event* event = nullptr;
+  const size_t n;
+
+  // Inputs.
+  std::vector<int32_t> tokens, raw, blocks_in, table, parents;
+  std::vector<kvc_extra_key> keys;
+  std::vector<int64_t> slots_in, positions;
+  const int32_t unpublished[3] = {1, -1, 2};
+  std::vector<float> k, v, q, lses;
+  std::vector<double> frequencies;
+  std::vector<kvc_block_copy> moves_in;
+  uint64_t offsets[2] = {0, 1}, length = 20;
+  kvc_manager_config manager_config = {};
+  kvc_namespace_config identity = {};
+  kvc_request_config request_config = {};
+  kvc_step_limits limits = {};
+  kvc_storage_config storage_config = {}, small_config = {}, threads_config = {};
+  kvc_rows rows = {}, out_rows = {};
+  kvc_attention attention = {};
+  kvc_block_choice choice = {};
+  kvc_quant_format format = {};
+  kvc_model model = {};
+  kvc_memory_query query = {};
+  kvc_rope_rows rope = {};
+
+  // Results.
+  uint64_t request = 0, child = 0, pin = 0, space = 0, number = 0, cursor = 0, step_id = 0;
+  size_t count = 0;
+  int32_t done = 0;
+  double factor = 0;
+  std::vector<double> factors_out;
+  void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;
+  kvc_memory_handle exported = {};
+  kvc_backend_info backend_info = {};
+  alignas(4096) char host_memory[4096] = {};
+  bool registered = false;
+  kvc_manager* made_manager = nullptr;
+  kvc_storage* made_storage = nullptr;
+  kvc_stream* made_stream = nullptr;
+  kvc_stream_event* made_event = nullptr;
+  kvc_step* step = nullptr;
+  std::vector<int32_t> row, held, depths;
+  std::vector<int64_t> slots;
+  std::vector<uint64_t> ids;
+  std::vector<kvc_block_copy> copies;
+  std::vector<kvc_event> events;
+  std::vector<kvc_run> runs;
+  std::vector<float> out, lse;
+  std::vector<uint16_t> bounds;
+  std::vector<uint8_t> bits;
+  kvc_properties properties = {};
+  kvc_stats stats = {};
+  kvc_pool_info pool_info = {};
+  kvc_block_info block_info = {};
+  kvc_request_info request_info = {};
+  kvc_probe_info probe_info = {};
+  kvc_view view = {};
+  kvc_device_info device_info = {};
+  kvc_storage_info storage_info = {};
+  kvc_quant_metrics key_metrics = {}, value_metrics = {};
+  kvc_attention_plan plan = {};
+  kvc_memory_estimate estimate = {};
+  kvc_model found = {};
+
+ private:
+  void make_inputs();
+  void make_storage_inputs();
+
+  const bool shares_;
+  const size_t lane_;
+};
+
+}  // namespace kvc::test
