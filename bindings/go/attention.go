@@ -5,11 +5,7 @@ package kvcache
 // #include <kvcache.h>
 import "C"
 
-import (
-	"unsafe"
-
-	"libkvcache/bindings/go/internal/native"
-)
+import "libkvcache/bindings/go/internal/native"
 
 // Attention is queries and what they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1, the last tokens of
 // its KVLens[r], or from position QStarts[r] on.
@@ -208,13 +204,18 @@ func TreeMask(parents []int32) (mask []byte, depths []int32, err error) {
 
 // DeviceInfo is what a device is: kvc_device_info.
 type DeviceInfo struct {
-	size                       uint64
-	MemoryBytes                uint64
-	MemoryKinds, NumProcessors uint32
+	Name, Architecture                string // "" = not known.
+	MemoryBytes, FreeBytes            uint64 // 0 = not known.
+	MemoryKinds, NumProcessors, Flags uint32
 }
 
 // Device describes a device, such as "cpu". ErrNotFound, whose text says which there are.
-func Device(name string) (info DeviceInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	return info, native.Kvc_device_properties(name, asByte(&info))
+func Device(name string) (DeviceInfo, error) {
+	info := &C.kvc_device_info{struct_size: C.sizeof_kvc_device_info}
+	err := native.Kvc_device_properties(name, asByte(info))
+	if err != nil {
+		return DeviceInfo{}, err
+	}
+	return DeviceInfo{C.GoString(info.name), C.GoString(info.architecture), uint64(info.memory_bytes), uint64(info.free_bytes),
+		uint32(info.memory_kinds), uint32(info.num_processors), uint32(info.flags)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"libkvcache/bindings/go/internal/native"
@@ -73,6 +74,7 @@ func NewStorage(config StorageConfig) (*Storage, error) {
 	if err := native.Kvc_storage_adopt(asByte(config.c()), config.Memory, &s.c); err != nil {
 		return nil, err
 	}
+	atomic.AddInt64(&liveObjects, 1)
 	runtime.SetFinalizer(s, (*Storage).Close)
 	return s, native.Kvc_storage_properties(s.c, asByte(&s.info))
 }
@@ -84,6 +86,7 @@ func (s *Storage) Close() error {
 	if s.c != 0 {
 		C.kvc_storage_destroy((*C.kvc_storage)(*(*unsafe.Pointer)(unsafe.Pointer(&s.c))))
 		s.c = 0
+		atomic.AddInt64(&liveObjects, -1)
 	}
 	return nil
 }

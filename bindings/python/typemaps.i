@@ -265,6 +265,16 @@ struct kvc_stream_event {};
 }
 %enddef
 
+// Streams of a device's runtime are addresses.
+%typemap(in) void *handle {
+  $1 = $input == Py_None ? NULL : PyLong_AsVoidPtr($input);
+  if (PyErr_Occurred()) SWIG_fail;
+}
+%typemap(in, numinputs=0) void **handle (void *value) "value = NULL; $1 = &value;"
+%typemap(argout) void **handle {
+  if (!($result = kvc_add_result($result, PyLong_FromVoidPtr(*$1)))) SWIG_fail;
+}
+
 // A view is (address, element type, shape, byte strides).
 %typemap(in, numinputs=0) kvc_view *view (kvc_view value) "memset(&value, 0, sizeof value); $1 = &value;"
 %typemap(argout) kvc_view *view {

@@ -9,16 +9,6 @@ bool with_stream(Scene& s) { return kvc_stream_create(nullptr, &s.made_stream) =
 
 void add_streams(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_device_properties, "cpu", &s.device_info).may_be_null({0}));
-  calls.push_back(KVC_CALL(kvc_backend_open, "cpu", nullptr).may_be_null({1}));
-  calls.push_back(KVC_CALL(kvc_backend_properties, "cpu", &s.backend_info).may_be_null({0}));
-  calls.push_back(
-      KVC_CALL(kvc_device_allocate, "cpu", KVC_MEMORY_HOST, 100u, &s.memory).allocating().may_be_null({0}));
-  calls.push_back(
-      KVC_CALL(kvc_device_release, std::exchange(s.memory, nullptr)).may_be_null({0}).after([](Scene& s) {
-        return kvc_device_allocate("cpu", KVC_MEMORY_HOST, 100, &s.memory) == KVC_OK;
-      }));
-  calls.push_back(KVC_CALL(kvc_device_register, "cpu", s.k.data(), 64u).may_be_null({0}));
-  calls.push_back(KVC_CALL(kvc_device_unregister, "cpu", s.k.data()).may_be_null({0}));
   calls.push_back(KVC_CALL(kvc_stream_create, "cpu", &s.made_stream).allocating().may_be_null({0}));
   calls.push_back(KVC_CALL(kvc_stream_destroy, std::exchange(s.made_stream, nullptr)).after(with_stream));
   calls.push_back(KVC_CALL(kvc_stream_synchronize, s.stream));
@@ -71,12 +61,6 @@ void add_whole_storages(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_storage_destroy, std::exchange(s.made_storage, nullptr)).after([](Scene& s) {
     return kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_storage_set_attention, s.made_storage, nullptr, nullptr)
-                      .may_be_null({1, 2})
-                      .after([](Scene& s) {
-                        return s.made_storage != nullptr ||
-                               kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK;
-                      }));
   calls.push_back(KVC_CALL(kvc_storage_properties, s.storage, &s.storage_info));
   calls.push_back(KVC_CALL(kvc_storage_size, &s.storage_config, &s.number, &s.cursor).may_be_null({1, 2}));
   calls.push_back(KVC_CALL(kvc_storage_view, s.storage, KVC_PLANE_K, 0u, &s.view));
