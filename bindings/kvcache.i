@@ -104,6 +104,7 @@ KVC_RESULT(uint64_t, digest)
 KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, next)
+KVC_RESULT(int32_t, done)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, count)
 

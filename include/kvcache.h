@@ -99,7 +99,8 @@ enum {
   KVC_ERROR_INTERNAL = 11,          /**< A defect of the library. */
   KVC_ERROR_AGAIN = 12,             /**< No space now, but enough once the steps in flight are retired. */
   KVC_ERROR_SKIPPED = 13,           /**< Step items only: not tried because an earlier admission of the step had no space. */
-  KVC_ERROR_DEVICE = 14             /**< The device failed; the text says what its runtime reports. A lost device fails in every call from then on. */
+  KVC_ERROR_DEVICE = 14             /**< The device failed; the text says what its runtime reports. What the call was to write may be written in part. A lost device
+                                         fails in every call from then on. */
 };
 
 /** Element types of arrays, views and stored keys and values. */
@@ -147,7 +148,17 @@ enum {
 };
 
 /** kvc_attention.flags. */
-enum { KVC_ATTENTION_NOT_CAUSAL = 1 /**< Queries see later positions too (encoders, cross attention). */ };
+enum {
+  KVC_ATTENTION_NOT_CAUSAL = 1, /**< Queries see later positions too (encoders, cross attention). */
+  KVC_ATTENTION_ON_DEVICE = 2,  /**< Not on the CPU: every array is in memory that the device reads. Nothing in it is looked at or copied at the call: a graph that
+                                     was captured reads what is there when it is replayed. Entries out of range are the caller's fault. */
+  KVC_ATTENTION_INVARIANT = 4   /**< Not on the CPU: the bits of a request's result do not depend on what else is in the batch. */
+};
+
+/** kvc_rows.flags. */
+enum {
+  KVC_ROWS_ON_DEVICE = 1 /**< Not on the CPU: slots and block_table are in memory that the device reads, as with KVC_ATTENTION_ON_DEVICE. */
+};
 
 /** kvc_group_config.kind. */
 enum {
@@ -507,7 +518,7 @@ typedef struct kvc_rows {
   uint32_t first_layer;   /**< Layer of the storage that l = 0 is. */
   uint32_t num_layers;    /**< Layers; 0 = 1. */
   int32_t dtype;          /**< Of k and v: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32. */
-  uint32_t reserved;      /**< 0 */
+  uint32_t flags;         /**< KVC_ROWS_* */
   int64_t k_layer_stride, k_token_stride, k_head_stride; /**< 0 = contiguous. */
   int64_t v_layer_stride, v_token_stride, v_head_stride; /**< 0 = contiguous. */
   const int64_t *slots;   /**< [num_tokens] block id * block_size + offset, as kvc_step.slots; -1 = skip this token (a gather leaves its rows as they
@@ -548,6 +559,9 @@ typedef struct kvc_attention {
                                   blocks that no head reads may be anything, but not with a stream. All bits set gives what NULL gives, bit by bit.
                                   NULL = all blocks. */
   size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
+  uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
+  uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
+  uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
 } kvc_attention;
 
 /** How kvc_storage_select_blocks picks blocks. */
@@ -566,12 +580,12 @@ typedef struct kvc_block_choice {
 /** How kvc_storage_attend would compute something. */
 typedef struct kvc_attention_plan {
   size_t struct_size;     /**< sizeof(kvc_attention_plan) */
-  char kernels[16];       /**< Instruction set: "amx-bf16", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
+  char kernels[16];       /**< On a GPU "mma" (tensor cores) or "plain". On the CPU the instruction set: "amx-bf16", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
   char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (keys per channel, or odd dimensions). */
   char values[16];        /**< Likewise: "rows", "converted", or "keys" (latent rows that are read once for both). */
-  uint32_t num_workers;   /**< Threads that take part. */
+  uint32_t num_workers;   /**< Threads or multiprocessors that take part. */
   uint32_t sparse;        /**< 1 = with a block mask that hides something. */
-  uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries. */
+  uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries; 0 = decided on the device, like num_splits. */
   uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
   uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
 } kvc_attention_plan;
@@ -1010,7 +1024,7 @@ typedef struct kvc_stream_event kvc_stream_event;
  *  @param[in] name "cuda", "hip". @param[in] path The file, or the folder that it is in, and no other place; NULL = the folders of the environment
  *  variable KVC_BACKEND_PATH (apart by colons; not in programs with raised rights), then the folder of this library. A backend that is open stays open.
  *  @return KVC_OK; INVALID_ARGUMENT (name); BUSY (open from another path); NOT_FOUND (no such file: the text names all that were looked for); UNSUPPORTED (the
- *  file cannot be loaded, or is of another version). Thread-safe. Since 0.2. */
+ *  file cannot be loaded, or is of another version); OUT_OF_MEMORY. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_backend_open(const char *name, const char *path);
 
 /** What a backend is; opens it as kvc_backend_open(name, NULL) does. @param[in] name NULL or "cpu", "cuda", "hip". @param[out] info struct_size set by the caller.

@@ -265,11 +265,6 @@ struct kvc_stream_event {};
 }
 %enddef
 
-%typemap(in, numinputs=0) int32_t *done (int32_t value) "value = 0; $1 = &value;"
-%typemap(argout) int32_t *done {
-  if (!($result = kvc_add_result($result, PyBool_FromLong(*$1)))) SWIG_fail;
-}
-
 // A view is (address, element type, shape, byte strides).
 %typemap(in, numinputs=0) kvc_view *view (kvc_view value) "memset(&value, 0, sizeof value); $1 = &value;"
 %typemap(argout) kvc_view *view {

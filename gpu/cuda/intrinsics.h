@@ -134,13 +134,13 @@ KVC_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) { return __umul64hi(a,
 
 // ---- conversions ----
 
-inline constexpr bool kHasHalf = true;
+#define KVC_GPU_HAS_HALF 1
 KVC_DEVICE uint32_t half_of_float(float x) { return __half_as_ushort(__float2half_rn(x)); }
 KVC_DEVICE float float_of_half(uint32_t bits) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-inline constexpr bool kHasFp8 = true;
+#define KVC_GPU_HAS_FP8 1
 KVC_DEVICE uint32_t e4m3_of_float(float x) {
   unsigned short pair;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
@@ -156,8 +156,6 @@ KVC_DEVICE float float_of_e4m3(uint32_t bits) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(bits)));
   return float_of_half(halves & 0xFFFFu);
 }
-#else
-inline constexpr bool kHasFp8 = false;
 #endif
 
 // ---- tensor cores ----

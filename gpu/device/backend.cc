@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of functions through which the library uses devices of this backend, and the entry that gives it
 // away.
-#include <algorithm>
-#include <mutex>
-
-#include "device/memory.h"
 #include "device/device_storage.h"
+#include "device/devices.h"
+#include "device/memory.h"
 
 namespace kvc::gpu {
 namespace {
@@ -13,31 +11,6 @@ namespace {
 DeviceStorage& storage_of(void* storage) { return *static_cast<DeviceStorage*>(storage); }
 DeviceStream* stream_of(void* stream) { return static_cast<DeviceStream*>(stream); }
 DeviceEvent& event_of(void* event) { return *static_cast<DeviceEvent*>(event); }
-
-constexpr uint32_t kMaxDevices = 64;
-
-struct Devices {
-  uint32_t count = 0;
-  char remark[256] = "";
-  runtime::Properties properties[kMaxDevices];
-};
-const Devices& devices() {
-  static const Devices all = [] {
-    Devices found;
-    uint32_t count = 0;
-    runtime::Error error = runtime::device_count(&count);
-    for (uint32_t i = 0; error == 0 && i < std::min(count, kMaxDevices); ++i)
-      error = runtime::properties(i, &found.properties[i]);
-    if (error == 0) found.count = std::min(count, kMaxDevices);
-    if (error != 0) {
-      std::snprintf(found.remark, sizeof found.remark, "%s (error %d)", runtime::error_text(error), error);
-    } else if (count == 0) {
-      std::snprintf(found.remark, sizeof found.remark, "the runtime finds no device");
-    }
-    return found;
-  }();
-  return all;
-}
 
 kvc_status properties(uint32_t device, kvc_device_info* info) {
   const OnDevice on(device);

@@ -68,7 +68,10 @@ kvc_status DeviceStorage::move_rows(const kvc_rows& rows, bool store, DeviceStre
   KVC_TRY(call.begin());
   KVC_TRY(call.address(own.k, "kvc_rows.k"));
   KVC_TRY(call.address(own.v, "kvc_rows.v"));
-  if (own.slots != nullptr) {
+  if ((own.flags & KVC_ROWS_ON_DEVICE) != 0) {
+    KVC_TRY(call.address(own.slots, "kvc_rows.slots"));
+    KVC_TRY(call.address(own.block_table, "kvc_rows.block_table"));
+  } else if (own.slots != nullptr) {
     own.block_table = nullptr;
     call.array(own.slots, own.num_tokens);
   } else {  // the part of the table that is read

@@ -131,7 +131,7 @@ KVC_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) { return __umul64hi(a,
 
 // ---- conversions ----
 
-inline constexpr bool kHasHalf = true;
+#define KVC_GPU_HAS_HALF 1
 KVC_DEVICE uint32_t half_of_float(float x) {
   const auto half = static_cast<_Float16>(x);
   uint16_t bits;
@@ -144,7 +144,6 @@ KVC_DEVICE float float_of_half(uint32_t bits) {
   __builtin_memcpy(&half, &raw, sizeof half);
   return static_cast<float>(half);
 }
-inline constexpr bool kHasFp8 = false;
 
 // ---- tensor cores ----
 

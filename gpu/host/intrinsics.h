@@ -148,10 +148,6 @@ inline uint64_t multiply_high(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>((static_cast<Wide>(a) * b) >> 64);
 }
 
-// ---- conversions: kernels have their own where a device has none ----
-
-inline constexpr bool kHasHalf = false, kHasFp8 = false;
-
 }  // namespace kvc::gpu
 
 #include "host/matrix.h"

@@ -5,6 +5,7 @@
 #include "kernels/attention_merge.cuh"
 #include "kernels/attention_mma.h"
 #include "kernels/attention_plain.cuh"
+#include "kernels/carver.h"
 
 namespace kvc::gpu {
 namespace {
@@ -22,22 +23,6 @@ struct Plan {
   uint32_t plain_rows;
   Schedules schedules;
   uint64_t bytes;
-};
-
-// Arrays one after the other; without memory it only counts.
-class Carver {
- public:
-  explicit Carver(void* memory) : memory_(static_cast<char*>(memory)) {}
-  template <typename T>
-  void take(T** array, uint64_t count) {
-    *array = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    used_ += (count * sizeof(T) + 15) / 16 * 16;
-  }
-  uint64_t used() const { return used_; }
-
- private:
-  char* memory_;
-  uint64_t used_ = 0;
 };
 
 void take_arrays(const AttentionArgs& args, Schedule* schedule, Carver* carver) {

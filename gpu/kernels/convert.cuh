@@ -75,18 +75,16 @@ template <>
 struct Element<KVC_FLOAT16> {
   using Bits = uint16_t;
   using Exact = SmallFloat<5, 10, true>;
-  template <bool kDevice = kHasHalf>
   KVC_DEVICE static uint32_t encode(float x) {
-    if constexpr (kDevice) {
-      if (!is_nan(x)) return half_of_float(x);
-    }
+#if defined(KVC_GPU_HAS_HALF)
+    if (!is_nan(x)) return half_of_float(x);
+#endif
     return Exact::encode(x);
   }
-  template <bool kDevice = kHasHalf>
   KVC_DEVICE static float decode(uint32_t code) {
-    if constexpr (kDevice) {
-      if ((code & 0x7FFF) <= 0x7C00) return float_of_half(code);
-    }
+#if defined(KVC_GPU_HAS_HALF)
+    if ((code & 0x7FFF) <= 0x7C00) return float_of_half(code);
+#endif
     return Exact::decode(code);
   }
 };
@@ -109,18 +107,16 @@ template <>
 struct Element<KVC_FLOAT8_E4M3> {
   using Bits = uint8_t;
   using Exact = SmallFloat<4, 3, false>;
-  template <bool kDevice = kHasFp8>
   KVC_DEVICE static uint32_t encode(float x) {
-    if constexpr (kDevice) {
-      if (!is_nan(x)) return e4m3_of_float(x);
-    }
+#if defined(KVC_GPU_HAS_FP8)
+    if (!is_nan(x)) return e4m3_of_float(x);
+#endif
     return Exact::encode(x);
   }
-  template <bool kDevice = kHasFp8>
   KVC_DEVICE static float decode(uint32_t code) {
-    if constexpr (kDevice) {
-      if ((code & 0x7F) != 0x7F) return float_of_e4m3(code);
-    }
+#if defined(KVC_GPU_HAS_FP8)
+    if ((code & 0x7F) != 0x7F) return float_of_e4m3(code);
+#endif
     return Exact::decode(code);
   }
 };
@@ -128,12 +124,11 @@ template <>
 struct Element<KVC_FLOAT8_E5M2> {
   using Bits = uint8_t;
   using Exact = SmallFloat<5, 2, true>;
-  template <bool kDevice = kHasFp8>
   KVC_DEVICE static uint32_t encode(float x) {
-    if constexpr (kDevice) {
-      // The device saturates; from 2^16 - 2^12 on the nearest code is that of infinity.
-      if ((float_bits(x) & 0x7FFFFFFF) < 0x47700000) return e5m2_of_float(x);
-    }
+#if defined(KVC_GPU_HAS_FP8)
+    // The device saturates; from 2^16 - 2^12 on the nearest code is that of infinity.
+    if ((float_bits(x) & 0x7FFFFFFF) < 0x47700000) return e5m2_of_float(x);
+#endif
     return Exact::encode(x);
   }
   KVC_DEVICE static float decode(uint32_t code) {  // the upper byte of an fp16

@@ -12,11 +12,15 @@ using ull = unsigned long long;
 
 constexpr size_t kMaxTreeNodes = 65536;
 
-uint64_t num_queries(const kvc_attention& a) { return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests]; }
+uint64_t num_queries(const kvc_attention& a) {
+  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return a.total_queries;
+  return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
+}
 
 // Whether the rows of block_mask have room for the blocks of every request.
 kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
                            const kvc_block_choice& choice) {
+  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return KVC_OK;
   for (size_t r = 0; r < a.num_requests; ++r) {
     const uint64_t bytes = kvc::ceil_div(kvc::ceil_div(a.kv_lens[r], layout.block_size), 8);
     if (bytes <= choice.block_mask_stride) continue;

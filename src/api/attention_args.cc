@@ -74,6 +74,25 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   return check_entries(args, view, reach.low, reach.end, later);
 }
 
+// What is known of arrays on the device.
+kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
+  const uint64_t most = uint64_t{a->table_stride} * layout.block_size;
+  if (a->max_queries == 0) a->max_queries = a->total_queries;
+  if (a->max_kv_len == 0) a->max_kv_len = most;
+  if (a->total_queries == 0 || a->total_queries > INT32_MAX || a->max_queries > a->total_queries) {
+    return fail(
+        KVC_ERROR_INVALID_ARGUMENT,
+        "KVC_ATTENTION_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
+        "request no more",
+        ull{a->total_queries}, ull{a->max_queries});
+  }
+  if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
+                ull{a->max_kv_len}, ull{most});
+  }
+  return KVC_OK;
+}
+
 kvc_status check(const Layout& layout, const kvc_attention& a) {
   if (a.layer >= layout.num_layers)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", a.layer, layout.num_layers);
@@ -83,8 +102,9 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
   }
   if (!is_float(a.dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.dtype);
-  if ((a.flags & ~uint32_t{KVC_ATTENTION_NOT_CAUSAL}) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags);
+  constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ON_DEVICE | KVC_ATTENTION_INVARIANT;
+  if ((a.flags & ~kKnown) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
   if (!std::isfinite(a.scale) || !std::isfinite(a.soft_cap) || a.soft_cap < 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "scale %g, soft_cap %g: finite, and the cap not negative",
                 static_cast<double>(a.scale), static_cast<double>(a.soft_cap));
@@ -143,6 +163,11 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
     return status;
   if (own.dtype == 0) own.dtype = KVC_FLOAT32;
   if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
+  if ((own.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
+    if (const kvc_status status = check_bounds(storage.layout, &own); status != KVC_OK) return status;
+    *out = own;
+    return KVC_OK;
+  }
   const AttentionArgs args = args_of(storage.layout, storage.slab(), own);
   for (size_t r = 0; r < args.num_requests; ++r) {
     if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;

@@ -76,7 +76,17 @@ kvc_status launch(Storage& storage, Call call, size_t bytes, void* stream_impl) 
   return enqueue(storage, call, stream);
 }
 
+// What only other devices do.
+kvc_status check_flags(const kvc_attention& attention) {
+  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "KVC_ATTENTION_ON_DEVICE with the cpu; leave it out");
+  if ((attention.flags & KVC_ATTENTION_INVARIANT) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "KVC_ATTENTION_INVARIANT is not among what the cpu can do");
+  return KVC_OK;
+}
+
 kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
+  if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);
   Attend call;
   call.args = args_of(storage.layout(), storage.slab(), *attention);
@@ -85,6 +95,7 @@ kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
 }
 
 kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_plan* plan) {
+  if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);
   AttentionArgs args = args_of(storage.layout(), storage.slab(), *attention);
   if (reads_all_blocks(args)) args.block_mask = nullptr;
@@ -94,6 +105,7 @@ kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_
 
 kvc_status select_op(void* impl, const kvc_attention* attention, const kvc_block_choice* choice,
                      void* stream) {
+  if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);
   Select call;
   call.args = args_of(storage.layout(), storage.slab(), *attention);

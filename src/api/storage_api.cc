@@ -137,7 +137,9 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
 }
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
+  const bool unseen = (rows.flags & KVC_ROWS_ON_DEVICE) != 0;
   if (rows.slots != nullptr) {
+    if (unseen) return KVC_OK;
     const uint64_t end = layout.num_blocks * layout.block_size;
     for (size_t t = 0; t < rows.num_tokens; ++t) {
       if (rows.slots[t] == -1 || static_cast<uint64_t>(rows.slots[t]) < end) continue;
@@ -154,6 +156,7 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %zu go past the %zu entries of block_table",
                 ull{rows.first_token}, rows.num_tokens, rows.block_table_size);
   }
+  if (unseen) return KVC_OK;
   for (uint64_t j = rows.first_token / layout.block_size; j < kvc::ceil_div(end, layout.block_size); ++j) {
     if (const kvc_status status = check_block(layout, j, rows.block_table[j]); status != KVC_OK)
       return status;
@@ -181,7 +184,9 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
   if (out->dtype == 0) out->dtype = KVC_FLOAT32;
   if (!kvc::is_float(out->dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.dtype %d is no float type", out->dtype);
-  if (out->reserved != 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.reserved is not 0");
+  if ((out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported",
+                out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE});
   if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layers %u + %u of %u", out->first_layer, out->num_layers,
                 layout.num_layers);

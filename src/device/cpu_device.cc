@@ -47,8 +47,14 @@ struct OnBlocks {
   }
 };
 
+kvc_status check_flags(const kvc_rows& rows) {
+  if ((rows.flags & KVC_ROWS_ON_DEVICE) == 0) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED, "KVC_ROWS_ON_DEVICE with the cpu; leave it out");
+}
+
 // Of the arrays only what the operation reads, since it may be copied.
 kvc_status move_rows(void* storage, const kvc_rows* rows, void* stream, bool store) {
+  if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
   MoveRows call{*rows, store};
   kvc_rows& own = call.rows;
   if (own.slots != nullptr || own.num_tokens == 0) {
@@ -170,6 +176,7 @@ int32_t is_open(void* storage, int32_t block) {
 }
 
 kvc_status measure(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys, kvc_quant_metrics* values) {
+  if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
   for (kvc_quant_metrics* out : {keys, values}) {
     if (out == nullptr) continue;
     QuantMeter meter;

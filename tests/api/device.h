@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that tests of storages run on: the CPU, or that of KVC_TEST_DEVICE; and, if it is emulated, what it can be
-// made to do.
+// The device that tests of storages run on: the CPU, or that of KVC_TEST_DEVICE; and, if it is emulated, what
+// it can be made to do.
 #pragma once
 #include <dlfcn.h>
 #include <gtest/gtest.h>

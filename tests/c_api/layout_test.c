@@ -363,7 +363,7 @@ AT(kvc_rows, num_tokens, 24);
 AT(kvc_rows, first_layer, 32);
 AT(kvc_rows, num_layers, 36);
 AT(kvc_rows, dtype, 40);
-AT(kvc_rows, reserved, 44);
+AT(kvc_rows, flags, 44);
 AT(kvc_rows, k_layer_stride, 48);
 AT(kvc_rows, k_token_stride, 56);
 AT(kvc_rows, k_head_stride, 64);
@@ -375,7 +375,7 @@ AT(kvc_rows, block_table, 104);
 AT(kvc_rows, block_table_size, 112);
 AT(kvc_rows, first_token, 120);
 
-SIZE(kvc_attention, 168);
+SIZE(kvc_attention, 192);
 AT(kvc_attention, struct_size, 0);
 AT(kvc_attention, q, 8);
 AT(kvc_attention, out, 16);
@@ -400,6 +400,9 @@ AT(kvc_attention, mask_offsets, 136);
 AT(kvc_attention, mask_starts, 144);
 AT(kvc_attention, block_mask, 152);
 AT(kvc_attention, block_mask_stride, 160);
+AT(kvc_attention, total_queries, 168);
+AT(kvc_attention, max_queries, 176);
+AT(kvc_attention, max_kv_len, 184);
 
 SIZE(kvc_run, 16);
 AT(kvc_run, offset, 0);

@@ -64,7 +64,8 @@ TEST_F(AttentionBatch, InvariantResultsAreRight) {
 // A graph keeps the arguments of launches; lengths, tables and queries are what the arrays hold by then.
 TEST_F(AttentionBatch, AScheduleIsMadeOnTheDevice) {
   for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16}) {
-    const Options options{.dtype = stored, .q_dtype = stored, .kv_lens = {400, 90, 300}, .q_lens = {1, 12, 1}};
+    const Options options{
+        .dtype = stored, .q_dtype = stored, .kv_lens = {400, 90, 300}, .q_lens = {1, 12, 1}};
     Case c(options);
     DeviceCall call(c.args(), {});
     call.poison();
@@ -86,8 +87,8 @@ TEST_F(AttentionBatch, AScheduleIsMadeOnTheDevice) {
 
 // The storage's own layouts, in which keys, values and scales of a block lie side by side.
 TEST_F(AttentionBatch, EveryLayoutOfStorages) {
-  for (const uint32_t preset : {KVC_LAYOUT_LBHNC, KVC_LAYOUT_LBNHC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BLNHC,
-                                KVC_LAYOUT_BHLNC}) {
+  for (const uint32_t preset :
+       {KVC_LAYOUT_LBHNC, KVC_LAYOUT_LBNHC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BLNHC, KVC_LAYOUT_BHLNC}) {
     for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT8, KVC_INT4}) {
       const Options options{.dtype = stored,
                             .q_dtype = KVC_BFLOAT16,
@@ -112,8 +113,7 @@ TEST_F(AttentionBatch, EveryLayoutOfStorages) {
 
 TEST_F(AttentionBatch, BytesPastFourGigabytes) {
   for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16}) {
-    const Options options{
-        .dtype = stored, .q_dtype = KVC_BFLOAT16, .kv_lens = {50, 33}, .q_lens = {1, 20}};
+    const Options options{.dtype = stored, .q_dtype = KVC_BFLOAT16, .kv_lens = {50, 33}, .q_lens = {1, 20}};
     Case c(options);
     c.run_reference();
     // Blocks so far apart that the last one begins past 2^32.
@@ -142,7 +142,8 @@ TEST_F(AttentionBatch, PartialResultsMergeAsOnTheCpu) {
     for (size_t row = 0; row < kPartials * kRows; ++row) {  // nothing is read of a part without keys
       if (std::isinf(lses[row])) std::memset(&outs[row * kDim * bytes], 0xff, kDim * bytes);
     }
-    merge_partials(outs.data(), lses.data(), kPartials, kRows, kDim, dtype, expected.data(), expected_lse.data());
+    merge_partials(outs.data(), lses.data(), kPartials, kRows, kDim, dtype, expected.data(),
+                   expected_lse.data());
     for (const bool in_place : {false, true}) {
       DeviceArray<char> device_outs(outs), out(expected.size());
       DeviceArray<float> device_lses(lses), lse(kRows);
@@ -151,6 +152,7 @@ TEST_F(AttentionBatch, PartialResultsMergeAsOnTheCpu) {
                            kPartials,
                            kRows,
                            kDim,
+                           dtype,
                            dtype,
                            in_place ? device_outs.data() : out.data(),
                            in_place ? device_lses.data() : lse.data()};

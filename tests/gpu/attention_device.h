@@ -66,7 +66,7 @@ inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
   AttentionArgs args = {};
   describe_storage(*host.layout, nullptr, host.layer, &args);
   args.num_q_heads = host.num_q_heads;
-  args.q_dtype = host.q_dtype;
+  args.q_dtype = args.out_dtype = host.q_dtype;
   args.num_requests = static_cast<uint32_t>(host.num_requests);
   args.causal = host.causal ? 1 : 0;
   args.table_stride = host.table_stride;
@@ -122,6 +122,16 @@ class DeviceCall {
     lse_.set(std::vector<float>(lse_.size(), kUntouched));
   }
   int launch() { return launch_attention(args_, limits_, workspace_->data(), nullptr); }
+  int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens) {
+    DeviceArray<uint64_t> offsets(group_offsets), prefixes(prefix_lens);
+    const CascadeArgs cascade{args_, static_cast<uint32_t>(prefix_lens.size()), offsets.data(),
+                              prefixes.data()};
+    if (cascade_support(cascade, limits_).path == AttentionPath::kUnsupported) return -1;
+    workspace_.emplace(std::vector<char>(cascade_workspace_bytes(cascade, limits_), '\xff'));
+    const int error = launch_cascade(cascade, limits_, workspace_->data(), nullptr);
+    synchronize();
+    return error;
+  }
   void set_lengths(const std::vector<uint64_t>& kv_lens, const std::vector<uint64_t>& q_offsets) {
     kv_lens_.set(kv_lens);
     q_offsets_.set(q_offsets);

@@ -58,8 +58,8 @@ Scene::~Scene() {
 
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
-            request_info, probe_info, device_info, storage_info, key_metrics, value_metrics, plan, estimate,
-            found);
+            request_info, probe_info, device_info, backend_info, storage_info, key_metrics, value_metrics,
+            plan, estimate, found);
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
@@ -137,6 +137,8 @@ void Scene::clean() {
     auto* made = static_cast<DlManagedTensor*>(tensor);
     made->deleter(made);
   }
+  kvc_device_release(made_memory);
+  if (registered) kvc_device_unregister(nullptr, host_memory);
   kvc_manager_destroy(made_manager);
   kvc_stream_synchronize(stream);
   kvc_storage_destroy(made_storage);
@@ -144,7 +146,7 @@ void Scene::clean() {
   kvc_stream_event_destroy(made_event);
   held.clear();
   request = child = pin = space = number = cursor = step_id = 0;
-  count = 0, tensor = nullptr, step = nullptr;
+  count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
   made_manager = nullptr, made_storage = nullptr, made_stream = nullptr, made_event = nullptr;
 }
 
@@ -163,8 +165,9 @@ uint64_t Scene::digest() {
 
 std::vector<uint64_t> Scene::outputs() const {
   std::vector<uint64_t> made = {request, child, pin, space, number, cursor, count};
-  for (const void* object : {tensor, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
-                             static_cast<void*>(made_stream), static_cast<void*>(made_event)})
+  for (const void* object :
+       {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
+        static_cast<void*>(made_stream), static_cast<void*>(made_event)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;
 }

@@ -23,6 +23,37 @@ void add_streams(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_stream_event_synchronize, s.event));
 }
 
+// On the CPU some of these are only refused.
+void add_devices(std::vector<Call>& calls) {
+  const auto with_memory = [](Scene& s) {
+    return kvc_device_allocate(nullptr, KVC_MEMORY_HOST, 4096, &s.made_memory) == KVC_OK;
+  };
+  calls.push_back(KVC_CALL(kvc_backend_open, "hip", "/nowhere")
+                      .answering(KVC_ERROR_NOT_FOUND)
+                      .allocating()
+                      .may_be_null({1}));
+  calls.push_back(KVC_CALL(kvc_backend_properties, "cpu", &s.backend_info).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_allocate, "cpu", KVC_MEMORY_HOST, 4096u, &s.made_memory)
+                      .allocating()
+                      .may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_release, std::exchange(s.made_memory, nullptr))
+                      .may_be_null({0})
+                      .after(with_memory));
+  calls.push_back(KVC_CALL(kvc_device_register, "cpu", s.host_memory, 4096u).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_unregister, "cpu", s.host_memory).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_export_memory, s.made_memory, &s.exported)
+                      .answering(KVC_ERROR_UNSUPPORTED)
+                      .after(with_memory));
+  calls.push_back(KVC_CALL(kvc_device_import_memory, "cpu", &s.exported, &s.made_memory)
+                      .answering(KVC_ERROR_INVALID_ARGUMENT)
+                      .may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_stream_adopt, "cpu", s.host_memory, 0u, &s.made_stream)
+                      .answering(KVC_ERROR_UNSUPPORTED)
+                      .allocating()
+                      .may_be_null({0, 1}));
+  calls.push_back(KVC_CALL(kvc_stream_handle, s.stream, &s.handle).answering(KVC_ERROR_UNSUPPORTED));
+}
+
 void add_whole_storages(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_storage_create, &s.small_config, &s.made_storage).allocating());
   calls.push_back(
@@ -93,6 +124,7 @@ void add_rows(std::vector<Call>& calls) {
 
 void add_storage_calls(std::vector<Call>& calls) {
   add_streams(calls);
+  add_devices(calls);
   add_whole_storages(calls);
   add_rows(calls);
 }

@@ -32,7 +32,7 @@ class StreamEvent:
     @property
     def done(self) -> bool:
         """Whether all work before the event's place is done."""
-        return _native.kvc_stream_event_query(self._e)
+        return bool(_native.kvc_stream_event_query(self._e))
 
     def synchronize(self) -> None:
         """Waits until the event's place is reached."""

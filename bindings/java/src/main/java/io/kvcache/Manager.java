@@ -209,6 +209,11 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_release_blocks(m, blocks));
   }
 
+  /** Makes blocks unfindable, whoever holds them, because their bytes turned out to be wrong; returns how many were findable. */
+  public long unpublishBlocks(IntBuffer blocks) throws KvCacheException {
+    return ask((m, out) -> Native.kvc_manager_unpublish_blocks(m, blocks, out));
+  }
+
   // ---- what it is and how it does
 
   /** Never waits for the manager's lock. */
