@@ -37,6 +37,21 @@ if(TARGET kvcache_cli)
     set_target_properties(kvcache_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${kvc_bin_to_lib}")
   endif()
   install(TARGETS kvcache_cli RUNTIME COMPONENT tool)
+
+  # Below /usr as Debian has it: compressed pages, and a folder of packages' completions for zsh.
+  set(kvc_manual_page "${PROJECT_SOURCE_DIR}/docs/kvcache.1")
+  set(zsh_folder zsh/site-functions)
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    set(kvc_manual_page "${PROJECT_BINARY_DIR}/kvcache.1.gz")
+    file(ARCHIVE_CREATE OUTPUT "${kvc_manual_page}" PATHS "${PROJECT_SOURCE_DIR}/docs/kvcache.1" FORMAT raw COMPRESSION GZip
+      COMPRESSION_LEVEL 9)
+    set(zsh_folder zsh/vendor-completions)
+  endif()
+  install(FILES "${kvc_manual_page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tool)
+  install(FILES completions/kvcache.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME kvcache
+    COMPONENT tool)
+  install(FILES completions/kvcache.zsh DESTINATION "${CMAKE_INSTALL_DATADIR}/${zsh_folder}" RENAME _kvcache COMPONENT tool)
+  install(FILES completions/kvcache.fish DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT tool)
 endif()
 
 # ---- uninstall --------------------------------------------------------------------------------

@@ -67,9 +67,10 @@
 
 /** Version of this header; kvc_version() is that of the library. */
 #define KVC_VERSION_MAJOR 0
-#define KVC_VERSION_MINOR 2
-#define KVC_VERSION_PATCH 0
+#define KVC_VERSION_MINOR 2 /**< Before 1.0 a new one may break. */
+#define KVC_VERSION_PATCH 0 /**< Mends alone. */
 
+/** What the library exports. */
 #ifdef SWIG
 #define KVC_API
 #else
@@ -249,8 +250,8 @@ typedef struct kvc_manager kvc_manager;
 typedef struct kvc_allocator {
   size_t struct_size; /**< sizeof(kvc_allocator) */
   void *user_data;    /**< Passed to both functions. */
-  void *(*allocate)(void *user_data, size_t size, size_t alignment);
-  void (*release)(void *user_data, void *memory, size_t size, size_t alignment);
+  void *(*allocate)(void *user_data, size_t size, size_t alignment);             /**< Memory, or NULL. */
+  void (*release)(void *user_data, void *memory, size_t size, size_t alignment); /**< Takes it back. */
 } kvc_allocator;
 
 /** A pool of blocks of one byte size. Block ids are numbered through all pools: pool p starts where pool p - 1 ends. */
@@ -301,7 +302,7 @@ typedef struct kvc_properties {
   size_t struct_size; /**< sizeof(kvc_properties) */
   uint64_t num_blocks, max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks; /**< As in kvc_manager_config; num_blocks: all
                                                                                                            pools, null block included. */
-  uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools;
+  uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
 } kvc_properties;
 
 /** Identity of a namespace: everything that makes KV of equal tokens different. Each part is opaque bytes: NULL = absent; non-NULL with
@@ -385,12 +386,12 @@ typedef struct kvc_pool_info {
 
 /** Copy the contents of block `source` to block `destination`, before the step's kernels write. Frozen. */
 typedef struct kvc_block_copy {
-  int32_t source, destination;
+  int32_t source, destination; /**< Block ids. */
 } kvc_block_copy;
 
 /** block_tables[group][row][column] became `block`. Frozen. */
 typedef struct kvc_table_change {
-  int32_t group, row, column, block;
+  int32_t group, row, column, block; /**< Indices, and the block id. */
 } kvc_table_change;
 
 /** What became findable or went away, for routers and other caches. Read in order of `sequence`; a jump means that events were lost.
@@ -473,14 +474,14 @@ typedef struct kvc_storage_info {
   uint64_t block_bytes;  /**< Of one block, all layers, scales and padding included. */
   uint64_t token_bytes;  /**< Of one token, all layers, scales included, padding not. */
   uint64_t num_blocks;   /**< As configured, like all that follow; defaults filled in. */
-  uint32_t num_layers, num_heads, head_dim, v_head_dim, block_size;
-  int32_t dtype;
-  uint32_t layout, flags, scale_group, alignment;
+  uint32_t num_layers, num_heads, head_dim, v_head_dim, block_size; /**< As in kvc_storage_config. */
+  int32_t dtype;                                                    /**< As in kvc_storage_config. */
+  uint32_t layout, flags, scale_group, alignment;                   /**< As in kvc_storage_config. */
   uint32_t memory_kind;  /**< KVC_MEMORY_* as it is, never the default. */
   uint32_t reserved;     /**< 0 */
   uint64_t open_bytes;     /**< Beside the slab: for the keys of open blocks. */
   float k_scale, v_scale;  /**< 0 = scales are in the blocks, or there are none. */
-  uint32_t channel_tokens, open_blocks;
+  uint32_t channel_tokens, open_blocks; /**< As in kvc_storage_config. */
 } kvc_storage_info;
 
 /** What storing rows has cost and saved, measured. Elements that were not finite before have no error and count in bytes alone; a finite one that
@@ -631,12 +632,12 @@ typedef kvc_status (*kvc_attention_kernel)(void *user_data, const kvc_attention 
 
 /** Bytes of a slab: [offset, offset + bytes). Frozen. */
 typedef struct kvc_run {
-  uint64_t offset, bytes;
+  uint64_t offset, bytes; /**< In bytes. */
 } kvc_run;
 
 /** A part of a block. Frozen. */
 typedef struct kvc_selection {
-  uint32_t first_layer, num_layers, first_head, num_heads, first_token, num_tokens;
+  uint32_t first_layer, num_layers, first_head, num_heads, first_token, num_tokens; /**< [first, first + num) of each. */
 } kvc_selection;
 
 /** Counters since creation (monotonic) and gauges (now). */
@@ -1036,7 +1037,7 @@ typedef struct kvc_backend_info {
   const char *path;          /**< Library that it came from; "" = a part of this library. This and what follows: text of the library. */
   const char *architectures; /**< That its kernels were built for, apart by blanks; "" = whatever it runs on. */
   const char *remark;        /**< Why there are no devices; "" if there are. */
-  uint32_t num_devices;      /**< "name:0" .. */
+  uint32_t num_devices;      /**< "name:0" is the first. */
   uint32_t reserved;         /**< 0 */
 } kvc_backend_info;
 

@@ -31,9 +31,10 @@ inline namespace cpp {  // keeps these names apart from the library's own when i
 /// A failed call: status() is its KVC_ERROR_*, what() the name of it and the error text.
 class Error : public std::runtime_error {
  public:
+  /// Takes the thread's error text.
   explicit Error(kvc_status status)
       : std::runtime_error(std::string(kvc_status_name(status)) + ": " + kvc_last_error()), status_(status) {}
-  kvc_status status() const noexcept { return status_; }
+  kvc_status status() const noexcept { return status_; }  ///< KVC_ERROR_*
 
  private:
   kvc_status status_;
@@ -65,6 +66,8 @@ T ask(Function function, Arguments... arguments) {
 template <class T>
 class Span {
  public:
+  /// As std::span has them.
+  ///@{
   constexpr Span() = default;
   constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
   template <size_t N>
@@ -76,21 +79,23 @@ class Span {
   constexpr T& operator[](size_t i) const { return data_[i]; }
   constexpr T* begin() const { return data_; }
   constexpr T* end() const { return data_ + size_; }
+  ///@}
 
  private:
   T* data_ = nullptr;
   size_t size_ = 0;
 };
-using Tokens = Span<const int32_t>;
-using Keys = Span<const kvc_extra_key>;
+using Tokens = Span<const int32_t>;      ///< Token ids.
+using Keys = Span<const kvc_extra_key>;  ///< Extra keys of a prompt.
 
 /// Answer of a call that takes blocks: true = done, false = refused for lack of space, nothing changed.
 class [[nodiscard]] Fit {
  public:
+  /// Throws Error at any other failure.
   explicit Fit(kvc_status status) : status_(status) {
     if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN) check(status);
   }
-  explicit operator bool() const noexcept { return status_ == KVC_OK; }
+  explicit operator bool() const noexcept { return status_ == KVC_OK; }  ///< Done?
   bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }  ///< Space comes when steps are retired.
 
  private:
@@ -101,9 +106,11 @@ class [[nodiscard]] Fit {
 template <kvc_status (*kGiveBack)(kvc_manager*, uint64_t)>
 class Handle {
  public:
-  Handle() = default;
+  Handle() = default;                                                                 ///< Empty.
   Handle(kvc_manager* manager, uint64_t id) noexcept : manager_(manager), id_(id) {}  ///< Takes an id over.
+  /// Leaves the other one empty.
   Handle(Handle&& other) noexcept : manager_(other.manager_), id_(other.release()) {}
+  /// Gives its own id back, and leaves the other one empty.
   Handle& operator=(Handle&& other) noexcept {
     Handle taken(std::move(other));
     std::swap(manager_, taken.manager_);
@@ -111,22 +118,24 @@ class Handle {
     return *this;
   }
   ~Handle() { reset(); }
-  explicit operator bool() const noexcept { return id_ != 0; }
-  uint64_t id() const noexcept { return id_; }
+  explicit operator bool() const noexcept { return id_ != 0; }   ///< Does it own one?
+  uint64_t id() const noexcept { return id_; }                   ///< For calls of kvcache.h.
   uint64_t release() noexcept { return std::exchange(id_, 0); }  ///< Lets the id go, still valid.
   void reset() noexcept {                                        ///< Gives the id back now.
     if (id_ != 0) kGiveBack(manager_, release());
   }
 
  protected:
-  kvc_manager* manager_ = nullptr;
-  uint64_t id_ = 0;
+  kvc_manager* manager_ = nullptr;  ///< Whose id it is.
+  uint64_t id_ = 0;                 ///< 0 = empty.
 };
 
 /// A request, waiting or admitted; frees itself. Driven by one thread at a time.
 class Request : public Handle<kvc_manager_free_request> {
  public:
   using Handle::Handle;
+  /// As kvc_manager_admit_request, and so on.
+  ///@{
   Fit admit(uint64_t* cached = nullptr) { return Fit(kvc_manager_admit_request(manager_, id_, cached)); }
   Fit reserve(uint64_t capacity) { return Fit(kvc_manager_reserve_tokens(manager_, id_, capacity)); }
   Fit append(Tokens t) { return Fit(kvc_manager_append_tokens(manager_, id_, t.data(), t.size())); }
@@ -135,6 +144,7 @@ class Request : public Handle<kvc_manager_free_request> {
   void preempt() { check(kvc_manager_preempt_request(manager_, id_)); }
   Request fork() { return Request(manager_, ask<uint64_t>(kvc_manager_fork_request, manager_, id_)); }
   kvc_request_info info() const { return ask<kvc_request_info>(kvc_manager_request_info, manager_, id_); }
+  ///@}
   /// The block table of one group, written over the whole of `row`; `fill_id` where there is no block.
   void table(Span<int32_t> row, uint32_t group = 0, int32_t fill_id = -1) const {
     check(kvc_manager_export_tables(manager_, &id_, 1, group, fill_id, row.data(), row.size()));
@@ -150,15 +160,21 @@ using Namespace = Handle<kvc_manager_close_namespace>;
 /// A prefix kept from eviction, until unpinned by the end of this.
 using Pin = Handle<kvc_manager_unpin_prefix>;
 
+/// Lets std::unique_ptr own what the library creates.
 struct Destroy {
+  /// Each by its own function.
+  ///@{
   void operator()(kvc_manager* m) const noexcept { kvc_manager_destroy(m); }
   void operator()(kvc_step* s) const noexcept { kvc_step_destroy(s); }
+  ///@}
 };
 
 /// The block manager; move-only. Any thread may call any function.
 class Manager {
  public:
+  /// By a whole configuration.
   explicit Manager(const kvc_manager_config& config) : m_(ask<kvc_manager*>(kvc_manager_create, &config)) {}
+  /// By the size of its only pool.
   explicit Manager(uint64_t num_blocks, uint32_t block_size = 16) {
     auto c = make<kvc_manager_config>();
     c.num_blocks = num_blocks, c.block_size = block_size;
@@ -178,10 +194,13 @@ class Manager {
     if (!Fit(function(get(), t.data(), t.size(), k.data(), k.size(), c, &id, nullptr))) return {};
     return {get(), id};
   }
+  /// Opens it once more if it is open.
   Namespace open_namespace(const kvc_namespace_config& config) {
     return Namespace(get(), ask<uint64_t>(kvc_manager_open_namespace, get(), &config));
   }
+  /// Forgets what is cached in a namespace; 0 = in all.
   void reset(uint64_t namespace_id = 0) { check(kvc_manager_reset(get(), namespace_id)); }
+  /// What an admission of these tokens would find; changes nothing.
   kvc_probe_info probe(Tokens t, uint64_t ns = 0, Keys k = {}) const {
     return ask<kvc_probe_info>(kvc_manager_probe, get(), ns, t.data(), t.size(), k.data(), k.size());
   }
@@ -202,10 +221,13 @@ class Manager {
   Span<kvc_block_copy> take_copies(Span<kvc_block_copy> room) {
     return {room.data(), ask<size_t>(kvc_manager_take_copies, get(), room.data(), room.size())};
   }
+  /// As kvc_manager_stats, and so on.
+  ///@{
   kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, get()); }
   kvc_properties properties() const { return ask<kvc_properties>(kvc_manager_properties, get()); }
   kvc_pool_info pool(uint32_t p = 0) const { return ask<kvc_pool_info>(kvc_manager_pool_info, get(), p); }
   uint64_t digest() const { return ask<uint64_t>(kvc_manager_digest, get()); }
+  ///@}
   void verify() const { check(kvc_manager_check(get())); }  ///< Throws KVC_ERROR_CORRUPT if it is.
 
  private:
@@ -216,9 +238,10 @@ class Manager {
 /// by `->`, fill arrays by array(), then run(). Only what fails as a whole throws; items have their status.
 class Step {
  public:
+  /// As large as the limits say.
   Step(Manager& m, const kvc_step_limits& l) : m_(m.get()), step_(ask<kvc_step*>(kvc_step_create, m_, &l)) {}
-  kvc_step* operator->() const noexcept { return step_.get(); }
-  void run() { check(kvc_manager_step(m_, step_.get())); }
+  kvc_step* operator->() const noexcept { return step_.get(); }  ///< The struct of kvcache.h.
+  void run() { check(kvc_manager_step(m_, step_.get())); }       ///< Executes it.
   /// All room of an array, T its element type: `step.array<uint64_t>(KVC_STEP_REQUESTS)[i] = r.id();`.
   template <class T>
   Span<T> array(int32_t which) const {

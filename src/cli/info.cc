@@ -28,11 +28,6 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 
-std::string version_text(uint32_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
 /// What a manager becomes whose config names nothing but its blocks.
 kvc_properties default_properties() {
   kvc_manager_config config{};
@@ -139,6 +134,11 @@ nlohmann::ordered_json library_info() {
 }
 
 }  // namespace
+
+std::string version_text(uint32_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
 
 void print_info(bool as_json, std::ostream& out) {
   const nlohmann::ordered_json info = library_info();

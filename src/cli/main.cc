@@ -13,6 +13,7 @@
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/complete.h"
 #include "cli/dtype.h"
 #include "cli/errors.h"
 #include "cli/estimate.h"
@@ -212,12 +213,17 @@ int run(int argc, char** argv) {
   Arguments args;
   CLI::App app("The command of libkvcache, which manages the KV cache of LLM inference engines", "kvcache");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "kvcache " + version_text(kvc_version()), "Print the version and exit");
   add_info(app, args);
   add_replay(app, args);
   add_generate(app, args);
   add_models(app, args);
   add_estimate(app, args);
   add_bench(app, args);
+  if (argc > 1 && std::string(argv[1]) == "__complete") {
+    print_completions(app, {argv + 2, argv + argc}, std::cout);
+    return kExitOk;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ostream>
+#include <string>
 
 #include "cli/replay.h"
 
@@ -10,6 +11,9 @@ namespace kvcli {
 
 void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out);
 void print_replay_json(const ReplayOptions& options, const ReplayResult& result, std::ostream& out);
+
+/// 0.2.0 for 200.
+std::string version_text(uint32_t version);
 
 /// Version, build, features and defaults of the library.
 void print_info(bool as_json, std::ostream& out);

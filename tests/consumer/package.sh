@@ -30,7 +30,9 @@ command=$(find "$work/root" -type f -path '*/bin/kvcache')
 [ -n "$pc" ] && [ -n "$command" ] || fail "kvcache.pc or the command is missing"
 prefix=$(dirname "$(dirname "$command")")
 libdir=$(dirname "$(dirname "$pc")")
-for file in "$libdir/libkvcache.so.0" "$libdir/libkvcache.a" "$prefix/include/kvcache.h" "$prefix/include/kvcache.hpp"; do
+for file in "$libdir/libkvcache.so.0" "$libdir/libkvcache.a" "$prefix/include/kvcache.h" "$prefix/include/kvcache.hpp" \
+  "$prefix"/share/man/man1/kvcache.1* "$prefix/share/bash-completion/completions/kvcache" \
+  "$prefix/share/fish/vendor_completions.d/kvcache.fish"; do
   [ -e "$file" ] || fail "$file is missing"
 done
 if readelf -S --wide "$libdir/libkvcache.so.0" | grep -q '\.symtab'; then fail "libkvcache.so.0 is not stripped"; fi

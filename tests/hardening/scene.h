@@ -72,6 +72,7 @@ class Scene {
   void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;
   kvc_memory_handle exported = {};
   kvc_backend_info backend_info = {};
+  kvc_table_update table_update = {};
   alignas(4096) char host_memory[4096] = {};
   bool registered = false;
   kvc_manager* made_manager = nullptr;

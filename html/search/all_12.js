@@ -1,0 +1,23 @@
+var searchData=
+[
+  ['table_0',['table',['../classkvc_1_1cpp_1_1Request.html#a68739d953dc78bfa6575d702463315b2',1,'kvc::cpp::Request::table()'],['../structkvc__rope__rows.html#a92e109e1ae3460a3314a8a10cdf687db',1,'kvc_rope_rows::table()']]],
+  ['table_5frow_1',['table_row',['../structkvc__rope__rows.html#addc3e222abd9dce5ecaf408322c260c6',1,'kvc_rope_rows']]],
+  ['table_5frows_2',['table_rows',['../structkvc__rope__rows.html#af8ae92dfa348c56c57d598d45b9e2845',1,'kvc_rope_rows']]],
+  ['table_5fstride_3',['table_stride',['../structkvc__attention.html#a9d5ff4da9926da2672ac0ea0fca274fb',1,'kvc_attention']]],
+  ['take_5fcopies_4',['take_copies',['../classkvc_1_1cpp_1_1Manager.html#a904d9f6d8e25e60b2493c99cb4b385ba',1,'kvc::cpp::Manager']]],
+  ['tenant_5',['tenant',['../structkvc__namespace__config.html#a5cfcdc92db5b7753f49482e75d59ccf4',1,'kvc_namespace_config']]],
+  ['tenant_5fsize_6',['tenant_size',['../structkvc__namespace__config.html#a9e9ba591918f19e28634ece7e5e0ce6f',1,'kvc_namespace_config']]],
+  ['tensor_5fscales_7',['tensor_scales',['../structkvc__memory__query.html#a1d8dc26079b180c53fbe81a75b50ef83',1,'kvc_memory_query']]],
+  ['time_5fns_8',['time_ns',['../structkvc__event.html#aa0fdf83c6a3a5192c1562b08e170a741',1,'kvc_event']]],
+  ['token_5fbytes_9',['token_bytes',['../structkvc__storage__info.html#a8581a7207d6dc419e18c1df535264b4e',1,'kvc_storage_info']]],
+  ['token_5foffset_10',['token_offset',['../structkvc__block__info.html#a565b10f40b021c9be2ebc9fd8e9e53c1',1,'kvc_block_info::token_offset()'],['../structkvc__event.html#aac1c07a3c6abee5342699631e8bfdcce',1,'kvc_event::token_offset()']]],
+  ['token_5fstride_11',['token_stride',['../structkvc__rope__rows.html#aac1a8f7db4190d1859e4e7a8d7dfd05a',1,'kvc_rope_rows']]],
+  ['tokens_12',['tokens',['../structkvc__memory__query.html#a30578103f20d2142829f9d7dcb785a0f',1,'kvc_memory_query']]],
+  ['tokens_13',['Tokens',['../kvcache_8hpp.html#ac42e2dcea01f3cdd7b0da53a7328cd0d',1,'kvc::cpp']]],
+  ['top_5fk_14',['top_k',['../structkvc__block__choice.html#a64e9ee899be0f261541b015fe4d1f13f',1,'kvc_block_choice']]],
+  ['total_5fbytes_15',['total_bytes',['../structkvc__memory__estimate.html#ae00713fc740284a07852f80642670b3e',1,'kvc_memory_estimate']]],
+  ['total_5fqueries_16',['total_queries',['../structkvc__attention.html#a995f82b149a120fe381ad385ffb6fe30',1,'kvc_attention']]],
+  ['truncate_17',['truncate',['../classkvc_1_1cpp_1_1Request.html#ad7d704a5097ece7b061a85209b0fc9c4',1,'kvc::cpp::Request']]],
+  ['truncate_5flengths_18',['truncate_lengths',['../structkvc__step.html#ac37ee912f16a1850cf0013290e57ef3c',1,'kvc_step']]],
+  ['truncates_19',['truncates',['../structkvc__step.html#a87ef66450870120c34488aa8d442d051',1,'kvc_step']]]
+];

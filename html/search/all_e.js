@@ -1,0 +1,24 @@
+var searchData=
+[
+  ['parallel_5fcontext_0',['parallel_context',['../structkvc__storage__config.html#aa56aff32cf147279863374863517736f',1,'kvc_storage_config']]],
+  ['parallel_5ffor_1',['parallel_for',['../structkvc__storage__config.html#a89f5a36dcb1c8afcc48d144277477715',1,'kvc_storage_config']]],
+  ['parent_5fdigest_2',['parent_digest',['../structkvc__event.html#a488b5f98694b30a8dbfdcfdc224c6ffc',1,'kvc_event']]],
+  ['parent_5fnode_3',['parent_node',['../structkvc__event.html#ace54fbb2dd652b75f5359e4d9bc9b31f',1,'kvc_event']]],
+  ['path_4',['path',['../structkvc__backend__info.html#a4681d58823c021fb3c57b59324190661',1,'kvc_backend_info']]],
+  ['pin_5',['Pin',['../kvcache_8hpp.html#a73504b71c0b959b4c62e4d3ee36e1619',1,'kvc::cpp']]],
+  ['pin_6',['pin',['../classkvc_1_1cpp_1_1Manager.html#a081a94efd79e0687bbd2c7c37361cb25',1,'kvc::cpp::Manager']]],
+  ['pinned_7',['pinned',['../structkvc__pool__info.html#afbad4db5c9351c67027b1cd550a200e2',1,'kvc_pool_info']]],
+  ['pins_8',['pins',['../structkvc__block__info.html#a688e793d824019709f7bf0ca02c5de5c',1,'kvc_block_info']]],
+  ['policy_9',['policy',['../structkvc__properties.html#a54918d3f376244d96f0a865a9274770b',1,'kvc_properties::policy()'],['../structkvc__manager__config.html#a8cf338a564ab43062c346cce9285c2f4',1,'kvc_manager_config::policy()']]],
+  ['pool_10',['pool',['../structkvc__group__config.html#a1a9e730ab0ace45ac299791a20ec1e50',1,'kvc_group_config::pool()'],['../structkvc__block__info.html#a730dca86ec34b1912eac94584f79849f',1,'kvc_block_info::pool()'],['../classkvc_1_1cpp_1_1Manager.html#aa98a0d7fe308e0cfa0ae00206261dc8e',1,'kvc::cpp::Manager::pool()']]],
+  ['pools_11',['pools',['../structkvc__manager__config.html#a925382093244cc1a0cc56d284d239c2c',1,'kvc_manager_config']]],
+  ['preempt_12',['preempt',['../classkvc_1_1cpp_1_1Request.html#a0601c38e6329564426e1451810a826a6',1,'kvc::cpp::Request']]],
+  ['preemptions_13',['preemptions',['../structkvc__stats.html#ab8ae8d5c3d640bcbdc5d613d76d3ef91',1,'kvc_stats']]],
+  ['preempts_14',['preempts',['../structkvc__step.html#a8ae681e0a13226659d17e3031e370333',1,'kvc_step']]],
+  ['priority_15',['priority',['../structkvc__request__config.html#a314e39416568c337d5ceafee1782d826',1,'kvc_request_config']]],
+  ['probe_16',['probe',['../classkvc_1_1cpp_1_1Manager.html#af48531b73fc194d0d23c1b76ce4acc52',1,'kvc::cpp::Manager']]],
+  ['prompt_5ftokens_17',['prompt_tokens',['../structkvc__stats.html#af3937a8d16cf1a94f77bb04c8840e51c',1,'kvc_stats']]],
+  ['properties_18',['properties',['../classkvc_1_1cpp_1_1Manager.html#a29acf78d6a916b797cf7a1b202a98230',1,'kvc::cpp::Manager']]],
+  ['published_19',['published',['../structkvc__block__info.html#a56f499dc3ad59e6a9919ac041e898a8d',1,'kvc_block_info']]],
+  ['published_5fblocks_20',['published_blocks',['../structkvc__stats.html#ab0da166a81d865ead70be8cb296eb842',1,'kvc_stats']]]
+];

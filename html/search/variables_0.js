@@ -1,0 +1,20 @@
+var searchData=
+[
+  ['adapter_0',['adapter',['../structkvc__namespace__config.html#af39f719538d4d397b4e061eac1794b9a',1,'kvc_namespace_config']]],
+  ['adapter_5fsize_1',['adapter_size',['../structkvc__namespace__config.html#ad157873f219bb01b276c3d3ca0bb450a',1,'kvc_namespace_config']]],
+  ['admissions_2',['admissions',['../structkvc__stats.html#a2082c81b5c0deb6aea2cbb2f9231a8ba',1,'kvc_stats']]],
+  ['admit_5fconfigs_3',['admit_configs',['../structkvc__step.html#a399618e2634b0e0a5a8b20b1393260c7',1,'kvc_step']]],
+  ['admit_5fkey_5foffsets_4',['admit_key_offsets',['../structkvc__step.html#aae65d477bbcbdb545fc88d3355bf6579',1,'kvc_step']]],
+  ['admit_5fkeys_5',['admit_keys',['../structkvc__step.html#acd5397a4b650aa2c952d1e77fd60fcbb',1,'kvc_step']]],
+  ['admit_5foffsets_6',['admit_offsets',['../structkvc__step.html#abab84a9c73949da38108199d8fd185b3',1,'kvc_step']]],
+  ['admit_5frequests_7',['admit_requests',['../structkvc__step.html#acfc9bf0af2dc366ea91d8f0d0e521698',1,'kvc_step']]],
+  ['admit_5ftokens_8',['admit_tokens',['../structkvc__step.html#ad778f13b3f542d92f4190d8c4335af66',1,'kvc_step']]],
+  ['admitted_9',['admitted',['../structkvc__step.html#abfd9d2d298e22b4d5f630da21a6ad16e',1,'kvc_step::admitted()'],['../structkvc__request__info.html#a5d1ab10bc775c44f46f9f6ac29426ada',1,'kvc_request_info::admitted()']]],
+  ['alibi_5fslopes_10',['alibi_slopes',['../structkvc__attention.html#a7da71db9d01597d877f8f2d8f0b028ce',1,'kvc_attention']]],
+  ['alignment_11',['alignment',['../structkvc__storage__config.html#a93371a71559ae84e8e436c0cd30f4e33',1,'kvc_storage_config::alignment()'],['../structkvc__storage__info.html#a3a5c58a4df72ce4beb039350bbd37a22',1,'kvc_storage_info::alignment()']]],
+  ['allocate_12',['allocate',['../structkvc__allocator.html#a3c683c9bb74b59e37a256eede0f0545a',1,'kvc_allocator']]],
+  ['allocator_13',['allocator',['../structkvc__manager__config.html#a36d62eaadf2b666cf3e93607787a7bae',1,'kvc_manager_config::allocator()'],['../structkvc__storage__config.html#a1d5da671f6c092158f79b0e724058f45',1,'kvc_storage_config::allocator()']]],
+  ['architecture_14',['architecture',['../structkvc__device__info.html#ad8921a3ce384214be014674d5a72bef1',1,'kvc_device_info']]],
+  ['architectures_15',['architectures',['../structkvc__backend__info.html#a70ea216a4c0206ac5395e4035b8a7bf4',1,'kvc_backend_info']]],
+  ['asymmetric_16',['asymmetric',['../structkvc__memory__query.html#adf86c926d8be9284847c34854dc5a47e',1,'kvc_memory_query']]]
+];

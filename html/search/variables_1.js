@@ -1,0 +1,27 @@
+var searchData=
+[
+  ['block_0',['block',['../structkvc__event.html#a8f8be8bc90e001ccc5bbde309526988b',1,'kvc_event::block()'],['../structkvc__table__change.html#ae5a254525afd273160e262748dc0a87c',1,'kvc_table_change::block()']]],
+  ['block_5fbytes_1',['block_bytes',['../structkvc__storage__info.html#a59c6765ac54f817fa9afa63301390f95',1,'kvc_storage_info']]],
+  ['block_5fhits_2',['block_hits',['../structkvc__stats.html#ad6bdbec7a9e2f0b9a5c7b07a2423f1b2',1,'kvc_stats']]],
+  ['block_5fmask_3',['block_mask',['../structkvc__attention.html#ab82793ad008842894284f27f390ca548',1,'kvc_attention::block_mask()'],['../structkvc__block__choice.html#a41defd257805496c75cf5f180a3c4fdc',1,'kvc_block_choice::block_mask()']]],
+  ['block_5fmask_5fstride_4',['block_mask_stride',['../structkvc__attention.html#ab134d8c0ce63af8515e5e001ab02ef9c',1,'kvc_attention::block_mask_stride()'],['../structkvc__block__choice.html#a40c13af5bf9450f42712fe0d025fd7c9',1,'kvc_block_choice::block_mask_stride()']]],
+  ['block_5fqueries_5',['block_queries',['../structkvc__stats.html#ac0fbeca6c236a0fd51278c18503c974b',1,'kvc_stats']]],
+  ['block_5fsize_6',['block_size',['../structkvc__manager__config.html#a74792823e826b398f4d5945037370f92',1,'kvc_manager_config::block_size()'],['../structkvc__properties.html#ada98f251d14e706c45f05734ad8de3e7',1,'kvc_properties::block_size()'],['../structkvc__storage__config.html#a0ce59aaa5ae1dfd67ff4c553314e2f85',1,'kvc_storage_config::block_size()'],['../structkvc__storage__info.html#af8dfc7dcfe435b52c3464d5724083fec',1,'kvc_storage_info::block_size()'],['../structkvc__memory__query.html#a7ee3b403d6e017de3e1b865e73f2ab9a',1,'kvc_memory_query::block_size()']]],
+  ['block_5ftable_7',['block_table',['../structkvc__rows.html#a5962fe5746454f38e6381acde26c20de',1,'kvc_rows']]],
+  ['block_5ftable_5fsize_8',['block_table_size',['../structkvc__rows.html#a2b6635d5c4025cbeef665ad40c96a6ff',1,'kvc_rows']]],
+  ['block_5ftables_9',['block_tables',['../structkvc__step.html#a5f33cca0184d2f6a5e1ac8f45e49d3b4',1,'kvc_step::block_tables()'],['../structkvc__attention.html#a1500abeb80e98f8a4259fa2f9451d4d8',1,'kvc_attention::block_tables()']]],
+  ['blocks_5favailable_10',['blocks_available',['../structkvc__probe__info.html#a2728200413c95cc1550350546e0570d9',1,'kvc_probe_info']]],
+  ['blocks_5fcached_11',['blocks_cached',['../structkvc__stats.html#a39336d1b8abb36892442fc76478cc80d',1,'kvc_stats']]],
+  ['blocks_5ffenced_12',['blocks_fenced',['../structkvc__stats.html#a0b28e14417b9f628a1575eac4dd52955',1,'kvc_stats']]],
+  ['blocks_5ffilling_13',['blocks_filling',['../structkvc__stats.html#a69e911e6c09e1dfd964eabebc1d66105',1,'kvc_stats']]],
+  ['blocks_5ffree_14',['blocks_free',['../structkvc__stats.html#a4437de1e2283b3e1dcc5016cf2cd5651',1,'kvc_stats']]],
+  ['blocks_5flive_15',['blocks_live',['../structkvc__stats.html#a90305abb0ef24a2ad04c0713f647c5e7',1,'kvc_stats']]],
+  ['blocks_5fneeded_16',['blocks_needed',['../structkvc__probe__info.html#ad8cbc82fbe19506937e10ba4d18b208f',1,'kvc_probe_info']]],
+  ['blocks_5fpinned_17',['blocks_pinned',['../structkvc__stats.html#a22227b711df047a1c7d1d7fedb694333',1,'kvc_stats']]],
+  ['blocks_5freserved_18',['blocks_reserved',['../structkvc__stats.html#a063d5997f5038da9c4ab2e6e6c55f288',1,'kvc_stats']]],
+  ['blocks_5ftotal_19',['blocks_total',['../structkvc__stats.html#aa721f380d6527da5fd19216bd488fb24',1,'kvc_stats']]],
+  ['bounds_20',['bounds',['../structkvc__block__choice.html#aa2a78e38fb38ce221fd70f431c782b68',1,'kvc_block_choice']]],
+  ['budget_5fbytes_21',['budget_bytes',['../structkvc__memory__query.html#a489c3737e93446da6fc2885a8abae3f5',1,'kvc_memory_query']]],
+  ['bytes_22',['bytes',['../structkvc__quant__metrics.html#ad0b863eec5de548d72d614bb508d181a',1,'kvc_quant_metrics::bytes()'],['../structkvc__run.html#a092c33cdfcf39827d06a63af1885bce2',1,'kvc_run::bytes()'],['../structkvc__memory__handle.html#ab4f4335aa32fc6c03dfa848dc5f7be4a',1,'kvc_memory_handle::bytes()']]],
+  ['bytes_5fper_5ftoken_23',['bytes_per_token',['../structkvc__memory__estimate.html#acd6e24a81cb1fbb22e3ecac4e16ad58a',1,'kvc_memory_estimate']]]
+];

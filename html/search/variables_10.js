@@ -1,0 +1,28 @@
+var searchData=
+[
+  ['ratio_0',['ratio',['../structkvc__quant__metrics.html#a9ae92ff450253dd9ccfbf3c59407b26a',1,'kvc_quant_metrics']]],
+  ['raw_5fholds_1',['raw_holds',['../structkvc__block__info.html#a0a2f221e0aec5d58236111c30e21f56f',1,'kvc_block_info']]],
+  ['readmissions_2',['readmissions',['../structkvc__stats.html#a1e89e710e3839d5f8364c50af053573c',1,'kvc_stats']]],
+  ['recent_5fblocks_3',['recent_blocks',['../structkvc__block__choice.html#a9e25da9539a3b4fac65f97f137b2edf3',1,'kvc_block_choice']]],
+  ['refusals_4',['refusals',['../structkvc__stats.html#ae2c7042762b62681098de4ae0dc72141',1,'kvc_stats']]],
+  ['rejected_5fcandidates_5',['rejected_candidates',['../structkvc__stats.html#ab2b4fcdcf34d11a679ab6a9101b8950c',1,'kvc_stats']]],
+  ['release_6',['release',['../structkvc__allocator.html#a7fc3307c0162f56857c255a26cb9a195',1,'kvc_allocator']]],
+  ['remark_7',['remark',['../structkvc__backend__info.html#a1f2ee61d153186d46e38c2df0600647b',1,'kvc_backend_info']]],
+  ['requests_8',['requests',['../structkvc__block__info.html#a8c7d5fdbc97ba3aceff4a354bbbaca90',1,'kvc_block_info::requests()'],['../structkvc__step.html#ad6cb22126d4709f3229ed1666243f3bc',1,'kvc_step::requests()']]],
+  ['reserved_9',['reserved',['../structkvc__group__config.html#a9a15848a1e052a5adf8a28df323b1ea1',1,'kvc_group_config::reserved()'],['../structkvc__pool__info.html#a68df2650d9bb4c2bf823eaee93f442b1',1,'kvc_pool_info::reserved()'],['../structkvc__storage__info.html#ac5aff1562d3f144517d064adb4c23a5d',1,'kvc_storage_info::reserved()'],['../structkvc__backend__info.html#ae7e7333b320ffb334393f0fcf5b4b04e',1,'kvc_backend_info::reserved()'],['../structkvc__memory__query.html#aa9b0ace436d875c1e1fac92d4f3d43d8',1,'kvc_memory_query::reserved()']]],
+  ['retention_5ftokens_10',['retention_tokens',['../structkvc__group__config.html#a694cc3c9b37c0762f475fd14812b81a5',1,'kvc_group_config']]],
+  ['retired_5fstep_11',['retired_step',['../structkvc__step.html#ae6abbd48e51e87b710d5cac2aae0dd4f',1,'kvc_step']]],
+  ['rope_5fattention_5ffactor_12',['rope_attention_factor',['../structkvc__model.html#ac6274836ccb13c5a00fba6f137ac8b9d',1,'kvc_model']]],
+  ['rope_5fdim_13',['rope_dim',['../structkvc__model.html#a4f934997cbf0b58dfd3db85cb0d09a0d',1,'kvc_model::rope_dim()'],['../structkvc__rope__rows.html#a7186528021dc0d69eef6178087d0655c',1,'kvc_rope_rows::rope_dim()']]],
+  ['rope_5ffactor_14',['rope_factor',['../structkvc__model.html#a984368a90a3d1cd83b6c60a6576957a1',1,'kvc_model']]],
+  ['rope_5ffast_5fturns_15',['rope_fast_turns',['../structkvc__model.html#aa836ea76973ce168b55e40872147a1a9',1,'kvc_model']]],
+  ['rope_5fflags_16',['rope_flags',['../structkvc__model.html#a0932b8332eefb29cae489930f6a8d735',1,'kvc_model']]],
+  ['rope_5flocal_5ftheta_17',['rope_local_theta',['../structkvc__model.html#ab6d4bf7082e7796631fef69b9425bcc9',1,'kvc_model']]],
+  ['rope_5foriginal_5fcontext_18',['rope_original_context',['../structkvc__model.html#adc66132f10a7a3836edf049e6d8c8f62',1,'kvc_model']]],
+  ['rope_5fscaling_19',['rope_scaling',['../structkvc__model.html#a5cb28032c9d923dde8a83dd8ef6f6fae',1,'kvc_model']]],
+  ['rope_5fslow_5fturns_20',['rope_slow_turns',['../structkvc__model.html#a92e6ae76a06b42d63d299e8063f0423c',1,'kvc_model']]],
+  ['rope_5ftheta_21',['rope_theta',['../structkvc__model.html#a02c68b7216fed1c93b95215e672687a7',1,'kvc_model']]],
+  ['row_22',['row',['../structkvc__table__change.html#a48e6d8e8d174771a0600d6e99171f9d5',1,'kvc_table_change']]],
+  ['row_5fstride_23',['row_stride',['../structkvc__step__limits.html#a33d05e7da6bbf8ccda4bda5b48f02cdf',1,'kvc_step_limits::row_stride()'],['../structkvc__step.html#a2ca96ca4eaaa3d9a8a6675579b3751ad',1,'kvc_step::row_stride()']]],
+  ['rows_24',['rows',['../structkvc__step.html#a19a9d504c233bdee786baad13420bb91',1,'kvc_step']]]
+];

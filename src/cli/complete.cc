@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/complete.h"
+
+#include <kvcache.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/library.h"
+
+namespace kvcli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// The values of an option that takes one of a set, which CLI11 shows as TEXT:{a,b}.
+Words choices(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t open = type.find('{'), close = type.find('}');
+  if (open == std::string::npos || close == std::string::npos) return {};
+  return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
+}
+
+Words model_names() {
+  Words names;
+  for (size_t i = 0; i < kvc_model_count(); ++i) {
+    kvc_model model{};
+    model.struct_size = sizeof model;
+    check(kvc_model_get(i, &model), "kvc_model_get");
+    names.emplace_back(model.name);
+  }
+  return names;
+}
+
+/// The values that an option or a positional argument may have.
+Words values(const CLI::Option& option) {
+  Words found = choices(option);
+  const std::string name = option.get_name();
+  if (!found.empty()) return found;
+  if (name == "MODEL") found = model_names();
+  if (name == "MODEL" || name == "TRACE" || name == "--output") found.emplace_back(":files");
+  return found;
+}
+
+CLI::App* subcommand_of(CLI::App& app, const std::string& name) {
+  for (CLI::App* subcommand : app.get_subcommands({})) {
+    if (subcommand->get_name() == name) return subcommand;
+  }
+  return nullptr;
+}
+
+bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+}  // namespace
+
+void print_completions(CLI::App& app, const Words& words, std::ostream& out) {
+  CLI::App* at = &app;
+  const CLI::Option* open = nullptr;  // The option whose value comes next.
+  size_t positionals = 0;             // Those that are given already.
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (open != nullptr) {
+      open = nullptr;
+    } else if (words[i].size() > 1 && words[i][0] == '-') {
+      const CLI::Option* option = at->get_option_no_throw(words[i]);
+      if (option != nullptr && takes_value(*option)) open = option;
+    } else if (CLI::App* subcommand = subcommand_of(*at, words[i]); subcommand != nullptr) {
+      at = subcommand;
+    } else {
+      ++positionals;
+    }
+  }
+
+  const std::string current = words.empty() ? "" : words.back();
+  Words found;
+  if (open != nullptr) {
+    found = values(*open);
+  } else if (!current.empty() && current[0] == '-') {
+    for (const CLI::Option* option : at->get_options()) {
+      for (const std::string& name : option->get_lnames()) found.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) found.push_back("-" + name);
+    }
+  } else {
+    for (const CLI::App* subcommand : at->get_subcommands({})) found.push_back(subcommand->get_name());
+    for (const CLI::Option* option : at->get_options()) {
+      if (option->get_positional() && positionals-- == 0) found = values(*option);
+    }
+  }
+  for (const std::string& word : found) {
+    if (word == ":files" || word.compare(0, current.size(), current) == 0) out << word << '\n';
+  }
+}
+
+}  // namespace kvcli
