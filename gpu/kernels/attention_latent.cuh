@@ -122,8 +122,9 @@ class LatentWorker {
       const uint64_t at = tokens().at(half / 2, first + token);
       const bool is_seen = at != kNoBlock;
       const uint64_t from =
-          is_seen ? offset_in(args_.k, TokenPlace::block(at), part.head, TokenPlace::token(at)) + chunk * 16
-                  : 0;
+          is_seen
+              ? offset_in(args_.k, TokenPlace::block_at(at), part.head, TokenPlace::token_at(at)) + chunk * 16
+              : 0;
       copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16, args_.k.data + from,
                  is_seen ? 16 : 0);
     }

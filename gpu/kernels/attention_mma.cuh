@@ -9,10 +9,10 @@
 // what stands there, NaN included, meets nobody.
 //
 // Quantized rows stay codes in shared memory and become halves in registers. The scale of a key's row
-// multiplies its logit and that of a value's row its weight; weights are kept near 1 for halves by a power of
-// two
-// (`unit`) that the sums are counted in. Offsets of asymmetric rows are sums of their own. A query row of
-// bfloats is likewise scaled into the range of halves.
+// multiplies its logit and that of a value's row its weight; weights are kept near 1, where halves are exact
+// enough, by a power of two (`unit`) that the sums are counted in. Offsets of asymmetric rows are sums of
+// their own. A query row of bfloats is likewise scaled into the range of halves. How all of this is cut for
+// a type and a head dim is in attention_mma_shape.cuh.
 #pragma once
 #include "kernels/attention_mma_products.cuh"
 
@@ -84,11 +84,11 @@ class MmaWorker {
     if (!has_scales() || threadIdx.x >= kAttentionTile) return scales;
     const uint64_t at = tokens().at(tile, threadIdx.x);
     if (at == kNoBlock) return {0, 0, 0, 0};
-    const auto token = TokenPlace::token(at);
+    const auto token = TokenPlace::token_at(at);
     const auto* k = reinterpret_cast<const float*>(
-        args_.k_scale.data + offset_in(args_.k_scale, TokenPlace::block(at), part.head, token));
+        args_.k_scale.data + offset_in(args_.k_scale, TokenPlace::block_at(at), part.head, token));
     const auto* v = reinterpret_cast<const float*>(
-        args_.v_scale.data + offset_in(args_.v_scale, TokenPlace::block(at), part.head, token));
+        args_.v_scale.data + offset_in(args_.v_scale, TokenPlace::block_at(at), part.head, token));
     scales.k = k[0];
     scales.v = v[0];
     if (args_.asymmetric != 0) scales.k_offset = k[1], scales.v_offset = v[1];
@@ -111,8 +111,8 @@ class MmaWorker {
       const uint32_t token = i / S::kChunks, chunk = i % S::kChunks;
       const uint64_t at = tokens().at(tile, token);
       const bool is_seen = at != kNoBlock;
-      const uint64_t from = is_seen ? TokenPlace::block(at) * args_.k.block + head +
-                                          TokenPlace::token(at) * args_.k.token + chunk * 16
+      const uint64_t from = is_seen ? TokenPlace::block_at(at) * args_.k.block + head +
+                                          TokenPlace::token_at(at) * args_.k.token + chunk * 16
                                     : 0;
       copy_async(k + token * S::kRowBytes + S::key_chunk(token, chunk) * 16, args_.k.data + from,
                  is_seen ? 16 : 0);

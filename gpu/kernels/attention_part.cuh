@@ -12,15 +12,16 @@ KVC_DEVICE float minus_infinity() { return bits_float(0xFF800000u); }
 
 inline constexpr uint64_t kNoBlock = ~uint64_t{0};
 
-// The block of position j, or kNoBlock if no row of the part may read it; table entries of those may be
-// anything.
-KVC_DEVICE uint64_t block_of(const AttentionArgs& args, const Part& part, int64_t j) {
+// Whether a row of the part may read position j.
+KVC_DEVICE bool may_read(const AttentionArgs& args, const Part& part, int64_t j) {
   const Piece& piece = part.piece;
-  if (!is_seen(args, piece.view, part.head, piece.first_query, piece.last_query, j)) return kNoBlock;
-  const uint32_t request = piece.view.request;
+  return is_seen(args, piece.view, part.head, piece.first_query, piece.last_query, j);
+}
+// The block of a position that may be read; table entries of others may be anything.
+KVC_DEVICE int32_t block_of(const AttentionArgs& args, const Part& part, int64_t j) {
+  const uint32_t request = part.piece.view.request;
   const uint64_t row = args.table_rows != nullptr ? args.table_rows[request] : request;
-  const int32_t* table = args.block_tables + row * args.table_stride;
-  return static_cast<uint64_t>(table[static_cast<uint32_t>(j) / args.block_size]);
+  return args.block_tables[row * args.table_stride + static_cast<uint32_t>(j) / args.block_size];
 }
 
 KVC_DEVICE uint64_t offset_in(const AttentionPlane& plane, uint64_t block, uint32_t head, uint64_t token) {

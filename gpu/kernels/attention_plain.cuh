@@ -235,7 +235,8 @@ attend_plain(AttentionArgs args, Schedule schedule) {
       const int64_t position = piece.span.position(tile);
       if (threadIdx.x < kAttentionTile) {
         const int64_t j = position + threadIdx.x;
-        shared.blocks[threadIdx.x] = block_of(args, part, j);
+        shared.blocks[threadIdx.x] =
+            may_read(args, part, j) ? static_cast<uint64_t>(block_of(args, part, j)) : kNoBlock;
         shared.tokens[threadIdx.x] = static_cast<uint32_t>(j) % args.block_size;
       }
       sync_block();

@@ -8,13 +8,16 @@
 namespace kvc::gpu {
 
 struct TokenPlace {
-  uint64_t at = kNoBlock;  // block and token in it: see pack(); kNoBlock = no row may read it
-  uint32_t seen = 0;       // of the 32 tokens of this warp, a bit each: those that are read
-  bool full = false;       // every row sees all of the tile that is read
+  int32_t block = 0;  // as it is in the table: nothing waits for it before it is kept
+  uint32_t token = 0;
+  bool is_read = false;
+  uint32_t seen = 0;  // of the 32 tokens of this warp, a bit each: those that are read
+  bool full = false;  // every row sees all of the tile that is read
 
+  // What is kept: block and token in it, or kNoBlock.
   static KVC_DEVICE uint64_t pack(uint64_t block, uint32_t token) { return block << 10 | token; }
-  static KVC_DEVICE uint64_t block(uint64_t at) { return at >> 10; }  // blocks have at most 1024 tokens
-  static KVC_DEVICE uint32_t token(uint64_t at) { return static_cast<uint32_t>(at & 1023); }
+  static KVC_DEVICE uint64_t block_at(uint64_t at) { return at >> 10; }  // blocks have at most 1024 tokens
+  static KVC_DEVICE uint32_t token_at(uint64_t at) { return static_cast<uint32_t>(at & 1023); }
 };
 
 template <uint32_t kSlots>
@@ -31,15 +34,17 @@ class TokenRing {
     if (threadIdx.x >= kAttentionTile) return place;
     const Piece& piece = part.piece;
     const int64_t position = piece.span.position(part.first_tile + tile), j = position + threadIdx.x;
-    const uint64_t block = block_of(args, part, j);
-    if (block != kNoBlock) place.at = TokenPlace::pack(block, static_cast<uint32_t>(j) % args.block_size);
-    place.seen = static_cast<uint32_t>(ballot(block != kNoBlock));
+    place.is_read = may_read(args, part, j);
+    if (place.is_read) place.block = block_of(args, part, j);
+    place.token = static_cast<uint32_t>(j) % args.block_size;
+    place.seen = static_cast<uint32_t>(ballot(place.is_read));
     place.full = sees_tile(args, piece.view, piece.first_query, piece.last_query, position);
     return place;
   }
   KVC_DEVICE void keep(int32_t tile, const TokenPlace& place) const {
     if (threadIdx.x >= kAttentionTile) return;
-    places(tile)[threadIdx.x] = place.at;
+    places(tile)[threadIdx.x] =
+        place.is_read ? TokenPlace::pack(static_cast<uint64_t>(place.block), place.token) : kNoBlock;
     if (threadIdx.x % 32 == 0) marks(tile)[threadIdx.x / 32] = place.seen;
     if (threadIdx.x == 0) marks(tile)[2] = place.full ? 1 : 0;
   }

@@ -100,6 +100,7 @@ TEST_F(AttentionRules, ExplicitPositions) {
     o.window = 10, o.sinks = 2;
     expect_device_right(o);
     o.causal = false, o.alibi = true;
+    o.q_starts[2] = 150;  // a logit of a thousand has no five digits behind the point in float32
     expect_device_right(o);
   }
 }
