@@ -104,6 +104,7 @@ KVC_RESULT(uint64_t, digest)
 KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, next)
+KVC_RESULT(int32_t, done)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, count)
 
@@ -143,6 +144,11 @@ KVC_STRUCT(kvc_attention_plan)
 KVC_STRUCT(kvc_block_choice)
 KVC_STRUCT(kvc_device_info)
 KVC_STRUCT(kvc_backend_info)
+%immutable kvc_device_info::name; // texts of the library
+%immutable kvc_device_info::architecture;
+%immutable kvc_backend_info::path;
+%immutable kvc_backend_info::architectures;
+%immutable kvc_backend_info::remark;
 KVC_STRUCT(kvc_model)
 KVC_STRUCT(kvc_rope_rows)
 KVC_STRUCT(kvc_quant_format)
@@ -263,14 +269,17 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_device_export_memory;
 %ignore kvc_device_import_memory;
 %ignore kvc_memory_handle;
-%ignore kvc_stream_adopt;
-%ignore kvc_stream_handle;
 %ignore kvc_stream_update_tables;
 %ignore kvc_upload;
 %ignore kvc_table_update;
 %ignore kvc_storage_set_attention;
 %ignore kvc_attention_kernel;
 %ignore kvc_storage_export_dlpack; // Python has a call of its own
+
+#ifndef SWIGPYTHON
+%ignore kvc_stream_adopt;
+%ignore kvc_stream_handle;
+#endif
 
 %include "calls.i"
 %include <kvcache.h>

@@ -15,14 +15,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "safetensors.h"
 
 namespace {
 
@@ -75,113 +75,39 @@ Model random_model() {
   return m;
 }
 
-// The header of a safetensors file is JSON: "name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}. That
-// is all that is read of it.
-struct Tensor {
-  std::string dtype;
-  std::vector<size_t> shape;
-  size_t begin, end;
-};
-
-std::vector<size_t> numbers(const std::string& json, const std::string& key) {
-  std::vector<size_t> out;
-  size_t at = json.find('[', json.find("\"" + key + "\""));
-  while (at != std::string::npos && json[at] != ']') {
-    char* end = nullptr;
-    out.push_back(std::strtoull(&json[at + 1], &end, 10));
-    at = static_cast<size_t>(end - json.data());
-    if (json[at] != ',' && json[at] != ']') throw std::runtime_error("the file's header is not as expected");
-  }
-  return out;
-}
-
-class SafeTensors {
- public:
-  explicit SafeTensors(const char* path) : file_(path, std::ios::binary) {
-    uint64_t size = 0;
-    file_.read(reinterpret_cast<char*>(&size), 8);
-    if (!file_ || size == 0 || size > (100u << 20))
-      throw std::runtime_error(std::string(path) + " is no safetensors file");
-    std::string json(size, ' ');
-    file_.read(json.data(), static_cast<std::streamsize>(size));
-    if (!file_) throw std::runtime_error(std::string(path) + " is cut short");
-    data_ = 8 + size;
-    for (size_t at = json.find("\"dtype\""); at != std::string::npos; at = json.find("\"dtype\"", at + 1)) {
-      const size_t open = json.rfind('{', at), close = json.find('}', at);
-      const size_t name_end = json.rfind('"', open), name = json.rfind('"', name_end - 1) + 1;
-      const std::string body = json.substr(open, close - open + 1);
-      const size_t type = body.find('"', body.find(':')) + 1;
-      const std::vector<size_t> offsets = numbers(body, "data_offsets");
-      if (offsets.size() != 2) throw std::runtime_error("a tensor without data_offsets");
-      tensors_[json.substr(name, name_end - name)] = {body.substr(type, body.find('"', type) - type),
-                                                      numbers(body, "shape"), offsets[0], offsets[1]};
-    }
-  }
-
-  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
-  const Tensor& at(const std::string& name) const {
-    const auto found = tensors_.find(name);
-    if (found == tensors_.end()) throw std::runtime_error("the file has no tensor " + name);
-    return found->second;
-  }
-  Floats read(const std::string& name) {
-    const Tensor& t = at(name);
-    size_t count = 1;
-    for (const size_t n : t.shape) count *= n;
-    const size_t width = t.dtype == "F32" ? 4 : t.dtype == "BF16" || t.dtype == "F16" ? 2 : 0;
-    if (width == 0 || t.end - t.begin != count * width) throw std::runtime_error(name + ": type " + t.dtype);
-    std::vector<char> raw(count * width);
-    file_.seekg(static_cast<std::streamoff>(data_ + t.begin));
-    file_.read(raw.data(), static_cast<std::streamsize>(raw.size()));
-    if (!file_) throw std::runtime_error("the file is cut short");
-    Floats out(count);
-    for (size_t i = 0; i < count; ++i) out[i] = value(&raw[i * width], t.dtype);
-    return out;
-  }
-
- private:
-  static float value(const char* from, const std::string& dtype) {
-    uint32_t bits = 0;
-    float out;
-    if (dtype == "F16") {
-      uint16_t half;
-      std::memcpy(&half, from, 2);
-      const int exponent = half >> 10 & 31;
-      const float fraction = static_cast<float>(half & 1023) / 1024;
-      out = exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
-      return half >> 15 ? -out : out;
-    }
-    const size_t width = dtype == "F32" ? 4 : 2;
-    std::memcpy(reinterpret_cast<char*>(&bits) + 4 - width, from, width);
-    std::memcpy(&out, &bits, 4);
-    return out;
-  }
-
-  std::ifstream file_;
-  size_t data_ = 0;
-  std::map<std::string, Tensor> tensors_;
-};
-
 Model read_model(const char* path, size_t heads, float theta) {
-  SafeTensors file(path);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error(std::string(path) + " cannot be opened");
+  SafeTensors file(in);
+  const auto rows = [&](const std::string& name) { return file.at(name).shape.at(0); };
+  const auto part = [&](const std::string& name, size_t size) {
+    Floats floats = file.read(name);
+    if (floats.size() != size) throw std::runtime_error(name + " does not fit the other tensors");
+    return floats;
+  };
+  const std::string first = "model.layers.0.";
   Model m = {};
-  m.vocab = file.at("model.embed_tokens.weight").shape.at(0);
+  m.vocab = rows("model.embed_tokens.weight");
   m.dim = file.at("model.embed_tokens.weight").shape.at(1);
   m.heads = heads;
-  m.head_dim = file.at("model.layers.0.self_attn.q_proj.weight").shape.at(0) / heads;
-  m.kv_heads = file.at("model.layers.0.self_attn.k_proj.weight").shape.at(0) / m.head_dim;
-  m.hidden = file.at("model.layers.0.mlp.gate_proj.weight").shape.at(0);
+  m.head_dim = heads == 0 ? 0 : rows(first + "self_attn.q_proj.weight") / heads;
+  if (m.vocab == 0 || m.dim == 0 || m.head_dim == 0) throw std::runtime_error("no model with so many heads");
+  m.kv_heads = rows(first + "self_attn.k_proj.weight") / m.head_dim;
+  m.hidden = rows(first + "mlp.gate_proj.weight");
   m.theta = theta;
-  m.embedding = file.read("model.embed_tokens.weight");
-  m.norm = file.read("model.norm.weight");
-  m.output = file.has("lm_head.weight") ? file.read("lm_head.weight") : m.embedding;
+  m.embedding = part("model.embed_tokens.weight", m.vocab * m.dim);
+  m.norm = part("model.norm.weight", m.dim);
+  m.output = file.has("lm_head.weight") ? part("lm_head.weight", m.vocab * m.dim) : m.embedding;
+  const size_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
   for (size_t i = 0; file.has("model.layers." + std::to_string(i) + ".input_layernorm.weight"); ++i) {
-    const auto part = [&](const char* name) {
-      return file.read("model.layers." + std::to_string(i) + "." + name + ".weight");
+    const auto at = [&](const char* name, size_t size) {
+      return part("model.layers." + std::to_string(i) + "." + name + ".weight", size);
     };
-    m.layers.push_back({part("input_layernorm"), part("self_attn.q_proj"), part("self_attn.k_proj"),
-                        part("self_attn.v_proj"), part("self_attn.o_proj"), part("post_attention_layernorm"),
-                        part("mlp.gate_proj"), part("mlp.up_proj"), part("mlp.down_proj")});
+    m.layers.push_back({at("input_layernorm", m.dim), at("self_attn.q_proj", q * m.dim),
+                        at("self_attn.k_proj", kv * m.dim), at("self_attn.v_proj", kv * m.dim),
+                        at("self_attn.o_proj", m.dim * q), at("post_attention_layernorm", m.dim),
+                        at("mlp.gate_proj", m.hidden * m.dim), at("mlp.up_proj", m.hidden * m.dim),
+                        at("mlp.down_proj", m.dim * m.hidden)});
   }
   return m;
 }

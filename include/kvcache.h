@@ -1063,7 +1063,7 @@ typedef struct kvc_stream_event kvc_stream_event;
  *  @param[in] name "cuda", "hip". @param[in] path The file, or the folder that it is in, and no other place; NULL = the folders of the environment
  *  variable KVC_BACKEND_PATH (apart by colons; not in programs with raised rights), then the folder of this library. A backend that is open stays open.
  *  @return KVC_OK; INVALID_ARGUMENT (name); BUSY (open from another path); NOT_FOUND (no such file: the text names all that were looked for); UNSUPPORTED (the
- *  file cannot be loaded, or is of another version). Thread-safe. Since 0.2. */
+ *  file cannot be loaded, or is of another version); OUT_OF_MEMORY. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_backend_open(const char *name, const char *path);
 
 /** What a backend is; opens it as kvc_backend_open(name, NULL) does. @param[in] name NULL or "cpu", "cuda", "hip". @param[out] info struct_size set by the caller.

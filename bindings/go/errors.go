@@ -35,6 +35,9 @@ var (
 // ErrClosed is what every call on a closed object returns.
 var ErrClosed = errors.New("kvcache: closed")
 
+// liveObjects counts objects of the library that exist, to find leaks.
+var liveObjects int64
+
 // Status is the outcome of one item of a Step: 0, or a KVC_ERROR_*.
 type Status int32
 
@@ -48,3 +51,26 @@ const (
 
 // String is the name in C, such as "KVC_ERROR_NO_SPACE".
 func (s Status) String() string { return C.GoString(C.kvc_status_name(C.kvc_status(s))) }
+
+// BuildInfo is the version, compiler and instruction sets of the library, in one line.
+func BuildInfo() string { return C.GoString(C.kvc_build_info()) }
+
+// Feature is a question for Supports.
+type Feature uint32
+
+// Features that a build may have.
+const (
+	FeatureLRU             Feature = C.KVC_FEATURE_LRU
+	FeatureSlidingWindow   Feature = C.KVC_FEATURE_SLIDING_WINDOW
+	FeatureSeveralPools    Feature = C.KVC_FEATURE_SEVERAL_POOLS
+	FeatureEvents          Feature = C.KVC_FEATURE_EVENTS
+	FeaturePartialReuse    Feature = C.KVC_FEATURE_PARTIAL_REUSE
+	FeaturePublishEnqueued Feature = C.KVC_FEATURE_PUBLISH_ENQUEUED
+	FeatureMergeDuplicates Feature = C.KVC_FEATURE_MERGE_DUPLICATES
+	FeatureQuotas          Feature = C.KVC_FEATURE_QUOTAS
+	FeaturePriority        Feature = C.KVC_FEATURE_PRIORITY
+	FeatureTiers           Feature = C.KVC_FEATURE_TIERS
+)
+
+// Supports says whether this build can do something.
+func Supports(feature Feature) bool { return C.kvc_supports(C.uint32_t(feature)) == C.KVC_OK }

@@ -74,7 +74,7 @@ func ExampleError() {
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
-		TableChange{}, requestConfig{}} {
+		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
 			t.Errorf("%s has %d bytes, in C %d", kind.Name(), kind.Size(), size)

@@ -17,6 +17,7 @@ import "C"
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"libkvcache/bindings/go/internal/native"
@@ -104,6 +105,7 @@ func New(config Config) (*Manager, error) {
 	if err := native.Kvc_manager_create(asByte(c), &m.c); err != nil {
 		return nil, err
 	}
+	atomic.AddInt64(&liveObjects, 1)
 	runtime.SetFinalizer(m, (*Manager).Close)
 	return m, nil
 }
@@ -120,6 +122,7 @@ func (m *Manager) Close() error {
 		})
 		C.kvc_manager_destroy((*C.kvc_manager)(*(*unsafe.Pointer)(unsafe.Pointer(&m.c))))
 		m.c = 0
+		atomic.AddInt64(&liveObjects, -1)
 	}
 	return nil
 }

@@ -120,6 +120,13 @@ func (m *Manager) ReleaseBlocks(blocks []int32) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_release_blocks(c, blocks) })
 }
 
+// UnpublishBlocks makes blocks unfindable, whoever holds them, because their bytes turned out to be wrong; it says how many were findable.
+func (m *Manager) UnpublishBlocks(blocks []int32) (unpublished int, err error) {
+	var count uint64
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_unpublish_blocks(c, blocks, &count) })
+	return int(count), err
+}
+
 // Events reads up to len(events) events from a cursor on, without removing them, and returns how many and the cursor to go
 // on with. Their tokens, NumTokens each, are written to tokens, if it is not nil; reading stops where they do not fit.
 func (m *Manager) Events(cursor uint64, events []Event, tokens []int32) (count int, next uint64, err error) {

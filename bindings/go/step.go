@@ -6,6 +6,7 @@ package kvcache
 import "C"
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"libkvcache/bindings/go/internal/native"
@@ -69,6 +70,7 @@ func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
 		return nil, err
 	}
 	s.c = *(**C.kvc_step)(unsafe.Pointer(&address))
+	atomic.AddInt64(&liveObjects, 1)
 	m.steps.Store(s, nil)
 	for array, slice := range map[C.int32_t]*[]uint64{C.KVC_STEP_FREES: &s.Frees, C.KVC_STEP_PREEMPTS: &s.Preempts, C.KVC_STEP_TRUNCATES: &s.Truncates,
 		C.KVC_STEP_TRUNCATE_LENGTHS: &s.TruncateLengths, C.KVC_STEP_REQUESTS: &s.Requests, C.KVC_STEP_COMMITTED: &s.Committed,
@@ -153,6 +155,9 @@ func (s *Step) Close() error {
 }
 
 func (s *Step) destroy() {
+	if s.c != nil {
+		atomic.AddInt64(&liveObjects, -1)
+	}
 	s.m.steps.Delete(s)
 	C.kvc_step_destroy(s.c)
 	s.c = nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"libkvcache/bindings/go/internal/native"
@@ -38,6 +39,26 @@ type StorageConfig struct {
 	Layout, Flags                uint32 // KVC_LAYOUT_*, KVC_STORAGE_*.
 	ScaleGroup, Alignment        uint32
 	NumThreads                   uint32 // That work on one call; 0 = 1.
+	KScale, VScale               float32
+	ChannelTokens, OpenBlocks    uint32 // With KVC_STORAGE_CHANNEL_KEYS.
+	// Memory to use in place instead of memory of the library, aligned to Alignment; nil = none. It must not be Go's own (take it from mmap or C)
+	// and must live until Close.
+	Memory []byte
+}
+
+func (config *StorageConfig) c() *C.kvc_storage_config {
+	return &C.kvc_storage_config{struct_size: C.sizeof_kvc_storage_config, num_blocks: C.uint64_t(config.NumBlocks),
+		num_layers: C.uint32_t(config.NumLayers), num_heads: C.uint32_t(config.NumHeads), head_dim: C.uint32_t(config.HeadDim),
+		v_head_dim: C.uint32_t(config.VHeadDim), block_size: C.uint32_t(config.BlockSize), dtype: C.int32_t(config.DType),
+		layout: C.uint32_t(config.Layout), flags: C.uint32_t(config.Flags), scale_group: C.uint32_t(config.ScaleGroup),
+		alignment: C.uint32_t(config.Alignment), num_threads: C.uint32_t(config.NumThreads), k_scale: C.float(config.KScale),
+		v_scale: C.float(config.VScale), channel_tokens: C.uint32_t(config.ChannelTokens), open_blocks: C.uint32_t(config.OpenBlocks)}
+}
+
+// StorageSize is how many bytes one block, and all, of such a storage take.
+func StorageSize(config StorageConfig) (block, slab uint64, err error) {
+	err = native.Kvc_storage_size(asByte(config.c()), &block, &slab)
+	return
 }
 
 // Storage is memory for the keys and values of a manager's blocks. Any goroutine may use it; who touches the same bytes orders the calls.
@@ -49,15 +70,11 @@ type Storage struct {
 
 // NewStorage makes a storage. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
 func NewStorage(config StorageConfig) (*Storage, error) {
-	c := C.kvc_storage_config{struct_size: C.sizeof_kvc_storage_config, num_blocks: C.uint64_t(config.NumBlocks),
-		num_layers: C.uint32_t(config.NumLayers), num_heads: C.uint32_t(config.NumHeads), head_dim: C.uint32_t(config.HeadDim),
-		v_head_dim: C.uint32_t(config.VHeadDim), block_size: C.uint32_t(config.BlockSize), dtype: C.int32_t(config.DType),
-		layout: C.uint32_t(config.Layout), flags: C.uint32_t(config.Flags), scale_group: C.uint32_t(config.ScaleGroup),
-		alignment: C.uint32_t(config.Alignment), num_threads: C.uint32_t(config.NumThreads)}
 	s := &Storage{info: C.kvc_storage_info{struct_size: C.sizeof_kvc_storage_info}}
-	if err := native.Kvc_storage_create(asByte(&c), &s.c); err != nil {
+	if err := native.Kvc_storage_adopt(asByte(config.c()), config.Memory, &s.c); err != nil {
 		return nil, err
 	}
+	atomic.AddInt64(&liveObjects, 1)
 	runtime.SetFinalizer(s, (*Storage).Close)
 	return s, native.Kvc_storage_properties(s.c, asByte(&s.info))
 }
@@ -69,6 +86,7 @@ func (s *Storage) Close() error {
 	if s.c != 0 {
 		C.kvc_storage_destroy((*C.kvc_storage)(*(*unsafe.Pointer)(unsafe.Pointer(&s.c))))
 		s.c = 0
+		atomic.AddInt64(&liveObjects, -1)
 	}
 	return nil
 }
@@ -143,58 +161,52 @@ func (s *Storage) ZeroBlocks(blocks []int32) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_zero_blocks(c, blocks, 0) })
 }
 
-// Attention is queries and what they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1, the last tokens of
-// its KVLens[r].
-type Attention struct {
-	Layer, NumQHeads uint32
-	Q, Out           []float32 // [queries][NumQHeads][HeadDim]; [queries][NumQHeads][VHeadDim].
-	LSE              []float32 // [queries][NumQHeads], or nil.
-	QOffsets, KVLens []uint64  // [requests + 1], [requests].
-	BlockTables      []int32   // [requests][entries].
-	Scale, SoftCap   float32   // 0 = 1 / sqrt(HeadDim); 0 = none.
-	Window, Sinks    uint64
-	NotCausal        bool
-	AlibiSlopes      []float32 // [NumQHeads], or nil.
+// SealBlocks seals what is open of these blocks, with KVC_STORAGE_CHANNEL_KEYS: before their bytes leave the slab.
+func (s *Storage) SealBlocks(blocks []int32) error {
+	return s.call(func(c uintptr) error { return native.Kvc_storage_seal_blocks(c, blocks, 0) })
 }
 
-// Attend computes paged attention, prefill and decode in any mix.
-func (s *Storage) Attend(a *Attention) error {
-	requests := len(a.KVLens)
-	if err := want("QOffsets", len(a.QOffsets), requests+1); err != nil {
-		return err
-	}
-	heads := int(a.QOffsets[requests]) * int(a.NumQHeads)
-	entries := 0
-	if requests > 0 {
-		entries = len(a.BlockTables) / requests
-	}
-	for _, array := range []struct {
-		name           string
-		length, wanted int
-	}{{"Q", len(a.Q), heads * int(s.info.head_dim)}, {"Out", len(a.Out), heads * int(s.info.v_head_dim)},
-		{"BlockTables", len(a.BlockTables), requests * entries}} {
-		if err := want(array.name, array.length, array.wanted); err != nil {
-			return err
-		}
-	}
-	if a.LSE != nil {
-		if err := want("LSE", len(a.LSE), heads); err != nil {
-			return err
-		}
-	}
-	if a.AlibiSlopes != nil {
-		if err := want("AlibiSlopes", len(a.AlibiSlopes), int(a.NumQHeads)); err != nil {
-			return err
-		}
-	}
-	c := &C.kvc_attention{struct_size: C.sizeof_kvc_attention, num_requests: C.size_t(requests), table_stride: C.size_t(entries),
-		layer: C.uint32_t(a.Layer), num_q_heads: C.uint32_t(a.NumQHeads), scale: C.float(a.Scale), soft_cap: C.float(a.SoftCap),
-		window: C.uint64_t(a.Window), sinks: C.uint64_t(a.Sinks)}
-	if a.NotCausal {
-		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
-	}
-	return s.call(func(handle uintptr) error {
-		return native.Kvc_storage_attend(handle, asByte(c), asBytes(a.Q), asBytes(a.Out), asBytes(a.LSE), a.QOffsets, nil, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), nil, nil, nil, nil, 0)
+// Run is a range of bytes of the slab.
+type Run struct{ Offset, Bytes uint64 }
+
+// Runs are the bytes of a block in the slab, ascending, neighbours joined.
+func (s *Storage) Runs(block int32) ([]Run, error) {
+	return grown(func(room []Run) (count uint64, err error) {
+		err = s.call(func(c uintptr) error { return native.Kvc_storage_runs(c, block, nil, asBytes(room), &count) })
+		return count, err
 	})
+}
+
+// Slab is the bytes of all blocks in place: memory of the library, or what the config gave. It must not be used after Close.
+func (s *Storage) Slab() []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.c == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(s.info.data), int(s.info.slab_bytes))
+}
+
+// Metrics are what storing rows has cost and saved, measured: kvc_quant_metrics.
+type Metrics struct {
+	size                        uint64
+	Elements, Bytes, FP16Bytes  uint64
+	Ratio, MSE, SNRdB, MaxError float64
+}
+
+// Measure compares keys and values, as Store takes them, with what lies at their slots. values is empty for latent attention.
+func (s *Storage) Measure(firstLayer, layers uint32, k, v []float32, slots []int64) (keys, values Metrics, err error) {
+	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
+	if err != nil {
+		return
+	}
+	keys.size, values.size = uint64(unsafe.Sizeof(keys)), uint64(unsafe.Sizeof(values))
+	of := asByte(&values)
+	if s.info.flags&C.KVC_STORAGE_LATENT != 0 {
+		of = nil
+	}
+	err = s.call(func(c uintptr) error {
+		return native.Kvc_storage_measure(c, asByte(rows), uint64(len(slots)), asBytes(k), asBytes(v), slots, nil, asByte(&keys), of)
+	})
+	return
 }

@@ -122,6 +122,7 @@ typedef struct kvc_bytes {
 %typemap(out) kvc_bytes "$result = (*jenv)->NewDirectByteBuffer(jenv, $1.data, (jlong)$1.size);"
 
 KVC_OBJECT(kvc_step, step)
+KVC_OBJECT(kvc_storage, storage)
 %inline %{
 // An array of a made step; array -1: the step itself, whose fields are at the offsets below.
 static kvc_bytes kvc_step_bytes(kvc_step *step, int32_t array) {
@@ -131,6 +132,15 @@ static kvc_bytes kvc_step_bytes(kvc_step *step, int32_t array) {
     bytes.data = view.data;
     bytes.size = (size_t)(view.shape[0] * view.strides[0]);
   }
+  return bytes;
+}
+%}
+%inline %{
+// All blocks of a storage.
+static kvc_bytes kvc_storage_bytes(kvc_storage *s) {
+  kvc_storage_info info = {.struct_size = sizeof info};
+  kvc_bytes bytes = {NULL, 0};
+  if (kvc_storage_properties(s, &info) == KVC_OK) bytes.data = info.data, bytes.size = info.slab_bytes;
   return bytes;
 }
 %}

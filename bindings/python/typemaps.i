@@ -265,9 +265,14 @@ struct kvc_stream_event {};
 }
 %enddef
 
-%typemap(in, numinputs=0) int32_t *done (int32_t value) "value = 0; $1 = &value;"
-%typemap(argout) int32_t *done {
-  if (!($result = kvc_add_result($result, PyBool_FromLong(*$1)))) SWIG_fail;
+// Streams of a device's runtime are addresses.
+%typemap(in) void *handle {
+  $1 = $input == Py_None ? NULL : PyLong_AsVoidPtr($input);
+  if (PyErr_Occurred()) SWIG_fail;
+}
+%typemap(in, numinputs=0) void **handle (void *value) "value = NULL; $1 = &value;"
+%typemap(argout) void **handle {
+  if (!($result = kvc_add_result($result, PyLong_FromVoidPtr(*$1)))) SWIG_fail;
 }
 
 // A view is (address, element type, shape, byte strides).

@@ -101,7 +101,7 @@ class Machine {
     Thread& self = current();
     self.place = place;
     if (num_at_barrier_ != 0 && !same(place, barrier_)) {
-      fail("threads are at different barriers, " + text(place) + " and " + text(barrier_));
+      fail("threads are at different barriers", place, barrier_);
     }
     barrier_ = place;
     if (++num_at_barrier_ < config_.threads) return wait(State::kAtBlockBarrier);
@@ -115,7 +115,7 @@ class Machine {
     if (bytes > kMaxExchange) fail("too much for an exchange between lanes");
     Wave& wave = waves_[threadIdx.x / config_.wave];
     if (wave.arrived != 0 && (!same(place, wave.place) || wave.bytes != bytes)) {
-      fail("lanes of a wave are in different operations, " + text(place) + " and " + text(wave.place));
+      fail("lanes of a wave are in different operations", place, wave.place);
     }
     Thread& self = current();
     self.place = wave.place = place;
@@ -161,9 +161,13 @@ class Machine {
     }
   }
 
-  [[noreturn]] void fail(const std::string& what) {
-    failed_ = what + " (block " + std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y) + ", " +
-              std::to_string(blockIdx.z) + ", thread " + std::to_string(threadIdx.x) + ")";
+  // The fiber is left for good, so that nothing on its stack may own memory.
+  [[noreturn]] void fail(const char* what) {
+    failed_ = what + block_text();
+    end();
+  }
+  [[noreturn]] void fail(const char* what, const Place& here, const Place& there) {
+    failed_ = what + (", " + text(here) + " and " + text(there)) + block_text();
     end();
   }
 
@@ -182,6 +186,11 @@ class Machine {
   ~Machine() {
     free_guarded(arena_, kMaxSharedBytes);
     free_guarded(dynamic_area_, kMaxSharedBytes);
+  }
+
+  static std::string block_text() {
+    return " (block " + std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y) + ", " +
+           std::to_string(blockIdx.z) + ", thread " + std::to_string(threadIdx.x) + ")";
   }
 
   Thread& current() { return *threads_[threadIdx.x]; }
@@ -319,7 +328,7 @@ void copy_async(void* to, const void* from, size_t bytes, size_t valid) {
 }
 void commit_async() { Machine::own().commit_async(); }
 void wait_async(size_t groups) { Machine::own().wait_async(groups); }
-void fault(const std::string& what) { Machine::own().fail(what); }
+void fault(const char* what) { Machine::own().fail(what); }
 
 namespace {
 

@@ -75,6 +75,6 @@ void* dynamic_shared();
 void copy_async(void* to, const void* from, size_t bytes, size_t valid);
 void commit_async();
 void wait_async(size_t groups);  // until at most that many are on their way
-[[noreturn]] void fault(const std::string& what);
+[[noreturn]] void fault(const char* what);
 
 }  // namespace kvc::gpu::emulator

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -58,9 +57,6 @@ void Fiber::start(void (*entry)()) {
     if (mapped == MAP_FAILED) std::abort();
     stack_ = static_cast<char*>(mapped);
   }
-#if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack_, kStackBytes);  // of what ran there before
-#endif
   entry_of_entered = entry;
   fresh_ = true;
 #if defined(__x86_64__)

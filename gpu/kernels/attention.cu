@@ -5,6 +5,7 @@
 #include "kernels/attention_merge.cuh"
 #include "kernels/attention_mma.h"
 #include "kernels/attention_plain.cuh"
+#include "kernels/carver.h"
 
 namespace kvc::gpu {
 namespace {
@@ -22,22 +23,6 @@ struct Plan {
   uint32_t plain_rows;
   Schedules schedules;
   uint64_t bytes;
-};
-
-// Arrays one after the other; without memory it only counts.
-class Carver {
- public:
-  explicit Carver(void* memory) : memory_(static_cast<char*>(memory)) {}
-  template <typename T>
-  void take(T** array, uint64_t count) {
-    *array = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    used_ += (count * sizeof(T) + 15) / 16 * 16;
-  }
-  uint64_t used() const { return used_; }
-
- private:
-  char* memory_;
-  uint64_t used_ = 0;
 };
 
 void take_arrays(const AttentionArgs& args, Schedule* schedule, Carver* carver) {
@@ -80,15 +65,21 @@ Plan make_plan(const AttentionArgs& args, const AttentionLimits& limits, void* w
   plan.path = attention_support(args, limits).path;
   const uint64_t group = args.num_q_heads / args.num_heads;
   Schedule* schedules = plan.schedules.of_class;
-  if (plan.path == AttentionPath::kMma) {
-    plan.kernels[0] = mma_kernel(args.k.dtype, args.k_dim, true);
-    plan.kernels[1] = mma_kernel(args.k.dtype, args.k_dim, false);
-    schedules[0] = make_class(args, limits, plan.kernels[0].rows, 1, kDecodeRows, plan.kernels[0].blocks);
-    schedules[1] =
-        make_class(args, limits, plan.kernels[1].rows, kDecodeRows + 1, ~uint64_t{0}, plan.kernels[1].blocks);
+  if (plan.path == AttentionPath::kMma && args.latent != 0) {
+    const MmaKernel kernel = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
+    plan.kernels[0] = kernel;
+    schedules[0] = make_class(args, limits, kernel.rows, 1, ~uint64_t{0}, kernel.blocks);
+    plan.num_classes = 1;
+  } else if (plan.path == AttentionPath::kMma) {
+    const MmaKernel decode = mma_kernel(args.k.dtype, args.k_dim, true);
+    const MmaKernel prefill = mma_kernel(args.k.dtype, args.k_dim, false);
+    plan.kernels[0] = decode, plan.kernels[1] = prefill;
+    schedules[0] = make_class(args, limits, decode.rows, 1, kDecodeRows, decode.blocks);
+    schedules[1] = make_class(args, limits, prefill.rows, kDecodeRows + 1, ~uint64_t{0}, prefill.blocks);
     plan.num_classes = limits.max_queries * group <= kDecodeRows ? 1 : 2;
   } else {
-    const bool many = PlainShared<kPlainRows>::bytes(args.k_dim, args.v_dim) <= limits.shared_bytes;
+    const bool many =
+        PlainShared<kPlainRows>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) <= limits.shared_bytes;
     plan.plain_rows = many ? kPlainRows : 1;
     schedules[0] = make_class(args, limits, plan.plain_rows, 1, ~uint64_t{0}, 2);
     plan.num_classes = 1;
@@ -121,23 +112,31 @@ bool is_aligned(const AttentionPlane& plane) {
   return (reinterpret_cast<uintptr_t>(plane.data) | plane.block | plane.head | plane.token) % 16 == 0;
 }
 
+// Shared memory of a block, with what for_each_part() has.
+uint64_t needed(const MmaKernel& kernel) { return kernel.shared_bytes + sizeof(PartWalk); }
+
 // Why tensor cores cannot be used, or nullptr.
 const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits) {
   if (limits.has_mma == 0) return "the device has no mma.m16n8k16";
-  const MmaKernel decode = mma_kernel(args.k.dtype, args.k_dim, true);
-  const MmaKernel prefill = mma_kernel(args.k.dtype, args.k_dim, false);
-  if (decode.launch == nullptr) return "no kernel for this stored type and head dim";
-  if (args.latent != 0 || args.v_dim != args.k_dim) return "keys and values of different dims";
-  if (args.k.element_tile != 0 || args.v.element_tile != 0) return "tiled keys";
-  if (args.hadamard != 0) return "rotated rows";
   if (args.q_dtype != KVC_BFLOAT16 && args.q_dtype != KVC_FLOAT16) return "queries of 32 bits";
   if (args.k.dtype == KVC_BFLOAT16 && args.q_dtype != KVC_BFLOAT16) return "float16 queries, bfloat16 keys";
-  if (args.scale_group != 0 && args.scale_group < args.k_dim) return "several scales per row";
+  if (args.k.element_tile != 0 || args.v.element_tile != 0) return "tiled keys";
+  if (args.hadamard != 0) return "rotated rows";
   if (!is_aligned(args.k) || !is_aligned(args.v)) return "rows that are not aligned to 16";
+  const char* const no_kernel = "no kernel for this stored type and these head dims";
+  const char* const too_large = "too little shared memory";
+  if (args.latent != 0) {
+    const MmaKernel kernel = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
+    if (kernel.launch == nullptr) return no_kernel;
+    return needed(kernel) > limits.shared_bytes ? too_large : nullptr;
+  }
+  const MmaKernel decode = mma_kernel(args.k.dtype, args.k_dim, true);
+  const MmaKernel prefill = mma_kernel(args.k.dtype, args.k_dim, false);
+  if (decode.launch == nullptr || args.v_dim != args.k_dim) return no_kernel;
+  if (args.scale_group != 0 && args.scale_group < args.k_dim) return "several scales per row";
   if (args.k.block != args.v.block || args.k.head != args.v.head || args.k.token != args.v.token)
     return "keys and values with different strides";
-  if (decode.shared_bytes > limits.shared_bytes || prefill.shared_bytes > limits.shared_bytes)
-    return "too little shared memory";
+  if (needed(decode) > limits.shared_bytes || needed(prefill) > limits.shared_bytes) return too_large;
   return nullptr;
 }
 
@@ -184,7 +183,7 @@ AttentionSupport attention_support(const AttentionArgs& args, const AttentionLim
   if (args.channel_tokens != 0) return {AttentionPath::kUnsupported, "keys with a scale per channel"};
   if (args.kv_starts != nullptr && args.window != 0 && args.sinks != 0)
     return {AttentionPath::kUnsupported, "sinks in a part of a context"};
-  if (PlainShared<1>::bytes(args.k_dim, args.v_dim) > limits.shared_bytes)
+  if (PlainShared<1>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) > limits.shared_bytes)
     return {AttentionPath::kUnsupported, "rows larger than the shared memory of the device"};
   const char* reason = why_not_mma(args, limits);
   return {reason == nullptr ? AttentionPath::kMma : AttentionPath::kPlain, reason};

@@ -49,17 +49,19 @@ struct AttentionArgs {
   uint32_t channel_tokens;   // not supported unless 0
   float k_factor, v_factor;  // scale of all keys, of all values; 0 = none
 
-  int32_t q_dtype;  // of q and out
-  const void* q;    // [queries][num_q_heads][k_dim]
-  void* out;        // [queries][num_q_heads][v_dim]
-  float* lse;       // [queries][num_q_heads], or nullptr
+  int32_t q_dtype;
+  int32_t out_dtype;  // 0 = that of q
+  const void* q;      // [queries][num_q_heads][k_dim]
+  void* out;          // [queries][num_q_heads][v_dim]
+  float* lse;         // [queries][num_q_heads], or nullptr
   uint32_t num_requests;
   uint32_t causal;
-  const uint64_t* q_offsets;  // [num_requests + 1]
-  const uint64_t* q_starts;   // [num_requests], or nullptr = kv_len - queries
-  const uint64_t* kv_lens;    // [num_requests]
-  const uint64_t* kv_starts;  // [num_requests] positions below are not read, or nullptr; not with sinks
-  const int32_t* block_tables;
+  const uint64_t* q_offsets;    // [num_requests + 1]
+  const uint64_t* q_starts;     // [num_requests], or nullptr = kv_len - queries
+  const uint64_t* kv_lens;      // [num_requests]
+  const uint64_t* kv_starts;    // [num_requests] positions below are not read, or nullptr; not with sinks
+  const int32_t* block_tables;  // [rows][table_stride]
+  const uint32_t* table_rows;   // [num_requests] row of a request, or nullptr = the request
   uint64_t table_stride;
   uint64_t window, sinks;
   float scale, soft_cap;
@@ -113,10 +115,26 @@ struct MergeArgs {
   const float* lses;
   uint64_t num_partials, num_rows;
   uint32_t dim;
-  int32_t dtype;
+  int32_t dtype, out_dtype;  // out_dtype 0 = dtype
   void* out;
   float* lse;
 };
 int launch_merge(const MergeArgs& args, Stream stream);
+
+// Attention of requests that share their first blocks: the shared part is read once for all queries of a
+// group, as one request without causality, the rest of each request by itself, and both are merged. Requests
+// group_offsets[g] .. group_offsets[g + 1] - 1 are group g; the first prefix_lens[g] tokens of all of them
+// are those of its first one, and lie before all of its queries.
+struct CascadeArgs {
+  AttentionArgs attention;
+  uint32_t num_groups;
+  const uint64_t* group_offsets;  // [num_groups + 1]
+  const uint64_t* prefix_lens;    // [num_groups]
+};
+// Neither windows, ALiBi, block masks nor kv_starts; a bit mask with mask_starts that lie behind the
+// prefixes.
+AttentionSupport cascade_support(const CascadeArgs& args, const AttentionLimits& limits);
+uint64_t cascade_workspace_bytes(const CascadeArgs& args, const AttentionLimits& limits);
+int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, void* workspace, Stream stream);
 
 }  // namespace kvc::gpu

@@ -80,7 +80,8 @@ KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
         sum += exp2_fast((lse - top) * kLog2e) *
                load_float(args.dtype, args.outs, (p * args.num_rows + row) * args.dim + e);
       }
-      store_float(args.dtype, args.out, row * args.dim + e, total == 0 ? 0 : sum / total);
+      store_float(args.out_dtype != 0 ? args.out_dtype : args.dtype, args.out, row * args.dim + e,
+                  total == 0 ? 0 : sum / total);
     }
     sync_block();  // lses may be lse
     if (threadIdx.x == 0 && args.lse != nullptr) {

@@ -2,20 +2,10 @@
 // How attend_mma (attention_mma.cuh) is cut for a stored type and a head dim, and where its shared memory
 // lies.
 #pragma once
-#include "kernels/attention_part.cuh"
+#include "kernels/attention_mma_rows.cuh"
+#include "kernels/attention_tokens.cuh"
 
 namespace kvc::gpu {
-
-// A row of a part.
-struct MmaRow {
-  int64_t mask_bit;  // bit of the mask for position 0, were there one
-  int64_t position;  // of the query
-  int32_t end, low;  // of the positions that it sees
-  float factor;      // of its products, to base 2
-  float sum;         // of its query
-  float slope;
-  uint32_t padding;
-};
 
 template <int32_t kDtype_, uint32_t kDim_, bool kDecode_>
 struct MmaShape {
@@ -34,7 +24,8 @@ struct MmaShape {
   static constexpr uint32_t kThreads = kRowWarps * kTokenWarps * 32;
   static constexpr uint32_t kRows = kRowWarps * kRowTiles * 16;
   static constexpr uint32_t kWarpTokens = kAttentionTile / kTokenWarps;
-  static constexpr uint32_t kStepTokens = kDecode ? 16 : 32;  // between two updates of the softmax
+  // Between two updates of the softmax: what registers hold.
+  static constexpr uint32_t kStepTokens = kDecode || kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
   // As many as let two blocks share a multiprocessor, or one where a tile is large.
@@ -48,13 +39,12 @@ struct MmaShape {
   // Shared memory.
   static constexpr uint32_t kQ = 0;
   static constexpr uint32_t kTiles = kQ + kRows * kDim * 2;
-  static constexpr uint32_t kOffsets = kTiles + kStages * kTileBytes;          // [kSlots][tile] uint64_t
-  static constexpr uint32_t kScales = kOffsets + kSlots * kAttentionTile * 8;  // [kSlots][4][tile] float
-  static constexpr uint32_t kSeen =
-      kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kSlots][4] uint32_t
-  static constexpr uint32_t kRowInfo = kSeen + kSlots * 16;       // [kRows]
+  static constexpr uint32_t kTokens = kTiles + kStages * kTileBytes;
+  static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;  // [kSlots][4][tile] float
+  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
-  static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) ? 2 : 1;  // of a multiprocessor
+  // Of a multiprocessor: as many as shared memory and 255 registers of a thread let be.
+  static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) && kThreads <= 128 ? 2 : 1;
 
   // Elements that a lane loads at once of a row of keys and of values, for quantized rows: a quarter and an
   // eighth of the row, but no more than 16 bytes.

@@ -17,7 +17,9 @@ inline constexpr uint64_t kNoBlock = ~uint64_t{0};
 KVC_DEVICE uint64_t block_of(const AttentionArgs& args, const Part& part, int64_t j) {
   const Piece& piece = part.piece;
   if (!is_seen(args, piece.view, part.head, piece.first_query, piece.last_query, j)) return kNoBlock;
-  const int32_t* table = args.block_tables + piece.view.request * args.table_stride;
+  const uint32_t request = piece.view.request;
+  const uint64_t row = args.table_rows != nullptr ? args.table_rows[request] : request;
+  const int32_t* table = args.block_tables + row * args.table_stride;
   return static_cast<uint64_t>(table[static_cast<uint32_t>(j) / args.block_size]);
 }
 
@@ -94,7 +96,8 @@ struct PartOutput {
   KVC_DEVICE OutputRow row(uint32_t m) const {
     if (part.slot >= 0) return {schedule.part_out + slot_row(m) * args.v_dim, KVC_FLOAT32};
     const uint64_t element = q_row_of(args, part, m) * args.v_dim;
-    return {static_cast<char*>(args.out) + element * (args.q_dtype == KVC_FLOAT32 ? 4 : 2), args.q_dtype};
+    const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
+    return {static_cast<char*>(args.out) + element * (dtype == KVC_FLOAT32 ? 4 : 2), dtype};
   }
   KVC_DEVICE void put_lse(uint32_t m, float lse) const {
     if (part.slot >= 0) {

@@ -121,6 +121,25 @@ KVC_DEVICE void rotate_rows(float* rows, uint32_t dim) {
   for (uint32_t i = threadIdx.x; i < kRows * dim; i += kPlainThreads) rows[i] *= norm;
 }
 
+// Sums each value over the wave, leaves one sum in sums[0] and returns whose it is. At each step lanes swap
+// one half of their values for the other lane's part of the other half.
+template <uint32_t kCount>
+KVC_DEVICE uint32_t sum_rows(float (&sums)[kCount]) {
+  uint32_t mine = 0, mask = 1;
+#pragma unroll
+  for (uint32_t half = kCount / 2; half != 0; half /= 2, mask *= 2) {
+    const bool upper = (lane() & mask) != 0;
+#pragma unroll
+    for (uint32_t i = 0; i < half; ++i) {
+      const float kept = upper ? sums[i + half] : sums[i], given = upper ? sums[i] : sums[i + half];
+      sums[i] = kept + shuffle_xor(given, mask);
+    }
+    if (upper) mine += half;
+  }
+  for (; mask < kWave; mask *= 2) sums[0] += shuffle_xor(sums[0], mask);
+  return mine;
+}
+
 template <uint32_t kRows>
 KVC_DEVICE void plain_logits(const AttentionArgs& args, const Part& part, const PlainShared<kRows>& shared,
                              int64_t position) {
@@ -138,21 +157,15 @@ KVC_DEVICE void plain_logits(const AttentionArgs& args, const Part& part, const 
         for (uint32_t r = 0; r < kRows; ++r) dot[r] += shared.q[r * args.k_dim + e] * key;
       }
     }
-    // Lane r goes on with row r.
-    float logit = 0;
-#pragma unroll
-    for (uint32_t r = 0; r < kRows; ++r) {
-      const float sum = team_sum(dot[r], kWave);
-      if (lane() == r) logit = sum;
-    }
-    const uint32_t r = lane();
-    if (r >= kRows) continue;
+    // The first kRows lanes go on with a row each.
+    const uint32_t r = sum_rows(dot);
+    if (lane() >= kRows) continue;
     float& out = shared.weights[r * kAttentionTile + t];
     out = minus_infinity();
     if (block == kNoBlock || r >= piece.rows) continue;
     const int64_t query = query_of(args, part, r);
     if (!sees(args, piece.view, query, j)) continue;
-    out = kLog2e * with_alibi(args, capped(args, logit * args.scale), q_head_of(args, part, r),
+    out = kLog2e * with_alibi(args, capped(args, dot[0] * args.scale), q_head_of(args, part, r),
                               j - piece.view.start - query);
   }
 }

@@ -8,18 +8,8 @@
 namespace kvc::gpu {
 namespace {
 
-// The value of a stored element's code.
-template <int32_t kStored>
-KVC_DEVICE float stored_value(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
-                              uint32_t element, uint32_t code) {
-  if constexpr (bits_of_element(kStored) >= 16) return Element<kStored>::decode(code);
-  const float value = decode_unit<kStored>(code, args.asymmetric);
-  if (plane.scales == nullptr) return scaled(value, plane.step.scale);
-  return dequantized(value, place.scales, plane.group.divide(element), args.asymmetric);
-}
-
 template <int32_t kStored, int32_t kTo, bool kVector>
-KVC_KERNEL(kThreads, 4)
+KVC_KERNEL(kThreads, 6)
 gather_elements(KVC_ARGUMENT(RowsArgs) args) {
   constexpr uint32_t n = piece_elements(kVector);
   const PlaneArgs& plane = args.planes[blockIdx.z];

@@ -29,6 +29,10 @@ int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_ro
 int dequantize_rows(const kvc_quant_format& format, const void* codes, const float* scales, size_t num_rows,
                     uint32_t dim, float* out, Stream stream);
 
+// kvc_storage_key_bounds: bounds.cu.
+int find_key_bounds(const Layout& layout, const void* slab, uint32_t layer, const int32_t* blocks,
+                    size_t num_blocks, uint16_t* bounds, Stream stream);
+
 // ---- whole blocks: blocks.cu ----
 
 // Where the bytes of a block lie: `count` parts of `bytes` bytes each, part i of block b at

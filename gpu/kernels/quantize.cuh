@@ -114,4 +114,14 @@ KVC_DEVICE float dequantized(float value, const float* scales, uint32_t group, b
   return add_rn(mul_rn(value, scales[2 * uint64_t{group}]), scales[2 * uint64_t{group} + 1]);
 }
 
+// The value of a stored element's code.
+template <int32_t kStored>
+KVC_DEVICE float stored_value(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
+                              uint32_t element, uint32_t code) {
+  if constexpr (bits_of_element(kStored) >= 16) return Element<kStored>::decode(code);
+  const float value = decode_unit<kStored>(code, args.asymmetric);
+  if (plane.scales == nullptr) return scaled(value, plane.step.scale);
+  return dequantized(value, place.scales, plane.group.divide(element), args.asymmetric);
+}
+
 }  // namespace kvc::gpu

@@ -148,6 +148,17 @@ RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows, const
   return plan;
 }
 
+RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer) {
+  kvc_rows rows = {};
+  rows.first_layer = layer;
+  rows.dtype = KVC_FLOAT32;
+  RowsArgs args = {};
+  args.planes[0] = plane_args(layout, slab, rows, true);
+  args.block_size = divisor(layout.block_size);
+  args.asymmetric = layout.asymmetric;
+  return args;
+}
+
 RowsPlan plan_arrays(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim,
                      void* codes, float* scales) {
   RowsPlan plan = {};

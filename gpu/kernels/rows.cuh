@@ -56,6 +56,18 @@ struct RowPlace {
   uint32_t token;  // in its tile
 };
 
+// The stored row of a block's token in layer blockIdx.y of the call.
+KVC_DEVICE void find_stored(const PlaneArgs& plane, uint64_t block, uint64_t head, uint64_t token,
+                            RowPlace* place) {
+  const uint64_t layer = blockIdx.y;
+  place->stored = plane.slab + layer * plane.layer + block * plane.block + head * plane.head +
+                  (plane.element_tile != 0 ? token / kTileTokens : token) * plane.token;
+  place->scales =
+      reinterpret_cast<float*>(plane.scales + layer * plane.scale_layer + block * plane.scale_block +
+                               head * plane.scale_head + token * plane.scale_token);
+  place->token = static_cast<uint32_t>(token % kTileTokens);
+}
+
 // False: the token is skipped.
 KVC_DEVICE bool find_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t index, RowPlace* place) {
   const uint64_t t = plane.heads.divide(index), head = index - t * plane.heads.value;
@@ -74,16 +86,10 @@ KVC_DEVICE bool find_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t 
       block = static_cast<uint64_t>(entry);
     }
   }
-  const uint64_t layer = blockIdx.y;
   place->token_of_call = t;
-  place->row = plane.rows + static_cast<int64_t>(layer) * plane.row_layer +
+  place->row = plane.rows + static_cast<int64_t>(blockIdx.y) * plane.row_layer +
                static_cast<int64_t>(t) * plane.row_token + static_cast<int64_t>(head) * plane.row_head;
-  place->stored = plane.slab + layer * plane.layer + block * plane.block + head * plane.head +
-                  (plane.element_tile != 0 ? token / kTileTokens : token) * plane.token;
-  place->scales =
-      reinterpret_cast<float*>(plane.scales + layer * plane.scale_layer + block * plane.scale_block +
-                               head * plane.scale_head + token * plane.scale_token);
-  place->token = static_cast<uint32_t>(token % kTileTokens);
+  find_stored(plane, block, head, token, place);
   return true;
 }
 
@@ -165,6 +171,8 @@ struct RowsPlan {
 
 // What a call moves; `units` of its planes are left to who launches.
 RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary);
+// The stored keys alone.
+RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 // Rows of codes in arrays of their own.
 RowsPlan plan_arrays(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim,
                      void* codes, float* scales);

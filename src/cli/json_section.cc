@@ -22,19 +22,17 @@ std::string shown(const json& value) {
   return text.size() <= 40 ? text : text.substr(0, 40) + "...";
 }
 
-json parse_json(const std::string& text, const std::string& source) {
+json parse_json(const std::string& text, const std::string& source, const std::string& fix) {
   const auto check_depth = [&](int depth, json::parse_event_t, json&) {
     if (depth > kMaxDepth) {
-      throw InputError(source + ": nested deeper than " + std::to_string(kMaxDepth) +
-                       " levels; give the config.json of a model");
+      throw InputError(source + ": nested deeper than " + std::to_string(kMaxDepth) + " levels; " + fix);
     }
     return true;
   };
   try {
     return json::parse(text, check_depth);
   } catch (const json::exception& error) {
-    throw InputError(source + ": not JSON (" + std::string(error.what()).substr(0, 160) +
-                     "); give the config.json of a model");
+    throw InputError(source + ": not JSON (" + std::string(error.what()).substr(0, 160) + "); " + fix);
   }
 }
 

@@ -12,8 +12,10 @@ namespace kvcli {
 /// A value for an error text: short whatever it is.
 std::string shown(const nlohmann::json& value);
 
-/// `source` is for errors. Deep nesting is refused: it is no config, and would be a danger to recursion.
-nlohmann::json parse_json(const std::string& text, const std::string& source);
+/// `source` and `fix` are for errors. Deep nesting is refused: nothing that is read here has it, and it costs
+/// most.
+nlohmann::json parse_json(const std::string& text, const std::string& source,
+                          const std::string& fix = "give the config.json of a model");
 
 /// One JSON object, and where it is.
 class Section {

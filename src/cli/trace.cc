@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/errors.h"
+#include "cli/json_section.h"
 
 namespace kvcli {
 namespace {
@@ -38,8 +39,9 @@ class LineReader {
   }
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
-    throw InputError(name_ + ":" + std::to_string(line_number_) + ": " + what + "; " + fix);
+    throw InputError(where() + ": " + what + "; " + fix);
   }
+  std::string where() const { return name_ + ":" + std::to_string(line_number_); }
 
  private:
   std::streambuf* buffer_;
@@ -66,12 +68,7 @@ uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint
 }
 
 void append_request(const std::string& line, const LineReader& at, Trace& trace) {
-  nlohmann::json object;
-  try {
-    object = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::exception& error) {
-    at.fail(std::string("not JSON (") + error.what() + ")", "repair or remove the line");
-  }
+  const nlohmann::json object = parse_json(line, at.where(), "repair or remove the line");
   if (!object.is_object()) at.fail("not a JSON object", "repair or remove the line");
 
   TraceRequest request{};
@@ -98,7 +95,16 @@ void append_request(const std::string& line, const LineReader& at, Trace& trace)
   trace.requests.push_back(request);
 }
 
-Trace read_stream(std::istream& in, const std::string& name, uint64_t max_requests) {
+}  // namespace
+
+uint64_t splitmix64(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+Trace read_trace(std::istream& in, const std::string& name, uint64_t max_requests) {
   Trace trace;
   LineReader reader(in, name);
   std::string line;
@@ -111,17 +117,8 @@ Trace read_stream(std::istream& in, const std::string& name, uint64_t max_reques
   return trace;
 }
 
-}  // namespace
-
-uint64_t splitmix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 Trace read_trace(const std::string& path, uint64_t max_requests) {
-  if (path == "-") return read_stream(std::cin, "(standard input)", max_requests);
+  if (path == "-") return read_trace(std::cin, "(standard input)", max_requests);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     throw InputError(path + ": is a directory; name a trace file in it");
@@ -130,7 +127,7 @@ Trace read_trace(const std::string& path, uint64_t max_requests) {
     throw InputError(path + ": " + std::strerror(errno) +
                      "; give a readable trace, or --generate to do without one");
   }
-  return read_stream(file, path, max_requests);
+  return read_trace(file, path, max_requests);
 }
 
 void write_trace(const Trace& trace, std::ostream& out) {

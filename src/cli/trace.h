@@ -40,6 +40,8 @@ uint64_t splitmix64(uint64_t x);
 /// Reads up to max_requests requests (0 = all) of a file, or of standard input if the path is "-".
 /// Throws InputError with file and line.
 Trace read_trace(const std::string& path, uint64_t max_requests);
+/// The same from a stream; `name` is what errors call it.
+Trace read_trace(std::istream& in, const std::string& name, uint64_t max_requests);
 
 /// Writes what read_trace reads. The caller checks the stream.
 void write_trace(const Trace& trace, std::ostream& out);

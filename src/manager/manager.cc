@@ -45,6 +45,9 @@ kvc_status Manager::build() {
     return fail(KVC_ERROR_INTERNAL, "the system gave no random bytes; set kvc_manager_config.seed");
   }
   hash_.init(seed);
+  uint64_t secret =
+      seed;  // of the table's buckets; results depend on neither, and a seed may be known to others
+  if (!env_.random_bytes(&secret, sizeof secret)) secret = seed;
   // Room for the requests' tables and tails, so that ordinary growth takes nothing from the heap later.
   const uint64_t usual = shape_.num_blocks * 8;
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
@@ -52,7 +55,8 @@ kvc_status Manager::build() {
       !pool_.create(memory_, shape_.pool_blocks, shape_.num_pools,
                     (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) ||
       !spaces_.create(memory_, arena_, shape_.num_pools, tag) ||
-      !tree_.create(memory_, shape_.max_nodes, shape_.block_size, shape_.num_groups, env_.table_hash_mask) ||
+      !tree_.create(memory_, shape_.max_nodes, shape_.block_size, shape_.num_groups, env_.table_hash_mask,
+                    secret) ||
       !requests_.create(memory_, shape_.max_requests, shape_.num_groups, tag) ||
       !pins_.create(memory_, shape_.max_requests, tag) ||
       !zeroing_.create(memory_, shape_.flags, pool_.num_ids()) ||

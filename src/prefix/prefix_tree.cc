@@ -27,11 +27,12 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask) {
+                        uint64_t hash_mask, uint64_t secret) {
   block_size_ = block_size;
   num_groups_ = num_groups;
   const size_t buckets = next_power_of_two(2 * max_nodes);
-  bucket_mask_ = (buckets - 1) & hash_mask;
+  bucket_shift_ = 64 - __builtin_ctzll(buckets);
+  spread_ = secret | 1;
   hash_mask_ = hash_mask;
   size_t row_tokens;
   if (!checked_mul(max_nodes, block_size, &row_tokens)) return false;
@@ -119,21 +120,20 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   Node* const nodes = nodes_.data();
   int32_t* const buckets = buckets_.data();
-  const uint64_t mask = bucket_mask_;
   NodeId* link = is_node(parent) ? &nodes[raw(parent)].first_child : &spaces_[space].first_child;
   uint32_t depth = is_node(parent) ? nodes[raw(parent)].depth + 1 : 0;
   NodeId last = parent, id = free_;
   size_t i = 0, written = 0;
   for (; i < count && is_node(id); ++i, tokens += block_size_) {
     if (i + kBucketAhead < count) {
-      __builtin_prefetch(&buckets[keys[i + kBucketAhead] & mask], 1);
+      __builtin_prefetch(&buckets[bucket_of(keys[i + kBucketAhead])], 1);
       pool_.prefetch(blocks[i + kBlockAhead]);
     }
     Node& node = nodes[raw(id)];
     const NodeId next_free = node.hash_next;
     __builtin_prefetch(&nodes[static_cast<int32_t>(node.key)], 1);  // as in make()
     write_row(id, tokens);
-    int32_t& bucket = buckets[keys[i] & mask];
+    int32_t& bucket = buckets[bucket_of(keys[i])];
     node = Node{.key = keys[i],
                 .extra = nullptr,
                 .parent = last,

@@ -51,7 +51,7 @@ class PrefixTree {
       : pool_(pool), spaces_(spaces), arena_(arena), events_(events), counters_(counters) {}
 
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                            uint64_t hash_mask);
+                            uint64_t hash_mask, uint64_t secret);
 
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
@@ -187,7 +187,9 @@ class PrefixTree {
   };
   static constexpr int kClimb = 8;
 
-  size_t bucket_of(uint64_t key) const { return key & bucket_mask_; }
+  // Multiply-shift (Dietzfelbinger et al., 1997) by a secret of this tree: who knows the hash of contents
+  // still cannot choose contents that share a bucket, but for those of equal hash.
+  size_t bucket_of(uint64_t key) const { return (key & hash_mask_) * spread_ >> bucket_shift_; }
   bool unused(const Node& node) const {
     return node.resident == 0 && node.holds == 0 && !is_node(node.first_child);
   }
@@ -223,7 +225,8 @@ class PrefixTree {
   Array<BlockId> more_;     // lowest copies of groups 1.. per node
   Array<int32_t> buckets_;  // first node, -1 = none
   Array<Identity> identities_;
-  uint64_t bucket_mask_ = 0;
+  uint64_t spread_ = 1;  // odd
+  int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, but in tests that want collisions
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;

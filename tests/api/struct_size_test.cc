@@ -172,6 +172,10 @@ TEST_F(OutputSize, EveryOutputOfAStorageIsWrittenBySize) {
   kvc_storage* s;
   ASSERT_EQ(kvc_storage_create(&config, &s), KVC_OK) << last_error();
   expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(s, out); });
+  kvc_rows rows = {};
+  rows.struct_size = sizeof rows;
+  expect_written_by_size<kvc_quant_metrics>(
+      [&](auto* out) { return kvc_storage_measure(s, &rows, out, nullptr); });
   kvc_attention attention = {};
   attention.struct_size = sizeof attention;
   attention.num_q_heads = 1;

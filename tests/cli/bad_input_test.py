@@ -12,7 +12,7 @@ BAD_LINES = {
     b"hello": "not JSON",
     b"\xff\xfe\x00": "not JSON",
     b'{"input_length": 1000, "output_length": 3, "hash_ids": [0, 1]} x': "not JSON",
-    b"[" * 100000: "not JSON",
+    b"[" * 100000: "nested deeper",
     b"7": "not a JSON object",
     b"[1, 2]": "not a JSON object",
     b"null": "not a JSON object",

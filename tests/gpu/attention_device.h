@@ -24,6 +24,12 @@ struct DeviceOptions {
   uint32_t shared_bytes = kSharedBytes;
 };
 
+// Stored types that stand for the kernels there are: plain ones alone on some devices.
+inline std::vector<int32_t> kernel_types() {
+  if (!kHasMma) return {KVC_FLOAT32};
+  return {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT8};
+}
+
 // An array of the device with what the host has, or none.
 template <typename T>
 class Upload {
@@ -122,6 +128,16 @@ class DeviceCall {
     lse_.set(std::vector<float>(lse_.size(), kUntouched));
   }
   int launch() { return launch_attention(args_, limits_, workspace_->data(), nullptr); }
+  int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens) {
+    DeviceArray<uint64_t> offsets(group_offsets), prefixes(prefix_lens);
+    const CascadeArgs cascade{args_, static_cast<uint32_t>(prefix_lens.size()), offsets.data(),
+                              prefixes.data()};
+    if (cascade_support(cascade, limits_).path == AttentionPath::kUnsupported) return -1;
+    workspace_.emplace(std::vector<char>(cascade_workspace_bytes(cascade, limits_), '\xff'));
+    const int error = launch_cascade(cascade, limits_, workspace_->data(), nullptr);
+    synchronize();
+    return error;
+  }
   void set_lengths(const std::vector<uint64_t>& kv_lens, const std::vector<uint64_t>& q_offsets) {
     kv_lens_.set(kv_lens);
     q_offsets_.set(q_offsets);

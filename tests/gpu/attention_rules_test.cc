@@ -9,18 +9,20 @@ namespace {
 using AttentionRules = KernelTest;
 
 std::vector<Options> stores() {
-  return {{.dtype = KVC_FLOAT32},
-          {.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16},
-          {.dtype = KVC_INT8, .q_dtype = KVC_FLOAT16, .asymmetric = true},
-          {.dtype = KVC_FLOAT8_E4M3, .q_dtype = KVC_BFLOAT16, .block_size = 4}};
+  std::vector<Options> all{{.k_dim = 16, .v_dim = 16}, {.dtype = KVC_FLOAT8_E4M3, .block_size = 4}};
+  if (!kHasMma) return all;
+  all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16});
+  all.push_back({.dtype = KVC_INT8, .q_dtype = KVC_FLOAT16, .asymmetric = true});
+  all.push_back({.dtype = KVC_FLOAT8_E4M3, .q_dtype = KVC_BFLOAT16, .block_size = 4});
+  return all;
 }
 
 TEST_F(AttentionRules, WindowAndSinks) {
   for (Options o : stores()) {
     for (const uint64_t window : {1, 33, 500}) {
-      for (const uint64_t sinks : {0, 4, 70}) {
+      for (const uint64_t sinks : {0, 70}) {
         o.window = window, o.sinks = sinks;
-        o.kv_lens = {5, 150, 333}, o.q_lens = {2, 17, 1};
+        o.kv_lens = {5, 150, 233}, o.q_lens = {2, 17, 1};
         o.causal = window != 33;
         expect_device_right(o);
       }
@@ -67,7 +69,7 @@ TEST_F(AttentionRules, BitMaskAndTree) {
 
 TEST_F(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
   for (Options o : stores()) {
-    o.kv_lens = {100, 31, 16, 333, 64, 0}, o.q_lens = {3, 17, 1, 20, 64, 2}, o.tail = true;
+    o.kv_lens = {100, 31, 16, 233, 64, 0}, o.q_lens = {3, 17, 1, 20, 64, 2}, o.tail = true;
     o.mask_percent = 50;
     expect_device_right(o);
     o.mask_percent = 0, o.tree = true, o.window = 20, o.sinks = 3;
@@ -77,9 +79,9 @@ TEST_F(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
 
 TEST_F(AttentionRules, ABlockMaskPerHead) {
   for (Options o : stores()) {
-    for (const uint32_t block_size : {o.block_size, 24u, 64u}) {
-      o.block_size = block_size, o.heads = 3;
-      o.kv_lens = {5, 150, 333, 0}, o.q_lens = {2, 1, 9, 1};
+    for (const uint32_t block_size : {o.block_size, 24u}) {
+      o.block_size = block_size;
+      o.kv_lens = {5, 150, 200, 0}, o.q_lens = {2, 1, 9, 1};
       for (const int percent : {5, 50, 100}) {
         o.block_percent = percent;
         o.window = percent == 50 ? 70 : 0, o.sinks = 5;

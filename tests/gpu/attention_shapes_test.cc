@@ -60,20 +60,43 @@ TEST_F(AttentionShapes, AnyDimAndGroup) {
   }
 }
 
-TEST_F(AttentionShapes, LatentRowsAndTiledKeys) {
-  for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT8_E4M3}) {
-    for (const uint32_t group : {1u, 18u}) {
-      expect_device_right({.dtype = stored,
-                           .q_dtype = KVC_BFLOAT16,
-                           .latent = true,
-                           .k_dim = 576,
-                           .v_dim = 512,
-                           .heads = 1,
-                           .group = group,
-                           .kv_lens = {39, 66},
-                           .q_lens = {1, 2}});
+TEST_F(AttentionShapes, LatentRows) {
+  for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16, KVC_FLOAT8_E4M3}) {
+    for (const uint32_t group : {1u, 18u, 33u}) {
+      const Options options{.dtype = stored,
+                            .q_dtype = KVC_BFLOAT16,
+                            .latent = true,
+                            .k_dim = 576,
+                            .v_dim = 512,
+                            .heads = 1,
+                            .group = group,
+                            .kv_lens = {39, 66, 0},
+                            .q_lens = {1, 2, 1}};
+      expect_device_right(options);
+      const bool fast = kHasMma && (stored == KVC_BFLOAT16 || stored == KVC_FLOAT16);
+      EXPECT_EQ(path_of(options), fast ? AttentionPath::kMma : AttentionPath::kPlain) << describe(options);
     }
   }
+  for (const uint64_t length : {31u, 32u, 33u, 64u, 97u, 300u}) {
+    const Options options{.dtype = KVC_BFLOAT16,
+                          .q_dtype = KVC_BFLOAT16,
+                          .latent = true,
+                          .k_dim = 576,
+                          .v_dim = 512,
+                          .heads = 1,
+                          .group = 16,
+                          .kv_lens = {length, 200},
+                          .q_lens = {1, 3},
+                          .window = length == 300 ? 100u : 0u,
+                          .sinks = 7,
+                          .soft_cap = length == 97 ? 5.0f : 0.0f,
+                          .mask_percent = length == 64 ? 50 : 0,
+                          .tail = length == 64};
+    expect_device_right(options, {.multiprocessors = length % 2 != 0 ? 1u : 3u});
+  }
+}
+
+TEST_F(AttentionShapes, TiledKeys) {
   for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16}) {
     expect_device_right({.dtype = stored, .tiled = true, .kv_lens = {39, 66}, .q_lens = {1, 2}});
     expect_device_right({.dtype = stored, .tiled = true, .block_size = 32, .kv_lens = {139}, .q_lens = {3}});
@@ -84,7 +107,7 @@ TEST_F(AttentionShapes, LatentRowsAndTiledKeys) {
 TEST_F(AttentionShapes, EveryLengthAroundTheEdgesOfBlocksAndTiles) {
   for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16}) {
     for (const uint32_t block_size : {1u, 16u, 24u, 128u}) {
-      std::vector<uint64_t> lengths{0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129};
+      std::vector<uint64_t> lengths{0, 1, 15, 17, 63, 64, 65, 128, 129};
       for (const uint64_t queries : {1u, 3u, 17u}) {
         Options options{.dtype = stored,
                         .q_dtype = stored,
@@ -129,13 +152,16 @@ TEST_F(AttentionShapes, ScalesPerGroupOfElements) {
   }
 }
 
-TEST_F(AttentionShapes, AnyNumberOfPartsGivesTheSame) {
-  for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT4}) {
-    for (const uint32_t multiprocessors : {1u, 2u, 7u, 40u}) {
+TEST_F(AttentionShapes, AnyNumberOfParts) {
+  for (const int32_t stored : kernel_types()) {
+    for (const uint32_t multiprocessors : {1u, 2u, 13u}) {
       for (const uint64_t queries : {1u, 9u}) {
+        const uint32_t dim = stored == KVC_FLOAT32 ? 16 : 64;
         expect_device_right({.dtype = stored,
                              .q_dtype = stored == KVC_FLOAT32 ? KVC_FLOAT32 : KVC_BFLOAT16,
-                             .kv_lens = {500, 3, 0, 700},
+                             .k_dim = dim,
+                             .v_dim = dim,
+                             .kv_lens = {250, 3, 0, 400},
                              .q_lens = {queries, 1, 1, queries}},
                             {.multiprocessors = multiprocessors});
       }

@@ -27,6 +27,7 @@ struct BadCall {
 
 struct Call {
   std::string function, variant;
+  kvc_status answer = KVC_OK;           // what it says here; other than KVC_OK: what the CPU device cannot do
   bool allocates = false;               // may answer OUT_OF_MEMORY
   std::vector<size_t> optional;         // arguments that may be NULL, beside those that are
   std::function<bool(Scene&)> prepare;  // false: no space
@@ -44,6 +45,7 @@ struct Call {
   }
   std::string name() const { return variant.empty() ? function : function + " (" + variant + ")"; }
   Call&& as(const char* what) && { return variant = what, std::move(*this); }
+  Call&& answering(kvc_status status) && { return answer = status, std::move(*this); }
   Call&& allocating() && { return allocates = true, std::move(*this); }
   Call&& may_be_null(std::vector<size_t> which) && { return optional = std::move(which), std::move(*this); }
   Call&& after(std::function<bool(Scene&)> what) && { return prepare = std::move(what), std::move(*this); }

@@ -10,11 +10,7 @@ namespace kvc::test {
 namespace {
 
 TEST(EveryCall, HasARowForEachFunctionOfTheHeader) {
-  // What the CPU refuses: tests/api/gpu_stream_test.cc and gpu_memory_test.cc have these.
-  std::set<std::string> header,
-      rows = {"kvc_device_export_memory", "kvc_device_import_memory", "kvc_device_map",
-              "kvc_device_reserve",       "kvc_stream_adopt",         "kvc_stream_handle",
-              "kvc_stream_update_tables"};
+  std::set<std::string> rows, header;
   for (const Call& call : every_call()) rows.insert(call.function);
   for (const std::string& name : functions_of_the_header()) header.insert(name);
   ASSERT_GT(header.size(), 80u);
@@ -26,7 +22,7 @@ TEST(EveryCall, SucceedsAndCanBeUndone) {
     Scene scene(40);
     for (int time = 0; time < 2; ++time) {
       ASSERT_TRUE(!call.prepare || call.prepare(scene)) << call.name();
-      ASSERT_EQ(call.run(scene), KVC_OK) << call.name() << ": " << kvc_last_error();
+      ASSERT_EQ(call.run(scene), call.answer) << call.name() << ": " << kvc_last_error();
       scene.clean();
       ASSERT_TRUE(scene.sound()) << call.name();
     }

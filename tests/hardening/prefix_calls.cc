@@ -38,6 +38,8 @@ void add_prefix_calls(std::vector<Call>& calls) {
     s.held.clear();
     return true;
   }));
+  calls.push_back(
+      KVC_CALL(kvc_manager_unpublish_blocks, s.m, s.unpublished, size_t{3}, &s.number).after(cached));
   calls.push_back(KVC_CALL(kvc_manager_poll_events, s.m, &s.cursor, s.events.data(), sizeof(kvc_event),
                            s.events.size(), &s.count, s.row.data(), s.row.size())
                       .may_be_null({6})

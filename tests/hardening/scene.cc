@@ -137,7 +137,8 @@ void Scene::clean() {
     auto* made = static_cast<DlManagedTensor*>(tensor);
     made->deleter(made);
   }
-  kvc_device_release(memory);
+  kvc_device_release(made_memory);
+  if (registered) kvc_device_unregister(nullptr, host_memory);
   kvc_manager_destroy(made_manager);
   kvc_stream_synchronize(stream);
   kvc_storage_destroy(made_storage);
@@ -145,7 +146,7 @@ void Scene::clean() {
   kvc_stream_event_destroy(made_event);
   held.clear();
   request = child = pin = space = number = cursor = step_id = 0;
-  count = 0, tensor = memory = nullptr, step = nullptr;
+  count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
   made_manager = nullptr, made_storage = nullptr, made_stream = nullptr, made_event = nullptr;
 }
 
@@ -165,7 +166,7 @@ uint64_t Scene::digest() {
 std::vector<uint64_t> Scene::outputs() const {
   std::vector<uint64_t> made = {request, child, pin, space, number, cursor, count};
   for (const void* object :
-       {tensor, memory, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
+       {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
         static_cast<void*>(made_stream), static_cast<void*>(made_event)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;

@@ -45,6 +45,7 @@ class Scene {
   std::vector<int32_t> tokens, raw, blocks_in, table, parents;
   std::vector<kvc_extra_key> keys;
   std::vector<int64_t> slots_in, positions;
+  const int32_t unpublished[3] = {1, -1, 2};
   std::vector<float> k, v, q, lses;
   std::vector<double> frequencies;
   std::vector<kvc_block_copy> moves_in;
@@ -68,8 +69,11 @@ class Scene {
   int32_t done = 0;
   double factor = 0;
   std::vector<double> factors_out;
-  void* tensor = nullptr;
-  void* memory = nullptr;
+  void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;
+  kvc_memory_handle exported = {};
+  kvc_backend_info backend_info = {};
+  alignas(4096) char host_memory[4096] = {};
+  bool registered = false;
   kvc_manager* made_manager = nullptr;
   kvc_storage* made_storage = nullptr;
   kvc_stream* made_stream = nullptr;
@@ -92,7 +96,6 @@ class Scene {
   kvc_probe_info probe_info = {};
   kvc_view view = {};
   kvc_device_info device_info = {};
-  kvc_backend_info backend_info = {};
   kvc_storage_info storage_info = {};
   kvc_quant_metrics key_metrics = {}, value_metrics = {};
   kvc_attention_plan plan = {};

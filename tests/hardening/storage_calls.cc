@@ -9,16 +9,6 @@ bool with_stream(Scene& s) { return kvc_stream_create(nullptr, &s.made_stream) =
 
 void add_streams(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_device_properties, "cpu", &s.device_info).may_be_null({0}));
-  calls.push_back(KVC_CALL(kvc_backend_open, "cpu", nullptr).may_be_null({1}));
-  calls.push_back(KVC_CALL(kvc_backend_properties, "cpu", &s.backend_info).may_be_null({0}));
-  calls.push_back(
-      KVC_CALL(kvc_device_allocate, "cpu", KVC_MEMORY_HOST, 100u, &s.memory).allocating().may_be_null({0}));
-  calls.push_back(
-      KVC_CALL(kvc_device_release, std::exchange(s.memory, nullptr)).may_be_null({0}).after([](Scene& s) {
-        return kvc_device_allocate("cpu", KVC_MEMORY_HOST, 100, &s.memory) == KVC_OK;
-      }));
-  calls.push_back(KVC_CALL(kvc_device_register, "cpu", s.k.data(), 64u).may_be_null({0}));
-  calls.push_back(KVC_CALL(kvc_device_unregister, "cpu", s.k.data()).may_be_null({0}));
   calls.push_back(KVC_CALL(kvc_stream_create, "cpu", &s.made_stream).allocating().may_be_null({0}));
   calls.push_back(KVC_CALL(kvc_stream_destroy, std::exchange(s.made_stream, nullptr)).after(with_stream));
   calls.push_back(KVC_CALL(kvc_stream_synchronize, s.stream));
@@ -33,6 +23,37 @@ void add_streams(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_stream_event_synchronize, s.event));
 }
 
+// On the CPU some of these are only refused.
+void add_devices(std::vector<Call>& calls) {
+  const auto with_memory = [](Scene& s) {
+    return kvc_device_allocate(nullptr, KVC_MEMORY_HOST, 4096, &s.made_memory) == KVC_OK;
+  };
+  calls.push_back(KVC_CALL(kvc_backend_open, "hip", "/nowhere")
+                      .answering(KVC_ERROR_NOT_FOUND)
+                      .allocating()
+                      .may_be_null({1}));
+  calls.push_back(KVC_CALL(kvc_backend_properties, "cpu", &s.backend_info).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_allocate, "cpu", KVC_MEMORY_HOST, 4096u, &s.made_memory)
+                      .allocating()
+                      .may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_release, std::exchange(s.made_memory, nullptr))
+                      .may_be_null({0})
+                      .after(with_memory));
+  calls.push_back(KVC_CALL(kvc_device_register, "cpu", s.host_memory, 4096u).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_unregister, "cpu", s.host_memory).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_export_memory, s.made_memory, &s.exported)
+                      .answering(KVC_ERROR_UNSUPPORTED)
+                      .after(with_memory));
+  calls.push_back(KVC_CALL(kvc_device_import_memory, "cpu", &s.exported, &s.made_memory)
+                      .answering(KVC_ERROR_INVALID_ARGUMENT)
+                      .may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_stream_adopt, "cpu", s.host_memory, 0u, &s.made_stream)
+                      .answering(KVC_ERROR_UNSUPPORTED)
+                      .allocating()
+                      .may_be_null({0, 1}));
+  calls.push_back(KVC_CALL(kvc_stream_handle, s.stream, &s.handle).answering(KVC_ERROR_UNSUPPORTED));
+}
+
 void add_whole_storages(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_storage_create, &s.small_config, &s.made_storage).allocating());
   calls.push_back(
@@ -40,12 +61,6 @@ void add_whole_storages(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_storage_destroy, std::exchange(s.made_storage, nullptr)).after([](Scene& s) {
     return kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_storage_set_attention, s.made_storage, nullptr, nullptr)
-                      .may_be_null({1, 2})
-                      .after([](Scene& s) {
-                        return s.made_storage != nullptr ||
-                               kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK;
-                      }));
   calls.push_back(KVC_CALL(kvc_storage_properties, s.storage, &s.storage_info));
   calls.push_back(KVC_CALL(kvc_storage_size, &s.storage_config, &s.number, &s.cursor).may_be_null({1, 2}));
   calls.push_back(KVC_CALL(kvc_storage_view, s.storage, KVC_PLANE_K, 0u, &s.view));
@@ -109,6 +124,7 @@ void add_rows(std::vector<Call>& calls) {
 
 void add_storage_calls(std::vector<Call>& calls) {
   add_streams(calls);
+  add_devices(calls);
   add_whole_storages(calls);
   add_rows(calls);
 }

@@ -23,7 +23,7 @@ struct World {
     EXPECT_TRUE(ring.create(memory, heap.env(), events, kBlockSize));
     EXPECT_TRUE(pool.create(memory, &blocks, 1, false));
     EXPECT_TRUE(spaces.create(memory, arena, 1, 3));
-    EXPECT_TRUE(tree.create(memory, max_nodes, kBlockSize, num_groups, mask));
+    EXPECT_TRUE(tree.create(memory, max_nodes, kBlockSize, num_groups, mask, 1));
     hash.init(1);
   }
 
@@ -427,7 +427,7 @@ TEST(PrefixTree, CreationSaysWhenThereIsNoMemory) {
     World w(8, 2, ~uint64_t{0});
     PrefixTree tree(w.pool, w.spaces, w.arena, w.ring, w.counters);
     w.heap.fail_after(k);
-    EXPECT_FALSE(tree.create(w.memory, 8, kBlockSize, 2, ~uint64_t{0})) << "allocation " << k;
+    EXPECT_FALSE(tree.create(w.memory, 8, kBlockSize, 2, ~uint64_t{0}, 1)) << "allocation " << k;
   }
 }
 

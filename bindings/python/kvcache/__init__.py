@@ -25,7 +25,7 @@ from .request import ExtraKey, Namespace, Pin, Request
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
 from .storage import Storage, merge_attention, storage_size, tree_mask
-from .streams import Stream, StreamEvent, device_info
+from .streams import Stream, StreamEvent, device_info, open_backend
 
 _version = _native.kvc_version()
 __version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
@@ -56,5 +56,5 @@ __all__ = [
     "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RopeScaling", "Status", "Step", "Storage", "StorageFlags",
     "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
-    "merge_attention", "models", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
+    "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

@@ -1,5 +1,587 @@
 # SPDX-License-Identifier: Apache-2.0
-# The functions, structs and constants of kvcache.h under their names in C: internal to the package.
-from typing import Any
+# Written by stubs.py: the functions, structs and constants of kvcache.h under their names in C, internal to the package.
+from typing import Any, Optional, Sequence, Union
 
-def __getattr__(name: str) -> Any: ...
+Array = Union[Any, Sequence[int], None]  # a buffer, or a sequence of int that is copied
+
+KVC_VERSION_MAJOR: int
+KVC_VERSION_MINOR: int
+KVC_VERSION_PATCH: int
+KVC_OK: int
+KVC_ERROR_INVALID_ARGUMENT: int
+KVC_ERROR_OUT_OF_MEMORY: int
+KVC_ERROR_NO_SPACE: int
+KVC_ERROR_NOT_FOUND: int
+KVC_ERROR_BUSY: int
+KVC_ERROR_LIMIT: int
+KVC_ERROR_BUFFER_TOO_SMALL: int
+KVC_ERROR_UNSUPPORTED: int
+KVC_ERROR_NOT_HELD: int
+KVC_ERROR_CORRUPT: int
+KVC_ERROR_INTERNAL: int
+KVC_ERROR_AGAIN: int
+KVC_ERROR_SKIPPED: int
+KVC_ERROR_DEVICE: int
+KVC_INT8: int
+KVC_UINT8: int
+KVC_INT32: int
+KVC_INT64: int
+KVC_UINT64: int
+KVC_FLOAT32: int
+KVC_FLOAT16: int
+KVC_BFLOAT16: int
+KVC_FLOAT8_E4M3: int
+KVC_FLOAT8_E5M2: int
+KVC_INT4: int
+KVC_LAYOUT_LBHNC: int
+KVC_LAYOUT_LBNHC: int
+KVC_LAYOUT_BLHNC: int
+KVC_LAYOUT_BLNHC: int
+KVC_LAYOUT_BHLNC: int
+KVC_STORAGE_LATENT: int
+KVC_STORAGE_TILED_KEYS: int
+KVC_STORAGE_ASYMMETRIC: int
+KVC_STORAGE_NOT_ZEROED: int
+KVC_STORAGE_CHANNEL_KEYS: int
+KVC_STORAGE_HADAMARD: int
+KVC_PLANE_K: int
+KVC_PLANE_V: int
+KVC_PLANE_K_SCALE: int
+KVC_PLANE_V_SCALE: int
+KVC_ATTENTION_NOT_CAUSAL: int
+KVC_ATTENTION_ON_DEVICE: int
+KVC_ATTENTION_INVARIANT: int
+KVC_ROWS_ON_DEVICE: int
+KVC_GROUP_FULL: int
+KVC_GROUP_SLIDING_WINDOW: int
+KVC_POLICY_LRU: int
+KVC_MANAGER_NULL_BLOCK: int
+KVC_MANAGER_PUBLISH_ENQUEUED: int
+KVC_MANAGER_PARTIAL_REUSE: int
+KVC_MANAGER_NO_PREFIX_CACHE: int
+KVC_MANAGER_ZERO_FOREIGN: int
+KVC_MANAGER_ZERO_ALWAYS: int
+KVC_REQUEST_NO_READ: int
+KVC_REQUEST_NO_WRITE: int
+KVC_REQUEST_FULL_MUST_FIT: int
+KVC_REQUEST_RESUMED: int
+KVC_STEP_WHOLE_ROWS: int
+KVC_STEP_ADMIT_PAST_REFUSAL: int
+KVC_EVENT_STORED: int
+KVC_EVENT_REMOVED: int
+KVC_EVENT_CLEARED: int
+KVC_BLOCK_FREE: int
+KVC_BLOCK_CACHED: int
+KVC_BLOCK_PINNED: int
+KVC_BLOCK_RESERVED: int
+KVC_BLOCK_LIVE: int
+KVC_BLOCK_FILLING: int
+KVC_BLOCK_FENCED: int
+KVC_FEATURE_LRU: int
+KVC_FEATURE_SLIDING_WINDOW: int
+KVC_FEATURE_SEVERAL_POOLS: int
+KVC_FEATURE_EVENTS: int
+KVC_FEATURE_PARTIAL_REUSE: int
+KVC_FEATURE_PUBLISH_ENQUEUED: int
+KVC_FEATURE_MERGE_DUPLICATES: int
+KVC_FEATURE_QUOTAS: int
+KVC_FEATURE_PRIORITY: int
+KVC_FEATURE_TIERS: int
+KVC_STEP_FREES: int
+KVC_STEP_PREEMPTS: int
+KVC_STEP_TRUNCATES: int
+KVC_STEP_TRUNCATE_LENGTHS: int
+KVC_STEP_REQUESTS: int
+KVC_STEP_COMMITTED: int
+KVC_STEP_COMMIT_OFFSETS: int
+KVC_STEP_COMMIT_TOKENS: int
+KVC_STEP_EXTEND_OFFSETS: int
+KVC_STEP_EXTEND_TOKENS: int
+KVC_STEP_ADMIT_REQUESTS: int
+KVC_STEP_ADMIT_OFFSETS: int
+KVC_STEP_ADMIT_TOKENS: int
+KVC_STEP_ROWS: int
+KVC_STEP_STATUS: int
+KVC_STEP_ADMITTED: int
+KVC_STEP_CACHED: int
+KVC_STEP_NUM_BLOCKS: int
+KVC_STEP_BLOCK_TABLES: int
+KVC_STEP_SLOTS: int
+KVC_STEP_COPIES: int
+KVC_STEP_CHANGES: int
+KVC_QUANT_ASYMMETRIC: int
+KVC_QUANT_CHANNELS: int
+KVC_MEMORY_DEFAULT: int
+KVC_MEMORY_HOST: int
+KVC_MEMORY_HOST_HUGE: int
+KVC_MEMORY_PINNED: int
+KVC_MEMORY_DEVICE: int
+KVC_MEMORY_EXTERNAL: int
+KVC_DEVICE_READS_HOST: int
+KVC_STREAM_LEGACY: int
+KVC_ROPE_NONE: int
+KVC_ROPE_LINEAR: int
+KVC_ROPE_DYNAMIC: int
+KVC_ROPE_YARN: int
+KVC_ROPE_LLAMA3: int
+KVC_ROPE_LONGROPE: int
+KVC_MODEL_ROPE_EXACT_RAMP: int
+KVC_ROPE_ROWS_INTERLEAVED: int
+KVC_MODEL_MAX_LAYERS: int
+
+class kvc_manager: ...
+
+class kvc_storage: ...
+
+class kvc_stream: ...
+
+class kvc_stream_event: ...
+
+class kvc_pool_config:
+    num_blocks: int
+
+class kvc_group_config:
+    kind: int
+    num_sink_tokens: int
+    window_tokens: int
+    retention_tokens: int
+    pool: int
+
+class kvc_manager_config:
+    num_blocks: int
+    max_nodes: int
+    max_requests: int
+    max_request_tokens: int
+    event_capacity: int
+    seed: int
+    watermark_blocks: int
+    block_size: int
+    vocab_size: int
+    policy: int
+    flags: int
+    groups: Any
+    num_groups: int
+    pools: Any
+    num_pools: int
+
+class kvc_properties:
+    num_blocks: int
+    max_nodes: int
+    max_requests: int
+    max_request_tokens: int
+    event_capacity: int
+    watermark_blocks: int
+    block_size: int
+    vocab_size: int
+    policy: int
+    flags: int
+    num_groups: int
+    num_pools: int
+
+class kvc_request_config:
+    namespace_id: int
+    user_data: int
+    max_cached_tokens: int
+    external_tokens: int
+    slots: int
+    lookahead: int
+    flags: int
+    drop_tail_blocks: int
+    priority: int
+
+class kvc_request_info:
+    namespace_id: int
+    user_data: int
+    num_tokens: int
+    num_committed: int
+    num_cached: int
+    capacity: int
+    num_blocks: int
+    lost_reuse_tokens: int
+    min_truncate_tokens: int
+    admitted: int
+    flags: int
+
+class kvc_probe_info:
+    num_cached: int
+    blocks_needed: int
+    blocks_available: int
+    lost_reuse_tokens: int
+
+class kvc_block_info:
+    token_offset: int
+    state: int
+    pool: int
+    requests: int
+    raw_holds: int
+    pins: int
+    published: int
+    num_copies: int
+    group: int
+
+class kvc_pool_info:
+    first_block: int
+    num_blocks: int
+    free: int
+    cached: int
+    live: int
+    filling: int
+    fenced: int
+    pinned: int
+
+class kvc_stats:
+    epoch: int
+    blocks_total: int
+    blocks_free: int
+    blocks_cached: int
+    blocks_live: int
+    blocks_reserved: int
+    blocks_filling: int
+    blocks_fenced: int
+    blocks_pinned: int
+    live_requests: int
+    waiting_requests: int
+    admissions: int
+    prompt_tokens: int
+    cached_tokens: int
+    block_queries: int
+    block_hits: int
+    lost_reuse_tokens: int
+    readmissions: int
+    refusals: int
+    preemptions: int
+    evictions: int
+    copies: int
+    duplicates: int
+    published_blocks: int
+    unpublished_blocks: int
+    rejected_candidates: int
+    nodes_used: int
+    metadata_bytes: int
+
+class kvc_step_limits:
+    max_frees: int
+    max_requests: int
+    max_admissions: int
+    max_tokens: int
+    max_prompt_tokens: int
+    max_rows: int
+    row_stride: int
+    max_changes: int
+
+class kvc_storage_config:
+    num_blocks: int
+    num_layers: int
+    num_heads: int
+    head_dim: int
+    v_head_dim: int
+    block_size: int
+    dtype: int
+    layout: int
+    flags: int
+    scale_group: int
+    alignment: int
+    num_threads: int
+    memory_kind: int
+    device: str
+    k_scale: float
+    v_scale: float
+    channel_tokens: int
+    open_blocks: int
+
+class kvc_storage_info:
+    slab_bytes: int
+    block_bytes: int
+    token_bytes: int
+    num_blocks: int
+    num_layers: int
+    num_heads: int
+    head_dim: int
+    v_head_dim: int
+    block_size: int
+    dtype: int
+    layout: int
+    flags: int
+    scale_group: int
+    alignment: int
+    memory_kind: int
+    open_bytes: int
+    k_scale: float
+    v_scale: float
+    channel_tokens: int
+    open_blocks: int
+
+class kvc_rows:
+    first_layer: int
+    num_layers: int
+    dtype: int
+    flags: int
+    k_layer_stride: int
+    k_token_stride: int
+    k_head_stride: int
+    v_layer_stride: int
+    v_token_stride: int
+    v_head_stride: int
+    first_token: int
+
+class kvc_quant_metrics:
+    elements: int
+    bytes: int
+    fp16_bytes: int
+    ratio: float
+    mse: float
+    snr_db: float
+    max_error: float
+
+class kvc_attention:
+    num_requests: int
+    table_stride: int
+    layer: int
+    num_q_heads: int
+    dtype: int
+    flags: int
+    scale: float
+    soft_cap: float
+    window: int
+    sinks: int
+    block_mask_stride: int
+    total_queries: int
+    max_queries: int
+    max_kv_len: int
+
+class kvc_attention_plan:
+    kernels: str
+    keys: str
+    values: str
+    num_workers: int
+    sparse: int
+    num_pieces: int
+    num_splits: int
+    scratch_bytes: int
+
+class kvc_block_choice:
+    top_k: int
+    sink_blocks: int
+    recent_blocks: int
+    block_mask_stride: int
+
+class kvc_device_info:
+    memory_bytes: int
+    memory_kinds: int
+    num_processors: int
+    free_bytes: int
+    name: str
+    architecture: str
+    dlpack_device: int
+    flags: int
+
+class kvc_backend_info:
+    path: str
+    architectures: str
+    remark: str
+    num_devices: int
+
+class kvc_model:
+    name: str
+    num_layers: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    latent_dim: int
+    rope_dim: int
+    vocab_size: int
+    max_context: int
+    window_tokens: int
+    rope_theta: float
+    rope_local_theta: float
+    rope_factor: float
+    rope_original_context: int
+    rope_scaling: int
+    rope_flags: int
+    rope_slow_turns: float
+    rope_fast_turns: float
+    rope_attention_factor: float
+    def has_window(self, layer: int) -> int: ...
+    def set_window(self, layer: int) -> None: ...
+
+class kvc_rope_rows:
+    num_heads: int
+    head_dim: int
+    rope_dim: int
+    first_element: int
+    dtype: int
+    flags: int
+    token_stride: int
+    head_stride: int
+
+class kvc_quant_format:
+    dtype: int
+    flags: int
+    group: int
+    scale: float
+
+class kvc_memory_query:
+    tokens: int
+    num_sequences: int
+    budget_bytes: int
+    chunk_tokens: int
+    dtype: int
+    block_size: int
+    scale_group: int
+    asymmetric: int
+    tensor_scales: int
+    channel_keys: int
+    channel_tokens: int
+
+class kvc_memory_estimate:
+    bytes_per_token: int
+    full_block_bytes: int
+    window_block_bytes: int
+    full_blocks: int
+    window_blocks: int
+    sequence_bytes: int
+    total_bytes: int
+    max_tokens: int
+    max_sequences: int
+    num_full_layers: int
+    num_window_layers: int
+    open_bytes: int
+
+class kvc_step:
+    flags: int
+    fill_id: int
+    retired_step: int
+    step_id: int
+    num_frees: int
+    num_preempts: int
+    num_truncates: int
+    num_requests: int
+    num_admissions: int
+    num_rows: int
+    row_stride: int
+    slot_capacity: int
+    copy_capacity: int
+    change_capacity: int
+    num_slots: int
+    num_copies: int
+    num_changes: int
+    num_refused: int
+    shortage_blocks: int
+
+def kvc_version() -> int: ...
+def kvc_build_info() -> str: ...
+def kvc_status_name(status: int) -> str: ...
+def kvc_last_error() -> str: ...
+def kvc_supports(feature: int) -> None: ...
+def kvc_manager_create(config: kvc_manager_config) -> kvc_manager: ...
+def kvc_manager_properties(m: kvc_manager, properties: kvc_properties) -> None: ...
+def kvc_manager_close_namespace(m: kvc_manager, namespace_id: int) -> None: ...
+def kvc_manager_reset(m: kvc_manager, namespace_id: int) -> None: ...
+def kvc_manager_check(m: kvc_manager) -> None: ...
+def kvc_manager_digest(m: kvc_manager) -> int: ...
+def kvc_manager_stats(m: kvc_manager, stats: kvc_stats) -> None: ...
+def kvc_manager_pool_info(m: kvc_manager, pool: int, info: kvc_pool_info) -> None: ...
+def kvc_manager_block_info(m: kvc_manager, block: int, info: kvc_block_info) -> None: ...
+def kvc_manager_create_request(m: kvc_manager, tokens: Array, keys: Array, config: Optional[kvc_request_config]) -> int: ...
+def kvc_manager_admit_request(m: kvc_manager, request: int) -> int: ...
+def kvc_manager_allocate_request(m: kvc_manager, tokens: Array, keys: Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
+def kvc_manager_reserve_tokens(m: kvc_manager, request: int, capacity: int) -> None: ...
+def kvc_manager_append_tokens(m: kvc_manager, request: int, tokens: Array) -> None: ...
+def kvc_manager_commit_tokens(m: kvc_manager, request: int, num_committed: int) -> None: ...
+def kvc_manager_truncate_request(m: kvc_manager, request: int, num_tokens: int) -> None: ...
+def kvc_manager_fork_request(m: kvc_manager, request: int) -> int: ...
+def kvc_manager_preempt_request(m: kvc_manager, request: int) -> None: ...
+def kvc_manager_free_request(m: kvc_manager, request: int) -> None: ...
+def kvc_manager_request_info(m: kvc_manager, request: int, info: kvc_request_info) -> None: ...
+def kvc_manager_list_requests(m: kvc_manager, requests: Array) -> int: ...
+def kvc_manager_take_copies(m: kvc_manager, copies: Array) -> int: ...
+def kvc_manager_probe(m: kvc_manager, namespace_id: int, tokens: Array, keys: Array, info: kvc_probe_info) -> None: ...
+def kvc_manager_pin_prefix(m: kvc_manager, namespace_id: int, tokens: Array, keys: Array) -> tuple[int, int]: ...
+def kvc_manager_unpin_prefix(m: kvc_manager, pin: int) -> None: ...
+def kvc_manager_drop_prefix(m: kvc_manager, namespace_id: int, tokens: Array, keys: Array) -> int: ...
+def kvc_manager_evict_blocks(m: kvc_manager, max_blocks: int) -> int: ...
+def kvc_manager_acquire_blocks(m: kvc_manager, group: int, blocks: Array) -> None: ...
+def kvc_manager_acquire_prefix(m: kvc_manager, namespace_id: int, group: int, tokens: Array, keys: Array, blocks: Array) -> int: ...
+def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, group: int, tokens: Array, keys: Array, blocks: Array) -> None: ...
+def kvc_manager_release_blocks(m: kvc_manager, blocks: Array) -> None: ...
+def kvc_manager_unpublish_blocks(m: kvc_manager, blocks: Array) -> int: ...
+def kvc_step_create(m: kvc_manager, limits: kvc_step_limits) -> kvc_step: ...
+def kvc_step_view(step: kvc_step, array: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
+def kvc_manager_step(m: kvc_manager, step: kvc_step) -> None: ...
+def kvc_manager_retire_step(m: kvc_manager, step_id: int) -> None: ...
+def kvc_manager_take_zero_blocks(m: kvc_manager, blocks: Array) -> int: ...
+def kvc_manager_compact(m: kvc_manager, pool: int, moves: Array) -> int: ...
+def kvc_backend_open(name: str, path: str) -> None: ...
+def kvc_backend_properties(name: str, info: kvc_backend_info) -> None: ...
+def kvc_device_properties(device: Optional[str], info: kvc_device_info) -> None: ...
+def kvc_stream_create(device: Optional[str]) -> kvc_stream: ...
+def kvc_stream_synchronize(stream: Optional[kvc_stream]) -> None: ...
+def kvc_stream_wait_event(stream: Optional[kvc_stream], event: kvc_stream_event) -> None: ...
+def kvc_stream_event_create(device: Optional[str]) -> kvc_stream_event: ...
+def kvc_stream_event_record(event: kvc_stream_event, stream: Optional[kvc_stream]) -> None: ...
+def kvc_stream_event_query(event: kvc_stream_event) -> int: ...
+def kvc_stream_event_synchronize(event: kvc_stream_event) -> None: ...
+def kvc_storage_create(config: kvc_storage_config) -> kvc_storage: ...
+def kvc_storage_properties(s: kvc_storage, info: kvc_storage_info) -> None: ...
+def kvc_storage_size(config: kvc_storage_config) -> tuple[int, int]: ...
+def kvc_storage_view(s: kvc_storage, plane: int, layer: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
+def kvc_storage_runs(s: kvc_storage, block: int, selection: Optional[Any], runs: Array) -> int: ...
+def kvc_storage_seal_blocks(s: kvc_storage, blocks: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_copy_blocks(s: kvc_storage, copies: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_zero_blocks(s: kvc_storage, blocks: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_model_count() -> int: ...
+def kvc_model_get(index: int, model: kvc_model) -> None: ...
+def kvc_model_find(name: str, model: kvc_model) -> None: ...
+def kvc_manager_open_namespace(m: kvc_manager, model: Array, adapter: Array, tenant: Array) -> int: ...
+def kvc_manager_export_tables(m: kvc_manager, requests: Array, group: int, fill_id: int, tables: Array) -> None: ...
+def kvc_manager_export_slots(m: kvc_manager, request: int, group: int, first_token: int, slots: Array) -> None: ...
+def kvc_manager_poll_events(m: kvc_manager, cursor: int, events: Array, tokens: Array) -> tuple[int, int]: ...
+def kvc_step_use(step: kvc_step, array: int, used: int) -> None: ...
+def kvc_step_num_failed(step: kvc_step) -> int: ...
+def kvc_storage_store(s: kvc_storage, rows: kvc_rows, length: int, k: Array, v: Array, slots: Array, block_table: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_gather(s: kvc_storage, rows: kvc_rows, length: int, k: Array, v: Array, slots: Array, block_table: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_measure(s: kvc_storage, rows: kvc_rows, length: int, k: Array, v: Array, slots: Array, block_table: Array, keys: Optional[kvc_quant_metrics], values: Optional[kvc_quant_metrics]) -> None: ...
+def kvc_storage_attend(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_explain(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, plan: kvc_attention_plan) -> None: ...
+def kvc_storage_select_blocks(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, choice: kvc_block_choice, bounds: Array, picked: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_key_bounds(s: kvc_storage, layer: int, blocks: Array, bounds: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_attention_merge(outs: Array, lses: Array, num_partials: int, num_rows: int, v_dim: int, dtype: int, out: Array, lse: Array) -> None: ...
+def kvc_tree_mask(parents: Array, bits: Array, first_bit: int, depths: Array) -> None: ...
+def kvc_estimate_memory(model: kvc_model, query: kvc_memory_query, estimate: kvc_memory_estimate) -> None: ...
+def kvc_model_rope(model: kvc_model, layer: int, length: int, factors: Array, frequencies: Array, attention_factor: Array) -> int: ...
+def kvc_rope_table(turns: Array, factor: float, positions: Array, angles: Array) -> None: ...
+def kvc_rope_apply(rows: kvc_rope_rows, x: Array, count: int, angle_table: Array, table_row: Array) -> None: ...
+def kvc_quantize(format: kvc_quant_format, floats: Array, rows: int, dim: int, new_codes: Array, new_scales: Array) -> None: ...
+def kvc_dequantize(format: kvc_quant_format, codes: Array, scales: Array, rows: int, dim: int, new_floats: Array) -> None: ...
+def kvc_storage_adopt(config: kvc_storage_config, memory: Array) -> kvc_storage: ...
+
+def kvc_live_objects() -> int: ...
+def kvc_pack_tokens(tokens: Sequence[int]) -> memoryview: ...
+def kvc_storage_export_dlpack(s: kvc_storage, plane: int, layer: int, owner: object) -> object: ...
+def new_kvc_pool_configs(nelements: int) -> Any: ...
+def delete_kvc_pool_configs(ary: Any) -> None: ...
+def kvc_pool_configs_setitem(ary: Any, index: int, value: kvc_pool_config) -> None: ...
+def new_kvc_group_configs(nelements: int) -> Any: ...
+def delete_kvc_group_configs(ary: Any) -> None: ...
+def kvc_group_configs_setitem(ary: Any, index: int, value: kvc_group_config) -> None: ...
+
+class Admitted:
+    id: int
+    known: int
+    committed: int
+    num_blocks: int
+    quiet: int
+    unreturned: int
+    def __init__(self, manager: kvc_manager, id: int, known: int, committed: int, block_size: int, num_groups: int) -> None: ...
+    def ids(self, first: int = ..., last: int = ...) -> list[list[int]]: ...
+    def refresh(self) -> None: ...
+    def grow(self, tokens: int) -> Optional[list[list[int]]]: ...
+    def commit(self, tokens: Sequence[int], count: int) -> None: ...
+
+class SlotAllocator:
+    def __init__(self, live: dict[str, Admitted], empty: Any, blocks_type: Any, max_model_len: int, publishes_at_once: bool) -> None: ...
+    def allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = ..., new_computed_blocks: Any = ...,
+                       num_lookahead_tokens: int = ..., num_external_computed_tokens: int = ..., delay_cache_blocks: bool = ...,
+                       num_encoder_tokens: int = ..., full_sequence_must_fit: bool = ..., reserved_blocks: int = ...,
+                       has_scheduled_reqs: bool = ..., skip_zeroing_group_ids: tuple[int, ...] = ...) -> Any: ...

@@ -71,6 +71,21 @@ class Step:
     slots: "numpy.ndarray"
     copies: "numpy.ndarray"
     changes: "numpy.ndarray"
+    if TYPE_CHECKING:  # properties, made below
+        num_requests: int
+        num_admissions: int
+        num_frees: int
+        num_preempts: int
+        num_truncates: int
+        flags: int
+        fill_id: int
+        retired_step: int
+        step_id: int
+        num_slots: int
+        num_copies: int
+        num_changes: int
+        num_refused: int
+        shortage_blocks: int
 
     def __init__(self, manager: "Manager", max_requests: int, max_tokens: int, row_stride: int, *, max_admissions: int = 0,
                  max_prompt_tokens: int = 0, max_frees: int = 0, max_rows: int = 0, max_changes: int = 0):

@@ -19,6 +19,19 @@ def device_info(device: Optional[str] = None) -> Any:
     return DeviceInfo.read(info)
 
 
+BackendInfo = record("BackendInfo", _native.kvc_backend_info, "What a backend is: kvc_backend_info.")
+
+
+def open_backend(name: str, path: Optional[str] = None) -> Any:
+    """BackendInfo of a backend ("cpu", "cuda", "hip"), which is opened from a file or folder, or where the environment and the library's
+    own folder have it. Raises NotFoundError, which names all files that were looked for, and UnsupportedError."""
+    if path is not None:
+        _native.kvc_backend_open(name, path)
+    info = _native.kvc_backend_info()
+    _native.kvc_backend_properties(name, info)
+    return BackendInfo.read(info)
+
+
 class StreamEvent:
     """A place in a stream that others can wait for: kvc_stream_event. One that was never recorded counts as reached."""
 
@@ -32,7 +45,7 @@ class StreamEvent:
     @property
     def done(self) -> bool:
         """Whether all work before the event's place is done."""
-        return _native.kvc_stream_event_query(self._e)
+        return bool(_native.kvc_stream_event_query(self._e))
 
     def synchronize(self) -> None:
         """Waits until the event's place is reached."""
@@ -40,16 +53,21 @@ class StreamEvent:
 
 
 class Stream:
-    """A queue of work on storages: kvc_stream. Calls of a Storage that are given one check their arguments, enqueue and return. Until the work
+    """A queue of work on storages: kvc_stream; with `handle` one that the caller has from the device's runtime, such as
+    torch.cuda.Stream.cuda_stream, which must outlive this one. Calls of a Storage that are given one check their arguments, enqueue and return. Until the work
     is done nobody else may change the arrays of keys, values, queries, masks and bounds, or read the results; the stream keeps
     them alive. Any thread may use it. Closing waits for its work."""
 
     _BATCH = 16  # calls whose arrays are let go together
 
-    def __init__(self, device: Optional[str] = None):
+    def __init__(self, device: Optional[str] = None, *, handle: Optional[int] = None):
         self._kept: "list[Any]" = []
         self._batches: "collections.deque[tuple[StreamEvent, list[Any]]]" = collections.deque()
-        self._s: Any = _native.kvc_stream_create(device)
+        self._device = device
+        if handle is None:
+            self._s: Any = _native.kvc_stream_create(device)
+        else:
+            self._s = _native.kvc_stream_adopt(device, handle or None, 0 if handle else _native.KVC_STREAM_LEGACY)
 
     def close(self) -> None:
         """Waits for its work and ends it; later calls raise ValueError. Doing so again does nothing."""
@@ -77,6 +95,11 @@ class Stream:
         """What is enqueued from now on is done after the event's place, as recorded last before this call."""
         _native.kvc_stream_wait_event(self._open(), event._e)
 
+    @property
+    def handle(self) -> int:
+        """The runtime's stream (cudaStream_t, hipStream_t). Raises UnsupportedError on the CPU."""
+        return _native.kvc_stream_handle(self._open())
+
     def _open(self) -> Any:
         if self._s is None:
             raise ValueError("the stream is closed")
@@ -86,7 +109,7 @@ class Stream:
         """Arrays of a call that was enqueued just now live until it is done."""
         self._kept.append(arrays)
         if len(self._kept) >= self._BATCH:
-            event = StreamEvent()
+            event = StreamEvent(self._device)
             event.record(self)
             self._batches.append((event, self._kept))
             self._kept = []

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the package exports, and what importing it costs."""
 
+import ast
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -19,10 +21,27 @@ def test_the_native_layer_has_every_function_and_constant_of_the_header():
     functions = set(re.findall(r"^KVC_API [^;(]*?(kvc_\w+)\(", header, re.M))
     constants_ = set(re.findall(r"^\s*(KVC_[A-Z0-9_]+) = ", header, re.M)) | set(re.findall(r", (KVC_[A-Z0-9_]+) = \d", header))
     assert len(functions) > 50 and len(constants_) > 80
-    by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy"}
-    not_offered = {name for name in functions if name.startswith(("kvc_stream_", "kvc_rope_"))} | {
-        "kvc_model_rope", "kvc_quantize", "kvc_dequantize"}
-    assert {name for name in functions | constants_ if not hasattr(_native, name)} == by_owner | not_offered
+    by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy", "kvc_stream_destroy", "kvc_stream_event_destroy"}
+    of_gpus = {f"kvc_device_{name}" for name in ("allocate", "release", "register", "unregister", "export_memory", "import_memory")}
+    assert {name for name in functions | constants_ if not hasattr(_native, name)} == by_owner | of_gpus
+
+
+def test_stubs_name_what_the_native_layer_has_with_as_many_parameters():
+    stub = ast.parse((pathlib.Path(kvcache.__file__).parent / "_native.pyi").read_text(encoding="utf-8"))
+    functions = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
+    assert len(functions) > 80
+    for node in stub.body:
+        if isinstance(node, ast.AnnAssign):
+            assert node.target.id == "Array" or isinstance(getattr(_native, node.target.id), int)
+        elif isinstance(node, ast.ClassDef):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign):
+                    assert hasattr(getattr(_native, node.name), field.target.id), (node.name, field.target.id)
+    for node in functions:
+        function, count = getattr(_native, node.name), len(node.args.args)
+        with pytest.raises(TypeError) as wrong:
+            function(*[object()] * (count + 1))
+        assert re.search(rf"expected (at most )?{count} argument|takes no arguments|takes exactly one", str(wrong.value)), (node.name, str(wrong.value))
 
 
 def test_enumerations_have_the_values_of_c():

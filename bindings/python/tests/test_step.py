@@ -10,6 +10,23 @@ import kvcache
 from kvcache import Manager, Status, Step
 
 
+def test_a_step_counts_its_failed_items():
+    with Manager(4, 4) as m, Step(m, 2, 16, 8, max_frees=1) as step:
+        a, b = m.allocate(range(7)), m.allocate(range(10, 17))
+        step.requests[:], step.committed[:], step.extend_offsets[:] = [a.id, b.id], 7, [0, 1, 8]
+        step.num_requests = 2
+        step.run()
+        assert step.num_failed == 1 and step.status[:2].tolist() == [Status.OK, Status.NO_SPACE]
+        step.num_frees, step.num_requests, step.frees[0] = 1, 0, 12345
+        step.run()
+        assert step.num_failed == 1 and step.status[0] == Status.NOT_FOUND
+        step.frees[0] = b.id
+        step.run()
+        b.forget()
+        assert step.num_failed == 0
+        a.close()
+
+
 def test_a_decode_loop_equals_single_calls():
     n, steps = 5, 40
     with Manager(64, 4) as one, Manager(64, 4) as many, Step(many, n, n, 16) as step:

@@ -115,6 +115,18 @@ def test_the_device_says_what_it_is():
         kvcache.device_info("none")
 
 
+def test_backends_are_opened_by_name():
+    assert kvcache.open_backend("cpu").num_devices >= 1
+    with pytest.raises((kvcache.NotFoundError, kvcache.UnsupportedError)):
+        kvcache.open_backend("cuda", "/nowhere")
+    with pytest.raises(kvcache.KvCacheError):
+        kvcache.open_backend("abacus")
+    with kvcache.Stream() as stream, pytest.raises(kvcache.UnsupportedError):
+        stream.handle
+    with pytest.raises(kvcache.UnsupportedError):
+        kvcache.Stream("cpu", handle=64)
+
+
 def aligned(size, alignment=64):
     whole = np.full(size + alignment, 1, np.uint8)
     first = -whole.ctypes.data % alignment

@@ -12,6 +12,9 @@ final class Handle implements Runnable {
     void destroy(long address);
   }
 
+  /** Objects of the library that exist, to find leaks. */
+  static final java.util.concurrent.atomic.AtomicLong LIVE = new java.util.concurrent.atomic.AtomicLong();
+
   private final String name;
   private final long address;
   private final Destroy destroy;
@@ -22,6 +25,7 @@ final class Handle implements Runnable {
     this.name = name;
     this.address = address;
     this.destroy = destroy;
+    LIVE.incrementAndGet();
   }
 
   /** The address, until exit. */
@@ -39,6 +43,7 @@ final class Handle implements Runnable {
   void exit() {
     if (users.decrementAndGet() == 0) {
       destroy.destroy(address);
+      LIVE.decrementAndGet();
     }
   }
 

@@ -209,6 +209,11 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_release_blocks(m, blocks));
   }
 
+  /** Makes blocks unfindable, whoever holds them, because their bytes turned out to be wrong; returns how many were findable. */
+  public long unpublishBlocks(IntBuffer blocks) throws KvCacheException {
+    return ask((m, out) -> Native.kvc_manager_unpublish_blocks(m, blocks, out));
+  }
+
   // ---- what it is and how it does
 
   /** Never waits for the manager's lock. */
@@ -259,6 +264,70 @@ public final class Manager implements AutoCloseable {
       events.add(Event.read(room, tokens));
     }
     return new Event.Batch(events, next[0]);
+  }
+
+  /** Counts of a pool; the states sum to numBlocks: kvc_pool_info. */
+  public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned) {}
+
+  /** Counts of a pool. */
+  public PoolInfo poolInfo(int pool) throws KvCacheException {
+    kvc_pool_info i = new kvc_pool_info();
+    try {
+      call(m -> Native.kvc_manager_pool_info(m, pool, i));
+      return new PoolInfo(i.getFirst_block(), i.getNum_blocks(), i.getFree(), i.getCached(), i.getLive(), i.getReserved(), i.getFilling(),
+          i.getFenced(), i.getPinned());
+    } finally {
+      i.delete();
+    }
+  }
+
+  /** State of one block: kvc_block_info. state: 0 free, 1 cached, 2 pinned, 3 reserved, 4 live, 5 filling, 6 fenced; group -1 = never used. */
+  public record BlockInfo(int state, int pool, int group, long tokenOffset, int requests, int rawHolds, int pins, boolean published, int numCopies) {}
+
+  /** State of one block. */
+  public BlockInfo blockInfo(int block) throws KvCacheException {
+    kvc_block_info i = new kvc_block_info();
+    try {
+      call(m -> Native.kvc_manager_block_info(m, block, i));
+      return new BlockInfo(i.getState(), i.getPool(), i.getGroup(), i.getToken_offset(), i.getRequests(), i.getRaw_holds(), i.getPins(),
+          i.getPublished() != 0, i.getNum_copies());
+    } finally {
+      i.delete();
+    }
+  }
+
+  /** Ids of all requests. */
+  public List<Long> requests() throws KvCacheException {
+    return grown(8, (m, room, out) -> Native.kvc_manager_list_requests(m, room.asLongBuffer(), out), ByteBuffer::getLong);
+  }
+
+  /** What a device is: kvc_device_info; memoryKinds are bits 1 &lt;&lt; KVC_MEMORY_*. */
+  public record DeviceInfo(String name, String architecture, long memoryBytes, long freeBytes, int memoryKinds, int numProcessors) {}
+
+  /** What a device is, such as "cpu"; the message of the failure says which there are. */
+  public static DeviceInfo device(String name) throws KvCacheException {
+    kvc_device_info i = new kvc_device_info();
+    try {
+      Native.kvc_device_properties(name, i);
+      return new DeviceInfo(i.getName(), i.getArchitecture(), i.getMemory_bytes(), i.getFree_bytes(), i.getMemory_kinds(), i.getNum_processors());
+    } finally {
+      i.delete();
+    }
+  }
+
+  /** Whether this build can do something: one of the KVC_FEATURE_* numbers of kvcache.h. */
+  public static boolean supports(int feature) {
+    try {
+      Native.kvc_supports(feature);
+      return true;
+    } catch (KvCacheException error) {
+      return false;
+    }
+  }
+
+  /** Of the library: major * 10000 + minor * 100 + patch. */
+  public static int version() {
+    return Native.kvc_version();
   }
 
   /** Version, compiler and instruction sets of the library. */

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_coverage.py: where each language offers each function of kvcache.h. Fails on a gap without a reason, and on a reason without a gap.
+A function is offered where the hand-written layer of a language calls it; what SWIG writes does not count."""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAYERS = {  # files of the layer, and how they call a function
+    "Python": ("python", ("kvcache/**/*.py", "*.c"), r"_native\.{0}\b|\b{0}\("),
+    "Go": ("go", ("*.go",), r"(?:native\.K|C\.k){1}\b"),
+    "Java": ("java/src/main/java/io/kvcache", ("*.java",), r"Native(?:::|\.){0}\b"),
+}
+REASONS = {
+    "kvc_last_error": {language: "its text is in the error of the failed call" for language in ("Python", "Java")},
+    "kvc_step_view": {"Java": "kvc_step_bytes of java/typemaps.i, a direct buffer"},
+    "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "exceptions carry the number and the text"},
+    "kvc_manager_destroy": {"Python": "objects end with their last reference"},
+    "kvc_step_destroy": {"Python": "objects end with their last reference"},
+    "kvc_storage_destroy": {"Python": "objects end with their last reference"},
+    "kvc_stream_destroy": {"Python": "objects end with their last reference"},
+    "kvc_stream_event_destroy": {"Python": "objects end with their last reference"},
+    "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},
+    "kvc_storage_export_dlpack": {"Go": "no library there takes DLPack", "Java": "no library there takes DLPack"},
+    "kvc_storage_create": {"Go": "kvc_storage_adopt of calls.i, which passes memory on", "Java": "kvc_storage_adopt of calls.i, which passes memory on"},
+}
+for name in ("allocate", "release", "register", "unregister", "export_memory", "import_memory"):
+    REASONS[f"kvc_device_{name}"] = {language: "memory of a GPU is a tensor of the caller's framework" for language in LAYERS}
+for name in ("kvc_backend_open", "kvc_backend_properties", "kvc_stream_adopt", "kvc_stream_handle"):
+    REASONS[name] = {language: "GPUs are driven from C and Python" for language in ("Go", "Java")}
+STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or Attend does the same"
+
+
+def functions():
+    header = (HERE.parent / "include" / "kvcache.h").read_text(encoding="utf-8")
+    return re.findall(r"^KVC_API [^;(]*?\b(kvc_\w+)\(", header, re.M)
+
+
+def offered(language, function):
+    """The first file of the layer that calls the function, or None."""
+    folder, patterns, call = LAYERS[language]
+    wanted = re.compile(call.format(function, function[1:]))
+    for pattern in patterns:
+        for path in sorted((HERE / folder).glob(pattern)):
+            if not path.name.endswith("_test.go") and wanted.search(path.read_text(encoding="utf-8")):
+                return path.relative_to(HERE / folder).as_posix()
+    return None
+
+
+def main():
+    names, faults = functions(), []
+    if len(names) < 80:
+        faults.append(f"only {len(names)} functions were found in kvcache.h")
+    print(f"{'function':34}" + "".join(f"{language:30}" for language in LAYERS))
+    for name in names:
+        row = f"{name:34}"
+        for language in LAYERS:
+            reason = REASONS.get(name, {}).get(language)
+            if reason is None and language == "Go" and name.startswith("kvc_stream_"):
+                reason = STREAMS
+            where = offered(language, name)
+            if (where is None) == (reason is None):
+                faults.append(f"{name} in {language}: " + ("not offered, and no reason is given" if where is None else f"offered in {where}; the reason is stale"))
+            row += f"{where or '- ' + str(reason):30}"
+        print(row.rstrip())
+    faults += [f"{name} is no function of kvcache.h" for name in REASONS if name not in names]
+    print(f"{len(names)} functions", *faults, sep="\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

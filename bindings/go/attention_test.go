@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+)
+
+// sparseSetup is a storage with 8 full blocks of one request and a question of one query to it.
+func sparseSetup(t *testing.T, memory []byte) (*Storage, *Attention) {
+	const tokens, heads, dim = 32, 2, 16
+	s, err := NewStorage(StorageConfig{NumBlocks: 8, NumLayers: 1, NumHeads: heads, HeadDim: dim, BlockSize: 4, DType: Float32, Memory: memory})
+	must(t, err)
+	slots := make([]int64, tokens)
+	table := make([]int32, 8)
+	for i := range slots {
+		slots[i] = int64(i)
+		table[i/4] = int32(i / 4)
+	}
+	must(t, s.Store(0, 1, randoms(tokens*heads*dim), randoms(tokens*heads*dim), slots))
+	return s, &Attention{NumQHeads: 4, Q: randoms(4 * dim), Out: make([]float32, 4*dim), LSE: make([]float32, 4), QOffsets: []uint64{0, 1},
+		KVLens: []uint64{tokens}, BlockTables: table}
+}
+
+func out(t *testing.T, s *Storage, a *Attention) []float32 {
+	t.Helper()
+	must(t, s.Attend(a))
+	return append([]float32(nil), a.Out...)
+}
+
+func TestMasksHideWhatTheySay(t *testing.T) {
+	s, a := sparseSetup(t, nil)
+	defer s.Close()
+	dense := out(t, s, a)
+	bounds := make([]uint16, 8*2*2*16)
+	must(t, s.KeyBounds(0, a.BlockTables, bounds))
+	all, err := s.SelectBlocks(a, BlockChoice{Bounds: bounds, TopK: 8})
+	must(t, err)
+	equal(t, string(all), "\xff\xff")
+	sparse := *a
+	sparse.BlockMask = all
+	equal(t, out(t, s, &sparse), dense)
+	sparse.BlockMask, err = s.SelectBlocks(a, BlockChoice{Bounds: bounds, TopK: 2, SinkBlocks: 1})
+	must(t, err)
+	for head, row := range sparse.BlockMask {
+		if row&0x81 != 0x81 || row != 0x81 {
+			t.Fatal(head, row) // the first and the last block are the two
+		}
+	}
+	few := out(t, s, &sparse)
+	bits := *a // the same, token by token
+	bits.Mask, bits.MaskOffsets = []byte{0x0f, 0, 0, 0xf0}, []uint64{0}
+	for i, x := range out(t, s, &bits) {
+		near(t, float64(x), float64(few[i]), 1e-5)
+	}
+	plan, err := s.Explain(&sparse)
+	must(t, err)
+	equal(t, plan.Sparse && plan.NumWorkers == 1 && plan.Kernels != "", true)
+	plan, err = s.Explain(a)
+	must(t, err)
+	equal(t, plan.Sparse, false)
+
+	for i, change := range []func(a *Attention){
+		func(a *Attention) { a.BlockMask = all[:1] },
+		func(a *Attention) { a.KVLens, a.BlockMask = []uint64{36}, all },
+		func(a *Attention) { a.Mask = make([]byte, 4) },
+		func(a *Attention) { a.Mask, a.MaskOffsets = make([]byte, 3), []uint64{0} },
+		func(a *Attention) { a.MaskStarts = []uint64{0, 0} },
+		func(a *Attention) { a.QStarts = []uint64{} },
+	} {
+		bad := *a
+		change(&bad)
+		if err := s.Attend(&bad); !errors.Is(err, ErrInvalidArgument) {
+			t.Error(i, err)
+		}
+	}
+	if _, err := s.SelectBlocks(a, BlockChoice{Bounds: bounds}); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+}
+
+func TestPartsMergeIntoTheWhole(t *testing.T) {
+	s, a := sparseSetup(t, nil)
+	defer s.Close()
+	whole := out(t, s, a)
+	lse := append([]float32(nil), a.LSE...)
+	outs, lses := []float32{}, []float32{}
+	for part := 0; part < 2; part++ {
+		half := *a
+		half.KVLens, half.BlockTables, half.NotCausal = []uint64{16}, a.BlockTables[4*part:4*part+4], true
+		outs = append(outs, out(t, s, &half)...)
+		lses = append(lses, half.LSE...)
+	}
+	merged, mergedLSE := make([]float32, len(whole)), make([]float32, 4)
+	must(t, MergeAttention(outs, lses, 2, 16, merged, mergedLSE))
+	for i := range whole {
+		near(t, float64(merged[i]), float64(whole[i]), 1e-5)
+	}
+	near(t, float64(mergedLSE[3]), float64(lse[3]), 1e-5)
+	if err := MergeAttention(outs[1:], lses, 2, 16, merged, nil); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	mask, depths, err := TreeMask([]int32{-1, 0, 0, 1})
+	must(t, err)
+	equal(t, depths, []int32{0, 1, 1, 2})
+	equal(t, mask, []byte{0x31, 0xb5})
+	if _, _, err := TreeMask([]int32{0}); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+}
+
+func TestForeignMemoryAndWhatAStorageIs(t *testing.T) {
+	block, slab, err := StorageSize(StorageConfig{NumBlocks: 8, NumLayers: 1, NumHeads: 2, HeadDim: 16, BlockSize: 4, DType: Float32})
+	must(t, err)
+	memory, err := syscall.Mmap(-1, 0, int(slab), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	must(t, err)
+	defer syscall.Munmap(memory)
+	s, a := sparseSetup(t, memory)
+	out(t, s, a)
+	equal(t, &s.Slab()[0] == &memory[0], true)
+	runs, err := s.Runs(3)
+	must(t, err)
+	total := uint64(0)
+	for _, run := range runs {
+		total += run.Bytes
+	}
+	equal(t, total, block)
+	k := make([]float32, 4*2*16)
+	v := make([]float32, 4*2*16)
+	must(t, s.Gather(0, 1, k, v, []int64{0, 1, 2, 3}))
+	keys, values, err := s.Measure(0, 1, k, v, []int64{0, 1, 2, 3})
+	must(t, err)
+	equal(t, keys.MSE == 0 && values.MaxError == 0 && keys.Elements == 128 && keys.Ratio == 0.5, true)
+	must(t, s.SealBlocks([]int32{0}))
+	must(t, s.Close())
+	equal(t, s.Slab() == nil, true)
+	if _, err := NewStorage(StorageConfig{NumBlocks: 9, NumLayers: 1, NumHeads: 2, HeadDim: 16, BlockSize: 4, DType: Float32, Memory: memory}); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	equal(t, Supports(FeatureLRU) && !Supports(FeatureTiers) && BuildInfo() != "", true)
+	info, err := Device("cpu")
+	must(t, err)
+	equal(t, info.MemoryBytes > 0 && info.NumProcessors > 0, true)
+	if _, err := Device("none"); !errors.Is(err, ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
+func TestBlocksAreForgottenByTheirIDs(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4})
+	r, _, err := m.AllocateRequest(sequence(0, 13), nil)
+	must(t, err)
+	must(t, m.CommitTokens(r, 12))
+	table, err := m.BlockTable(r, 0)
+	must(t, err)
+	count, err := m.UnpublishBlocks([]int32{table[1], -1, table[3]})
+	must(t, err)
+	equal(t, count, 1)
+	info, err := m.Probe(0, sequence(0, 13), nil)
+	must(t, err)
+	equal(t, info.NumCached, uint64(4))
+	must(t, m.Check())
+}

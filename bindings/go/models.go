@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+// #include <kvcache.h>
+import "C"
+
+import (
+	"unsafe"
+
+	"libkvcache/bindings/go/internal/native"
+)
+
+// Model is the part of a model that its KV cache depends on: kvc_model. A preset (FindModel), or filled in by hand.
+type Model struct {
+	Name                                                string
+	NumLayers, NumQHeads, NumKVHeads, HeadDim, VHeadDim uint32
+	LatentDim, RopeDim, VocabSize                       uint32
+	MaxContext, WindowTokens                            uint64
+	WindowLayers                                        []uint32 // That have the window; none = all, if WindowTokens is given.
+	RopeTheta, RopeLocalTheta, RopeFactor               float64
+	RopeOriginalContext                                 uint64
+	RopeScaling, RopeFlags                              uint32 // KVC_ROPE_*, KVC_MODEL_ROPE_*.
+	RopeSlowTurns, RopeFastTurns, RopeAttentionFactor   float64
+}
+
+func newModel() *C.kvc_model { return &C.kvc_model{struct_size: C.sizeof_kvc_model} }
+
+func (m *Model) c() *C.kvc_model {
+	c := newModel()
+	c.num_layers, c.num_q_heads, c.num_kv_heads = C.uint32_t(m.NumLayers), C.uint32_t(m.NumQHeads), C.uint32_t(m.NumKVHeads)
+	c.head_dim, c.v_head_dim, c.latent_dim, c.rope_dim = C.uint32_t(m.HeadDim), C.uint32_t(m.VHeadDim), C.uint32_t(m.LatentDim), C.uint32_t(m.RopeDim)
+	c.vocab_size, c.max_context, c.window_tokens = C.uint32_t(m.VocabSize), C.uint64_t(m.MaxContext), C.uint64_t(m.WindowTokens)
+	for _, layer := range m.WindowLayers {
+		if layer < C.KVC_MODEL_MAX_LAYERS {
+			c.window_layers[layer/64] |= 1 << (layer % 64)
+		}
+	}
+	c.rope_theta, c.rope_local_theta, c.rope_factor = C.double(m.RopeTheta), C.double(m.RopeLocalTheta), C.double(m.RopeFactor)
+	c.rope_original_context, c.rope_scaling, c.rope_flags = C.uint64_t(m.RopeOriginalContext), C.uint32_t(m.RopeScaling), C.uint32_t(m.RopeFlags)
+	c.rope_slow_turns, c.rope_fast_turns = C.double(m.RopeSlowTurns), C.double(m.RopeFastTurns)
+	c.rope_attention_factor = C.double(m.RopeAttentionFactor)
+	return c
+}
+
+func goModel(c *C.kvc_model) *Model {
+	m := &Model{Name: C.GoString(&c.name[0]), NumLayers: uint32(c.num_layers), NumQHeads: uint32(c.num_q_heads), NumKVHeads: uint32(c.num_kv_heads),
+		HeadDim: uint32(c.head_dim), VHeadDim: uint32(c.v_head_dim), LatentDim: uint32(c.latent_dim), RopeDim: uint32(c.rope_dim),
+		VocabSize: uint32(c.vocab_size), MaxContext: uint64(c.max_context), WindowTokens: uint64(c.window_tokens), RopeTheta: float64(c.rope_theta),
+		RopeLocalTheta: float64(c.rope_local_theta), RopeFactor: float64(c.rope_factor), RopeOriginalContext: uint64(c.rope_original_context),
+		RopeScaling: uint32(c.rope_scaling), RopeFlags: uint32(c.rope_flags), RopeSlowTurns: float64(c.rope_slow_turns),
+		RopeFastTurns: float64(c.rope_fast_turns), RopeAttentionFactor: float64(c.rope_attention_factor)}
+	for layer := uint32(0); layer < m.NumLayers && layer < C.KVC_MODEL_MAX_LAYERS; layer++ {
+		if c.window_layers[layer/64]>>(layer%64)&1 != 0 {
+			m.WindowLayers = append(m.WindowLayers, layer)
+		}
+	}
+	return m
+}
+
+// FindModel is the preset of this name, alias or repository. ErrNotFound, with the nearest names in its text.
+func FindModel(name string) (*Model, error) {
+	c := newModel()
+	if err := native.Kvc_model_find(name, asByte(c)); err != nil {
+		return nil, err
+	}
+	return goModel(c), nil
+}
+
+// Models are all presets.
+func Models() ([]*Model, error) {
+	models := make([]*Model, native.Kvc_model_count())
+	for i := range models {
+		c := newModel()
+		if err := native.Kvc_model_get(uint64(i), asByte(c)); err != nil {
+			return nil, err
+		}
+		models[i] = goModel(c)
+	}
+	return models, nil
+}
+
+// MemoryQuery is a question for EstimateMemory: kvc_memory_query. Zero is the default of every field.
+type MemoryQuery struct {
+	Tokens, NumSequences, BudgetBytes, ChunkTokens                              uint64
+	DType                                                                       DType // 0 = Float16.
+	BlockSize, ScaleGroup, Asymmetric, TensorScales, ChannelKeys, ChannelTokens uint32
+}
+
+// MemoryEstimate is in bytes and blocks: kvc_memory_estimate.
+type MemoryEstimate struct {
+	size                                                                      uint64
+	BytesPerToken, FullBlockBytes, WindowBlockBytes, FullBlocks, WindowBlocks uint64
+	SequenceBytes, TotalBytes, MaxTokens, MaxSequences                        uint64
+	NumFullLayers, NumWindowLayers                                            uint32
+	OpenBytes                                                                 uint64
+}
+
+// EstimateMemory says how much memory the blocks of some sequences take and, with a budget, what fits.
+func (m *Model) EstimateMemory(query MemoryQuery) (estimate MemoryEstimate, err error) {
+	c := &C.kvc_memory_query{struct_size: C.sizeof_kvc_memory_query, tokens: C.uint64_t(query.Tokens), num_sequences: C.uint64_t(query.NumSequences),
+		budget_bytes: C.uint64_t(query.BudgetBytes), chunk_tokens: C.uint64_t(query.ChunkTokens), dtype: C.int32_t(query.DType),
+		block_size: C.uint32_t(query.BlockSize), scale_group: C.uint32_t(query.ScaleGroup), asymmetric: C.uint32_t(query.Asymmetric),
+		tensor_scales: C.uint32_t(query.TensorScales), channel_keys: C.uint32_t(query.ChannelKeys), channel_tokens: C.uint32_t(query.ChannelTokens)}
+	estimate.size = uint64(unsafe.Sizeof(estimate))
+	return estimate, native.Kvc_estimate_memory(asByte(m.c()), asByte(c), asByte(&estimate))
+}
+
+// RopeFrequencies are the radians per position of each pair of a layer's rotary embedding, and the factor for RopeTable: kvc_model_rope.
+// length: tokens of the sequence, for dynamic scaling. factors: of the model's config.json, for LongRoPE, else nil.
+func (m *Model) RopeFrequencies(layer uint32, length uint64, factors []float64) (frequencies []float64, attentionFactor float64, err error) {
+	dim := m.RopeDim
+	if dim == 0 {
+		dim = m.HeadDim
+	}
+	if factors != nil {
+		if err = want("factors", len(factors), int(dim/2)); err != nil {
+			return
+		}
+	}
+	frequencies = make([]float64, dim/2)
+	factor, count := []float64{0}, uint64(0)
+	err = native.Kvc_model_rope(asByte(m.c()), layer, length, asBytes(factors), asBytes(frequencies), asBytes(factor), &count)
+	return frequencies, factor[0], err
+}
+
+// RopeTable is the cosines and sines of positions for ApplyRope: [positions][2][pairs].
+func RopeTable(frequencies []float64, attentionFactor float64, positions []int64) ([]float32, error) {
+	table := make([]float32, 2*len(frequencies)*len(positions))
+	return table, native.Kvc_rope_table(asBytes(frequencies), attentionFactor, positions, asBytes(table))
+}
+
+// RopeRows are rows that ApplyRope turns.
+type RopeRows struct {
+	X                     []float32 // [tokens][NumHeads][HeadDim].
+	NumHeads, HeadDim     uint32
+	RopeDim, FirstElement uint32  // Elements that turn (0 = HeadDim), and the first of them.
+	Interleaved           bool    // Elements 2 i and 2 i + 1 turn together, instead of i and i + RopeDim / 2.
+	Rows                  []int64 // [tokens] the table's row of each token; nil = row t for token t.
+}
+
+// ApplyRope turns queries or keys in place. ErrInvalidArgument: a row outside of the table; then nothing has changed.
+func ApplyRope(rows *RopeRows, table []float32) error {
+	row := int(rows.NumHeads) * int(rows.HeadDim)
+	tokens := 0
+	if row > 0 {
+		tokens = len(rows.X) / row
+	}
+	if err := want("X", len(rows.X), tokens*row); err != nil {
+		return err
+	}
+	if rows.Rows != nil {
+		if err := want("Rows", len(rows.Rows), tokens); err != nil {
+			return err
+		}
+	}
+	c := &C.kvc_rope_rows{struct_size: C.sizeof_kvc_rope_rows, num_heads: C.uint32_t(rows.NumHeads), head_dim: C.uint32_t(rows.HeadDim),
+		rope_dim: C.uint32_t(rows.RopeDim), first_element: C.uint32_t(rows.FirstElement)}
+	if rows.Interleaved {
+		c.flags = C.KVC_ROPE_ROWS_INTERLEAVED
+	}
+	return native.Kvc_rope_apply(asByte(c), asBytes(rows.X), uint64(tokens), asBytes(table), rows.Rows)
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func near(t *testing.T, got, wanted, tolerance float64) {
+	t.Helper()
+	if math.Abs(got-wanted) > tolerance {
+		t.Fatal(got, "is not", wanted)
+	}
+}
+
+func TestPresetsAndMemory(t *testing.T) {
+	models, err := Models()
+	must(t, err)
+	if len(models) < 40 {
+		t.Fatal(len(models))
+	}
+	for _, model := range models {
+		found, err := FindModel(model.Name)
+		must(t, err)
+		equal(t, found.NumLayers, model.NumLayers)
+		estimate, err := model.EstimateMemory(MemoryQuery{Tokens: 4096})
+		must(t, err)
+		equal(t, int(estimate.NumFullLayers+estimate.NumWindowLayers), int(model.NumLayers))
+		windowed := model.WindowTokens != 0 && len(model.WindowLayers) == 0
+		equal(t, windowed || int(estimate.NumWindowLayers) == len(model.WindowLayers), true)
+	}
+	llama, err := FindModel("meta-llama/Llama-3.1-8B")
+	must(t, err)
+	estimate, err := llama.EstimateMemory(MemoryQuery{Tokens: 8192, BudgetBytes: 1 << 34})
+	must(t, err)
+	equal(t, estimate.BytesPerToken, uint64(2*32*8*128*2))
+	equal(t, estimate.TotalBytes, 8192*estimate.BytesPerToken)
+	equal(t, estimate.MaxSequences, (1<<34)/estimate.TotalBytes)
+	own := &Model{NumLayers: 4, NumKVHeads: 1, HeadDim: 8, MaxContext: 64, WindowTokens: 16, WindowLayers: []uint32{1, 3}}
+	estimate, err = own.EstimateMemory(MemoryQuery{DType: Int8})
+	must(t, err)
+	equal(t, estimate.NumWindowLayers, uint32(2))
+	if _, err := FindModel("llama-3.1-8c"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "llama-3.1-8b") {
+		t.Fatal(err)
+	}
+	if _, err := (&Model{}).EstimateMemory(MemoryQuery{}); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+}
+
+func TestRopeTurnsPairsByPositionTimesFrequency(t *testing.T) {
+	model := &Model{NumLayers: 1, NumKVHeads: 1, HeadDim: 4, MaxContext: 64, RopeTheta: 100}
+	frequencies, factor, err := model.RopeFrequencies(0, 0, nil)
+	must(t, err)
+	equal(t, factor, 1.0)
+	near(t, frequencies[1], 0.1, 1e-12)
+	table, err := RopeTable(frequencies, factor, []int64{7, 3})
+	must(t, err)
+	x := []float32{1, 2, 3, 4, 5, 6, 7, 8}
+	must(t, ApplyRope(&RopeRows{X: x[:4], NumHeads: 1, HeadDim: 4, Rows: []int64{1}}, table))
+	near(t, float64(x[0]), math.Cos(3)-3*math.Sin(3), 1e-5)
+	near(t, float64(x[3]), 4*math.Cos(0.3)+2*math.Sin(0.3), 1e-5)
+	must(t, ApplyRope(&RopeRows{X: x[4:], NumHeads: 1, HeadDim: 4, Interleaved: true}, table))
+	near(t, float64(x[5]), 6*math.Cos(7)+5*math.Sin(7), 1e-5)
+	for i, call := range []func() error{
+		func() error { return ApplyRope(&RopeRows{X: x[:4], NumHeads: 1, HeadDim: 4, Rows: []int64{2}}, table) },
+		func() error { return ApplyRope(&RopeRows{X: x[:5], NumHeads: 1, HeadDim: 4}, table) },
+		func() error { return ApplyRope(&RopeRows{X: x, NumHeads: 1, HeadDim: 4, Rows: []int64{0}}, table) },
+		func() error { _, _, err := model.RopeFrequencies(1, 0, nil); return err },
+		func() error { _, _, err := model.RopeFrequencies(0, 0, []float64{1}); return err },
+	} {
+		if err := call(); !errors.Is(err, ErrInvalidArgument) {
+			t.Error(i, err)
+		}
+	}
+}
+
+func TestWhatIsQuantizedComesBack(t *testing.T) {
+	x := randoms(6 * 21)
+	for _, format := range []QuantFormat{{DType: Int8}, {DType: Int8, Group: 8, Asymmetric: true}, {DType: Int8, Channels: true},
+		{DType: Int4, Group: 8}, {DType: Float8E4M3}} {
+		codes, scales, err := Quantize(format, x, 21)
+		must(t, err)
+		back := make([]float32, len(x))
+		must(t, Dequantize(format, codes, scales, 21, back))
+		for i := range x {
+			near(t, float64(back[i]), float64(x[i]), 0.7)
+		}
+		again, _, err := Quantize(format, back, 21)
+		must(t, err)
+		equal(t, string(again), string(codes))
+		if err := Dequantize(format, codes[1:], scales, 21, back); !errors.Is(err, ErrInvalidArgument) {
+			t.Fatal(err)
+		}
+	}
+	codes, scales, err := Quantize(QuantFormat{DType: Int8, Scale: 0.5}, []float32{1, -2, 300}, 3)
+	must(t, err)
+	equal(t, len(scales), 0)
+	equal(t, string(codes), "\x02\xfc\x7f")
+	if _, _, err := Quantize(QuantFormat{DType: Float32}, x, 21); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+/** Element types of stored keys and values, and of the buffers that go in and out. */
+public enum DType {
+  FLOAT32(Native.KVC_FLOAT32, 32),
+  FLOAT16(Native.KVC_FLOAT16, 16),
+  BFLOAT16(Native.KVC_BFLOAT16, 16),
+  FLOAT8_E4M3(Native.KVC_FLOAT8_E4M3, 8),
+  FLOAT8_E5M2(Native.KVC_FLOAT8_E5M2, 8),
+  INT8(Native.KVC_INT8, 8),
+  /** Two per byte, the first in the low half. */
+  INT4(Native.KVC_INT4, 4);
+
+  final int code;
+  final int bits;
+
+  DType(int code, int bits) {
+    this.code = code;
+    this.bits = bits;
+  }
+
+  /** Bytes of so many elements. */
+  long bytes(long elements) {
+    return (elements * bits + 7) / 8;
+  }
+}

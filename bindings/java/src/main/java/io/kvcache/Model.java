@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The part of a model that its KV cache depends on: kvc_model. A preset ({@link #find}), or described by hand. */
+public final class Model {
+  private final kvc_model c = new kvc_model();
+
+  private Model() {
+    kvc_model own = c;
+    Manager.CLEANER.register(this, own::delete);
+  }
+
+  /** By hand: layers with a KV cache, KV heads, elements of a key, tokens of the longest sequence. */
+  public Model(int numLayers, int numKvHeads, int headDim, long maxContext) {
+    this();
+    c.setNum_layers(numLayers);
+    c.setNum_kv_heads(numKvHeads);
+    c.setHead_dim(headDim);
+    c.setMax_context(maxContext);
+  }
+
+  /** A sliding window of so many tokens in these layers; none given: in all. */
+  public Model window(long tokens, int... layers) {
+    c.setWindow_tokens(tokens);
+    for (int layer : layers) {
+      c.set_window(layer);
+    }
+    return this;
+  }
+
+  /** Base of the rotary embedding, and elements that turn (0 = all). */
+  public Model rope(double theta, int dim) {
+    c.setRope_theta(theta);
+    c.setRope_dim(dim);
+    return this;
+  }
+
+  /** The preset of this name, alias or repository; the message of the failure has the nearest names. */
+  public static Model find(String name) throws KvCacheException {
+    Model model = new Model();
+    Native.kvc_model_find(name, model.c);
+    return model;
+  }
+
+  /** All presets. */
+  public static List<Model> all() throws KvCacheException {
+    List<Model> models = new ArrayList<>();
+    for (long i = 0; i < Native.kvc_model_count(); ++i) {
+      Model model = new Model();
+      Native.kvc_model_get(i, model.c);
+      models.add(model);
+    }
+    return models;
+  }
+
+  public String name() {
+    return c.getName();
+  }
+
+  public int numLayers() {
+    return c.getNum_layers();
+  }
+
+  public int numQHeads() {
+    return c.getNum_q_heads();
+  }
+
+  public int numKvHeads() {
+    return c.getNum_kv_heads();
+  }
+
+  public int headDim() {
+    return c.getHead_dim();
+  }
+
+  /** Elements stored per layer and token in place of keys and values; 0 = keys and values are stored. */
+  public int latentDim() {
+    return c.getLatent_dim();
+  }
+
+  public int vocabSize() {
+    return c.getVocab_size();
+  }
+
+  public long maxContext() {
+    return c.getMax_context();
+  }
+
+  public long windowTokens() {
+    return c.getWindow_tokens();
+  }
+
+  /** Whether a layer is marked as one with the window. */
+  public boolean hasWindow(int layer) {
+    return c.has_window(layer) != 0;
+  }
+
+  /** Question for {@link #estimate}; 0 = the default of each: max_context, 1, no budget. */
+  public record Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup) {
+    /** So many tokens in a type. */
+    public Query(DType dtype, long tokens) {
+      this(dtype, tokens, 0, 0, 0, 0);
+    }
+  }
+
+  /** In bytes and blocks: kvc_memory_estimate. */
+  public record Estimate(long bytesPerToken, long fullBlockBytes, long windowBlockBytes, long fullBlocks, long windowBlocks, long sequenceBytes,
+      long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers) {}
+
+  /** How much memory the blocks of some sequences take and, with a budget, what fits. */
+  public Estimate estimate(Query query) throws KvCacheException {
+    kvc_memory_query q = new kvc_memory_query();
+    kvc_memory_estimate e = new kvc_memory_estimate();
+    try {
+      q.setDtype(query.dtype.code);
+      q.setTokens(query.tokens);
+      q.setNum_sequences(query.numSequences);
+      q.setBudget_bytes(query.budgetBytes);
+      q.setBlock_size(query.blockSize);
+      q.setScale_group(query.scaleGroup);
+      Native.kvc_estimate_memory(c, q, e);
+      return new Estimate(e.getBytes_per_token(), e.getFull_block_bytes(), e.getWindow_block_bytes(), e.getFull_blocks(), e.getWindow_blocks(),
+          e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers());
+    } finally {
+      q.delete();
+      e.delete();
+      Reference.reachabilityFence(this);
+    }
+  }
+
+  /** Radians per position of each pair of a layer's rotary embedding, and the factor for {@link Rope#table}. */
+  public record Frequencies(double[] turns, double attentionFactor) {}
+
+  /** length: tokens of the sequence, for dynamic scaling; factors: of the model's config.json, for LongRoPE, else none. */
+  public Frequencies ropeFrequencies(int layer, long length, double... factors) throws KvCacheException {
+    int pairs = (c.getRope_dim() == 0 ? c.getHead_dim() : c.getRope_dim()) / 2;
+    if (factors.length != 0 && factors.length != pairs) {
+      throw new IllegalArgumentException("there are " + factors.length + " factors; the model turns " + pairs + " pairs");
+    }
+    ByteBuffer given = factors.length == 0 ? null : Buffers.bytes(8 * pairs);
+    if (given != null) {
+      given.asDoubleBuffer().put(factors);
+    }
+    ByteBuffer out = Buffers.bytes(8 * pairs), factor = Buffers.bytes(8);
+    Native.kvc_model_rope(c, layer, length, given, out, factor, new long[1]);
+    Reference.reachabilityFence(this);
+    double[] turns = new double[pairs];
+    out.asDoubleBuffer().get(turns);
+    return new Frequencies(turns, factor.getDouble(0));
+  }
+}

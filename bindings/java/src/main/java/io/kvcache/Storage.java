@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+
+/**
+ * Memory for the keys and values of a manager's blocks: kvc_storage. Any thread may use it; who touches the same bytes orders the calls. Data
+ * are direct buffers in native order, used from position to limit. Calls that take a stream enqueue their work there and return; with null it is
+ * done on return.
+ */
+public final class Storage implements AutoCloseable {
+  private final Handle handle;
+  private final Shape shape;
+
+  /** What lengths of buffers follow from. */
+  record Shape(long numBlocks, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes) {}
+
+  /** Makes a storage. */
+  public Storage(StorageConfig config) throws KvCacheException {
+    ByteBuffer memory = config.memory;
+    kvc_storage_config c = config.struct();
+    kvc_storage_info info = new kvc_storage_info();
+    try {
+      long[] out = new long[1];
+      Native.kvc_storage_adopt(c, memory, out);
+      handle = new Handle("storage", out[0], it -> {
+        Native.kvc_storage_destroy(it);
+        Reference.reachabilityFence(memory);
+      });
+      Manager.CLEANER.register(this, handle);
+      Native.kvc_storage_properties(out[0], info);
+      shape = new Shape(info.getNum_blocks(), info.getNum_heads(), info.getHead_dim(), info.getV_head_dim(), info.getBlock_size(),
+          (info.getFlags() & StorageConfig.LATENT) != 0, info.getBlock_bytes());
+    } finally {
+      c.delete();
+      info.delete();
+    }
+  }
+
+  @Override
+  public void close() {
+    handle.close();
+  }
+
+  private interface Work {
+    void run(long storage, long stream) throws KvCacheException;
+  }
+
+  private void run(Stream stream, Work work, Object... buffers) throws KvCacheException {
+    long address = handle.enter();
+    try {
+      if (stream == null) {
+        work.run(address, 0);
+      } else {
+        stream.use(it -> work.run(address, it));
+        stream.keep(this, buffers);
+      }
+    } finally {
+      handle.exit();
+      Reference.reachabilityFence(this);
+    }
+  }
+
+  private kvc_rows rows(ByteBuffer k, ByteBuffer v, DType dtype, int tokens, int firstLayer, int layers) {
+    long heads = (long) layers * tokens * shape.numHeads;
+    long wanted = shape.latent ? 0 : dtype.bytes(heads * shape.vHeadDim);
+    if (k.remaining() != dtype.bytes(heads * shape.headDim) || (v == null ? 0 : v.remaining()) != wanted) {
+      throw new IllegalArgumentException("k and v must have " + dtype.bytes(heads * shape.headDim) + " and " + wanted + " bytes");
+    }
+    kvc_rows rows = new kvc_rows();
+    rows.setDtype(dtype.code);
+    rows.setFirst_layer(firstLayer);
+    rows.setNum_layers(layers);
+    return rows;
+  }
+
+  /**
+   * Writes keys [layers][tokens][heads][headDim] and values (null for latent attention) to the slots of the tokens; slot -1 skips one. All or
+   * nothing.
+   */
+  public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
+    kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
+    try {
+      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, slots.remaining(), k, v, slots, null, q), k, v);
+    } finally {
+      rows.delete();
+    }
+  }
+
+  /** Reads what store wrote. */
+  public void gather(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
+    kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
+    try {
+      run(stream, (s, q) -> Native.kvc_storage_gather(s, rows, slots.remaining(), k, v, slots, null, q), k, v);
+    } finally {
+      rows.delete();
+    }
+  }
+
+  /** What storing rows has cost and saved, measured: kvc_quant_metrics. */
+  public record Metrics(long elements, long bytes, long fp16Bytes, double ratio, double mse, double snrDb, double maxError) {
+    static Metrics read(kvc_quant_metrics m) {
+      return new Metrics(m.getElements(), m.getBytes(), m.getFp16_bytes(), m.getRatio(), m.getMse(), m.getSnr_db(), m.getMax_error());
+    }
+  }
+
+  /** Compares keys and values, as store takes them, with what lies at their slots: metrics of the keys, and of the values (null if latent). */
+  public Metrics[] measure(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers) throws KvCacheException {
+    kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
+    kvc_quant_metrics keys = new kvc_quant_metrics(), values = v == null ? null : new kvc_quant_metrics();
+    try {
+      run(null, (s, q) -> Native.kvc_storage_measure(s, rows, slots.remaining(), k, v, slots, null, keys, values));
+      return new Metrics[] {Metrics.read(keys), values == null ? null : Metrics.read(values)};
+    } finally {
+      rows.delete();
+      keys.delete();
+      if (values != null) {
+        values.delete();
+      }
+    }
+  }
+
+  /** Copies blocks in all layers, in order: (source, destination) pairs, as {@link Step#copies}. */
+  public void copyBlocks(IntBuffer pairs, Stream stream) throws KvCacheException {
+    if (pairs.remaining() % 2 != 0) {
+      throw new IllegalArgumentException("pairs has " + pairs.remaining() + " entries; it needs (source, destination) pairs");
+    }
+    ByteBuffer copies = Buffers.bytes(4 * pairs.remaining());
+    copies.asIntBuffer().put(pairs.duplicate());
+    run(stream, (s, q) -> Native.kvc_storage_copy_blocks(s, copies, q));
+  }
+
+  /** Clears blocks in all layers. */
+  public void zeroBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
+    run(stream, (s, q) -> Native.kvc_storage_zero_blocks(s, blocks, q));
+  }
+
+  /** Seals what is open of these blocks, with channel keys: before their bytes leave the slab. */
+  public void sealBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
+    run(stream, (s, q) -> Native.kvc_storage_seal_blocks(s, blocks, q));
+  }
+
+  /** Computes paged attention, prefill and decode in any mix. */
+  public void attend(Attention a, Stream stream) throws KvCacheException {
+    kvc_attention c = a.struct(shape, true);
+    try {
+      run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
+          a.maskOffsets, a.maskStarts, a.blockMask, q), a.q, a.out, a.lse, a.mask, a.blockMask);
+    } finally {
+      c.delete();
+    }
+  }
+
+  /** How attend would compute this; computes nothing. */
+  public Attention.Plan explain(Attention a) throws KvCacheException {
+    kvc_attention c = a.struct(shape, false);
+    kvc_attention_plan p = new kvc_attention_plan();
+    try {
+      run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
+          a.maskOffsets, a.maskStarts, a.blockMask, p));
+      return new Attention.Plan(p.getKernels(), p.getKeys(), p.getValues(), p.getNum_workers(), p.getSparse() != 0, p.getNum_pieces(),
+          p.getNum_splits(), p.getScratch_bytes());
+    } finally {
+      c.delete();
+      p.delete();
+    }
+  }
+
+  private long boundsBytes() {
+    return shape.numBlocks * shape.numHeads * 2 * shape.headDim * 2;
+  }
+
+  private ByteBuffer checkBounds(ByteBuffer bounds) {
+    if (bounds.remaining() != boundsBytes()) {
+      throw new IllegalArgumentException("bounds has " + bounds.remaining() + " bytes; it needs " + boundsBytes());
+    }
+    return bounds;
+  }
+
+  /** Bounds of the keys of full blocks: float16 [numBlocks][numHeads][2][headDim], of which the entries of blocks are written. */
+  public void keyBounds(int layer, IntBuffer blocks, ByteBuffer bounds, Stream stream) throws KvCacheException {
+    checkBounds(bounds);
+    run(stream, (s, q) -> Native.kvc_storage_key_bounds(s, layer, blocks, bounds, q), bounds);
+  }
+
+  /** The topK blocks of each request and KV head by their bounds, with the first sinkBlocks and the last recentBlocks: a block mask. */
+  public ByteBuffer selectBlocks(Attention a, ByteBuffer bounds, long topK, long sinkBlocks, long recentBlocks, Stream stream)
+      throws KvCacheException {
+    checkBounds(bounds);
+    kvc_attention c = a.struct(shape, false);
+    kvc_block_choice choice = new kvc_block_choice();
+    try {
+      int stride = ((int) c.getTable_stride() + 7) / 8;
+      ByteBuffer picked = Buffers.bytes(a.kvLens.remaining() * shape.numHeads * stride);
+      choice.setTop_k(topK);
+      choice.setSink_blocks(sinkBlocks);
+      choice.setRecent_blocks(recentBlocks);
+      choice.setBlock_mask_stride(stride);
+      run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
+          null, null, null, null, choice, bounds, picked, q), a.q, bounds, picked);
+      return picked;
+    } finally {
+      c.delete();
+      choice.delete();
+    }
+  }
+
+  /** Bytes of one block, all layers. */
+  public long blockBytes() {
+    return shape.blockBytes;
+  }
+
+  /** The bytes of all blocks in place; not to be used after close. */
+  public ByteBuffer slab() {
+    long address = handle.enter();
+    try {
+      return Native.kvc_storage_bytes(address).order(ByteOrder.nativeOrder());
+    } finally {
+      handle.exit();
+    }
+  }
+
+  /** The bytes of a block in the slab: (offset, bytes) pairs, ascending. */
+  public LongBuffer runs(int block) throws KvCacheException {
+    for (int size = 64;; size *= 4) {
+      ByteBuffer room = Buffers.bytes(16 * size);
+      long[] count = new long[1];
+      try {
+        run(null, (s, q) -> Native.kvc_storage_runs(s, block, null, room, count));
+        return room.asLongBuffer().limit(2 * (int) count[0]);
+      } catch (KvCacheException error) {
+        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
+          throw error;
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.nio.ByteBuffer;
+
+/** What a storage holds: {@code new StorageConfig(blocks, layers, heads, headDim)}. Everything else has a default; see kvc_storage_config. */
+public final class StorageConfig {
+  final long numBlocks;
+  final int numLayers, numHeads, headDim;
+  int vHeadDim, blockSize, layout, flags, scaleGroup, alignment, numThreads, channelTokens, openBlocks;
+  float keyScale, valueScale;
+  DType dtype = DType.BFLOAT16;
+  ByteBuffer memory;
+
+  /** Flags: KVC_STORAGE_*. */
+  public static final int LATENT = Native.KVC_STORAGE_LATENT,
+      TILED_KEYS = Native.KVC_STORAGE_TILED_KEYS,
+      ASYMMETRIC = Native.KVC_STORAGE_ASYMMETRIC,
+      NOT_ZEROED = Native.KVC_STORAGE_NOT_ZEROED,
+      CHANNEL_KEYS = Native.KVC_STORAGE_CHANNEL_KEYS,
+      HADAMARD = Native.KVC_STORAGE_HADAMARD;
+
+  /** Of so many blocks, as the manager has. */
+  public StorageConfig(long numBlocks, int numLayers, int numHeads, int headDim) {
+    this.numBlocks = numBlocks;
+    this.numLayers = numLayers;
+    this.numHeads = numHeads;
+    this.headDim = headDim;
+  }
+
+  /** Stored type, bfloat16 by default. */
+  public StorageConfig dtype(DType type) {
+    dtype = type;
+    return this;
+  }
+
+  /** Tokens per block, 16 by default. */
+  public StorageConfig blockSize(int tokens) {
+    blockSize = tokens;
+    return this;
+  }
+
+  /** Elements of a value row, those of a key by default. */
+  public StorageConfig valueDim(int elements) {
+    vHeadDim = elements;
+    return this;
+  }
+
+  /** KVC_LAYOUT_*. */
+  public StorageConfig layout(int order) {
+    layout = order;
+    return this;
+  }
+
+  /** KVC_STORAGE_*, see the constants here. */
+  public StorageConfig flags(int bits) {
+    flags = bits;
+    return this;
+  }
+
+  /** Elements of a row that share a scale. */
+  public StorageConfig scaleGroup(int elements) {
+    scaleGroup = elements;
+    return this;
+  }
+
+  /** One scale for all keys and one for all values, in place of scales in the blocks. */
+  public StorageConfig scales(float keys, float values) {
+    keyScale = keys;
+    valueScale = values;
+    return this;
+  }
+
+  /** With {@link #CHANNEL_KEYS}: tokens that share a channel's scale, and blocks that may be open at once. */
+  public StorageConfig channels(int tokens, int blocks) {
+    channelTokens = tokens;
+    openBlocks = blocks;
+    return this;
+  }
+
+  /** Of each block's part in bytes. */
+  public StorageConfig alignment(int bytes) {
+    alignment = bytes;
+    return this;
+  }
+
+  /** Threads that work on one call, the caller included. */
+  public StorageConfig numThreads(int threads) {
+    numThreads = threads;
+    return this;
+  }
+
+  /** A direct buffer to use in place, from position to limit, aligned to the alignment; the storage keeps it alive. */
+  public StorageConfig memory(ByteBuffer buffer) {
+    memory = buffer;
+    return this;
+  }
+
+  kvc_storage_config struct() {
+    kvc_storage_config c = new kvc_storage_config();
+    c.setNum_blocks(numBlocks);
+    c.setNum_layers(numLayers);
+    c.setNum_heads(numHeads);
+    c.setHead_dim(headDim);
+    c.setV_head_dim(vHeadDim);
+    c.setBlock_size(blockSize);
+    c.setDtype(dtype.code);
+    c.setLayout(layout);
+    c.setFlags(flags);
+    c.setScale_group(scaleGroup);
+    c.setAlignment(alignment);
+    c.setNum_threads(numThreads);
+    c.setK_scale(keyScale);
+    c.setV_scale(valueScale);
+    c.setChannel_tokens(channelTokens);
+    c.setOpen_blocks(openBlocks);
+    return c;
+  }
+
+  /** Bytes of one block, and of all. */
+  public long[] size() throws KvCacheException {
+    kvc_storage_config c = struct();
+    try {
+      long[] block = new long[1], slab = new long[1];
+      Native.kvc_storage_size(c, block, slab);
+      return new long[] {block[0], slab[0]};
+    } finally {
+      c.delete();
+    }
+  }
+}

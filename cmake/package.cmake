@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What cpack makes: one archive of everything (TGZ), and three Debian packages (DEB). `scripts/package` makes both with the
+# folders that each should have.
+set(CPACK_PACKAGE_NAME kvcache)
+set(CPACK_PACKAGE_VENDOR "libkvcache")
+set(CPACK_PACKAGE_CONTACT "libkvcache" CACHE STRING "Who answers for a package: a name and <address>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_FILE_NAME "kvcache-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
+set(CPACK_GENERATOR TGZ)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}/lib")
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
+
+set(CPACK_COMPONENTS_ALL runtime development)
+set(kvc_deb_runtime "libkvcache0")
+set(kvc_deb_development "libkvcache-dev")
+set(kvc_deb_tool "kvcache")
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_TOOL_PACKAGE_SECTION utils)
+set(CPACK_COMPONENT_DEVELOPMENT_DEPENDS runtime)
+set(CPACK_COMPONENT_TOOL_DEPENDS runtime)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "KV cache of LLM inference engines (shared library)
+Splits the key-value cache of a large language model into blocks, shares
+equal prefixes between requests, evicts what was used least recently, and
+can keep keys and values itself and compute paged attention over them.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "KV cache of LLM inference engines (development files)
+Headers for C and C++, the static library, and what pkg-config and CMake
+read to find libkvcache.")
+set(CPACK_COMPONENT_TOOL_DESCRIPTION "KV cache of LLM inference engines (command)
+Says how much memory the cache of a model takes, replays traces of
+requests and reports hit rates, and measures the library on this machine.")
+
+if(TARGET kvcache_cli)
+  list(APPEND CPACK_COMPONENTS_ALL tool)
+endif()
+foreach(component IN LISTS CPACK_COMPONENTS_ALL)
+  string(TOUPPER "${component}" upper)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_NAME "${kvc_deb_${component}}")
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")  # as Debian lays things out
+    install(FILES "${PROJECT_SOURCE_DIR}/cmake/copyright" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${kvc_deb_${component}}"
+      COMPONENT ${component})
+  endif()
+endforeach()
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT development)
+endif()
+
+# What dpkg has to know of a shared library: which package gives it to others, and that the loader's cache changes.
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/debian/shlibs"
+  CONTENT "libkvcache 0 ${kvc_deb_runtime} (>= ${PROJECT_VERSION})\n")
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/debian/triggers" CONTENT "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/debian/shlibs" "${PROJECT_BINARY_DIR}/debian/triggers")
+
+include(CPack)

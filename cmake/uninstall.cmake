@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# cmake -Dbuild=<folder> -P uninstall.cmake: removes the files of that build's last installation, then the folders of
+# the library's own that this leaves empty. Of a part that is missing already nothing is said.
+set(manifest "${build}/install_manifest.txt")
+if(NOT EXISTS "${manifest}")
+  message(FATAL_ERROR "Nothing to uninstall: ${manifest} is missing. `cmake --install` writes it.")
+endif()
+file(STRINGS "${manifest}" files)
+foreach(file IN LISTS files)
+  set(file "$ENV{DESTDIR}${file}")
+  if(EXISTS "${file}" OR IS_SYMLINK "${file}")
+    message(STATUS "Removing ${file}")
+    file(REMOVE "${file}")
+    if(EXISTS "${file}" OR IS_SYMLINK "${file}")
+      message(FATAL_ERROR "${file} could not be removed.")
+    endif()
+  endif()
+  cmake_path(GET file PARENT_PATH folder)
+  cmake_path(GET folder FILENAME name)
+  file(GLOB rest "${folder}/*")
+  if(name MATCHES "kvcache" AND IS_DIRECTORY "${folder}" AND NOT rest)
+    file(REMOVE_RECURSE "${folder}")
+  endif()
+endforeach()
+file(REMOVE "${manifest}")

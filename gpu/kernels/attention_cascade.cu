@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared prefixes: two calls of attention, one over the prefixes and one over what follows them, in float32,
+// and a merge.
+#include "kernels/attention.h"
+#include "kernels/carver.h"
+
+namespace kvc::gpu {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+
+struct CascadeArrays {
+  uint64_t* q_offsets;   // [num_groups + 1] of the groups
+  uint32_t* table_rows;  // [num_groups]
+  uint64_t* kv_starts;   // [num_requests]
+  float* outs;           // [2][queries][num_q_heads][v_dim]
+  float* lses;           // [2][queries][num_q_heads]
+  char* workspace;       // of both calls, one after the other
+  uint64_t bytes;
+};
+
+// A block per group.
+KVC_KERNEL(kThreads, 8) describe_groups(CascadeArgs args, CascadeArrays arrays) {
+  const uint32_t group = blockIdx.x;
+  const uint64_t first = args.group_offsets[group], end = args.group_offsets[group + 1];
+  for (uint64_t r = first + threadIdx.x; r < end; r += kThreads)
+    arrays.kv_starts[r] = args.prefix_lens[group];
+  if (threadIdx.x != 0) return;
+  arrays.q_offsets[group] = args.attention.q_offsets[first];
+  if (group + 1 == args.num_groups) arrays.q_offsets[group + 1] = args.attention.q_offsets[end];
+  arrays.table_rows[group] = static_cast<uint32_t>(first);
+}
+
+uint64_t rows_of(const CascadeArgs& args, const AttentionLimits& limits) {
+  return limits.total_queries * args.attention.num_q_heads;
+}
+
+AttentionArgs prefix_args(const CascadeArgs& args, const CascadeArrays& arrays) {
+  AttentionArgs prefix = args.attention;
+  prefix.num_requests = args.num_groups;
+  prefix.causal = 0;
+  prefix.q_offsets = arrays.q_offsets;
+  prefix.q_starts = nullptr;
+  prefix.kv_lens = args.prefix_lens;
+  prefix.table_rows = arrays.table_rows;
+  prefix.mask = nullptr;
+  prefix.out = arrays.outs;
+  prefix.lse = arrays.lses;
+  prefix.out_dtype = KVC_FLOAT32;
+  return prefix;
+}
+AttentionLimits prefix_limits(const AttentionLimits& limits) {
+  AttentionLimits prefix = limits;
+  prefix.max_queries = limits.total_queries;
+  return prefix;
+}
+
+AttentionArgs suffix_args(const CascadeArgs& args, const AttentionLimits& limits,
+                          const CascadeArrays& arrays) {
+  AttentionArgs suffix = args.attention;
+  const uint64_t rows = rows_of(args, limits);
+  suffix.kv_starts = arrays.kv_starts;
+  suffix.out = arrays.outs == nullptr ? nullptr : arrays.outs + rows * suffix.v_dim;
+  suffix.lse = arrays.lses == nullptr ? nullptr : arrays.lses + rows;
+  suffix.out_dtype = KVC_FLOAT32;
+  return suffix;
+}
+
+CascadeArrays carve(const CascadeArgs& args, const AttentionLimits& limits, void* workspace) {
+  CascadeArrays arrays = {};
+  Carver carver(workspace);
+  const uint64_t rows = rows_of(args, limits);
+  carver.take(&arrays.q_offsets, uint64_t{args.num_groups} + 1);
+  carver.take(&arrays.table_rows, args.num_groups);
+  carver.take(&arrays.kv_starts, args.attention.num_requests);
+  carver.take(&arrays.outs, 2 * rows * args.attention.v_dim);
+  carver.take(&arrays.lses, 2 * rows);
+  const uint64_t prefix = attention_workspace_bytes(prefix_args(args, arrays), prefix_limits(limits));
+  const uint64_t suffix = attention_workspace_bytes(suffix_args(args, limits, arrays), limits);
+  carver.take(&arrays.workspace, prefix < suffix ? suffix : prefix);
+  arrays.bytes = carver.used();
+  return arrays;
+}
+
+}  // namespace
+
+AttentionSupport cascade_support(const CascadeArgs& args, const AttentionLimits& limits) {
+  const AttentionArgs& attention = args.attention;
+  const auto refuse = [](const char* reason) {
+    return AttentionSupport{AttentionPath::kUnsupported, reason};
+  };
+  if (attention.causal == 0) return refuse("a shared prefix without causality");
+  if (attention.window != 0) return refuse("a shared prefix with a window");
+  if (attention.alibi_slopes != nullptr) return refuse("a shared prefix with ALiBi");
+  if (attention.block_mask != nullptr) return refuse("a shared prefix with a block mask");
+  if (attention.kv_starts != nullptr) return refuse("a shared prefix of a part of a context");
+  if (attention.mask != nullptr && attention.mask_starts == nullptr)
+    return refuse("a shared prefix with a mask that begins in it");
+  return attention_support(attention, limits);
+}
+
+uint64_t cascade_workspace_bytes(const CascadeArgs& args, const AttentionLimits& limits) {
+  return carve(args, limits, nullptr).bytes;
+}
+
+int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, void* workspace, Stream stream) {
+  if (args.attention.num_requests == 0 || args.num_groups == 0) return 0;
+  const CascadeArrays arrays = carve(args, limits, workspace);
+  const uint64_t rows = rows_of(args, limits);
+  int error = launch(describe_groups, {args.num_groups}, kThreads, 0, stream, args, arrays);
+  if (error != 0) return error;
+  error = launch_attention(prefix_args(args, arrays), prefix_limits(limits), arrays.workspace, stream);
+  if (error != 0) return error;
+  error = launch_attention(suffix_args(args, limits, arrays), limits, arrays.workspace, stream);
+  if (error != 0) return error;
+  return launch_merge({arrays.outs, arrays.lses, 2, rows, args.attention.v_dim, KVC_FLOAT32,
+                       args.attention.out_dtype != 0 ? args.attention.out_dtype : args.attention.q_dtype,
+                       args.attention.out, args.attention.lse},
+                      stream);
+}
+
+}  // namespace kvc::gpu

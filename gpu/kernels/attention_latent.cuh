@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multi-head latent attention on tensor cores: rows of 576 elements of 16 bits that are the keys of all query
+// heads, and whose first 512 are the values. A block has up to 64 rows (query, query head). Halves of a tile,
+// 32 tokens, come through a ring of stages and are read from there twice: for the logits a warp has 16 rows
+// and 16 tokens, for the values all rows and 64 of the 512 elements. In between the weights lie in shared
+// memory.
+#pragma once
+#include "kernels/attention_mma_products.cuh"
+
+namespace kvc::gpu {
+
+template <bool kBfloat_>
+struct LatentShape {
+  static constexpr bool kBfloat = kBfloat_;
+  static constexpr uint32_t kDim = 576, kValueDim = 512;
+  static constexpr uint32_t kRowBytes = kDim * 2, kChunks = kRowBytes / 16;
+  static constexpr uint32_t kThreads = 256, kWarps = kThreads / 32;
+  static constexpr uint32_t kRows = 64, kRowTiles = kRows / 16;
+  static constexpr uint32_t kStageTokens = 32, kTokenWarps = kStageTokens / 16;
+  static constexpr uint32_t kStages = 4;
+  static constexpr uint32_t kElements = kValueDim / kWarps;  // of a warp
+  static constexpr uint32_t kSlots = 3;                      // this tile and those of the next stages
+  static_assert(kRowTiles * kTokenWarps == kWarps && kAttentionTile == 2 * kStageTokens);
+
+  static constexpr uint32_t kQ = 0;
+  static constexpr uint32_t kStageBytes = kStageTokens * kRowBytes;
+  static constexpr uint32_t kTiles = kQ + kRows * kRowBytes;
+  static constexpr uint32_t kWeights = kTiles + kStages * kStageBytes;  // [kRows][kStageTokens], 16 bits
+  static constexpr uint32_t kTokens = kWeights + kRows * kStageTokens * 2;
+  static constexpr uint32_t kTops = kTokens + TokenRing<kSlots>::kBytes;  // [kTokenWarps][kRows] float
+  static constexpr uint32_t kDecays = kTops + kTokenWarps * kRows * 4;    // [kRows] float
+  static constexpr uint32_t kRowInfo = kDecays + kRows * 4;               // [kRows] MmaRow
+  static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
+  static constexpr uint32_t kBlocks = 1;
+
+  static KVC_DEVICE uint32_t chunk(uint32_t token, uint32_t chunk) { return chunk ^ (token & 7); }
+  static KVC_DEVICE uint32_t weight_offset(uint32_t row, uint32_t token) {
+    return kWeights + row * kStageTokens * 2 + ((token / 8) ^ (row / 2 & 3)) * 16 + token % 8 * 2;
+  }
+};
+
+template <class S>
+class LatentWorker {
+ public:
+  KVC_DEVICE LatentWorker(const AttentionArgs& args, const Schedule& schedule, unsigned char* shared)
+      : args_(args), schedule_(schedule), shared_(shared) {}
+
+  KVC_DEVICE void run(const Part& part) {
+    constexpr int32_t kAhead = static_cast<int32_t>(S::kStages) - 1;
+    const int32_t tiles = part.end_tile - part.first_tile, halves = 2 * tiles;
+    begin(part, tiles, halves);
+    for (int32_t h = 0; h < halves; ++h) {
+      wait_async<kAhead - 1>();
+      sync_block();
+      if (h + kAhead < halves) copy_half(part, h + kAhead);
+      commit_async();
+      const bool looks_up = h % 2 == 0 && h / 2 + 2 < tiles;
+      TokenPlace place;
+      if (looks_up) place = tokens().find(args_, part, h / 2 + 2);
+      float weights[2][4] = {};
+      if (has_rows()) make_logits(part, h, weights);
+      sync_block();
+      if (has_rows()) make_weights(weights);
+      sync_block();
+      multiply_values(part, h);
+      if (looks_up) tokens().keep(h / 2 + 2, place);
+    }
+    wait_async<0>();
+    sync_block();
+    write(part);
+  }
+
+ private:
+  static constexpr uint32_t kTilesOfElements = S::kElements / 8;
+
+  KVC_DEVICE TokenRing<S::kSlots> tokens() const { return TokenRing<S::kSlots>(shared_ + S::kTokens); }
+  KVC_DEVICE unsigned char* stage(int32_t half) const {
+    return shared_ + S::kTiles + static_cast<uint32_t>(half) % S::kStages * S::kStageBytes;
+  }
+  KVC_DEVICE float* tops(uint32_t warp) const {
+    return reinterpret_cast<float*>(shared_ + S::kTops) + warp * S::kRows;
+  }
+  KVC_DEVICE float* decays() const { return reinterpret_cast<float*>(shared_ + S::kDecays); }
+  KVC_DEVICE MmaRow* rows() const { return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo); }
+
+  // For the logits.
+  KVC_DEVICE static uint32_t warp() { return threadIdx.x / 32; }
+  KVC_DEVICE static uint32_t first_row() { return warp() % S::kRowTiles * 16; }
+  KVC_DEVICE static uint32_t token_warp() { return warp() / S::kRowTiles; }
+  KVC_DEVICE static uint32_t row_at(uint32_t half) { return first_row() + lane() / 4 + 8 * half; }
+  KVC_DEVICE bool has_rows() const { return first_row() < num_rows_; }
+
+  KVC_DEVICE void begin(const Part& part, int32_t tiles, int32_t halves) {
+    num_rows_ = part.piece.rows;
+    for (int32_t t = 0; t < 2 && t < tiles; ++t) tokens().keep(t, tokens().find(args_, part, t));
+    sync_block();
+    for (int32_t h = 0; h + 1 < static_cast<int32_t>(S::kStages); ++h) {
+      if (h < halves) copy_half(part, h);
+      commit_async();
+    }
+    stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, rows(), S::kRows, S::kWarps, 1,
+                                       [](uint32_t x) { return x; });
+#pragma unroll
+    for (uint32_t i = 0; i < S::kRowTiles; ++i) {
+#pragma unroll
+      for (uint32_t n = 0; n < kTilesOfElements; ++n) {
+#pragma unroll
+        for (uint32_t c = 0; c < 4; ++c) sums_[i][n][c] = 0;
+      }
+    }
+    top_[0] = top_[1] = minus_infinity();
+    total_[0] = total_[1] = 0;
+    sync_block();
+  }
+
+  KVC_DEVICE void copy_half(const Part& part, int32_t half) const {
+    unsigned char* const to = stage(half);
+    const uint32_t first = static_cast<uint32_t>(half % 2) * S::kStageTokens;
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < S::kStageTokens * S::kChunks; i += S::kThreads) {
+      const uint32_t token = i / S::kChunks, chunk = i % S::kChunks;
+      const uint64_t at = tokens().at(half / 2, first + token);
+      const bool is_seen = at != kNoBlock;
+      const uint64_t from =
+          is_seen ? offset_in(args_.k, TokenPlace::block(at), part.head, TokenPlace::token(at)) + chunk * 16
+                  : 0;
+      copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16, args_.k.data + from,
+                 is_seen ? 16 : 0);
+    }
+  }
+
+  KVC_DEVICE void make_logits(const Part& part, int32_t half, float (&weights)[2][4]) const {
+    const unsigned char* const keys = stage(half);
+    const uint32_t m = first_row() + lane() % 16;
+    const uint32_t token = token_warp() * 16 + lane() % 8 + lane() / 16 * 8;
+#pragma unroll 4
+    for (uint32_t step = 0; step < S::kDim / 16; ++step) {
+      uint32_t a[4], b[4];
+      load_matrix(a, shared_ + S::kQ + query_offset<S::kDim>(m, 2 * step + lane() / 16));
+      load_matrix(b, keys + token * S::kRowBytes + S::chunk(token, 2 * step + lane() / 8 % 2) * 16);
+      multiply<S::kBfloat>(weights[0], a, {b[0], b[1]});
+      multiply<S::kBfloat>(weights[1], a, {b[2], b[3]});
+    }
+    const int32_t tile = half / 2;
+    const uint32_t column =
+        static_cast<uint32_t>(half % 2) * S::kStageTokens + token_warp() * 16 + lane() % 4 * 2;
+    const int64_t position = part.piece.span.position(part.first_tile + tile) + column;
+    const uint32_t seen = tokens().seen(tile, column);
+    const bool full = tokens().is_full(tile);
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const MmaRow& row = rows()[row_at(i)];
+      const float factor = row.factor;
+      float top = minus_infinity();
+      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
+      finish_logits(args_, part, row, position, seen, full, i, weights);
+      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) {
+        top = x > top ? x : top;
+        top = y > top ? y : top;
+      });
+      top = team_max(top, 4);
+      if (lane() % 4 == 0) tops(token_warp())[row_at(i)] = top;
+    }
+  }
+
+  // Warps with the same rows come to the same maximum, each from what both found.
+  KVC_DEVICE void make_weights(float (&weights)[2][4]) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t m = row_at(i);
+      float top = top_[i];
+#pragma unroll
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = tops(w)[m] > top ? tops(w)[m] : top;
+      const float origin = top == minus_infinity() ? 0 : top, decay = exp2_fast(top_[i] - origin);
+      top_[i] = top;
+      float sum = 0;
+      for_each_pair(weights, i, [&](uint32_t n, float& x, float& y) {
+        x = exp2_fast(x - origin), y = exp2_fast(y - origin);
+        sum += x + y;
+        const uint32_t token = token_warp() * 16 + n + lane() % 4 * 2;
+        *reinterpret_cast<uint32_t*>(shared_ + S::weight_offset(m, token)) = pack_pair<S::kBfloat>(x, y);
+      });
+      total_[i] = total_[i] * decay + sum;
+      if (token_warp() == 0 && lane() % 4 == 0) decays()[m] = decay;
+    }
+  }
+
+  KVC_DEVICE void multiply_values(const Part& part, int32_t half) {
+    const unsigned char* const values = stage(half);
+#pragma unroll
+    for (uint32_t i = 0; i < S::kRowTiles; ++i) {
+      if (16 * i >= part.piece.rows) continue;
+      const float decay[2] = {decays()[16 * i + lane() / 4], decays()[16 * i + lane() / 4 + 8]};
+      if (ballot(decay[0] != 1 || decay[1] != 1) == 0) continue;
+#pragma unroll
+      for (uint32_t n = 0; n < kTilesOfElements; ++n) {
+#pragma unroll
+        for (uint32_t c = 0; c < 4; ++c) sums_[i][n][c] *= decay[c / 2];
+      }
+    }
+#pragma unroll
+    for (uint32_t step = 0; step < S::kStageTokens / 16; ++step) {
+      uint32_t a[S::kRowTiles][4];
+#pragma unroll
+      for (uint32_t i = 0; i < S::kRowTiles; ++i) {
+        if (16 * i >= part.piece.rows) continue;
+        load_matrix(a[i], shared_ + S::weight_offset(16 * i + lane() % 16, 16 * step + lane() / 16 * 8));
+      }
+      const uint32_t token = 16 * step + lane() % 16;
+#pragma unroll
+      for (uint32_t n = 0; n < kTilesOfElements; n += 2) {
+        uint32_t b[4];
+        const uint32_t chunk = warp() * kTilesOfElements + n + lane() / 16;
+        load_matrix<4, true>(b, values + token * S::kRowBytes + S::chunk(token, chunk) * 16);
+#pragma unroll
+        for (uint32_t i = 0; i < S::kRowTiles; ++i) {
+          if (16 * i >= part.piece.rows) continue;
+          multiply<S::kBfloat>(sums_[i][n], a[i], {b[0], b[1]});
+          multiply<S::kBfloat>(sums_[i][n + 1], a[i], {b[2], b[3]});
+        }
+      }
+    }
+  }
+
+  // Totals of both warps of a row go where the maxima of tiles were.
+  KVC_DEVICE void write(const Part& part) {
+    const PartOutput output{args_, schedule_, part};
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const float total = team_sum(total_[i], 4);
+      if (lane() % 4 == 0) tops(token_warp())[row_at(i)] = total;
+    }
+    sync_block();
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t m = row_at(i);
+      if (m < part.piece.rows && token_warp() == 0 && lane() % 4 == 0) {
+        output.put_lse(m, natural_lse(top_[i], tops(0)[m] + tops(1)[m]));
+      }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 2 * S::kRowTiles; ++i) {
+      const uint32_t m = 8 * i + lane() / 4;
+      if (m < part.piece.rows) {
+        const float total = tops(0)[m] + tops(1)[m], inverse = total == 0 ? 0 : 1 / total;
+        const OutputRow row = output.row(m);
+#pragma unroll
+        for (uint32_t n = 0; n < kTilesOfElements; ++n) {
+          row.put_pair(warp() * S::kElements + 8 * n + lane() % 4 * 2, sums_[i / 2][n][i % 2 * 2] * inverse,
+                       sums_[i / 2][n][i % 2 * 2 + 1] * inverse);
+        }
+      }
+    }
+  }
+
+  const AttentionArgs& args_;
+  const Schedule& schedule_;
+  unsigned char* const shared_;
+  uint32_t num_rows_;
+  float sums_[S::kRowTiles][kTilesOfElements][4];  // all rows, this warp's elements
+  float top_[2];                                   // of logits to base 2: this lane's rows
+  float total_[2];                                 // of weights: this lane's columns
+};
+
+template <class Shape>
+KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
+attend_latent(AttentionArgs args, Schedule schedule) {
+  if constexpr (kHasMma) {
+    KVC_DYNAMIC_SHARED(unsigned char, shared);
+    LatentWorker<Shape> worker(args, schedule, shared);
+    for_each_part(args, schedule, [&](const Part& part) { worker.run(part); });
+  }
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a piece in products of 16 x 8 tiles: lane l has rows l / 4 and l / 4 + 8 (halves 0 and 1), and of
+// each tile of 8 tokens columns 2 (l % 4) and the next. Logits become those of kvc_attention here.
+#pragma once
+#include "kernels/attention_part.cuh"
+
+namespace kvc::gpu {
+
+// A row of a part.
+struct MmaRow {
+  int64_t mask_bit;  // bit of the mask for position 0, were there one
+  int64_t position;  // of the query
+  int32_t end, low;  // of the positions that it sees
+  float factor;      // of its products, to base 2
+  float sum;         // of its query, times scale, to base 2
+  float slope;
+  uint32_t padding;
+};
+
+// `factor`: what the staged query was divided by, and other factors. Rows past the part's last see nothing.
+KVC_DEVICE MmaRow make_row(const AttentionArgs& args, const Part& part, uint32_t m, float factor, float sum) {
+  MmaRow row = {};
+  row.factor = factor * args.scale * kLog2e;
+  row.sum = sum * args.scale * kLog2e;
+  if (m >= part.piece.rows) return row;
+  const RequestView& view = part.piece.view;
+  const int64_t query = query_of(args, part, m);
+  const Reach reach = reach_of(args, view, query, query);
+  row.position = view.start + query;
+  row.end = static_cast<int32_t>(reach.end);
+  row.low = static_cast<int32_t>(at_most(reach.low, reach.end));
+  if (args.alibi_slopes != nullptr) row.slope = args.alibi_slopes[q_head_of(args, part, m)];
+  if (args.mask != nullptr) {
+    const int64_t begin = mask_begin(args, view.request);
+    row.mask_bit =
+        static_cast<int64_t>(args.mask_offsets[view.request]) + query * (view.kv_len - begin) - begin;
+  }
+  return row;
+}
+
+// Byte of chunk `chunk` of a staged row of queries, swizzled so that 8 rows lie in different banks.
+template <uint32_t kDim>
+KVC_DEVICE uint32_t query_offset(uint32_t row, uint32_t chunk) {
+  return row * kDim * 2 + (chunk ^ (row & 7)) * 16;
+}
+
+template <bool kBfloat>
+KVC_DEVICE uint32_t pack_pair(float low, float high) {
+  return kBfloat ? pack_bfloat(low, high) : pack_half(low, high);
+}
+
+// Brings the part's queries to shared memory `q` and describes its rows; a warp per row. Position x of the
+// inner dimension holds element(x). Bfloats that become halves are scaled by a power of two that brings the
+// largest element of the row to [0.5, 2).
+template <bool kBfloat, uint32_t kDim, typename Element>
+KVC_DEVICE void stage_queries(const AttentionArgs& args, const Part& part, unsigned char* q, MmaRow* rows,
+                              uint32_t num_rows, uint32_t num_warps, float key_factor, Element&& element) {
+  constexpr uint32_t kEach = kDim / 32;
+  for (uint32_t m = threadIdx.x / 32; m < num_rows; m += num_warps) {
+    float values[kEach], most = 0, sum = 0;
+    const bool exists = m < part.piece.rows;
+    const uint64_t row = exists ? q_row_of(args, part, m) * kDim : 0;
+#pragma unroll
+    for (uint32_t e = 0; e < kEach; ++e) {
+      values[e] = exists ? load_float(args.q_dtype, args.q, row + element(e * 32 + lane())) : 0;
+      const float size = values[e] < 0 ? -values[e] : values[e];
+      most = size > most ? size : most;
+      sum += values[e];
+    }
+    float down = 1, up = 1;
+    if (!kBfloat && args.q_dtype == KVC_BFLOAT16) {
+      const uint32_t exponent = float_bits(team_max(most, 32)) >> 23;
+      if (exponent >= 2 && exponent <= 252) {
+        up = bits_float(exponent << 23);
+        down = bits_float((254 - exponent) << 23);
+      }
+    }
+#pragma unroll
+    for (uint32_t e = 0; e < kEach; ++e) {
+      const uint32_t x = e * 32 + lane(), pair = pack_pair<kBfloat>(values[e] * down, 0);
+      *reinterpret_cast<uint16_t*>(q + query_offset<kDim>(m, x / 8) + x % 8 * 2) =
+          static_cast<uint16_t>(pair);
+    }
+    sum = team_sum(sum, 32);
+    if (lane() == 0) rows[m] = make_row(args, part, m, up * key_factor, sum);
+  }
+}
+
+template <uint32_t kWords>
+KVC_DEVICE void load_words(const unsigned char* at, uint32_t (&words)[kWords]) {
+  struct alignas(kWords * 4) Vector {
+    uint32_t words[kWords];
+  };
+  const Vector vector = *reinterpret_cast<const Vector*>(at);
+#pragma unroll
+  for (uint32_t i = 0; i < kWords; ++i) words[i] = vector.words[i];
+}
+KVC_DEVICE void load_pair(const float* at, float (&pair)[2]) {
+  uint32_t words[2];
+  load_words(reinterpret_cast<const unsigned char*>(at), words);
+  pair[0] = bits_float(words[0]), pair[1] = bits_float(words[1]);
+}
+
+// This lane's columns of a row, two side by side in each tile: pair(8 * tile, x, y).
+template <uint32_t kTiles, typename Pair>
+KVC_DEVICE void for_each_pair(float (&weights)[kTiles][4], uint32_t half, Pair&& pair) {
+#pragma unroll
+  for (uint32_t n = 0; n < kTiles; ++n) pair(8 * n, weights[n][2 * half], weights[n][2 * half + 1]);
+}
+
+// What a row does not see becomes -infinity. `position` is that of this lane's first column, bit n of `seen`
+// says whether any row may read the token n columns further.
+template <uint32_t kTiles>
+KVC_DEVICE void hide_columns(const AttentionArgs& args, const Part& part, const MmaRow& row, int64_t position,
+                             uint32_t seen, uint32_t half, float (&weights)[kTiles][4]) {
+  const auto sinks = static_cast<int32_t>(part.piece.sinks), first = static_cast<int32_t>(position);
+  const int32_t end = row.end, low = row.low;
+  const auto is_hidden = [&](uint32_t n) {
+    const int32_t j = first + static_cast<int32_t>(n);
+    return j >= end || (j < low && j >= sinks) || (seen >> n & 1) == 0;
+  };
+  for_each_pair(weights, half, [&](uint32_t n, float& x, float& y) {
+    if (is_hidden(n)) x = minus_infinity();
+    if (is_hidden(n + 1)) y = minus_infinity();
+  });
+  if (args.mask == nullptr) return;
+  const int64_t begin = mask_begin(args, part.piece.view.request);
+  const auto is_masked = [&](float x, uint32_t n) {
+    if (x == minus_infinity() || position + n < begin) return false;  // what a row cannot see may have no bit
+    const auto bit = static_cast<uint64_t>(row.mask_bit + position + n);
+    return (args.mask[bit / 8] >> bit % 8 & 1) == 0;
+  };
+  for_each_pair(weights, half, [&](uint32_t n, float& x, float& y) {
+    if (is_masked(x, n)) x = minus_infinity();
+    if (is_masked(y, n + 1)) y = minus_infinity();
+  });
+}
+
+// Products times their factors become logits to base 2. `full`: every row sees every token.
+template <uint32_t kTiles>
+KVC_DEVICE void finish_logits(const AttentionArgs& args, const Part& part, const MmaRow& row,
+                              int64_t position, uint32_t seen, bool full, uint32_t half,
+                              float (&weights)[kTiles][4]) {
+  if (args.soft_cap != 0) {
+    for_each_pair(weights, half, [&](uint32_t, float& x, float& y) {
+      x = kLog2e * capped(args, x * kLn2), y = kLog2e * capped(args, y * kLn2);
+    });
+  }
+  if (args.alibi_slopes != nullptr) {
+    const float slope = row.slope * kLog2e;
+    const int64_t distance = position - row.position;
+    for_each_pair(weights, half, [&](uint32_t n, float& x, float& y) {
+      x += slope * static_cast<float>(distance + n), y += slope * static_cast<float>(distance + n + 1);
+    });
+  }
+  if (!full) hide_columns(args, part, row, position, seen, half, weights);
+}
+
+}  // namespace kvc::gpu

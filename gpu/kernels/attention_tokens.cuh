@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the tokens of tiles are, found by the first 64 threads of a block, a token each, some tiles ahead,
+// and kept in a ring of slots in shared memory. Finding and keeping are apart, so that what is loaded in
+// between costs no time; a tile that is kept takes the slot of that which was kept kSlots tiles before.
+#pragma once
+#include "kernels/attention_part.cuh"
+
+namespace kvc::gpu {
+
+struct TokenPlace {
+  uint64_t at = kNoBlock;  // block and token in it: see pack(); kNoBlock = no row may read it
+  uint32_t seen = 0;       // of the 32 tokens of this warp, a bit each: those that are read
+  bool full = false;       // every row sees all of the tile that is read
+
+  static KVC_DEVICE uint64_t pack(uint64_t block, uint32_t token) { return block << 10 | token; }
+  static KVC_DEVICE uint64_t block(uint64_t at) { return at >> 10; }  // blocks have at most 1024 tokens
+  static KVC_DEVICE uint32_t token(uint64_t at) { return static_cast<uint32_t>(at & 1023); }
+};
+
+template <uint32_t kSlots>
+class TokenRing {
+ public:
+  static constexpr uint32_t kBytes = kSlots * (kAttentionTile * 8 + 16);
+
+  // `memory`: kBytes of the block's.
+  KVC_DEVICE explicit TokenRing(unsigned char* memory) : memory_(memory) {}
+
+  // Tiles are counted from the part's first one.
+  KVC_DEVICE static TokenPlace find(const AttentionArgs& args, const Part& part, int32_t tile) {
+    TokenPlace place;
+    if (threadIdx.x >= kAttentionTile) return place;
+    const Piece& piece = part.piece;
+    const int64_t position = piece.span.position(part.first_tile + tile), j = position + threadIdx.x;
+    const uint64_t block = block_of(args, part, j);
+    if (block != kNoBlock) place.at = TokenPlace::pack(block, static_cast<uint32_t>(j) % args.block_size);
+    place.seen = static_cast<uint32_t>(ballot(block != kNoBlock));
+    place.full = sees_tile(args, piece.view, piece.first_query, piece.last_query, position);
+    return place;
+  }
+  KVC_DEVICE void keep(int32_t tile, const TokenPlace& place) const {
+    if (threadIdx.x >= kAttentionTile) return;
+    places(tile)[threadIdx.x] = place.at;
+    if (threadIdx.x % 32 == 0) marks(tile)[threadIdx.x / 32] = place.seen;
+    if (threadIdx.x == 0) marks(tile)[2] = place.full ? 1 : 0;
+  }
+
+  KVC_DEVICE uint64_t at(int32_t tile, uint32_t token) const { return places(tile)[token]; }
+  KVC_DEVICE uint32_t seen(int32_t tile, uint32_t token) const {  // from `token` on to a multiple of 32
+    return marks(tile)[token / 32] >> token % 32;
+  }
+  KVC_DEVICE bool is_full(int32_t tile) const {
+    return marks(tile)[2] != 0 && (marks(tile)[0] & marks(tile)[1]) == 0xFFFFFFFFu;
+  }
+  KVC_DEVICE bool is_empty(int32_t tile) const { return (marks(tile)[0] | marks(tile)[1]) == 0; }
+
+ private:
+  KVC_DEVICE static uint32_t slot(int32_t tile) { return static_cast<uint32_t>(tile) % kSlots; }
+  KVC_DEVICE uint64_t* places(int32_t tile) const {
+    return reinterpret_cast<uint64_t*>(memory_) + slot(tile) * kAttentionTile;
+  }
+  KVC_DEVICE uint32_t* marks(int32_t tile) const {
+    return reinterpret_cast<uint32_t*>(memory_ + kSlots * kAttentionTile * 8) + slot(tile) * 4;
+  }
+
+  unsigned char* memory_;
+};
+
+}  // namespace kvc::gpu

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# package.sh <cc> <cxx> <pkg-config> <version> <work folder> <package>...: unpacks Debian packages, or one archive, into an empty
+# folder, and uses what lies there: programs built by pkg-config and by CMake, and the command.
+set -eu
+cc=$1 cxx=$2 pkg_config=$3 version=$4 work=$5
+shift 5
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+fail() { echo "package.sh: $*" >&2; exit 1; }
+
+rm -rf "$work"
+mkdir -p "$work/root"
+for package in "$@"; do
+  case $package in
+    *.deb)
+      for field in Section Description Depends; do
+        [ -n "$(dpkg-deb -f "$package" "$field")" ] || fail "$package has no field $field"
+      done
+      case $package in
+        */libkvcache0_*) dpkg-deb -f "$package" Depends | grep -q '\blibc6 (>=' || fail "$package names no version of libc6" ;;
+      esac
+      dpkg-deb -x "$package" "$work/root" ;;
+    *.tar.gz) tar -xzf "$package" -C "$work/root" ;;
+    *) fail "$package: neither a Debian package nor an archive" ;;
+  esac
+done
+
+pc=$(find "$work/root" -name kvcache.pc)
+command=$(find "$work/root" -type f -path '*/bin/kvcache')
+[ -n "$pc" ] && [ -n "$command" ] || fail "kvcache.pc or the command is missing"
+prefix=$(dirname "$(dirname "$command")")
+libdir=$(dirname "$(dirname "$pc")")
+for file in "$libdir/libkvcache.so.0" "$libdir/libkvcache.a" "$prefix/include/kvcache.h" "$prefix/include/kvcache.hpp"; do
+  [ -e "$file" ] || fail "$file is missing"
+done
+if readelf -S --wide "$libdir/libkvcache.so.0" | grep -q '\.symtab'; then fail "libkvcache.so.0 is not stripped"; fi
+
+sh "$here/pkg_config/run.sh" "$pkg_config" "$cc" "$prefix" "${libdir#"$prefix"/}" "$version" "$work/pkg_config"
+ctest --build-and-test "$here/find_package" "$work/find_package" --build-generator Ninja \
+  --build-options "-DCMAKE_PREFIX_PATH=$prefix" "-Dexpected_version=$version" "-Dexpected_prefix=$prefix" -Dwith_static=ON \
+  "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_CXX_COMPILER=$cxx" \
+  --test-command ctest --output-on-failure --no-tests=error
+# Below /usr the loader's own folders hold the library; here it has to be told.
+if [ "$(basename "$prefix")" = usr ]; then
+  LD_LIBRARY_PATH=$libdir
+  export LD_LIBRARY_PATH
+fi
+"$command" info --json | grep -q "\"$version\"" || fail "kvcache info does not say $version"

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structs with any struct_size and any content. The first byte says which one, the rest is the struct, in
+// memory of exactly the size that it claims. Its pointers become NULL or an array that is long enough for the
+// counts, which are cut where the library has to believe them. An allocator refuses what is large.
+#include <kvcache.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+#include "fuzz/target.h"
+
+namespace {
+
+constexpr size_t kArray = 1 << 18;  // bytes of every array
+alignas(64) unsigned char array_[kArray];
+
+void* take(void*, size_t size, size_t alignment) {
+  if (size > (8u << 20)) return nullptr;
+  return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+void give_back(void*, void* memory, size_t, size_t) { std::free(memory); }
+constexpr kvc_allocator kAllocator = {sizeof(kvc_allocator), nullptr, take, give_back};
+
+// The caller's struct: `size` bytes that begin with struct_size, not one more.
+class Claimed {
+ public:
+  Claimed(const uint8_t* data, size_t size) {
+    uint64_t claimed = 0;
+    std::memcpy(&claimed, data, std::min<size_t>(size, 2));  // two bytes reach past 4096
+    if (size > 2 && data[2] >= 250) claimed = ~uint64_t{0} >> (data[2] - 250);
+    size_ = std::clamp<size_t>(claimed, 8, 4096);
+    bytes_.reset(static_cast<unsigned char*>(std::aligned_alloc(16, (size_ + 15) / 16 * 16)));
+    unsigned char* const end = bytes_.get() + (size_ + 15) / 16 * 16;
+    std::memset(bytes_.get(), 0, static_cast<size_t>(end - bytes_.get()));
+    if (size > 3) std::memcpy(bytes_.get(), data + 3, std::min(size - 3, size_));
+    std::memcpy(bytes_.get(), &claimed, 8);
+  }
+  // Field of a struct that lies inside of what is claimed; null if it does not.
+  template <typename S, typename T>
+  T* field(T S::*member) {
+    S* const typed = static_cast<S*>(static_cast<void*>(bytes_.get()));
+    T* const found = &(typed->*member);
+    const auto end = static_cast<size_t>(reinterpret_cast<unsigned char*>(found + 1) - bytes_.get());
+    return end <= size_ ? found : nullptr;
+  }
+  // An array, or NULL.
+  template <typename S, typename T>
+  void point(T* S::*member, const void* array = array_) {
+    T** const pointer = field(member);
+    if (pointer == nullptr) return;
+    uintptr_t bits;
+    std::memcpy(&bits, pointer, sizeof bits);
+    const void* const target = bits % 4 == 3 ? nullptr : array;
+    std::memcpy(pointer, &target, sizeof target);
+  }
+  template <typename S, typename T>
+  void cut(T S::*member, uint64_t most) {
+    if (T* const number = field(member); number != nullptr) *number = static_cast<T>(*number % (most + 1));
+  }
+  template <typename S, typename T>
+  void set(T S::*member, T value) {
+    if (T* const found = field(member); found != nullptr) *found = value;
+  }
+  template <typename S>
+  S* as() {
+    return static_cast<S*>(static_cast<void*>(bytes_.get()));
+  }
+
+ private:
+  struct Free {
+    void operator()(unsigned char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<unsigned char, Free> bytes_;
+  size_t size_ = 0;
+};
+
+struct Objects {
+  kvc_manager* m = nullptr;
+  kvc_storage* storages[2] = {};
+
+  Objects() {
+    kvc_manager_config config = {};
+    config.struct_size = sizeof config;
+    config.num_blocks = 64, config.block_size = 4, config.max_requests = 4, config.seed = 1;
+    config.allocator = &kAllocator;
+    FUZZ_REQUIRE(kvc_manager_create(&config, &m) == KVC_OK, kvc_last_error());
+    for (const uint32_t flags : {uint32_t{0}, uint32_t{KVC_STORAGE_CHANNEL_KEYS}}) {
+      kvc_storage_config c = {};
+      c.struct_size = sizeof c;
+      c.num_blocks = 8, c.num_layers = 2, c.num_heads = 2, c.head_dim = 8, c.block_size = 4, c.flags = flags;
+      c.dtype = flags != 0 ? KVC_INT8 : KVC_BFLOAT16;
+      FUZZ_REQUIRE(kvc_storage_create(&c, &storages[flags != 0]) == KVC_OK, kvc_last_error());
+    }
+  }
+};
+
+uint64_t digest(kvc_manager* m) {
+  uint64_t value = 0;
+  FUZZ_REQUIRE(kvc_manager_digest(m, &value) == KVC_OK, kvc_last_error());
+  return value;
+}
+
+kvc_status manager_config(Claimed& s) {
+  using C = kvc_manager_config;
+  s.set(&C::log, decltype(C::log){nullptr});
+  s.set(&C::allocator, &kAllocator);
+  s.point(&C::groups), s.point(&C::pools);
+  s.cut(&C::num_groups, 40), s.cut(&C::num_pools, 40);
+  kvc_manager* made = nullptr;
+  const kvc_status status = kvc_manager_create(s.as<C>(), &made);
+  kvc_manager_destroy(made);
+  return status;
+}
+
+kvc_status identity(Claimed& s, kvc_manager* m) {
+  using C = kvc_namespace_config;
+  s.point(&C::model), s.point(&C::adapter), s.point(&C::tenant);
+  if (s.field(&C::model_size) != nullptr && s.as<C>()->model_size > kArray) s.set(&C::model_size, SIZE_MAX);
+  uint64_t id = 0;
+  const kvc_status status = kvc_manager_open_namespace(m, s.as<C>(), &id);
+  if (id != 0) FUZZ_REQUIRE(kvc_manager_close_namespace(m, id) == KVC_OK, kvc_last_error());
+  return status;
+}
+
+kvc_status request_config(Claimed& s, kvc_manager* m) {
+  const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  uint64_t id = 0;
+  const kvc_status status =
+      kvc_manager_allocate_request(m, tokens, 9, nullptr, 0, s.as<kvc_request_config>(), &id, nullptr);
+  if (id != 0) FUZZ_REQUIRE(kvc_manager_free_request(m, id) == KVC_OK, kvc_last_error());
+  return status;
+}
+
+kvc_status step_limits(Claimed& s, kvc_manager* m) {
+  kvc_step* step = nullptr;
+  const kvc_status status = kvc_step_create(m, s.as<kvc_step_limits>(), &step);
+  kvc_step_destroy(step);
+  return status;
+}
+
+kvc_status storage_config(Claimed& s) {
+  using C = kvc_storage_config;
+  s.set(&C::parallel_for, decltype(C::parallel_for){nullptr});
+  s.set(&C::allocator, &kAllocator);
+  s.set(&C::device, static_cast<const char*>(nullptr));
+  s.cut(&C::num_threads, 2);
+  s.point(&C::memory);
+  s.cut(&C::memory_size, kArray);
+  s.cut(&C::memory_kind, 1);
+  uint64_t block_bytes = 0, slab_bytes = 0;
+  const kvc_status status = kvc_storage_size(s.as<C>(), &block_bytes, &slab_bytes);
+  kvc_storage* made = nullptr;
+  if (slab_bytes <= (8u << 20)) kvc_storage_create(s.as<C>(), &made);
+  kvc_storage_destroy(made);
+  return status;
+}
+
+kvc_status rows(Claimed& s, kvc_storage* storage) {
+  using R = kvc_rows;
+  static float k[4096], v[4096];
+  s.point(&R::k, k), s.point(&R::v, v), s.point(&R::slots), s.point(&R::block_table);
+  s.cut(&R::num_tokens, 16);
+  for (int64_t R::*stride : {&R::k_layer_stride, &R::k_token_stride, &R::k_head_stride, &R::v_layer_stride,
+                             &R::v_token_stride, &R::v_head_stride}) {
+    if (int64_t* const value = s.field(stride); value != nullptr) *value &= 63;
+  }
+  s.cut(&R::block_table_size, kArray / 4);
+  const kvc_status status = kvc_storage_store(storage, s.as<R>(), nullptr);
+  kvc_storage_gather(storage, s.as<R>(), nullptr);
+  return status;
+}
+
+kvc_status attention(Claimed& s, kvc_storage* storage) {
+  using A = kvc_attention;
+  static float out[kArray];
+  // How long q and the mask are is the caller's word: lengths are small, or beyond what the library accepts.
+  static uint64_t lengths[8], mask_offsets[8];
+  for (int i = 0; i < 8; ++i) {
+    std::memcpy(&lengths[i], array_ + 8 * i, 8);
+    mask_offsets[i] = lengths[i] % 1024;
+    if (lengths[i] > 64 && lengths[i] <= uint64_t{1} << 41) lengths[i] %= 64;
+  }
+  s.point(&A::q), s.point(&A::q_offsets, lengths), s.point(&A::q_starts), s.point(&A::kv_lens, lengths + 1);
+  s.point(&A::block_tables), s.point(&A::alibi_slopes), s.point(&A::mask), s.point(&A::mask_starts);
+  s.point(&A::mask_offsets, mask_offsets), s.point(&A::block_mask);
+  s.set(&A::out, static_cast<void*>(out)), s.set(&A::lse, static_cast<float*>(nullptr));
+  s.cut(&A::num_requests, 4), s.cut(&A::table_stride, 64), s.cut(&A::block_mask_stride, 64);
+  s.cut(&A::num_q_heads, 4);
+  kvc_attention_plan plan = {};
+  plan.struct_size = sizeof plan;
+  const kvc_status status = kvc_storage_explain(storage, s.as<A>(), &plan);
+  if (status == KVC_OK) kvc_storage_attend(storage, s.as<A>(), nullptr);
+  return status;
+}
+
+kvc_status quant_format(Claimed& s) {
+  static float in[64], scales[64], out[64];
+  char codes[64];
+  const kvc_status status = kvc_quantize(s.as<kvc_quant_format>(), in, 2, 16, codes, scales);
+  if (status == KVC_OK) kvc_dequantize(s.as<kvc_quant_format>(), codes, scales, 2, 16, out);
+  return status;
+}
+
+kvc_status model(Claimed& s) {
+  double frequencies[4096], factor = 0;
+  size_t count = 0;
+  const kvc_status status =
+      kvc_model_rope(s.as<kvc_model>(), 0, 100, nullptr, frequencies, 4096, &count, &factor);
+  kvc_memory_query query = {};
+  query.struct_size = sizeof query;
+  query.model = s.as<kvc_model>();
+  query.budget_bytes = uint64_t{1} << 40;
+  kvc_memory_estimate estimate = {};
+  estimate.struct_size = sizeof estimate;
+  kvc_estimate_memory(&query, &estimate);
+  return status;
+}
+
+kvc_status memory_query(Claimed& s) {
+  static kvc_model known = [] {
+    kvc_model found = {};
+    found.struct_size = sizeof found;
+    kvc_model_find("gemma-3-4b", &found);
+    return found;
+  }();
+  s.set(&kvc_memory_query::model, static_cast<const kvc_model*>(&known));
+  kvc_memory_estimate estimate = {};
+  estimate.struct_size = sizeof estimate;
+  return kvc_estimate_memory(s.as<kvc_memory_query>(), &estimate);
+}
+
+kvc_status rope_rows(Claimed& s) {
+  using R = kvc_rope_rows;
+  static float x[kArray], table[kArray];
+  static int64_t none[64] = {};
+  s.set(&R::x, static_cast<void*>(x)), s.set(&R::table, static_cast<const float*>(table));
+  s.set(&R::table_row, static_cast<const int64_t*>(none));
+  s.cut(&R::num_tokens, 4), s.cut(&R::num_heads, 4), s.cut(&R::head_dim, 1024);
+  if (int64_t* stride = s.field(&R::token_stride); stride != nullptr) *stride &= 4095;
+  if (int64_t* stride = s.field(&R::head_stride); stride != nullptr) *stride &= 2047;
+  return kvc_rope_apply(s.as<R>());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Objects objects;
+  if (size < 4) return 0;
+  std::memset(array_, 0, sizeof array_);
+  // What pointers lead to: the end of the input again, or zeros.
+  if ((data[0] & 128) != 0)
+    std::memcpy(array_, data + size / 2, size - size / 2 < kArray ? size - size / 2 : kArray);
+  Claimed s(data + 1, size - 1);
+  const uint64_t before = digest(objects.m);
+  kvc_status status = KVC_OK;
+  kvc_storage* const storage = objects.storages[data[0] >> 6 & 1];
+  switch ((data[0] & 63) % 11) {
+    case 0:
+      status = manager_config(s);
+      break;
+    case 1:
+      status = identity(s, objects.m);
+      break;
+    case 2:
+      status = request_config(s, objects.m);
+      break;
+    case 3:
+      status = step_limits(s, objects.m);
+      break;
+    case 4:
+      status = storage_config(s);
+      break;
+    case 5:
+      status = rows(s, storage);
+      break;
+    case 6:
+      status = attention(s, storage);
+      break;
+    case 7:
+      status = quant_format(s);
+      break;
+    case 8:
+      status = model(s);
+      break;
+    case 9:
+      status = memory_query(s);
+      break;
+    case 10:
+      status = rope_rows(s);
+      break;
+  }
+  FUZZ_REQUIRE(status >= KVC_OK && status < KVC_ERROR_CORRUPT, kvc_last_error());
+  if (status != KVC_OK) FUZZ_REQUIRE(digest(objects.m) == before, "a refused call has changed the manager");
+  return 0;
+}

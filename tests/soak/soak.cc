@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen threads call everything in the public header on shared objects for as long as you like, while the
+// memory of the process and the times of the calls are watched. Exit code 1: memory grows, a call answered
+// what it must not, or the state is broken.
+//   kvcache_soak [seconds (300)] [threads (16)]
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "hardening/every_call.h"
+#include "property/random.h"
+
+namespace {
+
+using kvc::test::Call;
+using kvc::test::Scene;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kPrompt = 400;
+constexpr int kIntervals = 10;  // of the run; the first one is for warming up
+
+// Times in classes that are 1/8 apart.
+class Histogram {
+ public:
+  void add(uint64_t ns) {
+    const int power = 63 - __builtin_clzll(ns | 8);
+    ++counts_[static_cast<size_t>(power * 8) + (ns >> (power - 3) & 7)];
+  }
+  void merge(const Histogram& other) {
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+  }
+  uint64_t total() const {
+    uint64_t sum = 0;
+    for (const uint64_t count : counts_) sum += count;
+    return sum;
+  }
+  double quantile(double share) const {  // lower end of the class
+    auto left = static_cast<uint64_t>(share * static_cast<double>(total()));
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      if (left < counts_[i]) return static_cast<double>((8 + i % 8) << (i / 8)) / 8;
+      left -= counts_[i];
+    }
+    return 0;
+  }
+
+ private:
+  std::array<uint64_t, 64 * 8> counts_{};
+};
+
+uint64_t resident_bytes() {
+  unsigned long long pages = 0;
+  if (std::FILE* file = std::fopen("/proc/self/statm", "r"); file != nullptr) {
+    if (std::fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
+    std::fclose(file);
+  }
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+struct Run {
+  std::atomic<int> interval{0};  // kIntervals = over
+  std::atomic<uint64_t> wrong{0};
+};
+
+void work(Run& run, const Scene& shared, size_t lane, std::array<Histogram, kIntervals>& times) {
+  Scene scene(kPrompt, &shared, lane % Scene::kLanes);
+  Random random(lane + 1);
+  const std::vector<Call>& calls = kvc::test::every_call();
+  for (int interval; (interval = run.interval) < kIntervals;) {
+    const Call& call = calls[random.below(calls.size())];
+    if (!call.prepare || call.prepare(scene)) {
+      const Clock::time_point begin = Clock::now();
+      const kvc_status status = call.run(scene);
+      times[static_cast<size_t>(interval)].add(static_cast<uint64_t>((Clock::now() - begin).count()));
+      if (status != call.answer &&
+          (status == KVC_ERROR_INVALID_ARGUMENT || status == KVC_ERROR_INTERNAL ||
+           status == KVC_ERROR_CORRUPT || status == KVC_ERROR_OUT_OF_MEMORY) &&
+          run.wrong++ == 0)
+        std::fprintf(stderr, "%s: %s\n", call.name().c_str(), kvc_last_error());
+    }
+    scene.clean();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 300;
+  const size_t num_threads = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 16;
+  Run run;
+  auto shared = std::make_unique<Scene>(kPrompt);
+  std::vector<std::array<Histogram, kIntervals>> times(num_threads);
+  std::vector<std::thread> threads;
+  std::array<uint64_t, kIntervals> memory{};  // at the end of each interval
+  for (size_t t = 0; t < num_threads; ++t)
+    threads.emplace_back(work, std::ref(run), std::cref(*shared), t, std::ref(times[t]));
+  for (size_t i = 0; i < kIntervals; ++i) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds / kIntervals));
+    memory[i] = resident_bytes();
+    ++run.interval;
+  }
+  for (std::thread& thread : threads) thread.join();
+  const bool sound = shared->sound();
+
+  std::array<Histogram, kIntervals> all;
+  std::printf("%zu threads, %zu kinds of calls, %.0f s\n%8s %12s %10s %10s %12s\n", num_threads,
+              kvc::test::every_call().size(), seconds, "until s", "calls", "p50 us", "p99 us", "memory MiB");
+  for (size_t i = 0; i < kIntervals; ++i) {
+    for (const auto& of_thread : times) all[i].merge(of_thread[i]);
+    std::printf("%8.0f %12llu %10.2f %10.2f %12.2f\n", seconds / kIntervals * static_cast<double>(i + 1),
+                static_cast<unsigned long long>(all[i].total()), all[i].quantile(0.5) / 1e3,
+                all[i].quantile(0.99) / 1e3, static_cast<double>(memory[i]) / (1 << 20));
+  }
+  const double drift = all[kIntervals - 1].quantile(0.99) / all[1].quantile(0.99) - 1;
+  // What the C library keeps for threads comes and goes by some pages; a leak of one call in a thousand would
+  // show.
+  const int64_t growth = static_cast<int64_t>(memory[kIntervals - 1]) - static_cast<int64_t>(memory[1]);
+  const bool grows = growth > static_cast<int64_t>(memory[1] / 50) + (1 << 20);
+  std::printf(
+      "p99 drift %+.1f %%, memory %+.2f MiB after warming up: %s; %llu wrong answers; the state is %s\n",
+      100 * drift, static_cast<double>(growth) / (1 << 20), grows ? "GROWS" : "flat",
+      static_cast<unsigned long long>(run.wrong), sound ? "sound" : "BROKEN");
+  return grows || !sound || run.wrong != 0 ? 1 : 0;
+}
