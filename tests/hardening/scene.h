@@ -62,6 +62,7 @@ class Scene {
   kvc_model model = {};
   kvc_memory_query query = {};
   kvc_rope_rows rope = {};
+  kvc_table_update update = {};
 
   // Results.
   uint64_t request = 0, child = 0, pin = 0, space = 0, number = 0, cursor = 0, step_id = 0;
