@@ -113,8 +113,9 @@ kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
 kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_plan* plan) {
   return storage_of(storage).explain(*attention, plan);
 }
-kvc_status key_bounds(void*, uint32_t, const int32_t*, size_t, uint16_t*, void*) {
-  return not_yet("kvc_storage_key_bounds");
+kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
+                      uint16_t* bounds, void* stream) {
+  return storage_of(storage).key_bounds(layer, blocks, num_blocks, bounds, stream_of(stream));
 }
 kvc_status select_blocks(void*, const kvc_attention*, const kvc_block_choice*, void*) {
   return not_yet("kvc_storage_select_blocks");

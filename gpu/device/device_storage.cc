@@ -117,4 +117,16 @@ kvc_status DeviceStorage::zero_blocks(const int32_t* blocks, size_t count, Devic
   return call.end(gpu::zero_blocks(layout_, address_, blocks, count, call.stream()), "clearing blocks");
 }
 
+kvc_status DeviceStorage::key_bounds(uint32_t layer, const int32_t* blocks, size_t count, uint16_t* bounds,
+                                     DeviceStream* stream) {
+  if (count == 0) return KVC_OK;
+  Call call(device_, memory_, stream);
+  KVC_TRY(call.begin());
+  KVC_TRY(call.address(bounds, "bounds"));
+  call.array(blocks, count);
+  KVC_TRY(call.upload());
+  return call.end(find_key_bounds(layout_, address_, layer, blocks, count, bounds, call.stream()),
+                  "bounds of keys");
+}
+
 }  // namespace kvc::gpu

@@ -33,7 +33,8 @@ TEST(Attention, EqualsPlainAttentionOverWhatIsStored) {
     for (const uint32_t threads : {1u, 3u})
       for (const uint32_t layout : {KVC_LAYOUT_LBHNC, KVC_LAYOUT_LBNHC, KVC_LAYOUT_BHLNC}) {
         if (test.flags == KVC_STORAGE_TILED_KEYS && layout == KVC_LAYOUT_LBNHC) continue;
-        if (device() != nullptr && (test.flags & KVC_STORAGE_CHANNEL_KEYS) != 0) continue;  // the CPU's alone
+        if (kvc::test::device() != nullptr && (test.flags & KVC_STORAGE_CHANNEL_KEYS) != 0)
+          continue;  // the CPU's alone
         // 24 is no multiple of a vector, 32 is a power of two.
         const uint32_t dim = (test.flags & KVC_STORAGE_HADAMARD) != 0 || threads == 1 ? 32 : 24;
         Scene scene(

@@ -188,6 +188,7 @@ TEST(Guard, ExceptionsBecomeInternalErrors) {
   EXPECT_EQ(guarded([]() -> kvc_status { throw std::runtime_error("the reason"); }), KVC_ERROR_INTERNAL);
   EXPECT_NE(std::strstr(last_error(), "the reason"), nullptr);
   EXPECT_EQ(guarded([]() -> kvc_status { throw 42; }), KVC_ERROR_INTERNAL);
+  EXPECT_EQ(guarded([]() -> kvc_status { throw std::bad_alloc(); }), KVC_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(guarded([]() -> kvc_status { return KVC_ERROR_BUSY; }), KVC_ERROR_BUSY);
 }
 

@@ -62,6 +62,7 @@ class Scene {
   kvc_model model = {};
   kvc_memory_query query = {};
   kvc_rope_rows rope = {};
+  kvc_table_update update = {};
 
   // Results.
   uint64_t request = 0, child = 0, pin = 0, space = 0, number = 0, cursor = 0, step_id = 0;
@@ -72,7 +73,6 @@ class Scene {
   void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;
   kvc_memory_handle exported = {};
   kvc_backend_info backend_info = {};
-  kvc_table_update table_update = {};
   alignas(4096) char host_memory[4096] = {};
   bool registered = false;
   kvc_manager* made_manager = nullptr;

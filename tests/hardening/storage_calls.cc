@@ -55,8 +55,9 @@ void add_devices(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_device_reserve, "cpu", 4096u, &s.made_memory)
                       .answering(KVC_ERROR_UNSUPPORTED)
                       .may_be_null({0}));
-  calls.push_back(KVC_CALL(kvc_device_map, s.host_memory, 0u, 4096u).answering(KVC_ERROR_NOT_FOUND));
-  calls.push_back(KVC_CALL(kvc_stream_update_tables, s.stream, &s.table_update).answering(KVC_ERROR_UNSUPPORTED));
+  calls.push_back(
+      KVC_CALL(kvc_device_map, s.made_memory, 0u, 1u).answering(KVC_ERROR_NOT_FOUND).after(with_memory));
+  calls.push_back(KVC_CALL(kvc_stream_update_tables, s.stream, &s.update).answering(KVC_ERROR_UNSUPPORTED));
 }
 
 void add_whole_storages(std::vector<Call>& calls) {
@@ -66,7 +67,10 @@ void add_whole_storages(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_storage_destroy, std::exchange(s.made_storage, nullptr)).after([](Scene& s) {
     return kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_storage_set_attention, s.storage, nullptr, nullptr).may_be_null({1, 2}));
+  calls.push_back(
+      KVC_CALL(kvc_storage_set_attention, s.made_storage, nullptr, nullptr)
+          .may_be_null({1, 2})
+          .after([](Scene& s) { return kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK; }));
   calls.push_back(KVC_CALL(kvc_storage_properties, s.storage, &s.storage_info));
   calls.push_back(KVC_CALL(kvc_storage_size, &s.storage_config, &s.number, &s.cursor).may_be_null({1, 2}));
   calls.push_back(KVC_CALL(kvc_storage_view, s.storage, KVC_PLANE_K, 0u, &s.view));
