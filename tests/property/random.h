@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // splitmix64: the same numbers on every platform, which std::uniform_int_distribution does not promise. A
-// fuzzer gives bytes instead, two for each number, and zeros follow them.
+// fuzzer gives bytes instead, two for each number, before those.
 #ifndef KVCACHE_TESTS_PROPERTY_RANDOM_H_
 #define KVCACHE_TESTS_PROPERTY_RANDOM_H_
 
@@ -13,7 +13,7 @@ class Random {
   Random(const uint8_t* bytes, size_t size) : bytes_(bytes), end_(bytes + size) {}
   bool exhausted() const { return bytes_ == end_; }
   uint64_t next() {
-    if (end_ != nullptr) {
+    if (bytes_ != end_) {
       uint64_t value = 0;
       for (int shift = 0; shift < 16 && bytes_ != end_; shift += 8) value |= uint64_t{*bytes_++} << shift;
       return value;
