@@ -25,10 +25,12 @@ REASONS = {
     "kvc_storage_export_dlpack": {"Go": "no library there takes DLPack", "Java": "no library there takes DLPack"},
     "kvc_storage_create": {"Go": "kvc_storage_adopt of calls.i, which passes memory on", "Java": "kvc_storage_adopt of calls.i, which passes memory on"},
 }
-for name in ("allocate", "release", "register", "unregister", "export_memory", "import_memory"):
+for name in ("allocate", "release", "reserve", "map", "register", "unregister", "export_memory", "import_memory"):
     REASONS[f"kvc_device_{name}"] = {language: "memory of a GPU is a tensor of the caller's framework" for language in LAYERS}
 for name in ("kvc_backend_open", "kvc_backend_properties", "kvc_stream_adopt", "kvc_stream_handle"):
     REASONS[name] = {language: "GPUs are driven from C and Python" for language in ("Go", "Java")}
+REASONS["kvc_storage_set_attention"] = {language: "a kernel is a function of C" for language in LAYERS}
+REASONS["kvc_stream_update_tables"] = {language: "device addresses for kernels, which C starts" for language in LAYERS}
 STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or Attend does the same"
 
 

@@ -288,6 +288,7 @@ class kvc_storage_config:
     v_scale: float
     channel_tokens: int
     open_blocks: int
+    memory_fraction: float
 
 class kvc_storage_info:
     slab_bytes: int

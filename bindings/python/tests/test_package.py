@@ -22,7 +22,9 @@ def test_the_native_layer_has_every_function_and_constant_of_the_header():
     constants_ = set(re.findall(r"^\s*(KVC_[A-Z0-9_]+) = ", header, re.M)) | set(re.findall(r", (KVC_[A-Z0-9_]+) = \d", header))
     assert len(functions) > 50 and len(constants_) > 80
     by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy", "kvc_stream_destroy", "kvc_stream_event_destroy"}
-    of_gpus = {f"kvc_device_{name}" for name in ("allocate", "release", "register", "unregister", "export_memory", "import_memory")}
+    of_gpus = {f"kvc_device_{name}" for name in ("allocate", "release", "reserve", "map", "register", "unregister",
+                                                         "export_memory", "import_memory")}
+    of_gpus |= {"kvc_storage_set_attention", "kvc_stream_update_tables"}
     assert {name for name in functions | constants_ if not hasattr(_native, name)} == by_owner | of_gpus
 
 
