@@ -105,12 +105,12 @@ std::string find_file(const std::string& file, const char* path, std::string* se
   if (const char* folders = secure_getenv("KVC_BACKEND_PATH"); folders != nullptr) {
     for (const char* at = folders; *at != '\0';) {
       const size_t length = std::strcspn(at, ":");
-      const std::string place = std::string(at, length) + "/" + file;
+      std::string place = std::string(at, length) + "/" + file;
       if (length != 0 && found(place)) return place;
       at += length + (at[length] == ':');
     }
   }
-  const std::string beside = own_folder() + "/" + file;
+  std::string beside = own_folder() + "/" + file;
   return found(beside) ? beside : "";
 }
 
