@@ -1090,7 +1090,7 @@ KVC_API kvc_status kvc_device_release(void *memory);
 KVC_API kvc_status kvc_device_reserve(const char *device, uint64_t bytes, void **memory);
 
 /** Puts memory behind reserved addresses, in chunks of 64 MiB or more; what is mapped already stays. Takes milliseconds: not for the thread that decodes. Fresh
- *  memory holds anything. @return KVC_OK; NOT_FOUND (no such memory), INVALID_ARGUMENT (past its end), OUT_OF_MEMORY (nothing new is mapped), DEVICE.
+ *  memory holds anything. @return KVC_OK; NOT_FOUND (no such memory), INVALID_ARGUMENT (NULL, past its end), OUT_OF_MEMORY (nothing new is mapped), DEVICE.
  *  Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_map(void *memory, uint64_t offset, uint64_t bytes);
 

@@ -90,6 +90,7 @@ kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory)
 
 kvc_status kvc_device_map(void* memory, uint64_t offset, uint64_t bytes) {
   return guarded([&]() -> kvc_status {
+    KVC_REQUIRE_POINTER(memory);
     Piece piece;
     if (const kvc_status status = find_piece(memory, &piece); status != KVC_OK) return status;
     if (offset > piece.memory.bytes || bytes > piece.memory.bytes - offset) {
