@@ -1,4 +1,0 @@
-var searchData=
-[
-  ['handle_0',['Handle',['../classkvc_1_1cpp_1_1Handle.html#ab3d92d85919031072cb949a477600db6',1,'kvc::cpp::Handle::Handle()=default'],['../classkvc_1_1cpp_1_1Handle.html#a767865948d69164afad143a5a3804939',1,'kvc::cpp::Handle::Handle(kvc_manager *manager, uint64_t id) noexcept'],['../classkvc_1_1cpp_1_1Handle.html#aa553164108737e65f5e3e8ca23cb3419',1,'kvc::cpp::Handle::Handle(Handle &amp;&amp;other) noexcept'],['../classkvc_1_1cpp_1_1Request.html#ab3d92d85919031072cb949a477600db6',1,'kvc::cpp::Request::Handle()=default'],['../classkvc_1_1cpp_1_1Request.html#a767865948d69164afad143a5a3804939',1,'kvc::cpp::Request::Handle(kvc_manager *manager, uint64_t id) noexcept'],['../classkvc_1_1cpp_1_1Request.html#aa553164108737e65f5e3e8ca23cb3419',1,'kvc::cpp::Request::Handle(Handle &amp;&amp;other) noexcept']]]
-];
