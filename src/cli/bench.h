@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvcache bench`: what storage operations reach on this machine, beside what the machine itself reaches in
-// the same run.
+// `kvcache bench`: what storage operations reach on this machine or on a device, beside what that itself
+// reaches in the same run.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,12 @@ namespace kvcli {
 
 struct BenchOptions {
   std::string what = "attention";  // attention, store, gather or copy
-  uint64_t context = 4096;         // tokens
+  std::string device;              // empty: the CPU
+  uint64_t context = 4096;         // tokens of each request
+  uint64_t batch = 1;              // requests
   uint32_t heads = 32, kv_heads = 8, head_dim = 128, block_size = 16, threads = 1;
-  uint32_t queries = 1;  // of attention: 1 is a decode step
+  uint32_t queries = 1;  // of each request, for attention: 1 is a decode step
+  uint32_t layers = 0;   // that are gone through in turn; 0: so many that no cache holds them
   std::string dtype = "bf16";
   std::string query_dtype = "fp32";  // or bf16
 };

@@ -150,7 +150,11 @@ void add_bench(CLI::App& app, Arguments& args) {
   bench->add_option("WHAT", args.bench.what, "attention, store, gather or copy")
       ->required()
       ->check(CLI::IsMember({"attention", "store", "gather", "copy"}));
-  bench->add_option("--context", args.bench.context, "Tokens")
+  bench->add_option("--device", args.bench.device, "A GPU, such as cuda:0 [the CPU]");
+  bench->add_option("--batch", args.bench.batch, "Requests")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 16))
+      ->capture_default_str();
+  bench->add_option("--context", args.bench.context, "Tokens of each request")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 22))
       ->capture_default_str();
   const auto number = [&](const char* name, uint32_t& value, const char* text, uint32_t most) {
@@ -160,7 +164,9 @@ void add_bench(CLI::App& app, Arguments& args) {
   number("--kv-heads", args.bench.kv_heads, "KV heads", 1024);
   number("--head-dim", args.bench.head_dim, "Elements of a head", 8192);
   number("--block-size", args.bench.block_size, "Tokens per block", 1024);
-  number("--queries", args.bench.queries, "Query tokens of attention; 1 is a decode step", 65536);
+  number("--queries", args.bench.queries, "Query tokens of each request; 1 is a decode step", 65536);
+  bench->add_option("--layers", args.bench.layers, "Layers to go through in turn [more than caches hold]")
+      ->check(CLI::Range(1u, 4096u));
   number("--threads", args.bench.threads, "Threads", 256);
   bench->add_option("--dtype", args.bench.dtype, "How keys and values are stored")
       ->check(CLI::IsMember(dtype_names()))

@@ -47,6 +47,7 @@ struct Scene {
     c.block_size = o.block_size, c.dtype = o.dtype, c.flags = o.flags, c.num_threads = o.threads,
     c.k_scale = o.k_scale, c.v_scale = o.v_scale;
     c.layout = o.layout, c.parallel_for = o.parallel_for, c.parallel_context = o.parallel_context;
+    if (device() != nullptr) c.memory_kind = KVC_MEMORY_DEVICE;
     storage = make(c);
     std::vector<int32_t> ids(num_blocks);
     std::iota(ids.begin(), ids.end(), 0);

@@ -17,6 +17,14 @@ inline const char* device() {
   return name;  // NULL = the CPU
 }
 
+// Whether it works on any memory of the host; if not, the host does not see that of the device either.
+inline bool device_reads_host() {
+  kvc_device_info info = {};
+  info.struct_size = sizeof info;
+  EXPECT_EQ(kvc_device_properties(device(), &info), KVC_OK) << kvc_last_error();
+  return (info.flags & KVC_DEVICE_READS_HOST) != 0;
+}
+
 // NULL: there are no emulated devices.
 inline const gpu::Control* control() {
   static const gpu::Control* const table = []() -> const gpu::Control* {

@@ -3,6 +3,7 @@
 // matrices.
 #include "gpu/device.h"
 #include "kernels/convert.cuh"
+#include "quant/convert.h"
 
 namespace kvc::gpu::test {
 namespace {
@@ -67,8 +68,7 @@ TEST_F(MatrixTest, FragmentsMultiplyToTheProduct) {
     const auto fill = [&](std::vector<uint16_t>& bits, std::vector<float>& values) {
       for (size_t i = 0; i < bits.size(); ++i) {
         values[i] = static_cast<float>(static_cast<int>(random() % 65) - 32) / 8;  // exact in both types
-        bits[i] = static_cast<uint16_t>(bfloat ? Element<KVC_BFLOAT16>::encode(values[i])
-                                               : Element<KVC_FLOAT16>::encode(values[i]));
+        from_float(bfloat ? KVC_BFLOAT16 : KVC_FLOAT16, &values[i], &bits[i], 1);
       }
     };
     fill(a, x);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `kvcache bench` takes of a device: memory and a stream. The CPU is the device NULL, and needs no
+// stream.
+#pragma once
+
+#include <kvcache.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "cli/library.h"
+
+namespace kvcli {
+
+struct StreamDeleter {
+  void operator()(kvc_stream* stream) const { kvc_stream_destroy(stream); }
+};
+using Stream = std::unique_ptr<kvc_stream, StreamDeleter>;
+
+inline Stream create_stream(const char* device) {
+  kvc_stream* stream = nullptr;
+  if (device != nullptr) check(kvc_stream_create(device, &stream), "kvc_stream_create");
+  return Stream(stream);
+}
+
+/// Memory that the host writes and the device reads.
+inline uint32_t shared_kind(const char* device) {
+  return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_PINNED;
+}
+/// The fastest that the device has.
+inline uint32_t own_kind(const char* device) {
+  return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_DEVICE;
+}
+
+class BenchMemory {
+ public:
+  BenchMemory(const char* device, uint32_t kind, size_t bytes) {
+    check(kvc_device_allocate(device, kind, bytes, &data_), "kvc_device_allocate");
+  }
+  ~BenchMemory() { kvc_device_release(data_); }
+  BenchMemory(const BenchMemory&) = delete;
+  BenchMemory& operator=(const BenchMemory&) = delete;
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+};
+
+/// In pieces: what an upload brings is kept in pinned memory until it has arrived.
+inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    const kvc_upload piece = {from + at, to + at, std::min(kPiece, bytes - at)};
+    kvc_table_update update{};
+    update.struct_size = sizeof update;
+    update.uploads = &piece;
+    update.num_uploads = 1;
+    check(kvc_stream_update_tables(stream, &update), "kvc_stream_update_tables");
+    check(kvc_stream_synchronize(stream), "kvc_stream_synchronize");
+  }
+}
+
+}  // namespace kvcli

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_subject.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "cli/dtype.h"
+#include "cli/machine.h"
+
+namespace kvcli {
+namespace {
+
+constexpr uint32_t kCallsPerWait = 32;  // the layers of a model
+
+bool is_float(int32_t dtype) { return dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16; }
+int32_t row_dtype(int32_t stored) { return is_float(stored) ? stored : KVC_FLOAT32; }
+size_t width(int32_t dtype) { return dtype == KVC_FLOAT32 ? 4 : 2; }
+
+void fill_normal(std::mt19937& random, char* to, size_t count) {
+  std::normal_distribution<float> normal;
+  std::vector<float> pattern(65521);  // a prime: rows differ
+  for (float& x : pattern) x = normal(random);
+  for (size_t i = 0; i < count; ++i) std::memcpy(to + i * 4, &pattern[i % pattern.size()], 4);
+}
+
+}  // namespace
+
+BenchSubject::BenchSubject(const BenchOptions& options)
+    : options_(options),
+      device_(options.device.empty() ? nullptr : options.device.c_str()),
+      dtype_(dtype_of(options.dtype)),
+      stream_(create_stream(device_)) {
+  if (options.heads % options.kv_heads != 0) throw InputError("--heads must be a multiple of --kv-heads");
+  if (options.queries > options.context) throw InputError("--queries must not be more than --context");
+  request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
+  kvc_storage_config config{};
+  config.struct_size = sizeof config;
+  config.num_blocks = options.batch * request_blocks_;
+  config.num_heads = options.kv_heads;
+  config.head_dim = options.head_dim;
+  config.block_size = options.block_size;
+  config.num_threads = options.threads;
+  config.dtype = dtype_;
+  config.num_layers = 1;
+  config.device = device_;
+  const bool tiled = device_ == nullptr && options.what == "attention" && is_float(dtype_) &&
+                     options.block_size % 16 == 0 && options.head_dim % 2 == 0;
+  config.flags = tiled ? KVC_STORAGE_TILED_KEYS : 0;
+  uint64_t layer_bytes = 0;
+  check(kvc_storage_size(&config, nullptr, &layer_bytes), "kvc_storage_size");
+  const uint64_t cold = kColdBytes / options.queries / layer_bytes + 1;
+  layers_ = options.layers != 0 ? options.layers : static_cast<uint32_t>(std::clamp<uint64_t>(cold, 1, 4096));
+  config.num_layers = layers_;
+  storage_ = create_storage(config);
+  info_.struct_size = sizeof info_;
+  check(kvc_storage_properties(storage_.get(), &info_), "kvc_storage_properties");
+  table_.resize(config.num_blocks);
+  std::iota(table_.begin(), table_.end(), 0);
+  std::shuffle(table_.begin(), table_.end(), random_);
+  fill();
+}
+
+double BenchSubject::layer_bytes() const {
+  return static_cast<double>(info_.token_bytes) / layers_ * static_cast<double>(tokens());
+}
+
+double BenchSubject::flops() const {
+  const double queries = options_.queries, context = static_cast<double>(options_.context);
+  const double pairs = queries * context - queries * (queries - 1) / 2;
+  return 4 * static_cast<double>(options_.batch) * pairs * options_.heads * options_.head_dim;
+}
+
+BenchTimes BenchSubject::time(const std::function<void(uint32_t layer)>& work) {
+  const bool repeat = stream_ != nullptr && options_.layers == 0;
+  const uint32_t passes = repeat ? (kCallsPerWait + layers_ - 1) / layers_ : 1;
+  std::vector<double> enqueued;
+  double seconds = median_seconds([&] {
+    Stopwatch watch;
+    watch.start();
+    for (uint32_t i = 0; i < passes * layers_; ++i) work(i % layers_);
+    watch.stop();
+    enqueued.push_back(watch.seconds());
+    if (stream_ != nullptr) check(kvc_stream_synchronize(stream_.get()), "kvc_stream_synchronize");
+  });
+  const auto middle = enqueued.begin() + static_cast<std::ptrdiff_t>(enqueued.size() / 2);
+  std::nth_element(enqueued.begin(), middle, enqueued.end());
+  const double calls = double{1} * passes * layers_;
+  return {seconds / calls, *middle / calls};
+}
+
+BenchTimes BenchSubject::attend() {
+  const size_t queries = options_.batch * options_.queries;
+  const size_t elements = queries * options_.heads * options_.head_dim;
+  const int32_t dtype = dtype_of(options_.query_dtype);
+  std::vector<char> q(elements * 4);
+  fill_normal(random_, q.data(), elements);
+  if (dtype == KVC_BFLOAT16)  // the upper halves of floats
+    for (size_t i = 0; i < elements; ++i) std::memmove(&q[i * 2], &q[i * 4 + 2], 2);
+  const size_t bytes = elements * width(dtype);
+  const BenchMemory device_q(device_, own_kind(device_), bytes), out(device_, own_kind(device_), bytes);
+  if (stream_ == nullptr)
+    std::memcpy(device_q.data(), q.data(), bytes);
+  else
+    upload(stream_.get(), q.data(), device_q.data(), bytes);
+  std::vector<uint64_t> offsets(options_.batch + 1), lens(options_.batch, options_.context);
+  for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
+  kvc_attention attention{};
+  attention.struct_size = sizeof attention;
+  attention.dtype = dtype;
+  attention.q = device_q.data();
+  attention.out = out.data();
+  attention.num_requests = options_.batch;
+  attention.num_q_heads = options_.heads;
+  attention.q_offsets = offsets.data();
+  attention.kv_lens = lens.data();
+  attention.block_tables = table_.data();
+  attention.table_stride = request_blocks_;
+  return time([&](uint32_t layer) {
+    attention.layer = layer;
+    check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
+  });
+}
+
+BenchTimes BenchSubject::move(bool store) {
+  const size_t elements = tokens() * options_.kv_heads * options_.head_dim;
+  const size_t bytes = elements * width(row_dtype(dtype_));
+  const BenchMemory k(device_, own_kind(device_), bytes), v(device_, own_kind(device_), bytes);
+  kvc_rows rows = rows_of(row_dtype(dtype_), tokens(), k, v);
+  check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");  // what is stored again
+  return time([&](uint32_t layer) {
+    rows.first_layer = layer;
+    check(store ? kvc_storage_store(storage_.get(), &rows, stream_.get())
+                : kvc_storage_gather(storage_.get(), &rows, stream_.get()),
+          "kvc_storage_store or gather");
+  });
+}
+
+BenchTimes BenchSubject::copy() {
+  std::vector<kvc_block_copy> copies;
+  for (size_t i = 0; i + 1 < table_.size(); i += 2) copies.push_back({table_[i], table_[i + 1]});
+  if (copies.empty()) throw InputError("--context must be at least two blocks");
+  // A call copies all layers of half the blocks.
+  const double calls = static_cast<double>(table_.size()) / static_cast<double>(copies.size());
+  const BenchTimes times = time([&](uint32_t layer) {
+    if (layer != 0) return;
+    check(kvc_storage_copy_blocks(storage_.get(), copies.data(), copies.size(), stream_.get()),
+          "kvc_storage_copy_blocks");
+  });
+  return {times.seconds * calls, times.enqueue_seconds * calls};
+}
+
+kvc_rows BenchSubject::rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k,
+                               const BenchMemory& v) const {
+  kvc_rows rows{};
+  rows.struct_size = sizeof rows;
+  rows.k = k.data();
+  rows.v = v.data();
+  rows.dtype = dtype;
+  rows.num_tokens = tokens;
+  rows.block_table = table_.data();
+  rows.block_table_size = table_.size();
+  return rows;
+}
+
+void BenchSubject::fill() {
+  const uint64_t all = table_.size() * options_.block_size, piece = std::min<uint64_t>(all, 4096);
+  const size_t elements = piece * options_.kv_heads * options_.head_dim;
+  const BenchMemory k(device_, shared_kind(device_), elements * 4),
+      v(device_, shared_kind(device_), elements * 4);
+  for (const BenchMemory* memory : {&k, &v}) fill_normal(random_, memory->data(), elements);
+  kvc_rows rows = rows_of(KVC_FLOAT32, piece, k, v);
+  for (rows.first_layer = 0; rows.first_layer < layers_; ++rows.first_layer)
+    for (rows.first_token = 0; rows.first_token < all; rows.first_token += piece) {
+      rows.num_tokens = std::min(piece, all - rows.first_token);
+      check(kvc_storage_store(storage_.get(), &rows, nullptr), "kvc_storage_store");
+    }
+}
+
+double device_copy_bandwidth(const char* device, size_t bytes) {
+  kvc_storage_config config{};
+  config.struct_size = sizeof config;
+  config.num_layers = config.num_heads = 1;
+  config.head_dim = 512;
+  config.block_size = 1024;
+  config.dtype = KVC_BFLOAT16;
+  config.device = device;
+  config.num_blocks = 1;
+  uint64_t block_bytes = 0;
+  check(kvc_storage_size(&config, &block_bytes, nullptr), "kvc_storage_size");
+  const size_t half = std::max<size_t>(bytes / block_bytes / 2, 1);
+  config.num_blocks = 2 * half;
+  const Storage storage = create_storage(config);
+  const Stream stream = create_stream(device);
+  std::vector<kvc_block_copy> copies(half);
+  for (size_t i = 0; i < half; ++i) copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(half + i)};
+  const double seconds = median_seconds([&] {
+    check(kvc_storage_copy_blocks(storage.get(), copies.data(), half, stream.get()),
+          "kvc_storage_copy_blocks");
+    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
+  });
+  return static_cast<double>(half * block_bytes) / seconds;
+}
+
+}  // namespace kvcli

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A filled storage whose operations are timed, large enough that one pass over its layers finds nothing in a
+// cache. Many queries read what they have in a cache again and again: for them, fewer layers do.
+#pragma once
+
+#include <kvcache.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "cli/bench.h"
+#include "cli/bench_memory.h"
+
+namespace kvcli {
+
+struct BenchTimes {
+  double seconds;          // of a layer
+  double enqueue_seconds;  // of those, until the call returns; without a stream the same
+};
+
+class BenchSubject {
+ public:
+  /// Throws InputError for options that do not go together.
+  explicit BenchSubject(const BenchOptions& options);
+
+  uint32_t layers() const { return layers_; }
+  double layer_bytes() const;
+  /// Operations of a layer: two for each element of a key or value that a query head sees.
+  double flops() const;
+
+  BenchTimes attend();
+  BenchTimes move(bool store);
+  /// Every second block of the shuffled table to the one after it.
+  BenchTimes copy();
+
+ private:
+  uint64_t tokens() const { return options_.batch * options_.context; }
+  kvc_rows rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k, const BenchMemory& v) const;
+  void fill();
+  /// A pass calls `work` for each layer; on a device, passes until there is more to do than to wait for.
+  BenchTimes time(const std::function<void(uint32_t layer)>& work);
+
+  const BenchOptions& options_;
+  const char* const device_;
+  const int32_t dtype_;
+  std::mt19937 random_{1};
+  Stream stream_;
+  Storage storage_;
+  kvc_storage_info info_{};
+  uint32_t layers_ = 1;
+  size_t request_blocks_ = 0;
+  std::vector<int32_t> table_;  // of all requests, one after the other
+};
+
+/// Bytes per second at which the device copies blocks of 2 MiB, each byte counted once: the fastest copy that
+/// the library itself can ask for.
+double device_copy_bandwidth(const char* device, size_t bytes);
+
+}  // namespace kvcli
