@@ -43,8 +43,8 @@ if(TARGET kvcache_cli)
   set(zsh_folder zsh/site-functions)
   if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     set(kvc_manual_page "${PROJECT_BINARY_DIR}/kvcache.1.gz")
-    file(ARCHIVE_CREATE OUTPUT "${kvc_manual_page}" PATHS "${PROJECT_SOURCE_DIR}/docs/kvcache.1" FORMAT raw COMPRESSION GZip
-      COMPRESSION_LEVEL 9)
+    execute_process(COMMAND gzip -9nc "${PROJECT_SOURCE_DIR}/docs/kvcache.1" OUTPUT_FILE "${kvc_manual_page}"
+      COMMAND_ERROR_IS_FATAL ANY) # without a time, so that the same sources make the same package
     set(zsh_folder zsh/vendor-completions)
   endif()
   install(FILES "${kvc_manual_page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tool)
