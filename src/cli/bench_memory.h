@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "cli/library.h"
 
@@ -39,8 +40,8 @@ class BenchMemory {
     check(kvc_device_allocate(device, kind, bytes, &data_), "kvc_device_allocate");
   }
   ~BenchMemory() { kvc_device_release(data_); }
-  BenchMemory(const BenchMemory&) = delete;
-  BenchMemory& operator=(const BenchMemory&) = delete;
+  BenchMemory(BenchMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  BenchMemory& operator=(BenchMemory&&) = delete;
   char* data() const { return static_cast<char*>(data_); }
 
  private:

@@ -89,6 +89,15 @@ BenchTimes BenchSubject::time(const std::function<void(uint32_t layer)>& work) {
   return {seconds / calls, *middle / calls};
 }
 
+BenchMemory BenchSubject::place(const void* host, size_t bytes) {
+  BenchMemory memory(device_, own_kind(device_), bytes);
+  if (stream_ == nullptr)
+    std::memcpy(memory.data(), host, bytes);
+  else
+    upload(stream_.get(), static_cast<const char*>(host), memory.data(), bytes);
+  return memory;
+}
+
 BenchTimes BenchSubject::attend() {
   const size_t queries = options_.batch * options_.queries;
   const size_t elements = queries * options_.heads * options_.head_dim;
@@ -97,25 +106,30 @@ BenchTimes BenchSubject::attend() {
   fill_normal(random_, q.data(), elements);
   if (dtype == KVC_BFLOAT16)  // the upper halves of floats
     for (size_t i = 0; i < elements; ++i) std::memmove(&q[i * 2], &q[i * 4 + 2], 2);
-  const size_t bytes = elements * width(dtype);
-  const BenchMemory device_q(device_, own_kind(device_), bytes), out(device_, own_kind(device_), bytes);
-  if (stream_ == nullptr)
-    std::memcpy(device_q.data(), q.data(), bytes);
-  else
-    upload(stream_.get(), q.data(), device_q.data(), bytes);
   std::vector<uint64_t> offsets(options_.batch + 1), lens(options_.batch, options_.context);
   for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
   kvc_attention attention{};
   attention.struct_size = sizeof attention;
   attention.dtype = dtype;
-  attention.q = device_q.data();
-  attention.out = out.data();
   attention.num_requests = options_.batch;
   attention.num_q_heads = options_.heads;
-  attention.q_offsets = offsets.data();
-  attention.kv_lens = lens.data();
-  attention.block_tables = table_.data();
   attention.table_stride = request_blocks_;
+  if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
+    attention.flags = KVC_ATTENTION_ON_DEVICE;
+    attention.total_queries = queries;
+    attention.max_queries = options_.queries;
+    attention.max_kv_len = options_.context;
+  }
+  const BenchMemory out(device_, own_kind(device_), elements * width(dtype));
+  const BenchMemory device_q = place(q.data(), elements * width(dtype));
+  const BenchMemory device_offsets = place(offsets.data(), offsets.size() * sizeof offsets[0]);
+  const BenchMemory device_lens = place(lens.data(), lens.size() * sizeof lens[0]);
+  const BenchMemory device_table = place(table_.data(), table_.size() * sizeof table_[0]);
+  attention.q = device_q.data();
+  attention.out = out.data();
+  attention.q_offsets = reinterpret_cast<const uint64_t*>(device_offsets.data());
+  attention.kv_lens = reinterpret_cast<const uint64_t*>(device_lens.data());
+  attention.block_tables = reinterpret_cast<const int32_t*>(device_table.data());
   return time([&](uint32_t layer) {
     attention.layer = layer;
     check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");

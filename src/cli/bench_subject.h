@@ -39,6 +39,8 @@ class BenchSubject {
  private:
   uint64_t tokens() const { return options_.batch * options_.context; }
   kvc_rows rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k, const BenchMemory& v) const;
+  /// A copy in the device's memory.
+  BenchMemory place(const void* host, size_t bytes);
   void fill();
   /// A pass calls `work` for each layer; on a device, passes until there is more to do than to wait for.
   BenchTimes time(const std::function<void(uint32_t layer)>& work);
