@@ -103,7 +103,7 @@ kvc_status kvc_manager_publish_blocks(kvc_manager* m, uint64_t namespace_id, uin
                                       size_t num_keys, const int32_t* blocks, size_t num_blocks) {
   return on_prefix(m, {tokens, num_tokens, keys, num_keys},
                    [&](Manager& manager, const kvc::TokenSpan& span) {
-                     KVC_REQUIRE_ARRAY(blocks, num_blocks);
+                     KVC_REQUIRE_MEMORY(blocks, num_blocks);
                      if (const kvc_status status = check_group(manager, group); status != KVC_OK)
                        return status;
                      return manager.publish_blocks(namespace_id, group, span, blocks, num_blocks);
@@ -112,7 +112,7 @@ kvc_status kvc_manager_publish_blocks(kvc_manager* m, uint64_t namespace_id, uin
 
 kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_ARRAY(blocks, num_blocks);
+    KVC_REQUIRE_MEMORY(blocks, num_blocks);
     return manager.release_blocks(blocks, num_blocks);
   });
 }
@@ -120,7 +120,7 @@ kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, siz
 kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,
                                         uint64_t* num_unpublished) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_ARRAY(blocks, num_blocks);
+    KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_POINTER(num_unpublished);
     return manager.unpublish_blocks(blocks, num_blocks, num_unpublished);
   });
