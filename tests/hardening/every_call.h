@@ -100,6 +100,7 @@ Call make_call(const char* name, Result (*function)(Parameters...), Arguments ar
   Call call;
   call.function = name;
   const auto args_of = [arguments](Scene& s) -> std::tuple<Parameters...> { return arguments(s); };
+  const bool ends_an_object = std::is_void_v<Result> || call.function == "kvc_device_release";
   call.run = [=](Scene& s) { return status_of(function, args_of(s)); };
   call.abuse_with = [=](Scene& s, const auto& before, const auto& visit) {
     std::vector<size_t> pointers, lengths;
@@ -111,15 +112,17 @@ Call make_call(const char* name, Result (*function)(Parameters...), Arguments ar
     });
     const auto one = [&](size_t null, size_t length, size_t value) {
       before();
-      std::tuple<Parameters...> args = args_of(s);
+      const std::tuple<Parameters...> good = args_of(s);
+      std::tuple<Parameters...> args = good;
       BadCall bad;
       bad.null = null;
-      bad.must_fail =
-          spoil(args, null, length, value) && length == kAsIs && std::is_same_v<Result, kvc_status>;
+      const bool nulled = spoil(args, null, length, value);
+      bad.must_fail = nulled && length == kAsIs && std::is_same_v<Result, kvc_status>;
       if (null != kAsIs) bad.text += " argument " + std::to_string(null) + " NULL";
       if (length != kAsIs) bad.text += " argument " + std::to_string(length) + " = " + std::to_string(value);
       bad.status = status_of(function, args);
       visit(bad);
+      if (ends_an_object && nulled) status_of(function, good);  // the scene has let go of it
     };
     pointers.push_back(kAsIs);
     for (const size_t null : pointers) {
