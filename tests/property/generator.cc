@@ -280,8 +280,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 95, 44, 110, 18, 30, 36, 145,
-                                       44, 28, 46,  62, 45, 24, 20, 20, 16, 72,  50, 36, 48, 205};
+  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 100, 44, 110, 18, 30, 36, 145,
+                                       46, 28, 46,  62, 45, 27, 20, 20,  14, 80,  50, 36, 48, 200};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
