@@ -584,7 +584,7 @@ typedef struct kvc_block_choice {
 /** How kvc_storage_attend would compute something. */
 typedef struct kvc_attention_plan {
   size_t struct_size;     /**< sizeof(kvc_attention_plan) */
-  char kernels[16];       /**< On a GPU "mma" (tensor cores) or "plain". On the CPU the instruction set: "amx-bf16", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
+  char kernels[16];       /**< On a GPU "mma" (tensor cores) or "plain". On the CPU the instruction set: "amx", "avx512-bf16", "avx512", "avx2", "scalar". Environment variable KVC_KERNELS, read once: not above it. */
   char keys[16];          /**< How keys come to the kernels: "tiles", "rows", or "converted" to float32 first (keys per channel, or odd dimensions). */
   char values[16];        /**< Likewise: "rows", "converted", or "keys" (latent rows that are read once for both). */
   uint32_t num_workers;   /**< Threads or multiprocessors that take part. */

@@ -28,9 +28,9 @@ constexpr const Kernels* kAll[] = {  // best first; the last one runs everywhere
 // Linux gives a process the tile registers when it asks for them; it saves them only for threads that used
 // them.
 bool may_use_amx() {
-  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // of EDX
+  constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25;  // of EDX: for bf16, tiles, for bytes
   unsigned a, b, c, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTile) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmx) != kAmx) return false;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }

@@ -3,7 +3,8 @@
 // once by each kernels_*.cc, which sets what simd.h wants, KVC_ATTENTION_KERNELS (the table) and
 // KVC_ATTENTION_NAME.
 #pragma once
-#include "attention/kernel_amx.h"
+#include "attention/kernel_amx_bf16.h"
+#include "attention/kernel_amx_int8.h"
 #include "attention/kernel_scores.h"
 #include "attention/kernel_softmax.h"
 #include "attention/kernel_values.h"
@@ -17,8 +18,11 @@ constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
     // Processors with tile registers take twice as long for VDPBF16PS as for the two additions it stands for.
     KVC_ATTENTION_LEVEL == 4 ? &kAvx512Kernels : nullptr,
+    // A decode step of bytes waits for memory, longer where whole tiles are loaded at once.
+    KVC_ATTENTION_LEVEL == 4 ? &kAvx512Bf16Kernels : nullptr,
     KVC_ATTENTION_LEVEL >= 3,
     KVC_ATTENTION_LEVEL > 0,
+    KVC_ATTENTION_LEVEL == 4,
     {KVC_OF(row_scores<kF32>), KVC_OF(row_scores<kF16>), KVC_OF(row_scores<kBf16>), KVC_OF(row_scores<kI8>),
      KVC_OF(row_scores<kU8>), KVC_OF(row_scores<kI4>), KVC_OF(row_scores<kU4>), KVC_OF(row_scores<kE4M3>),
      KVC_OF(row_scores<kE5M2>)},

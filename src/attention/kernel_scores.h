@@ -2,7 +2,7 @@
 // Kernels of q . k: plain keys are dot products of rows; of tiled keys a vector holds one element (or pair)
 // of consecutive tokens, so no sum crosses lanes. The first block of rows fetches the next tile.
 #pragma once
-#include "attention/kernel_blocks.h"
+#include "attention/kernel_amx_int8.h"
 
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
@@ -140,6 +140,12 @@ void row_scores(const ScoreArgs& a) {
 #if KVC_ATTENTION_LEVEL > 0
   if constexpr (is_integer(form)) {
     if (a.q_units != nullptr) {
+#if KVC_ATTENTION_LEVEL == 4
+      if (a.q_digits != nullptr) {
+        row_scores_amx<form>(a);
+        return scale_int16<form>(a);
+      }
+#endif
       in_blocks<kLanes == 16 ? 4 : 2>(
           a.rows, [&]<uint32_t kRows>(uint32_t row) { row_scores_int16<form, kRows>(a, row); });
       return scale_int16<form>(a);

@@ -2,6 +2,7 @@
 // Kernels that add probabilities times values: a block of o stays in registers while all tokens of the tile
 // pass by. The first blocks fetch the values of the next tile.
 #pragma once
+#include "attention/kernel_amx_int8.h"
 #include "attention/kernel_int16.h"
 
 namespace kvc::KVC_ATTENTION_NAMESPACE {
@@ -112,7 +113,7 @@ inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
 }
 #endif
 
-// Whether two tokens go together, which leaves o in another order.
+// Whether tokens go together, which leaves o in another order.
 inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
                      [[maybe_unused]] uint32_t group) {
   const bool whole = dim % 32 == 0 && (group % 32 == 0 || group >= dim);
@@ -122,13 +123,15 @@ inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
 
 #if KVC_ATTENTION_LEVEL == 4
 void add_values_amx(const ValueArgs& a);
-void release_tiles();
 #endif
 
 template <Form form>
 void add_values(const ValueArgs& a) {
 #if KVC_ATTENTION_LEVEL == 4
   if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) return add_values_amx(a);
+  if constexpr (form == kI8 || form == kU8) {
+    if (in_quads(form, a.dim, a.v.group)) return add_values_quads<form>(a);
+  }
 #endif
   Fetcher next = fetcher_of(a, bytes_of(form, a.dim));
 #if KVC_ATTENTION_LEVEL >= 3
@@ -188,6 +191,10 @@ void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t 
             [[maybe_unused]] float* o) {
 #if KVC_ATTENTION_LEVEL == 4
   release_tiles();
+  if (in_quads(form, dim, group)) {
+    for (float *at = o, *end = o + rows * dim; at != end; at += 64) mend_quads(at);
+    return;
+  }
 #endif
 #if KVC_ATTENTION_LEVEL == 1 || KVC_ATTENTION_LEVEL == 2
   if (even_and_odd(form, dim)) {

@@ -32,7 +32,10 @@ struct ScoreArgs {
   // [q_terms][term_rows][dim / 2] pairs whose terms add up to q: of bf16, or, for keys that are integers with
   // one scale a row, of int16 in units of q_units [rows], which add up to q_sums [rows].
   const uint32_t* q_pairs;
-  const float *q_units, *q_sums;  // nullptr = there are no pairs of int16
+  const float *q_units, *q_sums;  // nullptr = there are no integers
+  // In place of pairs of int16, [rows / 8][dim / 4][16][4] digits x = 256 * high + low: of each four elements
+  // the high digits of rows 0 to 3, the low ones, then rows 4 to 7. nullptr = there are none.
+  const int8_t* q_digits;
   Rows k, next;
   float* scores;  // [rows][kTile], written: q . k
 };
@@ -75,8 +78,9 @@ struct ValueArgs {
 // elements in 4 bytes.
 struct Kernels {
   const char* name;
-  const Kernels* for_few_rows;   // of bf16; nullptr = these
-  bool bf16_pairs, int16_pairs;  // scores of such keys read q_pairs
+  const Kernels *few_of_bf16, *few_of_bytes;  // for few rows of keys or values of such forms; nullptr = these
+  bool bf16_pairs, int16_pairs;               // scores of such keys read q_pairs
+  bool digits;                                // scores of keys of 8 bits with dim % 64 == 0 read q_digits
   void (*row_scores[kNumForms])(const ScoreArgs&);
   void (*tile_scores[kNumTiledForms])(const ScoreArgs&);
   void (*widen_rows[kNumForms])(const WidenArgs&);  // kF32: nullptr
@@ -84,7 +88,7 @@ struct Kernels {
   void (*adjust)(const AdjustArgs&);
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
-  bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values takes two tokens at a time
+  bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values takes tokens together
   // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
   // and all of them special registers.
   void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);

@@ -32,6 +32,11 @@ struct Shape {
 };
 Shape find_shape(const Layout& layout, uint32_t num_q_heads);
 
+// Whether keys may go to kernels that read queries as digits; see ScoreArgs.
+inline bool has_bytes(const Shape& shape) {
+  return (shape.k_form == kI8 || shape.k_form == kU8) && shape.k_dim % 64 == 0;
+}
+
 struct Piece {
   size_t request;
   RequestView view;

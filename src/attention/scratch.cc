@@ -9,7 +9,7 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   const size_t rows = shape.max_rows, k = shape.k_dim, v = shape.v_dim;
   carver.take(&slots, kSlotsPerWorker * rows * (v + 2));
   carver.take(&q, rows * k);
-  carver.take(&pairs, rows * k);
+  carver.take(&pairs, rows * k * (has_bytes(shape) ? 4 : 1));
   carver.take(&units, rows);
   carver.take(&sums, rows);
   carver.take(&o, rows * v);

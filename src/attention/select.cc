@@ -182,6 +182,7 @@ class Selection {
                                          nullptr,
                                          nullptr,
                                          nullptr,
+                                         nullptr,
                                          {now, nullptr, padded},
                                          {next, nullptr, padded},
                                          scratch_.scores});

@@ -12,11 +12,10 @@ constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNothing =
     -1e30f;  // highest logit of a row that has seen nothing: finite, so differences are
 
-// Whether keys are integers with one scale a row, so that only sums of products need it. Beyond 2048 products
-// of 8 and 16 bits, spread over 8 sums, would overflow.
+// Whether keys are integers with one scale a row, so that only sums of products need it.
 bool has_integer_products(const Shape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
-  return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= 2048;
+  return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= kMaxIntegerDim;
 }
 
 bool all_finite(const float* x, size_t count) {
@@ -45,12 +44,17 @@ void Worker::start(const Piece& piece) {
 
 void Worker::choose_kernels(const Piece& piece) {
   const bool many = piece.rows >= kManyRows;
-  const bool bf16 = shape_.k_form == kBf16 || shape_.v_form == kBf16;
-  const bool few = piece.rows <= kFewRows && all_kernels_.for_few_rows != nullptr;
-  kernels_ = bf16 && few ? all_kernels_.for_few_rows : &all_kernels_;
-  use_pairs_ = kernels_->bf16_pairs && shape_.k_form == kBf16          ? Pairs::kBf16
-               : kernels_->int16_pairs && has_integer_products(shape_) ? Pairs::kInt16
-                                                                       : Pairs::kNone;
+  const auto either = [&](Form form) { return shape_.k_form == form || shape_.v_form == form; };
+  kernels_ = nullptr;
+  if (piece.rows <= kFewRows) {
+    if (either(kBf16)) kernels_ = all_kernels_.few_of_bf16;
+    if (either(kI8) || either(kU8)) kernels_ = all_kernels_.few_of_bytes;
+  }
+  if (kernels_ == nullptr) kernels_ = &all_kernels_;
+  use_pairs_ = kernels_->bf16_pairs && shape_.k_form == kBf16            ? Pairs::kBf16
+               : !kernels_->int16_pairs || !has_integer_products(shape_) ? Pairs::kNone
+               : kernels_->digits && has_bytes(shape_)                   ? Pairs::kDigits
+                                                                         : Pairs::kInt16;
   k_form_ = shape_.k_form, k_group_ = shape_.k_group;
   v_form_ = shape_.v_form, v_group_ = shape_.v_group;
   if (!many) return;
@@ -173,15 +177,18 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
   const Tile& tile = *now.tile;
   const uint32_t rows = std::min(piece.rows - row, kRowsAtOnce);
   const size_t head = size_t{now.head} * piece.rows, first = head + row;  // rows of the piece
+  const uint32_t* pairs = pairs_of(piece, now.head, row);
+  const bool digits = use_pairs_ == Pairs::kDigits;
   ScoreArgs scores{rows,
                    shape_.k_dim,
                    tile.segments,
                    terms_,
                    piece.rows,
                    scratch_.q + first * shape_.k_dim,
-                   scratch_.pairs + head * shape_.k_dim + size_t{row} * shape_.k_dim / 2,
-                   use_pairs_ == Pairs::kInt16 ? scratch_.units + first : nullptr,
+                   pairs,
+                   use_pairs_ == Pairs::kInt16 || digits ? scratch_.units + first : nullptr,
                    scratch_.sums + first,
+                   digits ? reinterpret_cast<const int8_t*>(pairs) : nullptr,
                    {now.k, now.k_scales, k_group_},
                    {row == 0 && k_form_ == shape_.k_form ? next.k : nullptr, next.k_scales, k_group_},
                    scratch_.scores};

@@ -16,8 +16,11 @@ inline constexpr uint32_t kRowsAtOnce = 64;
 // From so many rows of a head on, a tile is widened to floats once rather than by each few rows.
 inline constexpr uint32_t kManyRows = 16;
 
-// Up to so many rows of a head, Kernels::for_few_rows are used.
+// Up to so many rows of a head, those of Kernels for few are used.
 inline constexpr uint32_t kFewRows = 4;
+
+// Beyond so many products of 8 and 16 bits, spread over 8 sums, these would overflow.
+inline constexpr uint32_t kMaxIntegerDim = 2048;
 
 struct Pointers {
   const Tile* tile;
@@ -34,8 +37,8 @@ struct Scratch {
   Scratch(char* memory, const Shape& shape) { carve(memory, shape); }
 
   float* q = nullptr;            // [rows][k_dim]
-  uint32_t* pairs = nullptr;     // [heads][2][rows of the head][k_dim / 2]
-  float* units = nullptr;        // [rows] of pairs of int16
+  uint32_t* pairs = nullptr;     // [heads][2][rows of the head][k_dim / 2], or [heads][rows / 8] of digits
+  float* units = nullptr;        // [rows] of pairs of int16, or digits
   float* sums = nullptr;         // [rows] of queries as such pairs
   float* o = nullptr;            // [rows][v_dim]
   float* o_before = nullptr;     // [kRowsAtOnce][v_dim]
@@ -76,7 +79,8 @@ class Worker {
   void start(const Piece& piece);
   void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
-  void int16_pairs(const float* q, size_t first, uint32_t rows);
+  void load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to);
+  uint32_t* pairs_of(const Piece& piece, size_t head, uint32_t row) const;
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
   void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
@@ -93,7 +97,7 @@ class Worker {
   Scratch scratch_;
   // Of the piece. The kernels read the stored form, or floats if there are many rows.
   const Kernels* kernels_ = nullptr;
-  enum class Pairs { kNone, kBf16, kInt16 };
+  enum class Pairs { kNone, kBf16, kInt16, kDigits };
   Pairs use_pairs_ = Pairs::kNone;
   Form k_form_ = kF32, v_form_ = kF32;
   uint32_t k_group_ = 0, v_group_ = 0;

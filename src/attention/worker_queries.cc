@@ -7,9 +7,18 @@
 #include <limits>
 
 #include "attention/worker.h"
+#include "base/checked.h"
 #include "quant/convert.h"
 
 namespace kvc {
+
+uint32_t* Worker::pairs_of(const Piece& piece, size_t head, uint32_t row) const {
+  if (use_pairs_ == Pairs::kDigits) {
+    const size_t rows = size_t{ceil_div(piece.rows, 8u)} * 8;
+    return scratch_.pairs + (head * rows + row) * shape_.k_dim / 2;
+  }
+  return scratch_.pairs + head * piece.rows * shape_.k_dim + size_t{row} * shape_.k_dim / 2;
+}
 
 // Two terms of bf16 hold 16 bits of a float; one is exact for queries that were bf16. Returns whether it is.
 bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
@@ -31,10 +40,24 @@ bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
   return exact;
 }
 
+// As ScoreArgs::q_digits wants row r.
+void split_digits(const int16_t* x, uint32_t dim, uint32_t r, int8_t* digits) {
+  int8_t* to = digits + size_t{r / 8} * dim * 16 + r % 8 / 4 * 32 + r % 4 * 4;
+  for (uint32_t e = 0; e < dim; e += 4, x += 4, to += 64) {
+    for (uint32_t i = 0; i < 4; ++i) {
+      to[i] = static_cast<int8_t>((x[i] + 128) >> 8);
+      to[16 + i] = static_cast<int8_t>(x[i] & 0xff);
+    }
+  }
+}
+
 // Rows of q, the first of which is row `first` of the piece.
-void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
-  auto* pairs = reinterpret_cast<int16_t*>(scratch_.pairs + first * shape_.k_dim);
-  for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim, pairs += shape_.k_dim) {
+void Worker::load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to) {
+  const bool digits = use_pairs_ == Pairs::kDigits;
+  const float most = digits ? 127 * 256 + 127 : 32767;
+  int16_t row[kMaxIntegerDim];
+  for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim) {
+    int16_t* pairs = digits ? row : reinterpret_cast<int16_t*>(to) + size_t{r} * shape_.k_dim;
     float top = 0;
     bool finite = true;
     for (uint32_t e = 0; e < shape_.k_dim; ++e) {
@@ -42,7 +65,7 @@ void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
       finite &= size <= std::numeric_limits<float>::max();
       top = size > top ? size : top;
     }
-    const float unit = finite ? top / 32767 : std::numeric_limits<float>::quiet_NaN();
+    const float unit = finite ? top / most : std::numeric_limits<float>::quiet_NaN();
     const float inverse = unit > 0 ? 1 / unit : 0;
     int32_t sum = 0;
     for (uint32_t e = 0; e < shape_.k_dim; ++e) {
@@ -50,6 +73,7 @@ void Worker::int16_pairs(const float* q, size_t first, uint32_t rows) {
       pairs[e] = static_cast<int16_t>(x + (x < 0 ? -0.5f : 0.5f));
       sum += pairs[e];
     }
+    if (digits) split_digits(row, shape_.k_dim, r, reinterpret_cast<int8_t*>(to));
     scratch_.units[first + r] = unit;
     scratch_.sums[first + r] = static_cast<float>(sum) * unit;
   }
@@ -64,7 +88,7 @@ void Worker::load_queries(const Piece& piece) {
   bool exact = true;
   for (uint32_t h = 0; h < piece.heads; ++h) {
     float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
-    uint32_t* pairs = scratch_.pairs + size_t{h} * piece.rows * shape_.k_dim;
+    uint32_t* pairs = pairs_of(piece, h, 0);
     for (uint32_t r = 0; r < piece.rows; ++r) {
       const uint64_t row = piece.first_row + r, query = row / shape_.group;
       const uint64_t head = uint64_t{piece.first_head + h} * shape_.group + row % shape_.group;
@@ -84,8 +108,8 @@ void Worker::load_queries(const Piece& piece) {
     if (as_pairs) continue;
     if (use_pairs_ == Pairs::kBf16) {
       exact &= split_pairs(q, piece.rows, pairs);
-    } else if (use_pairs_ == Pairs::kInt16) {
-      int16_pairs(q, size_t{h} * piece.rows, piece.rows);
+    } else if (use_pairs_ != Pairs::kNone) {
+      load_integers(q, size_t{h} * piece.rows, piece.rows, pairs);
     }
   }
   terms_ = exact ? 1 : 2;

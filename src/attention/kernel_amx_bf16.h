@@ -1,66 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of bf16 in the tile registers of AMX: a tiled key segment is a tile as it lies, values become tiles
-// by interleaving the rows of two tokens. 16 rows against 16 tokens, or columns, at a time.
+// by interleaving the rows of two tokens. 16 rows against 16 tokens, or columns, at a time: tiles 0 to 3 are
+// sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 and 7 keys or values
+// [16 pairs][16 tokens or columns][2].
 #pragma once
+#include "attention/kernel_tiles.h"
 #include "attention/kernel_values.h"
 
 #if KVC_ATTENTION_LEVEL == 4
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
-
-// One instruction each; a tile's number is part of it. The compiler's own forms do not tell it that they read
-// and write memory.
-template <int tile>
-inline void zero_tile() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
-}
-template <int tile>
-inline void load_tile(const void* at, size_t row_bytes) {
-  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
-}
-template <int tile>
-inline void store_tile(void* at, size_t row_bytes) {
-  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
-}
-template <int sums, int a, int b>
-inline void multiply_tiles() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
-}
-
-// Tiles 0 to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 and 7
-// keys or values [16 pairs][16 tokens or columns][2].
-constexpr uint32_t kTileRows = 16;
-thread_local uint32_t configured_rows = 0;  // of this thread's tiles 0 to 5; 0 = they are not in use
-
-void set_tile_rows(uint32_t rows) {
-  if (rows == configured_rows) return;
-  configured_rows = rows;
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } config{};
-  config.palette = 1;
-  for (uint32_t i = 0; i < 8; ++i) {
-    config.row_bytes[i] = 64;
-    config.rows[i] = static_cast<uint8_t>(i < 6 ? rows : kTileRows);
-  }
-  asm volatile("ldtilecfg %0" : : "m"(config));
-}
-
-void release_tiles() {
-  if (configured_rows != 0) asm volatile("tilerelease");
-  configured_rows = 0;
-}
-
-// Calls f<i>() for i < count, at most 4.
-template <class F>
-inline void for_tiles(uint32_t count, F f) {
-  f.template operator()<0>();
-  if (count > 1) f.template operator()<1>();
-  if (count > 2) f.template operator()<2>();
-  if (count > 3) f.template operator()<3>();
-}
 
 void tile_scores_amx(const ScoreArgs& a) {
   const size_t pairs = a.dim / 2;
@@ -78,8 +27,8 @@ void tile_scores_amx(const ScoreArgs& a) {
           // Half of the lines: asked for all at once, many would be dropped; the processor finds the others.
           for (size_t line = 0; line < 8; ++line) prefetch(a.next.at[i] + (e + line) * 64);
         }
-        multiply_tiles<i, 4, 6 + i % 2>();
-        if (a.q_terms == 2) multiply_tiles<i, 5, 6 + i % 2>();
+        multiply_bf16<i, 4, 6 + i % 2>();
+        if (a.q_terms == 2) multiply_bf16<i, 5, 6 + i % 2>();
       });
     }
     float* scores = a.scores + row * kTile;
@@ -131,7 +80,7 @@ void add_values_amx(const ValueArgs& a) {
         load_tile<4>(p[half], 64);
         for_tiles(tiles, [&]<int i>() {
           load_tile<6 + i % 2>(v + (half * 4 + i) * 16, 64);
-          multiply_tiles<i, 4, 6 + i % 2>();
+          multiply_bf16<i, 4, 6 + i % 2>();
           next.fetch(8);
         });
       }
