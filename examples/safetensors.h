@@ -75,7 +75,9 @@ class SafeTensorsHeader {
   std::string string() {  // escapes stay as they are
     expect('"');
     const size_t begin = at_;
-    while (at_ < json_.size() && json_[at_] != '"') at_ += json_[at_] == '\\' ? 2 : 1;
+    for (; at_ < json_.size() && json_[at_] != '"'; at_ += json_[at_] == '\\' ? 2 : 1) {
+      if (static_cast<unsigned char>(json_[at_]) < ' ') fail();  // JSON has none of them in strings
+    }
     if (at_ >= json_.size()) fail();
     return json_.substr(begin, at_++ - begin);
   }

@@ -192,11 +192,8 @@ kvc_status Manager::publish(Request& request, size_t full) {
   size_t i = begin;
   while (i < full) {
     const size_t hashed = request.num_hashes < full ? request.num_hashes : full;
-    const uint64_t* keys = request.hashes.data + i;
-    if (i >= hashed) {
-      hash_next(request, i);
-      keys = &request.chain;
-    }
+    if (i >= hashed) hash_next(request, i);
+    const uint64_t* keys = i < hashed ? request.hashes.data + i : &request.chain;
     const int32_t* tokens = request.token(i * block_size);
     if (request.num_keys == 0) {
       const size_t made = tree_.publish_chain(cursor, keys, tokens, request.groups[0].blocks.data + i,
