@@ -117,6 +117,8 @@ TEST(Storage, BadCallsChangeNothing) {
   refused([&](kvc_rows& r) { r.num_layers = 4; });
   refused([&](kvc_rows& r) { r.dtype = KVC_INT8; });
   refused([&](kvc_rows& r) { r.struct_size = 4; });
+  refused([&](kvc_rows& r) { r.flags = 1u << 31; }, KVC_ERROR_UNSUPPORTED);
+  if (device() == nullptr) refused([&](kvc_rows& r) { r.flags = KVC_ROWS_ON_DEVICE; }, KVC_ERROR_UNSUPPORTED);
   EXPECT_EQ(kvc_storage_store(nullptr, &good.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   const kvc_block_copy copies[] = {{0, 1}, {0, 7}};
   EXPECT_EQ(kvc_storage_copy_blocks(s.get(), copies, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);

@@ -181,5 +181,33 @@ TEST(Runs, PageFirstIsOneRunPerBlockAndOnePerShareOfTheHeads) {
   EXPECT_EQ(runs(make_layout(shape(KVC_LAYOUT_LBHNC)), 0, all).size(), 3u) << "one per layer";
 }
 
+TEST(Runs, OfTiledPlanesAreWholeTiles) {
+  for (const uint32_t preset : {KVC_LAYOUT_LBHNC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BHLNC}) {
+    LayoutShape s = shape(preset);
+    s.block_size = 48;
+    s.tiled_keys = true;
+    const Layout layout = make_layout(s);
+    // Token 20 lies in the second tile, tokens 20 to 40 in the second and third; rows of values are not
+    // tiled.
+    for (const uint32_t num_tokens : {1u, 21u}) {
+      const std::vector<kvc_run> found = runs(layout, 2, {1, 1, 3, 1, 20, num_tokens});
+      ASSERT_EQ(found.size(), 2u);
+      EXPECT_EQ(found[0].offset, layout.k.offset(1, 2, 3, 16));
+      EXPECT_EQ(found[0].bytes, (num_tokens == 1 ? 1u : 2u) * 16 * layout.k.row_bytes);
+      EXPECT_EQ(found[1].offset, layout.v.offset(1, 2, 3, 20));
+      EXPECT_EQ(found[1].bytes, uint64_t{num_tokens} * layout.v.row_bytes);
+    }
+  }
+}
+
+TEST(Runs, OfNothingAreNone) {
+  for (const uint32_t preset : kPresets) {
+    const Layout layout = make_layout(shape(preset));
+    for (const kvc_selection& nothing : {kvc_selection{1, 0, 0, 4, 0, 16}, kvc_selection{0, 3, 2, 0, 0, 16},
+                                         kvc_selection{0, 3, 0, 4, 5, 0}})
+      EXPECT_EQ(runs(layout, 1, nothing).size(), 0u) << "preset " << preset;
+  }
+}
+
 }  // namespace
 }  // namespace kvc
