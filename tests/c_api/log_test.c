@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvc_manager_config.log: a warning comes once, as finished text, from the call that met its cause, and with
- * no lock held. */
+/* kvc_manager_config.log: a warning comes once, as finished text, from the call that met its
+ * cause. */
 #include "check.h"
 
 typedef struct {
