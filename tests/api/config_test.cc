@@ -120,6 +120,20 @@ TEST(Config, NullsAreInvalid) {
   EXPECT_NE(std::strstr(last_error(), "release"), nullptr);
 }
 
+TEST(Config, WithoutRandomnessASeedMustBeGiven) {
+  Config config;
+  Env env = default_env();
+  env.random_bytes = [](void*, size_t) { return false; };
+  config.manager.seed = 0;
+  kvc_manager* m = nullptr;
+  EXPECT_EQ(create_manager(&config.manager, env, &m), KVC_ERROR_INTERNAL);
+  EXPECT_NE(std::strstr(last_error(), "seed"), nullptr) << last_error();
+  EXPECT_EQ(m, nullptr);
+  config.manager.seed = 5;
+  EXPECT_EQ(create_manager(&config.manager, env, &m), KVC_OK) << last_error();
+  kvc_manager_destroy(m);
+}
+
 // As many blocks as there can be: the default of max_nodes keeps below its own limit.
 TEST(Config, DefaultsOfTheLargestPoolAreInRange) {
   Config config;

@@ -124,6 +124,11 @@ TEST(Storage, SizesOfBadConfigurationsAreRefused) {
   ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);
   ASSERT_EQ(kvc_storage_size(&c, nullptr, &slab), KVC_OK);
   EXPECT_EQ(slab, block * c.num_blocks);
+  c.num_blocks = 0;  // how large a block would be
+  uint64_t of_none = 9;
+  ASSERT_EQ(kvc_storage_size(&c, &of_none, &slab), KVC_OK);
+  EXPECT_EQ(of_none, block);
+  EXPECT_EQ(slab, 0u);
 }
 
 TEST(Storage, ValuesOfLatentRowsAreRefused) {
@@ -199,7 +204,14 @@ TEST(Storage, BadCallsChangeNothing) {
   refused([&](kvc_rows& r) { r.dtype = KVC_INT8; });
   refused([&](kvc_rows& r) { r.struct_size = 4; });
   refused([&](kvc_rows& r) { r.flags = 1u << 31; }, KVC_ERROR_UNSUPPORTED);
-  if (device() == nullptr) refused([&](kvc_rows& r) { r.flags = KVC_ROWS_ON_DEVICE; }, KVC_ERROR_UNSUPPORTED);
+  if (device() == nullptr) {
+    refused([](kvc_rows& r) { r.flags = KVC_ROWS_ON_DEVICE; }, KVC_ERROR_UNSUPPORTED);
+    refused(
+        [&](kvc_rows& r) {
+          r.slots = nullptr, r.block_table = table, r.block_table_size = 2, r.flags = KVC_ROWS_ON_DEVICE;
+        },
+        KVC_ERROR_UNSUPPORTED);
+  }
   EXPECT_EQ(kvc_storage_store(nullptr, &good.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   const kvc_block_copy copies[] = {{0, 1}, {0, 7}};
   EXPECT_EQ(kvc_storage_copy_blocks(s.get(), copies, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
@@ -216,6 +228,11 @@ TEST(Storage, BadCallsChangeNothing) {
   EXPECT_EQ(count, 99u);
   EXPECT_EQ(kvc_storage_runs(s.get(), 1, nullptr, runs, 2, &count), KVC_ERROR_BUFFER_TOO_SMALL);
   EXPECT_EQ(count, 3u) << "one per layer";
+  kvc_view view = {};
+  for (const int32_t plane : {-1, 4})
+    EXPECT_EQ(kvc_storage_view(s.get(), plane, 0, &view), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_view(s.get(), 0, 3, &view), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(view.data, nullptr);
   EXPECT_EQ(bytes_of(s.get()), before);
 }
 

@@ -97,8 +97,76 @@ static void test_slots_past_32_bits(void) {
   end_manager(m);
 }
 
+/* The largest vocabulary there is, and none given: every id that is not negative. */
+static void test_largest_vocabulary(void) {
+  const uint32_t sizes[] = {0, 1u << 31, INT32_MAX};
+  for (int i = 0; i < 3; ++i) {
+    kvc_manager_config config = small_config(16);
+    config.vocab_size = sizes[i];
+    kvc_manager* m = make_manager(&config);
+    int32_t tokens[9] = {0, 1, 2, 3, 4, 5, 6, 7, INT32_MAX - 1};
+    cache_prompt(m, tokens, 9, 0);
+    cache_prompt(m, tokens, 9, 8);
+    uint64_t id = POISON;
+    tokens[8] = INT32_MAX;
+    if (i != 2)
+      cache_prompt(m, tokens, 9, 8);
+    else
+      REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_create_request(m, tokens, 9, NULL, 0, NULL, &id));
+    tokens[8] = -1;
+    REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_create_request(m, tokens, 9, NULL, 0, NULL, &id));
+    CHECK_EQ(id, POISON);
+    end_manager(m);
+  }
+}
+
+/* Products of limits that are larger than the address space, each at another place. */
+static void test_steps_that_no_memory_has(void) {
+  const kvc_group_config groups[2] = {{.struct_size = sizeof *groups}, {.struct_size = sizeof *groups}};
+  kvc_manager_config config = small_config(16);
+  config.groups = groups;
+  const uint64_t most = (uint64_t)1 << 40;
+  const kvc_step_limits limits[] = {
+      {.max_rows = most, .row_stride = most, .max_changes = 1},
+      {.max_rows = (uint64_t)1 << 31, .row_stride = (uint64_t)1 << 30, .max_changes = 1},
+      {.max_rows = (uint64_t)1 << 31,
+       .row_stride = ((uint64_t)1 << 30) - 1,
+       .max_changes = 1,
+       .max_tokens = most},
+      {.max_requests = most, .row_stride = most}};
+  for (config.num_groups = 1; config.num_groups <= 2; ++config.num_groups) {
+    kvc_manager* m = make_manager(&config);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; ++i) {
+      kvc_step_limits huge = limits[i];
+      huge.struct_size = sizeof huge;
+      kvc_step* step = NULL;
+      REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_create(m, &huge, &step), "address space", "");
+      CHECK(step == NULL);
+    }
+    end_manager(m);
+  }
+}
+
+/* Tables that no memory has: refused before an id is read. */
+static void test_tables_that_no_memory_has(void) {
+  kvc_manager* m = manager_of(2);
+  const uint64_t request = allocate(m, prompt_, 9, 0);
+  int32_t table[1] = {-5};
+  const struct {
+    size_t requests, stride;
+  } sizes[] = {{SIZE_MAX, 2}, {(size_t)1 << 32, (size_t)1 << 30}, {(size_t)1 << 31, (size_t)1 << 30}};
+  for (int i = 0; i < 3; ++i)
+    REFUSED(m, KVC_ERROR_INVALID_ARGUMENT,
+            kvc_manager_export_tables(m, &request, sizes[i].requests, 0, -1, table, sizes[i].stride));
+  CHECK_EQ(table[0], -5);
+  end_manager(m);
+}
+
 int main(void) {
   fill_tokens(prompt_, 12, 1);
+  test_largest_vocabulary();
+  test_steps_that_no_memory_has();
+  test_tables_that_no_memory_has();
   test_requests();
   test_pins();
   test_holds_of_one_block();

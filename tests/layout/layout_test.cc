@@ -119,6 +119,10 @@ TEST(Layout, SizesThatOverflowGiveNothing) {
   LayoutShape s = shape(KVC_LAYOUT_LBHNC, KVC_FLOAT32);
   s.num_blocks = INT32_MAX, s.num_layers = 65536, s.num_heads = 65536, s.block_size = 1024, s.k_dim = 8192;
   EXPECT_EQ(make_layout(s).slab_bytes, 0u);
+  s = shape(KVC_LAYOUT_LBHNC);
+  const uint64_t block = make_layout(s).block_bytes;
+  s.num_blocks = (uint64_t{1} << 63) / block + 1;  // no pointer can go so far
+  EXPECT_EQ(make_layout(s).slab_bytes, 0u);
 }
 
 std::vector<kvc_run> runs(const Layout& layout, uint64_t block, const kvc_selection& selection) {
@@ -135,7 +139,7 @@ TEST(Runs, AreExactlyTheSelectedRowsJoined) {
       const Layout layout = make_layout(of);
       for (const kvc_selection& s : {kvc_selection{0, 3, 0, 4, 0, 16}, kvc_selection{1, 2, 0, 4, 0, 16},
                                      kvc_selection{0, 3, 1, 2, 0, 16}, kvc_selection{0, 1, 0, 4, 3, 5},
-                                     kvc_selection{2, 1, 3, 1, 15, 1}}) {
+                                     kvc_selection{0, 3, 0, 4, 0, 7}, kvc_selection{2, 1, 3, 1, 15, 1}}) {
         std::set<uint64_t> wanted;
         for (int p = 0; p < kNumPlanes; ++p) {
           const Plane& plane = layout.plane(p);
