@@ -89,14 +89,11 @@ kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, k
 kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                                   uint16_t* bounds, kvc_stream* stream) {
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
     if (layer >= storage.layout.num_layers)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", layer, storage.layout.num_layers);
-    for (size_t i = 0; i < num_blocks; ++i) {
-      if (const kvc_status status = kvc::check_block(storage.layout, i, blocks[i]); status != KVC_OK)
-        return status;
-    }
+    if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
+      return status;
     return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, kvc::impl_of(stream));
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step: validation of its arrays before the manager sees it, and steps whose arrays the library makes.
 #include "api/guard.h"
+#include "base/dtype.h"
 #include "manager/step.h"
 
 using kvc::Manager;
@@ -22,8 +23,6 @@ struct MadeStep {
   ArrayShape shapes[kNumArrays];
   char* arrays[kNumArrays];
 };
-
-size_t element_size(int32_t dtype) { return dtype == KVC_INT32 ? 4 : 8; }
 
 void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_changes, ArrayShape* shapes) {
   const auto set = [&](int array, int32_t dtype, uint64_t outer, uint64_t middle, uint64_t inner) {
@@ -56,7 +55,7 @@ void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_ch
 [[nodiscard]] bool bytes_of(int array, const ArrayShape& shape, size_t* bytes) {
   const bool has_outer = array > KVC_STEP_NUM_BLOCKS;
   const bool has_middle = array == KVC_STEP_BLOCK_TABLES;
-  *bytes = element_size(shape.dtype);
+  *bytes = kvc::dtype_bits(shape.dtype) / 8;
   return kvc::checked_mul(*bytes, shape.inner, bytes) &&
          (!has_middle || kvc::checked_mul(*bytes, shape.middle, bytes)) &&
          (!has_outer || kvc::checked_mul(*bytes, shape.outer, bytes)) && *bytes <= PTRDIFF_MAX;
@@ -353,7 +352,7 @@ kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view) {
     if (array > KVC_STEP_NUM_BLOCKS) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
     if (array == KVC_STEP_BLOCK_TABLES) out.shape[out.ndim++] = static_cast<int64_t>(shape.middle);
     out.shape[out.ndim++] = static_cast<int64_t>(shape.inner);
-    int64_t stride = static_cast<int64_t>(element_size(shape.dtype));
+    int64_t stride = int64_t{kvc::dtype_bits(shape.dtype)} / 8;
     for (int32_t d = out.ndim; d-- > 0;) {
       out.strides[d] = stride;
       stride *= out.shape[d];

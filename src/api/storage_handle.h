@@ -36,12 +36,18 @@ struct kvc_stream_event {
 
 namespace kvc {
 
+// A configuration as the calls below take it: *out with defaults, in range. (storage_config.cc)
+kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_config* out);
+kvc_status lay_out(const kvc_storage_config& config, Layout* out);
+// Gives num_blocks by memory_fraction.
+kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage_config* config);
+
 // What a configuration whose other fields are in range says about quantization. (storage_quant.cc)
 kvc_status check_factor(const char* name, float factor);  // a scale that is given, or 0
 kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape);
 uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
 
-// Checks of arguments. (storage_api.cc)
+// Checks of arguments. (storage_blocks_api.cc)
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks);
 // Fills in defaults as well: *out is ready for the functions of Storage.
 kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out);

@@ -250,9 +250,7 @@ void select_blocks(const AttentionArgs& args, const BlockChoice& choice, const P
     const size_t heads = c.args.layout->num_heads;
     Selection(c.args, c.choice, i / heads, static_cast<uint32_t>(i % heads), own).run();
   };
-  const size_t items = args.num_requests * args.layout->num_heads;
-  if (parallel_for.run != nullptr) return parallel_for.run(parallel_for.context, items, job, &call);
-  for (size_t i = 0; i < items; ++i) job(&call, i, 0);
+  parallel_for.run(parallel_for.context, args.num_requests * args.layout->num_heads, job, &call);
 }
 
 }  // namespace kvc

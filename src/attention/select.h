@@ -22,7 +22,7 @@ struct BlockChoice {
 
 // Of one worker; a multiple of 64.
 size_t selection_scratch_bytes(const AttentionArgs& args);
-// `scratch` as for attend(). The masks of `args` are not looked at.
+// `scratch` as for attend(); parallel_for.run is not nullptr. The masks of `args` are not looked at.
 void select_blocks(const AttentionArgs& args, const BlockChoice& choice, const ParallelFor& parallel_for,
                    void* scratch);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host_memory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -36,7 +37,7 @@ kvc_status allocate_host_memory(const kvc_allocator* allocator, uint32_t kind, u
                     (kind == KVC_MEMORY_HOST_HUGE || (kind == KVC_MEMORY_DEFAULT && wants_huge_pages(bytes)));
   kvc_backend_memory out = {};
   out.bytes = bytes;
-  out.alignment = huge && alignment < kHugePage ? static_cast<uint32_t>(kHugePage) : alignment;
+  out.alignment = std::max(alignment, huge ? static_cast<uint32_t>(kHugePage) : 0);
   out.kind = huge ? KVC_MEMORY_HOST_HUGE : KVC_MEMORY_HOST;
   out.owner = allocator != nullptr ? *allocator : system;
   out.data = out.owner.allocate(out.owner.user_data, bytes, out.alignment);

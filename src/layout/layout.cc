@@ -124,7 +124,7 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
       const uint64_t begin = plane.offset(layer, block, head, first);
       const uint64_t tiles = (end + kTileTokens - 1) / kTileTokens - first / kTileTokens;
       add(begin, tiles * kTileTokens * plane.row_bytes);
-    } else if (plane.token == plane.row_bytes) {
+    } else {
       add(plane.offset(layer, block, head, first), uint64_t{end - first} * plane.row_bytes);
     }
   };

@@ -109,7 +109,10 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
     EXPECT_EQ(scene.out, before);
   };
   using A = kvc_attention;
+  constexpr uint64_t kTooLong = uint64_t{1} << 31;
   const uint64_t late[] = {1, 1, 6}, falling[] = {0, 6, 1}, longer[] = {37, 97}, shorter[] = {37, 4};
+  const uint64_t endless[] = {0, 1, (uint64_t{1} << 40) + 1}, many[] = {0, 1, 1 + kTooLong},
+                 starts[] = {0, 0}, far[] = {0, kTooLong}, huge[] = {37, kTooLong};
   refused([](A& a) { a.struct_size = 8; });
   refused([](A& a) { a.layer = Scene::kLayers; });
   refused([](A& a) { a.num_q_heads = 5; });
@@ -118,8 +121,18 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   refused([](A& a) { a.flags = 8; }, KVC_ERROR_UNSUPPORTED);
   refused([](A& a) { a.scale = std::numeric_limits<float>::quiet_NaN(); });
   refused([](A& a) { a.soft_cap = -1; });
+  refused([](A& a) { a.soft_cap = std::numeric_limits<float>::infinity(); });
+  refused([](A& a) { a.window = kTooLong; });
+  refused([](A& a) { a.window = 1, a.sinks = kTooLong; });
+  refused([](A& a) { a.num_q_heads = 65538; });
+  refused([](A& a) { a.num_requests = uint64_t{1} << 32; });
+  refused([](A& a) { a.q_offsets = nullptr; });
   refused([&](A& a) { a.q_offsets = late; });
   refused([&](A& a) { a.q_offsets = falling; });
+  refused([&](A& a) { a.q_offsets = endless; });
+  refused([&](A& a) { a.q_offsets = many, a.q_starts = starts; });
+  refused([&](A& a) { a.q_starts = far; });
+  refused([&](A& a) { a.kv_lens = huge; });
   refused([&](A& a) { a.kv_lens = longer; });
   refused([&](A& a) { a.kv_lens = shorter; });
   refused([](A& a) { a.q = nullptr; });
@@ -132,6 +145,53 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   refused([](A&) {});
   scene.tables[scene.stride + 2] = -1;
   refused([](A&) {});
+  scene.tables[0] = -1;  // of the first request's sinks; its window does not reach it
+  refused([](A& a) { a.num_requests = 1, a.window = 10, a.sinks = 1; });
+}
+
+TEST(Attention, OfNoRequestsWritesNothing) {
+  Scene scene;
+  scene.a.num_requests = 0;
+  scene.a.q = nullptr, scene.a.out = nullptr, scene.a.q_offsets = nullptr;
+  EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+}
+
+// What a kernel on a device cannot look at is bounded by what the caller says of it.
+TEST(Attention, BoundsOfArraysOnADeviceAreChecked) {
+  Scene scene;
+  scene.a.flags = KVC_ATTENTION_ON_DEVICE;
+  scene.a.total_queries = 6;
+  const std::vector<float> before(scene.out.size(), 7);
+  scene.out = before;
+  const auto refused = [&](auto&& change, kvc_status status = KVC_ERROR_INVALID_ARGUMENT) {
+    kvc_attention a = scene.a;
+    change(a);
+    EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), status);
+    EXPECT_EQ(scene.out, before);
+  };
+  using A = kvc_attention;
+  const uint64_t room = scene.stride * scene.o.block_size;
+  refused([](A& a) { a.total_queries = 0; });
+  refused([](A& a) { a.total_queries = uint64_t{1} << 31; });
+  refused([](A& a) { a.max_queries = 7; });
+  refused([&](A& a) { a.max_kv_len = room + 1; });
+  refused([](A& a) { a.table_stride = size_t{1} << 40, a.max_kv_len = uint64_t{1} << 31; });
+  if (kvc::test::device() != nullptr) return;
+  refused([](A&) {}, KVC_ERROR_UNSUPPORTED);
+  refused([&](A& a) { a.max_queries = 6, a.max_kv_len = room; }, KVC_ERROR_UNSUPPORTED);
+  refused([](A& a) { a.flags = KVC_ATTENTION_INVARIANT; }, KVC_ERROR_UNSUPPORTED);
+  kvc_attention_plan plan = {};
+  plan.struct_size = sizeof plan;
+  EXPECT_EQ(kvc_storage_explain(scene.storage.get(), &scene.a, &plan), KVC_ERROR_UNSUPPORTED);
+  std::vector<uint16_t> bounds(scene.num_blocks * scene.o.heads * 2 * scene.o.dim);
+  std::vector<uint8_t> mask(1, 9);
+  kvc_block_choice choice = {};
+  choice.struct_size = sizeof choice;
+  choice.bounds = bounds.data(), choice.top_k = 1, choice.block_mask = mask.data(),
+  choice.block_mask_stride = 1;
+  EXPECT_EQ(kvc_storage_select_blocks(scene.storage.get(), &scene.a, &choice, nullptr),
+            KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(mask[0], 9);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(Backend, AMissingOneNamesAllThatWasLookedFor) {
 }
 
 TEST(Backend, NamesAreCheckedBeforeTheyBecomePaths) {
-  for (const char* name : {"", "../x", "Cuda", "a/b", "a:0", "abcdefghijklmnop"}) {
+  for (const char* name : {"", "../x", "Cuda", "a/b", "a:0", "a{", "a b", "abcdefghijklmnop"}) {
     EXPECT_EQ(kvc_backend_open(name, nullptr), KVC_ERROR_NOT_FOUND) << name;
     EXPECT_EQ(kvc_backend_open(name, "/tmp"), KVC_ERROR_INVALID_ARGUMENT) << name;
   }
@@ -91,6 +91,23 @@ TEST_F(BackendFiles, ThatAreNoBackendsAreRefusedInWords) {
   EXPECT_TRUE(says("libkvcache_text.so")) << error();
 }
 
+TEST_F(BackendFiles, ThatCannotStartSayWhy) {
+  EXPECT_EQ(kvc_backend_open("broken", nullptr), KVC_ERROR_DEVICE);
+  EXPECT_TRUE(says("the driver is on holiday")) << error();
+  EXPECT_EQ(kvc_backend_open("broken", nullptr), KVC_ERROR_DEVICE) << "it is not taken for an open one";
+}
+
+// A list of folders, as in PATH; empty ones count for nothing.
+TEST_F(BackendFiles, AreLookedForInFolderAfterFolder) {
+  const std::string before = folder();
+  ASSERT_EQ(setenv("KVC_BACKEND_PATH", (":/nowhere::" + before + ":").c_str(), 1), 0);
+  EXPECT_EQ(kvc_backend_open("alien", nullptr), KVC_ERROR_UNSUPPORTED) << error();
+  EXPECT_EQ(kvc_backend_open("none2", nullptr), KVC_ERROR_NOT_FOUND);
+  EXPECT_TRUE(says("Looked for: /nowhere/libkvcache_none2.so, " + before + "/libkvcache_none2.so, "))
+      << error();
+  ASSERT_EQ(setenv("KVC_BACKEND_PATH", before.c_str(), 1), 0);
+}
+
 TEST_F(EmulatedBackend, IsNoOther) {
   EXPECT_EQ(kvc_backend_open("impostor", file_.c_str()), KVC_ERROR_UNSUPPORTED);
   EXPECT_TRUE(says("is the backend \"emulated\"")) << error();
@@ -99,6 +116,8 @@ TEST_F(EmulatedBackend, IsNoOther) {
 TEST_F(EmulatedBackend, StaysOpenFromWhereItCameFrom) {
   ASSERT_EQ(kvc_backend_open("emulated", folder().c_str()), KVC_OK) << error();
   EXPECT_EQ(kvc_backend_open("emulated", nullptr), KVC_OK);
+  EXPECT_EQ(kvc_backend_open("emulated", folder().c_str()), KVC_OK);
+  EXPECT_EQ(kvc_backend_open("emulated", file_.c_str()), KVC_OK);
   EXPECT_EQ(kvc_backend_open("emulated", "/elsewhere"), KVC_ERROR_BUSY);
   const kvc_backend_info info = info_of("emulated");
   EXPECT_EQ(info.path, file_);

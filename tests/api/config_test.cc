@@ -90,6 +90,7 @@ TEST(Config, ABadFieldIsNamed) {
        }},
       {"struct_size", kInvalid, [](Config& c) { c.manager.struct_size = 0; }},
       {"struct_size", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].struct_size = 1; }},
+      {"struct_size", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].struct_size = 1; }},
       {"element 1", kInvalid, [](Config& c) { c.use_groups(2), c.groups[1].struct_size += 8; }},
   };
   for (const Case& one : cases) {
@@ -114,6 +115,38 @@ TEST(Config, NullsAreInvalid) {
   with.manager.allocator = &allocator;
   EXPECT_EQ(with.create(&m), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(std::strstr(last_error(), "allocate"), nullptr);
+  allocator.allocate = [](void*, size_t, size_t) -> void* { return nullptr; };
+  EXPECT_EQ(with.create(&m), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(last_error(), "release"), nullptr);
+}
+
+TEST(Config, WithoutRandomnessASeedMustBeGiven) {
+  Config config;
+  Env env = default_env();
+  env.random_bytes = [](void*, size_t) { return false; };
+  config.manager.seed = 0;
+  kvc_manager* m = nullptr;
+  EXPECT_EQ(create_manager(&config.manager, env, &m), KVC_ERROR_INTERNAL);
+  EXPECT_NE(std::strstr(last_error(), "seed"), nullptr) << last_error();
+  EXPECT_EQ(m, nullptr);
+  config.manager.seed = 5;
+  EXPECT_EQ(create_manager(&config.manager, env, &m), KVC_OK) << last_error();
+  kvc_manager_destroy(m);
+}
+
+// As many blocks as there can be: the default of max_nodes keeps below its own limit.
+TEST(Config, DefaultsOfTheLargestPoolAreInRange) {
+  Config config;
+  config.use_groups(1);
+  config.groups[0].kind = KVC_GROUP_SLIDING_WINDOW;
+  config.groups[0].window_tokens = 16;
+  config.manager.num_blocks = (uint64_t{1} << 31) - 2 * 32 - 2;
+  kvc_allocator none = {sizeof none, nullptr, [](void*, size_t, size_t) -> void* { return nullptr; },
+                        [](void*, void*, size_t, size_t) {}};
+  config.manager.allocator = &none;
+  kvc_manager* m = nullptr;
+  EXPECT_EQ(config.create(&m), KVC_ERROR_OUT_OF_MEMORY) << last_error();
+  EXPECT_EQ(m, nullptr);
 }
 
 TEST(Config, FieldsAtTheirLimitsAreAccepted) {

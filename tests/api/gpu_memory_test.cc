@@ -136,6 +136,14 @@ TEST_F(GpuMemory, AFractionOfWhatIsFreeBecomesBlocks) {
   EXPECT_EQ(none, nullptr);
 }
 
+TEST_F(GpuMemory, AFractionForABadConfigurationIsRefused) {
+  kvc_storage_config c = small_config("emulated");
+  c.num_blocks = 0, c.memory_fraction = 0.5f, c.dtype = KVC_INT32;
+  kvc_storage* s = nullptr;
+  EXPECT_EQ(kvc_storage_create(&c, &s), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(s, nullptr);
+}
+
 TEST_F(GpuMemory, GrowsChunkByChunkBehindReservedAddresses) {
   constexpr uint64_t kChunk = uint64_t{64} << 20;
   const uint64_t before = control()->bytes_in_use(0);

@@ -251,15 +251,58 @@ TEST_F(GpuStream, TablesFollowAStepsChanges) {
   expect(blocks.as<int32_t>(), {7, 9, 3, 4, 8});
   expect(last.as<int32_t>(), {1, 0, 8});
 
-  kvc_table_change outside = {0, 0, kStride, 1};
-  kvc_table_update bad = {};
-  bad.struct_size = sizeof bad;
-  bad.changes = &outside, bad.num_changes = 1, bad.tables = tables.as<int32_t>(), bad.row_stride = kStride;
-  EXPECT_EQ(kvc_stream_update_tables(engine.stream.get(), &bad), KVC_ERROR_INVALID_ARGUMENT);
   kvc_stream* cpu = nullptr;
   ASSERT_EQ(kvc_stream_create("cpu", &cpu), KVC_OK);
   EXPECT_EQ(kvc_stream_update_tables(cpu, &u), KVC_ERROR_UNSUPPORTED);
   kvc_stream_destroy(cpu);
+}
+
+TEST_F(GpuStream, TablesThatDoNotFitAreRefused) {
+  const EngineStream engine("emulated:1", 1);
+  constexpr size_t kStride = 4;
+  DeviceMemory memory("emulated:1", 4096);
+  kvc_upload upload = {"here", memory.as<char>() + 2048, 4};
+  kvc_table_change change = {0, 0, 0, 5};
+  kvc_table_update good = {};
+  good.struct_size = sizeof good;
+  good.uploads = &upload, good.num_uploads = 1, good.changes = &change, good.num_changes = 1;
+  good.tables = memory.as<int32_t>(), good.row_stride = kStride, good.block_size = 16;
+  good.positions = memory.as<int64_t>() + 32, good.slots = memory.as<int64_t>() + 64, good.num_slots = 1;
+  good.lengths = memory.as<int32_t>() + 256, good.csr_offsets = good.csr_blocks = memory.as<int32_t>() + 320;
+  good.num_rows = 1;
+  const auto refused = [&](auto&& spoil, kvc_status status = KVC_ERROR_INVALID_ARGUMENT) {
+    kvc_table_update bad = good;
+    spoil(bad);
+    EXPECT_EQ(kvc_stream_update_tables(engine.stream.get(), &bad), status);
+    upload = {"here", memory.as<char>() + 2048, 4};
+    change = {0, 0, 0, 5};
+  };
+  using U = kvc_table_update;
+  refused([](U& u) { u.struct_size = 8; });
+  refused([](U& u) { u.uploads = nullptr; });
+  refused([](U& u) { u.num_uploads = 9; });
+  refused([&](U&) { upload.from = nullptr; });
+  refused([&](U&) { upload.to = nullptr; });
+  refused([](U& u) { u.changes = nullptr; });
+  refused([](U& u) { u.tables = nullptr; });
+  refused([](U& u) { u.positions = nullptr; });
+  refused([](U& u) { u.slots = nullptr; });
+  refused([](U& u) { u.lengths = nullptr; });
+  refused([](U& u) { u.csr_offsets = nullptr; });
+  refused([](U& u) { u.csr_blocks = nullptr; });
+  refused([&](U&) { change.group = -1; });
+  refused([&](U&) { change.row = -1; });
+  refused([&](U&) { change.column = -1; });
+  refused([&](U&) { change.column = kStride; });
+  refused([](U& u) { u.block_size = 0; });
+  refused([](U& u) { u.block_size = 1025; });
+  EXPECT_EQ(kvc_stream_update_tables(nullptr, &good), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_stream_update_tables(engine.stream.get(), nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  good.num_slots = good.num_rows = 0, good.block_size = 0;  // not read then
+  EXPECT_EQ(kvc_stream_update_tables(engine.stream.get(), &good), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+  EXPECT_EQ(memory.as<int32_t>()[0], 5);
+  EXPECT_EQ(std::memcmp(memory.as<char>() + 2048, "here", 4), 0);
 }
 
 }  // namespace

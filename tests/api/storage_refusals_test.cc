@@ -67,12 +67,98 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
           KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.dtype = KVC_INT4, c.head_dim = 16, c.flags = KVC_STORAGE_HADAMARD; },
           KVC_ERROR_UNSUPPORTED);
-  refused([](Config& c) { c.flags = KVC_STORAGE_TILED_KEYS; }, KVC_ERROR_UNSUPPORTED);
+  refused(
+      [](Config& c) {
+        c.dtype = KVC_INT8, c.head_dim = c.v_head_dim = 16,
+        c.flags = KVC_STORAGE_HADAMARD | KVC_STORAGE_LATENT;
+      },
+      KVC_ERROR_UNSUPPORTED);
+  refused([](Config& c) { c.dtype = KVC_INT8, c.scale_group = 3; });
+  refused([](Config& c) { c.reserved = 1; });
+  refused([](Config& c) { c.memory_kind = KVC_MEMORY_EXTERNAL; });
+  refused([](Config& c) { c.device = "nowhere"; }, KVC_ERROR_NOT_FOUND);
+  kvc_allocator incomplete = {};
+  refused([&](Config& c) { c.allocator = &incomplete; });
+  refused([](Config& c) { c.num_blocks = 0, c.memory_fraction = -0.5f; });
+  refused([](Config& c) { c.num_blocks = 0, c.memory_fraction = 1.5f; });
+  refused([](Config& c) { c.num_blocks = 0, c.memory_fraction = std::nanf(""); });
+  refused([](Config& c) { c.memory_fraction = 0.5f; });
+  alignas(64) static char memory[1 << 16];
+  refused(
+      [](Config& c) { c.num_blocks = 0, c.memory_fraction = 0.5f, c.memory = memory, c.memory_size = 1; });
+  refused([](Config& c) { c.memory = memory, c.memory_size = 1; });
+  refused([](Config& c) { c.memory = memory + 1, c.memory_size = sizeof memory - 1; });
+  refused(
+      [](Config& c) { c.memory = memory, c.memory_size = sizeof memory, c.memory_kind = KVC_MEMORY_HOST; });
+  const auto tiled = [&](auto&& change) {
+    refused(
+        [&](Config& c) {
+          c.flags = KVC_STORAGE_TILED_KEYS, c.block_size = 16;
+          change(c);
+        },
+        KVC_ERROR_UNSUPPORTED);
+  };
+  tiled([](Config& c) { c.block_size = 24; });
+  tiled([](Config& c) { c.layout = KVC_LAYOUT_LBNHC; });
+  tiled([](Config& c) { c.head_dim = 21; });
+  tiled([](Config& c) { c.dtype = KVC_INT8; });
+  tiled([](Config& c) { c.flags |= KVC_STORAGE_LATENT; });
   refused([](Config& c) {
     c.num_blocks = INT32_MAX, c.num_layers = c.num_heads = 65536, c.head_dim = 8192, c.block_size = 1024;
   });
   EXPECT_EQ(kvc_storage_create(nullptr, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   kvc_storage_destroy(nullptr);
+}
+
+TEST(Storage, SizesOfBadConfigurationsAreRefused) {
+  kvc_storage_config c = base_config();
+  uint64_t block = 9, slab = 9;
+  c.head_dim = 0;
+  EXPECT_EQ(kvc_storage_size(&c, &block, &slab), KVC_ERROR_INVALID_ARGUMENT);
+  c = base_config();
+  c.dtype = KVC_INT64;
+  EXPECT_EQ(kvc_storage_size(&c, &block, &slab), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_size(nullptr, &block, &slab), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(block == 9 && slab == 9);
+  c = base_config();
+  ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);
+  ASSERT_EQ(kvc_storage_size(&c, nullptr, &slab), KVC_OK);
+  EXPECT_EQ(slab, block * c.num_blocks);
+  c.num_blocks = 0;  // how large a block would be
+  uint64_t of_none = 9;
+  ASSERT_EQ(kvc_storage_size(&c, &of_none, &slab), KVC_OK);
+  EXPECT_EQ(of_none, block);
+  EXPECT_EQ(slab, 0u);
+}
+
+TEST(Storage, ValuesOfLatentRowsAreRefused) {
+  kvc_storage_config c = base_config();
+  c.flags = KVC_STORAGE_LATENT;
+  const StoragePtr s = make(c);
+  Rows rows(info_of(s.get()), KVC_FLOAT32, {1, 2}, 1);
+  ASSERT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  const std::vector<char> before = bytes_of(s.get());
+  rows.rows.v = rows.v.data();
+  EXPECT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(bytes_of(s.get()), before);
+}
+
+TEST(Storage, RunsOfASelectionThatGoesPastTheBlockAreRefused) {
+  const StoragePtr s = make(base_config());  // 3 layers, 2 heads, 4 tokens
+  kvc_run runs[16];
+  for (const kvc_selection& past :
+       {kvc_selection{0, 4, 0, 2, 0, 4}, kvc_selection{4, 0, 0, 2, 0, 4}, kvc_selection{0, 3, 1, 2, 0, 4},
+        kvc_selection{0, 3, 0, 2, 1, 4}, kvc_selection{1, UINT32_MAX, 0, 2, 0, 4}}) {
+    size_t count = 99;
+    EXPECT_EQ(kvc_storage_runs(s.get(), 1, &past, runs, 16, &count), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(count, 99u);
+  }
+  const kvc_selection part = {2, 1, 1, 1, 1, 2};  // keys and values of one head
+  size_t count = 0;
+  ASSERT_EQ(kvc_storage_runs(s.get(), 1, &part, runs, 16, &count), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(runs[0].bytes, 2u * 20 * 2);
+  EXPECT_EQ(runs[1].bytes, 2u * 12 * 2);
 }
 
 TEST(Storage, BadCallsChangeNothing) {
@@ -117,6 +203,15 @@ TEST(Storage, BadCallsChangeNothing) {
   refused([&](kvc_rows& r) { r.num_layers = 4; });
   refused([&](kvc_rows& r) { r.dtype = KVC_INT8; });
   refused([&](kvc_rows& r) { r.struct_size = 4; });
+  refused([&](kvc_rows& r) { r.flags = 1u << 31; }, KVC_ERROR_UNSUPPORTED);
+  if (device() == nullptr) {
+    refused([](kvc_rows& r) { r.flags = KVC_ROWS_ON_DEVICE; }, KVC_ERROR_UNSUPPORTED);
+    refused(
+        [&](kvc_rows& r) {
+          r.slots = nullptr, r.block_table = table, r.block_table_size = 2, r.flags = KVC_ROWS_ON_DEVICE;
+        },
+        KVC_ERROR_UNSUPPORTED);
+  }
   EXPECT_EQ(kvc_storage_store(nullptr, &good.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   const kvc_block_copy copies[] = {{0, 1}, {0, 7}};
   EXPECT_EQ(kvc_storage_copy_blocks(s.get(), copies, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
@@ -133,6 +228,11 @@ TEST(Storage, BadCallsChangeNothing) {
   EXPECT_EQ(count, 99u);
   EXPECT_EQ(kvc_storage_runs(s.get(), 1, nullptr, runs, 2, &count), KVC_ERROR_BUFFER_TOO_SMALL);
   EXPECT_EQ(count, 3u) << "one per layer";
+  kvc_view view = {};
+  for (const int32_t plane : {-1, 4})
+    EXPECT_EQ(kvc_storage_view(s.get(), plane, 0, &view), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_view(s.get(), 0, 3, &view), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(view.data, nullptr);
   EXPECT_EQ(bytes_of(s.get()), before);
 }
 

@@ -57,6 +57,10 @@ TEST(TreeMask, BadTreesAreRefused) {
   refused(std::vector<int32_t>(65537, -1));
   EXPECT_EQ(kvc_tree_mask(nullptr, 1, mask.data(), 0, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_tree_mask(kParents.data(), 1, nullptr, 0, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_tree_mask(kParents.data(), 2, mask.data(), UINT64_MAX - 3, nullptr),
+            KVC_ERROR_INVALID_ARGUMENT)
+      << "its last bit would be past 2^64";
+  EXPECT_EQ(mask, std::vector<uint8_t>(4, 7));
   EXPECT_EQ(kvc_tree_mask(nullptr, 0, nullptr, 0, nullptr), KVC_OK);
 }
 

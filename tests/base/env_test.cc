@@ -32,6 +32,11 @@ TEST(Env, LargeMemoryStartsOnAHugePage) {
   ASSERT_NE(memory, nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % (size_t{2} << 20), 0u);
   env.release(env.allocator_data, memory, size, 64);
+  const size_t further = size_t{8} << 20;  // an alignment beyond that is kept
+  memory = env.allocate(env.allocator_data, size, further);
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % further, 0u);
+  env.release(env.allocator_data, memory, size, further);
 }
 
 TEST(Env, ASizeThatCannotBeRoundedUpGivesNull) {

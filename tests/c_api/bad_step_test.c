@@ -137,6 +137,20 @@ static void test_rows_and_numbers(void) {
     s = good_step(), s.flags = 1u << bit, refuse(&s, KVC_ERROR_UNSUPPORTED, "", "");
 }
 
+static void test_configs(void) {
+  kvc_request_config configs[2] = {{.struct_size = sizeof *configs}, {.struct_size = sizeof *configs}};
+  const uint64_t kept = admit_requests_[0];
+  admit_requests_[0] = 0; /* both are new */
+  kvc_step s;
+  configs[1].struct_size += 8;
+  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_INVALID_ARGUMENT, "80", "72");
+  configs[1].struct_size = sizeof *configs, configs[1].flags = 1u << 31;
+  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_UNSUPPORTED, "0x80000000", "");
+  configs[0].struct_size = 8;
+  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_INVALID_ARGUMENT, "8", "72");
+  admit_requests_[0] = kept;
+}
+
 static void test_buffers(void) {
   kvc_step s = good_step();
   s.slot_capacity = 2;
@@ -224,11 +238,14 @@ int main(void) {
   test_missing_pointers();
   test_offsets();
   test_rows_and_numbers();
+  test_configs();
   test_buffers();
   test_item_faults();
   test_room_of_a_made_step();
   committed_[0] = 9, admit_requests_[0] = waiting_[0];
-  kvc_step s = good_step(); /* the step that all of these were made from has no fault */
+  kvc_step s = good_step();
+  kvc_step_destroy(&s); /* of the caller's own: nothing to destroy */
+  /* The step that all of these were made from has no fault. */
   OK(kvc_manager_step(m, &s));
   for (int i = 0; i < 4; ++i) CHECK_EQ(status_[i], KVC_OK);
   end_manager(m);

@@ -57,6 +57,9 @@ static void test_library(void) {
   CHECK(strcmp(kvc_status_name(-1), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(INT32_MIN), "unknown status") == 0);
   OK(kvc_supports(KVC_FEATURE_LRU));
+  OK(kvc_supports(KVC_FEATURE_SLIDING_WINDOW));
+  OK(kvc_supports(KVC_FEATURE_SEVERAL_POOLS));
+  OK(kvc_supports(KVC_FEATURE_EVENTS));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(KVC_FEATURE_PARTIAL_REUSE));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));

@@ -119,6 +119,10 @@ TEST(Layout, SizesThatOverflowGiveNothing) {
   LayoutShape s = shape(KVC_LAYOUT_LBHNC, KVC_FLOAT32);
   s.num_blocks = INT32_MAX, s.num_layers = 65536, s.num_heads = 65536, s.block_size = 1024, s.k_dim = 8192;
   EXPECT_EQ(make_layout(s).slab_bytes, 0u);
+  s = shape(KVC_LAYOUT_LBHNC);
+  const uint64_t block = make_layout(s).block_bytes;
+  s.num_blocks = (uint64_t{1} << 63) / block + 1;  // no pointer can go so far
+  EXPECT_EQ(make_layout(s).slab_bytes, 0u);
 }
 
 std::vector<kvc_run> runs(const Layout& layout, uint64_t block, const kvc_selection& selection) {
@@ -135,7 +139,7 @@ TEST(Runs, AreExactlyTheSelectedRowsJoined) {
       const Layout layout = make_layout(of);
       for (const kvc_selection& s : {kvc_selection{0, 3, 0, 4, 0, 16}, kvc_selection{1, 2, 0, 4, 0, 16},
                                      kvc_selection{0, 3, 1, 2, 0, 16}, kvc_selection{0, 1, 0, 4, 3, 5},
-                                     kvc_selection{2, 1, 3, 1, 15, 1}}) {
+                                     kvc_selection{0, 3, 0, 4, 0, 7}, kvc_selection{2, 1, 3, 1, 15, 1}}) {
         std::set<uint64_t> wanted;
         for (int p = 0; p < kNumPlanes; ++p) {
           const Plane& plane = layout.plane(p);
@@ -179,6 +183,34 @@ TEST(Runs, PageFirstIsOneRunPerBlockAndOnePerShareOfTheHeads) {
       << "keys and values per layer";
   EXPECT_EQ(runs(make_layout(shape(KVC_LAYOUT_BLNHC)), 0, half).size(), 3u * 2 * 16) << "and per token";
   EXPECT_EQ(runs(make_layout(shape(KVC_LAYOUT_LBHNC)), 0, all).size(), 3u) << "one per layer";
+}
+
+TEST(Runs, OfTiledPlanesAreWholeTiles) {
+  for (const uint32_t preset : {KVC_LAYOUT_LBHNC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BHLNC}) {
+    LayoutShape s = shape(preset);
+    s.block_size = 48;
+    s.tiled_keys = true;
+    const Layout layout = make_layout(s);
+    // Token 20 lies in the second tile, tokens 20 to 40 in the second and third; rows of values are not
+    // tiled.
+    for (const uint32_t num_tokens : {1u, 21u}) {
+      const std::vector<kvc_run> found = runs(layout, 2, {1, 1, 3, 1, 20, num_tokens});
+      ASSERT_EQ(found.size(), 2u);
+      EXPECT_EQ(found[0].offset, layout.k.offset(1, 2, 3, 16));
+      EXPECT_EQ(found[0].bytes, (num_tokens == 1 ? 1u : 2u) * 16 * layout.k.row_bytes);
+      EXPECT_EQ(found[1].offset, layout.v.offset(1, 2, 3, 20));
+      EXPECT_EQ(found[1].bytes, uint64_t{num_tokens} * layout.v.row_bytes);
+    }
+  }
+}
+
+TEST(Runs, OfNothingAreNone) {
+  for (const uint32_t preset : kPresets) {
+    const Layout layout = make_layout(shape(preset));
+    for (const kvc_selection& nothing : {kvc_selection{1, 0, 0, 4, 0, 16}, kvc_selection{0, 3, 2, 0, 0, 16},
+                                         kvc_selection{0, 3, 0, 4, 5, 0}})
+      EXPECT_EQ(runs(layout, 1, nothing).size(), 0u) << "preset " << preset;
+  }
 }
 
 }  // namespace

@@ -377,6 +377,11 @@ TEST_F(Refused, FieldsOutOfRange) {
   query_.block_size = 1025, expect_refused("query.block_size is 1025; it may be 0 .. 1024");
   query_.dtype = KVC_INT32, expect_refused("query.dtype is 3 (int32)");
   query_.dtype = -1, expect_refused("query.dtype is -1");
+  query_.dtype = KVC_UINT8, expect_refused("(uint8)");
+  query_.dtype = KVC_INT64, expect_refused("(int64)");
+  query_.dtype = KVC_UINT64, expect_refused("(uint64)");
+  query_.dtype = KVC_FLOAT32, query_.scale_group = 8, expect_refused("fp32 has no scales");
+  query_.dtype = KVC_FLOAT8_E5M2, query_.asymmetric = 1, expect_refused("no scales with fp8_e5m2: set");
   query_.scale_group = 64, expect_refused("fp16 has no scales");
   query_.asymmetric = 1, expect_refused("query.asymmetric is 1");
   query_.asymmetric = 2, expect_refused("query.asymmetric is 2");
@@ -386,6 +391,7 @@ TEST_F(Refused, FieldsOutOfRange) {
   query_.tensor_scales = 1, expect_refused("query.tensor_scales is 1");
   query_.dtype = KVC_INT8, query_.tensor_scales = 1, query_.scale_group = 8,
   expect_refused("no other scales");
+  query_.dtype = KVC_INT8, query_.tensor_scales = 1, query_.asymmetric = 1, expect_refused("no other scales");
   query_.channel_keys = 2, expect_refused("query.channel_keys is 2");
   query_.channel_keys = 1, expect_refused("not fp16");
   query_.dtype = KVC_INT8, query_.channel_keys = 1, query_.tensor_scales = 1,
@@ -403,9 +409,26 @@ TEST_F(Refused, ResultsPast64Bits) {
   query_.num_sequences = UINT64_MAX, expect_refused("18446744073709551615 sequences of 1073741824 bytes");
   query_.tokens = uint64_t{1} << 47, expect_refused("fewer tokens");
   query_.num_sequences = uint64_t{1} << 34, expect_refused("fewer sequences");
+  // Each kind of layer alone is countable, both together are not; then those with a window alone are too
+  // many.
+  model_.window_tokens = uint64_t{1} << 60, model_.window_layers[0] = 0xffff;
+  query_.tokens = uint64_t{1} << 47, expect_refused("fewer tokens");
+  model_.window_tokens = uint64_t{1} << 60;
+  query_.tokens = uint64_t{1} << 48, expect_refused("fewer tokens");
+  // The keys of an open block are what is too much.
+  model_.v_head_dim = 1;
+  query_.dtype = KVC_INT8, query_.channel_keys = 1, query_.tokens = 16;
+  const kvc_memory_estimate one = estimate(query_);
+  ASSERT_LT(one.full_block_bytes, one.open_bytes);
+  query_.tokens = UINT64_MAX / one.full_block_bytes * 16, expect_refused("fewer tokens");
 }
 
 TEST_F(Refused, NothingElse) {
+  model_.window_tokens = (uint64_t{1} << 63) + 1;  // spans more blocks than can be counted
+  query_.block_size = 1, query_.chunk_tokens = uint64_t{1} << 63, query_.tokens = 100;
+  EXPECT_EQ(estimate(query_).window_blocks, 100u);
+  model_ = grouped(32, 8, 128);
+  query_ = question(model_);
   query_.num_sequences = (uint64_t{1} << 34) - 1;
   EXPECT_EQ(estimate(query_).total_bytes, UINT64_MAX - 1'073'741'823u);
   model_ = grouped(512, 65'536, 65'536);

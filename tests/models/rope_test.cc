@@ -118,6 +118,46 @@ TEST(RopeFrequencies, ARopeDimOf0IsTheHead) {
   expect_near(frequencies, vector_of("llama-3-8b").frequencies, 1e-13, "llama-3-8b");
 }
 
+// A factor that stretches nothing leaves the frequencies as they are trained, and products as large.
+TEST(RopeFrequencies, OfAFactorOfOneAreThoseWithoutScaling) {
+  kvc_model model = preset("llama-3-8b");
+  model.rope_dim = model.head_dim;
+  const Rope plain(model);
+  model.rope_factor = 1, model.rope_original_context = 4096;
+  for (const uint32_t scaling : {KVC_ROPE_LINEAR, KVC_ROPE_DYNAMIC, KVC_ROPE_YARN, KVC_ROPE_LLAMA3}) {
+    model.rope_scaling = scaling;
+    const Rope scaled(model);
+    EXPECT_EQ(scaled.attention_factor, 1);
+    for (size_t i = 0; i < plain.frequencies.size(); ++i)
+      EXPECT_DOUBLE_EQ(scaled.frequencies[i], plain.frequencies[i]) << "scaling " << scaling << ", " << i;
+  }
+}
+
+// The base of dynamic scaling grows from the trained context on, which may be called either way.
+TEST(RopeFrequencies, OfDynamicScalingTakeTheContextFromEitherField) {
+  kvc_model model = preset("llama-3-8b");
+  model.rope_dim = model.head_dim;
+  model.rope_scaling = KVC_ROPE_DYNAMIC, model.rope_factor = 2;
+  model.max_context = 4096, model.rope_original_context = 0;
+  const Rope from_context(model, 0, 8192);
+  EXPECT_NE(from_context.frequencies, Rope(model, 0, 4096).frequencies);
+  model.max_context = 100000, model.rope_original_context = 4096;
+  EXPECT_EQ(from_context.frequencies, Rope(model, 0, 8192).frequencies);
+}
+
+// Where slowing down would begin and end at one pair, that pair and those before it are kept.
+TEST(RopeFrequencies, OfYarnWithoutARampStayFinite) {
+  kvc_model model = preset("llama-3-8b");
+  model.rope_dim = model.head_dim;
+  model.rope_scaling = KVC_ROPE_YARN, model.rope_factor = 4, model.rope_original_context = 6;
+  const Rope rope(model);  // no pair turns once within six tokens: the ramp is empty
+  for (const double frequency : rope.frequencies) EXPECT_TRUE(std::isfinite(frequency) && frequency > 0);
+  model.rope_scaling = KVC_ROPE_NONE;
+  const Rope plain(model);
+  EXPECT_EQ(rope.frequencies[0], plain.frequencies[0]);
+  EXPECT_DOUBLE_EQ(rope.frequencies[1], plain.frequencies[1] / 4);
+}
+
 TEST(RopeFrequencies, BadModelsAreRefused) {
   std::vector<double> frequencies(64, -7);
   size_t count = 99;
@@ -158,15 +198,20 @@ TEST(RopeFrequencies, BadModelsAreRefused) {
   refused("llama-3.1-8b", [](M& m) { m.rope_original_context = 0; });
   refused("llama-3.1-8b", [](M& m) { m.rope_slow_turns = 5; });
   refused("llama-3.1-8b", [](M& m) { m.rope_fast_turns = -5; });
+  refused("llama-3.1-8b", [&](M& m) { m.rope_slow_turns = nan; });
   refused("deepseek-v3", [](M& m) { m.rope_original_context = 1; });
   refused("deepseek-v3", [](M& m) { m.rope_theta = 1; });
   refused(
       "phi-4-mini", [](M&) {}, KVC_ERROR_UNSUPPORTED);
+  factors[47] = HUGE_VAL;
+  refused(
+      "phi-4-mini", [](M&) {}, KVC_ERROR_INVALID_ARGUMENT, 0, true);
   factors[47] = 0;
   refused(
       "phi-4-mini", [](M&) {}, KVC_ERROR_INVALID_ARGUMENT, 0, true);
   refused("llama-3-8b",
           [](M& m) { m.rope_scaling = KVC_ROPE_DYNAMIC, m.rope_factor = 2, m.max_context = 0; });
+  refused("llama-3-8b", [](M& m) { m.rope_scaling = KVC_ROPE_DYNAMIC, m.rope_factor = 2, m.rope_dim = 2; });
 
   const kvc_model model = preset("llama-3-8b");
   EXPECT_EQ(kvc_model_rope(&model, 0, 0, nullptr, frequencies.data(), 63, &count, &factor),

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// C functions that write, read, copy and clear tokens and blocks of a storage: every slot, block and shape is
+// checked before anything is touched.
+#include "api/storage_handle.h"
+
+using kvc::on_storage;
+
+namespace kvc {
+namespace {
+
+using ull = unsigned long long;
+
+kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
+  const bool unseen = (rows.flags & KVC_ROWS_ON_DEVICE) != 0;
+  if (rows.slots != nullptr) {
+    if (unseen) return KVC_OK;
+    const uint64_t end = layout.num_blocks * layout.block_size;
+    for (size_t t = 0; t < rows.num_tokens; ++t) {
+      if (rows.slots[t] == -1 || static_cast<uint64_t>(rows.slots[t]) < end) continue;
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "slots[%zu] is %lld; -1 (skip) or 0 .. %llu", t,
+                  static_cast<long long>(rows.slots[t]), ull{end - 1});
+    }
+    return KVC_OK;
+  }
+  if (rows.num_tokens == 0) return KVC_OK;
+  KVC_REQUIRE_POINTER(rows.block_table);
+  uint64_t end;
+  if (!checked_add(rows.first_token, rows.num_tokens, &end) ||
+      ceil_div(end, layout.block_size) > rows.block_table_size) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %zu go past the %zu entries of block_table",
+                ull{rows.first_token}, rows.num_tokens, rows.block_table_size);
+  }
+  if (unseen) return KVC_OK;
+  for (uint64_t j = rows.first_token / layout.block_size; j < ceil_div(end, layout.block_size); ++j) {
+    if (const kvc_status status = check_block(layout, j, rows.block_table[j]); status != KVC_OK)
+      return status;
+  }
+  return KVC_OK;
+}
+
+}  // namespace
+
+kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks) {
+  KVC_REQUIRE_MEMORY(blocks, num_blocks);
+  for (size_t i = 0; i < num_blocks; ++i) {
+    if (const kvc_status status = check_block(layout, i, blocks[i]); status != KVC_OK) return status;
+  }
+  return KVC_OK;
+}
+
+kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) {
+  KVC_REQUIRE_POINTER(rows);
+  if (const kvc_status status = read_struct(rows, rows->struct_size, "kvc_rows", out); status != KVC_OK)
+    return status;
+  if (out->num_layers == 0) out->num_layers = 1;
+  if (out->dtype == 0) out->dtype = KVC_FLOAT32;
+  if (!is_float(out->dtype))
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.dtype %d is no float type", out->dtype);
+  if ((out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported",
+                out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE});
+  if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "layers %u + %u of %u", out->first_layer, out->num_layers,
+                layout.num_layers);
+  }
+  KVC_REQUIRE_ARRAY(out->k, out->num_tokens);
+  KVC_REQUIRE_MEMORY(out->k,
+                     product(out->num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
+                                                  out->num_layers * sizeof(float)));
+  if (layout.latent) {
+    if (out->v != nullptr)
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "v must be NULL: a latent storage has no value plane");
+  } else {
+    KVC_REQUIRE_ARRAY(out->v, out->num_tokens);
+  }
+  const auto fill = [&](int64_t& layer_stride, int64_t& token, int64_t& head, uint32_t dim) {
+    if (head == 0) head = dim;
+    if (token == 0) token = int64_t{dim} * layout.num_heads;
+    if (layer_stride == 0) layer_stride = token * static_cast<int64_t>(out->num_tokens);
+  };
+  fill(out->k_layer_stride, out->k_token_stride, out->k_head_stride, layout.k_dim);
+  fill(out->v_layer_stride, out->v_token_stride, out->v_head_stride, layout.v_dim);
+  return check_slots(layout, *out);
+}
+
+}  // namespace kvc
+
+extern "C" {
+
+kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
+    kvc_rows own;
+    const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
+    if (status != KVC_OK) return status;
+    return storage.backend->store(storage.impl, &own, kvc::impl_of(stream));
+  });
+}
+
+kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  return on_storage(s, stream, [&](kvc_storage& storage) {
+    kvc_rows own;
+    const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
+    if (status != KVC_OK) return status;
+    return storage.backend->gather(storage.impl, &own, kvc::impl_of(stream));
+  });
+}
+
+kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
+                                   kvc_stream* stream) {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+    KVC_REQUIRE_MEMORY(copies, num_copies);
+    for (size_t i = 0; i < num_copies; ++i) {
+      for (const int32_t block : {copies[i].source, copies[i].destination}) {
+        if (const kvc_status status = check_block(storage.layout, i, block); status != KVC_OK) return status;
+      }
+    }
+    return storage.backend->copy_blocks(storage.impl, copies, num_copies, kvc::impl_of(stream));
+  });
+}
+
+kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
+                                   kvc_stream* stream) {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+    if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
+      return status;
+    return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
+  });
+}
+
+}  // extern "C"

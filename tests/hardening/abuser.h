@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls one manager with bad arguments: every call answers an error code or does what it should; a refused
+// one leaves the digest as it was.
+#pragma once
+#include <gtest/gtest.h>
+
+#include "hardening/abuse_arguments.h"
+
+namespace kvc::test {
+
+class Abuser : private BadArguments {
+ public:
+  explicit Abuser(uint64_t seed) : BadArguments(seed) {
+    kvc_manager_config config = {};
+    config.struct_size = sizeof config;
+    config.num_blocks = kBlocks, config.block_size = 4, config.max_requests = kRequests, config.seed = 1;
+    config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
+    config.flags = KVC_MANAGER_ZERO_FOREIGN;
+    expect_ok(kvc_manager_create(&config, &m_));
+    expect_ok(kvc_manager_create(&config, &other_));
+    for (int i = 0; i < 3; ++i) {  // ids of another manager
+      uint64_t id = 0, pinned = 0;
+      const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, i};
+      expect_ok(kvc_manager_allocate_request(other_, tokens, 9, nullptr, 0, nullptr, &id, nullptr));
+      expect_ok(kvc_manager_commit_tokens(other_, id, 9));
+      known_.push_back(id);
+      expect_ok(kvc_manager_pin_prefix(other_, 0, tokens, 8, nullptr, 0, &id, &pinned));
+      known_.push_back(id);
+      expect_ok(kvc_manager_open_namespace(other_, identity(i), &id));
+      known_.push_back(id);
+    }
+    digest_ = digest();
+  }
+  ~Abuser() {
+    kvc_manager_destroy(m_);
+    kvc_manager_destroy(other_);
+  }
+  Abuser(const Abuser&) = delete;
+  Abuser& operator=(const Abuser&) = delete;
+
+  void run(uint64_t calls) {
+    for (uint64_t i = 0; i < calls && !::testing::Test::HasFailure(); ++i) {
+      const int kind = static_cast<int>(random_.below(kKinds));
+      const kvc_status status = call(kind);
+      ++(status == KVC_OK ? done[kind] : refused[kind]);
+      const uint64_t now = digest();
+      if (status != KVC_OK) {
+        ASSERT_EQ(now, digest_) << "call " << i << " of kind " << kind
+                                << " was refused and changed something";
+      }
+      ASSERT_TRUE(status >= KVC_OK && status <= KVC_ERROR_AGAIN && status != KVC_ERROR_INTERNAL &&
+                  status != KVC_ERROR_CORRUPT && status != KVC_ERROR_OUT_OF_MEMORY)
+          << "call " << i << " of kind " << kind << ": " << kvc_last_error();
+      digest_ = now;
+      if (i % 256 != 0) continue;
+      ASSERT_EQ(kvc_manager_check(m_), KVC_OK) << "call " << i << ": " << kvc_last_error();
+    }
+    ASSERT_EQ(kvc_manager_check(m_), KVC_OK) << kvc_last_error();
+    ASSERT_EQ(kvc_manager_check(other_), KVC_OK) << kvc_last_error();
+  }
+
+  static constexpr int kKinds = 27;
+  uint64_t done[kKinds] = {}, refused[kKinds] = {};
+
+ private:
+  void expect_ok(kvc_status status) { EXPECT_EQ(status, KVC_OK) << kvc_last_error(); }
+  uint64_t digest() {
+    uint64_t value = 0;
+    expect_ok(kvc_manager_digest(m_, &value));
+    return value;
+  }
+  kvc_status call(int kind);  // abuser.cc
+  kvc_status call_step();
+
+  kvc_manager *m_ = nullptr, *other_ = nullptr;
+  uint64_t digest_ = 0, number_ = 0, cursor_ = 0;
+  int64_t slots_[kRoom] = {};
+  uint64_t ids_[kRoom] = {};
+  kvc_block_copy copies_[kRoom] = {};
+  kvc_event events_[64] = {};
+};
+
+}  // namespace kvc::test
