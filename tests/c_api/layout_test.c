@@ -263,7 +263,7 @@ AT(kvc_step, num_refused, 336);
 AT(kvc_step, shortage_blocks, 344);
 AT(kvc_step, internal, 352);
 
-SIZE(kvc_device_info, 56);
+SIZE(kvc_device_info, 72);
 AT(kvc_device_info, struct_size, 0);
 AT(kvc_device_info, memory_bytes, 8);
 AT(kvc_device_info, memory_kinds, 16);
@@ -273,6 +273,8 @@ AT(kvc_device_info, name, 32);
 AT(kvc_device_info, architecture, 40);
 AT(kvc_device_info, dlpack_device, 48);
 AT(kvc_device_info, flags, 52);
+AT(kvc_device_info, swap_out_kernel_bytes, 56);
+AT(kvc_device_info, swap_in_kernel_bytes, 64);
 
 SIZE(kvc_backend_info, 40);
 AT(kvc_backend_info, struct_size, 0);

@@ -117,7 +117,10 @@ KVC_MEMORY_HOST_HUGE: int
 KVC_MEMORY_PINNED: int
 KVC_MEMORY_DEVICE: int
 KVC_MEMORY_EXTERNAL: int
+KVC_MEMORY_MANAGED: int
 KVC_DEVICE_READS_HOST: int
+KVC_DEVICE_MANAGED: int
+KVC_DEVICE_SWAP_MEASURED: int
 KVC_STREAM_LEGACY: int
 KVC_ROPE_NONE: int
 KVC_ROPE_LINEAR: int
@@ -375,6 +378,8 @@ class kvc_device_info:
     architecture: str
     dlpack_device: int
     flags: int
+    swap_out_kernel_bytes: int
+    swap_in_kernel_bytes: int
 
 class kvc_backend_info:
     path: str
@@ -546,6 +551,8 @@ def kvc_storage_measure(s: kvc_storage, rows: kvc_rows, length: int, k: Array, v
 def kvc_storage_attend(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, stream: Optional[kvc_stream]) -> None: ...
 def kvc_storage_explain(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, plan: kvc_attention_plan) -> None: ...
 def kvc_storage_select_blocks(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, choice: kvc_block_choice, bounds: Array, picked: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_swap_out(s: kvc_storage, copies: Array, new_pages: Array, page_bytes: int, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_swap_in(s: kvc_storage, copies: Array, pages: Array, page_bytes: int, stream: Optional[kvc_stream]) -> None: ...
 def kvc_storage_key_bounds(s: kvc_storage, layer: int, blocks: Array, bounds: Array, stream: Optional[kvc_stream]) -> None: ...
 def kvc_attention_merge(outs: Array, lses: Array, num_partials: int, num_rows: int, v_dim: int, dtype: int, out: Array, lse: Array) -> None: ...
 def kvc_tree_mask(parents: Array, bits: Array, first_bit: int, depths: Array) -> None: ...

@@ -117,9 +117,16 @@ class Storage:
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
-        if copies.dtype != np.int32:
-            raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
-        self._do(stream, None, _native.kvc_storage_copy_blocks, contiguous(copies, (len(copies), 2), "copies"))
+        self._do(stream, None, _native.kvc_storage_copy_blocks, _pairs(copies))
+
+    def swap_out(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+        """Copies blocks to pages of host memory, all layers of a block packed in one page: int32 [n, 2] of (block, page). Page p begins at
+        byte p * page_bytes (0: block_bytes) of `pages`, a C-contiguous array whose memory is aligned to 16 and, of a GPU's storage, pinned."""
+        self._do(stream, pages, _native.kvc_storage_swap_out, _pairs(copies), as_bytes(pages), page_bytes)
+
+    def swap_in(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+        """The way back of swap_out(), into any blocks of a storage of the same configuration: int32 [n, 2] of (page, block)."""
+        self._do(stream, pages, _native.kvc_storage_swap_in, _pairs(copies), as_bytes(pages), page_bytes)
 
     def zero_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Clears blocks (int32 ids) in all layers, scales included."""
@@ -224,6 +231,12 @@ class DLPack:
 
     def __dlpack_device__(self) -> "tuple[int, int]":
         return 1, 0  # the CPU
+
+
+def _pairs(copies: Any) -> Any:
+    if copies.dtype != np.int32:
+        raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
+    return contiguous(copies, (len(copies), 2), "copies")
 
 
 def _check_masks(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any, mask_starts: Any, block_mask: Any, block_size: int) -> None:

@@ -172,6 +172,31 @@ def test_views_outlive_the_storage():
     assert kvcache._native.kvc_live_objects() == live
 
 
+@pytest.mark.parametrize("layout", list(kvcache.Layout))
+def test_blocks_go_to_pages_and_come_back(layout):
+    rng = np.random.default_rng()
+    with Storage(8, 2, 3, 20, dtype="int8", block_size=4, layout=layout) as s, kvcache.Stream() as stream:
+        slots = np.arange(32)
+        s.store(*rng.standard_normal((2, 2, 32, 3, 20), np.float32), slots)
+        k, _ = s.gather(slots)
+        pages = np.full((3, s.block_bytes + 32), 7, np.uint8)
+        s.swap_out(np.array([[5, 2], [1, 0]], np.int32), pages, pages.shape[1])
+        assert (pages[1] == 7).all() and (pages[:, s.block_bytes:] == 7).all()
+        s.zero_blocks(np.array([1, 5], np.int32))
+        s.swap_in(np.array([[0, 5], [2, 0]], np.int32), pages, pages.shape[1], stream=stream)
+        stream.synchronize()
+        back, _ = s.gather(slots)
+        assert (back[:, 20:24] == k[:, 4:8]).all() and (back[:, :4] == k[:, 20:24]).all() and (back[:, 4:8] == 0).all()
+        packed = np.empty((2, s.block_bytes), np.uint8)
+        s.swap_out(np.array([[0, 1]], np.int32), packed)
+        assert (packed[1] == pages[2, : s.block_bytes]).all()
+        for bad in ([[0, 3]], [[8, 0]], [[0, 0], [1, 0]]):
+            with pytest.raises(kvcache.InvalidArgumentError):
+                s.swap_out(np.array(bad, np.int32), pages, pages.shape[1])
+        with pytest.raises(TypeError):
+            s.swap_out(np.array([[0, 0]]), pages, pages.shape[1])
+
+
 def test_dlpack_shares_the_memory_and_keeps_it():
     s = Storage(2, 1, 1, 8, dtype="float32", block_size=4)
     s.view(Plane.K)[:] = 5
