@@ -566,6 +566,10 @@ typedef struct kvc_attention {
   uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
   uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
   uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
+  uint64_t shared_tokens;    /**< The first so many tokens are the same for all requests: all of block_tables begin with the same entries, no causal query
+                                  stands before their end, and mask_starts, if given, are at least this. A GPU then reads them once for all queries and merges both
+                                  parts (kvc_attention_plan.shared_tokens); the result is what the tables say, as without it, but for rounding. On the
+                                  CPU it changes nothing. 0 = none. */
 } kvc_attention;
 
 /** How kvc_storage_select_blocks picks blocks. */
@@ -592,6 +596,9 @@ typedef struct kvc_attention_plan {
   uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries; 0 = decided on the device, like num_splits. */
   uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
   uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
+  uint64_t shared_tokens; /**< kvc_attention.shared_tokens, if they are read once for all requests; else 0: on the CPU, for fewer than two requests, with
+                               KVC_ATTENTION_INVARIANT, and with what keeps queries from seeing all of them (not causal, window, ALiBi, block mask,
+                               a mask without mask_starts). */
 } kvc_attention_plan;
 
 /** Bytes of the host for a fixed address of a device. Frozen. */

@@ -88,6 +88,7 @@ func TestAttentionOverAManagersTables(t *testing.T) {
 		func() error { return s.Gather(0, 2, k, v, append(slots, 0)) },
 		func() error { return s.SwapOut([]BlockCopy{{0, 2}}, pages, 0) },
 		func() error { return s.SwapIn([]BlockCopy{{1, 6}, {0, 6}}, pages, 0) },
+		func() error { a := *attention; a.SharedTokens = tokens; return s.Attend(&a) },
 		func() error { a := *attention; a.Out = out[1:]; return s.Attend(&a) },
 		func() error { a := *attention; a.LSE = out[:1]; return s.Attend(&a) },
 		func() error { a := *attention; a.QOffsets = []uint64{0}; return s.Attend(&a) },

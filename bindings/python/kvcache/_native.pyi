@@ -352,6 +352,7 @@ class kvc_attention:
     total_queries: int
     max_queries: int
     max_kv_len: int
+    shared_tokens: int
 
 class kvc_attention_plan:
     kernels: str
@@ -362,6 +363,7 @@ class kvc_attention_plan:
     num_pieces: int
     num_splits: int
     scratch_bytes: int
+    shared_tokens: int
 
 class kvc_block_choice:
     top_k: int

@@ -197,6 +197,18 @@ def test_blocks_go_to_pages_and_come_back(layout):
             s.swap_out(np.array([[0, 0]]), pages, pages.shape[1])
 
 
+def test_requests_that_share_a_prefix_say_so():
+    rng = np.random.default_rng()
+    with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
+        s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
+        q, tables = rng.standard_normal((2, 4, 32), np.float32), np.array([[3, 0], [3, 1]], np.int32)
+        arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), tables
+        assert (s.attend(*arrays, shared_tokens=4) == s.attend(*arrays)).all()
+        assert s.explain(*arrays, shared_tokens=4).shared_tokens == 0  # the CPU reads them for each request
+        with pytest.raises(kvcache.InvalidArgumentError):
+            s.attend(*arrays, shared_tokens=5)
+
+
 def test_dlpack_shares_the_memory_and_keeps_it():
     s = Storage(2, 1, 1, 8, dtype="float32", block_size=4)
     s.view(Plane.K)[:] = 5

@@ -183,7 +183,7 @@ public final class Storage implements AutoCloseable {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
           a.maskOffsets, a.maskStarts, a.blockMask, p));
       return new Attention.Plan(p.getKernels(), p.getKeys(), p.getValues(), p.getNum_workers(), p.getSparse() != 0, p.getNum_pieces(),
-          p.getNum_splits(), p.getScratch_bytes());
+          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens());
     } finally {
       c.delete();
       p.delete();
