@@ -302,6 +302,13 @@ static PyObject *export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, Py
   kvc_raise(status);
   return NULL;
 }
+static PyObject *kvc_storage_dlpack_device(kvc_storage *s, int32_t plane, uint32_t layer) {
+  void *tensor;
+  const kvc_status status = kvc_storage_export_dlpack(s, plane, layer, &tensor);
+  if (status == KVC_OK) return kvc_dlpack_device(tensor);
+  kvc_raise(status);
+  return NULL;
+}
 %}
 
 %include "../structs.i"

@@ -231,7 +231,8 @@ class DLPack:
         return _native.kvc_storage_export_dlpack(*self._arguments)
 
     def __dlpack_device__(self) -> "tuple[int, int]":
-        return 1, 0  # the CPU
+        storage, plane, layer, _ = self._arguments
+        return _native.kvc_storage_dlpack_device(storage, plane, layer)
 
 
 def _pairs(copies: Any) -> Any:

@@ -2,6 +2,8 @@
 """Bytes in and out, and attention against NumPy."""
 
 import gc
+import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -207,6 +209,20 @@ def test_requests_that_share_a_prefix_say_so():
         assert s.explain(*arrays, shared_tokens=4).shared_tokens == 0  # the CPU reads them for each request
         with pytest.raises(kvcache.InvalidArgumentError):
             s.attend(*arrays, shared_tokens=5)
+
+
+def test_dlpack_names_the_device():
+    backend = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "backends/libkvcache_emulated.so"
+    with Storage(2, 1, 1, 8) as s:
+        assert s.dlpack(Plane.K).__dlpack_device__() == (1, 0)
+    if not backend.exists():
+        pytest.skip("the emulated backend is not built")
+    kvcache.open_backend("emulated", str(backend))
+    for number in (0, 1):
+        with Storage(2, 1, 1, 8, device=f"emulated:{number}") as s:
+            assert s.dlpack(Plane.K).__dlpack_device__() == (12, number)
+            with pytest.raises(kvcache.NotFoundError):
+                s.dlpack(Plane.K_SCALE).__dlpack_device__()
 
 
 def test_dlpack_shares_the_memory_and_keeps_it():
