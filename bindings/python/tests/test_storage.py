@@ -193,7 +193,7 @@ def test_blocks_go_to_pages_and_come_back(layout):
         s.swap_out(np.array([[0, 1]], np.int32), packed)
         assert (packed[1] == pages[2, : s.block_bytes]).all()
         for bad in ([[0, 3]], [[8, 0]], [[0, 0], [1, 0]]):
-            with pytest.raises(kvcache.InvalidArgumentError):
+            with pytest.raises(ValueError):
                 s.swap_out(np.array(bad, np.int32), pages, pages.shape[1])
         with pytest.raises(TypeError):
             s.swap_out(np.array([[0, 0]]), pages, pages.shape[1])
@@ -207,7 +207,7 @@ def test_requests_that_share_a_prefix_say_so():
         arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), tables
         assert (s.attend(*arrays, shared_tokens=4) == s.attend(*arrays)).all()
         assert s.explain(*arrays, shared_tokens=4).shared_tokens == 0  # the CPU reads them for each request
-        with pytest.raises(kvcache.InvalidArgumentError):
+        with pytest.raises(ValueError):
             s.attend(*arrays, shared_tokens=5)
 
 
