@@ -14,6 +14,8 @@
 %rename(kvc_storage_explain) explain;
 %rename(kvc_storage_select_blocks) select_blocks;
 %rename(kvc_storage_key_bounds) key_bounds;
+%rename(kvc_storage_swap_out) swap_out;
+%rename(kvc_storage_swap_in) swap_in;
 %rename(kvc_attention_merge) merge;
 %rename(kvc_tree_mask) tree_mask;
 %rename(kvc_estimate_memory) estimate_memory;
@@ -135,6 +137,16 @@ static kvc_status select_blocks(kvc_storage *s, const kvc_attention *attention, 
   (void)bounds_bytes, (void)picked_bytes;
   return kvc_storage_select_blocks(s, &full, &own, stream);
 }
+
+static kvc_status swap_out(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, char *new_pages, size_t new_pages_bytes,
+                           uint64_t page_bytes, kvc_stream *stream) {
+  return kvc_storage_swap_out(s, copies, num_copies, new_pages, new_pages_bytes, page_bytes, stream);
+}
+static kvc_status swap_in(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, const char *pages, size_t pages_bytes,
+                          uint64_t page_bytes, kvc_stream *stream) {
+  return kvc_storage_swap_in(s, copies, num_copies, pages, pages_bytes, page_bytes, stream);
+}
+
 static kvc_status key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, char *bounds, size_t bounds_bytes,
                              kvc_stream *stream) {
   (void)bounds_bytes;

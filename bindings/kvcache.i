@@ -91,6 +91,8 @@ KVC_OUT_RECORDS(char, new_codes, new_codes_bytes)
 KVC_IN_RECORDS(char, scales, scales_bytes)
 KVC_OUT_RECORDS(char, new_scales, new_scales_bytes)
 KVC_OUT_RECORDS(char, memory, memory_bytes)
+KVC_OUT_RECORDS(char, new_pages, new_pages_bytes)
+KVC_IN_RECORDS(char, pages, pages_bytes)
 
 KVC_RESULT(uint64_t, request)
 KVC_RESULT(uint64_t, num_cached)
@@ -243,6 +245,8 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_explain;
 %ignore kvc_storage_select_blocks;
 %ignore kvc_storage_key_bounds;
+%ignore kvc_storage_swap_out;
+%ignore kvc_storage_swap_in;
 %ignore kvc_attention_merge;
 %ignore kvc_tree_mask;
 %ignore kvc_estimate_memory;

@@ -29,6 +29,7 @@ struct Properties {
   bool has_mma;            // tensor cores and asynchronous copies as kernels use them
   bool reads_host_memory;  // any, not only what is pinned
   bool virtual_memory;     // reserve() and map() work
+  bool managed_memory;     // allocate_managed() works, and the host may touch the memory while kernels run
 };
 
 Error device_count(uint32_t* count);
@@ -38,13 +39,18 @@ Error set_device(uint32_t device);
 Error free_memory(uint64_t* bytes);
 
 Error allocate(uint64_t bytes, void** memory);  // aligned to 256
-Error release(void* memory);                    // waits for the device
+Error allocate_managed(uint64_t bytes, void** memory);
+Error release(void* memory);  // of both; waits for the device
 Error allocate_pinned(uint64_t bytes, void** memory);
 Error release_pinned(void* memory);
 Error register_host(void* memory, uint64_t bytes);
 Error unregister_host(void* memory);
-// Where the device finds the memory; *on_device is nullptr if it cannot read it.
-Error find_address(const void* memory, void** on_device);
+struct Found {
+  void* on_device;  // where the device finds the memory; nullptr: it cannot read it
+  bool known;       // it was allocated by the runtime or registered with it
+  bool managed;
+};
+Error find_address(const void* memory, Found* found);
 
 constexpr size_t kHandleBytes = 64;
 Error export_memory(void* memory, unsigned char* handle);

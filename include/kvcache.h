@@ -386,7 +386,7 @@ typedef struct kvc_pool_info {
 
 /** Copy the contents of block `source` to block `destination`, before the step's kernels write. Frozen. */
 typedef struct kvc_block_copy {
-  int32_t source, destination; /**< Block ids. */
+  int32_t source, destination; /**< Block ids; of kvc_storage_swap_out and kvc_storage_swap_in, one of them is a page. */
 } kvc_block_copy;
 
 /** block_tables[group][row][column] became `block`. Frozen. */
@@ -566,6 +566,10 @@ typedef struct kvc_attention {
   uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
   uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
   uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
+  uint64_t shared_tokens;    /**< The first so many tokens are the same for all requests: all of block_tables begin with the same entries, no causal query
+                                  stands before their end, and mask_starts, if given, are at least this. A GPU then reads them once for all queries and merges both
+                                  parts (kvc_attention_plan.shared_tokens); the result is what the tables say, as without it, but for rounding. On the
+                                  CPU it changes nothing. 0 = none. */
 } kvc_attention;
 
 /** How kvc_storage_select_blocks picks blocks. */
@@ -592,6 +596,9 @@ typedef struct kvc_attention_plan {
   uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries; 0 = decided on the device, like num_splits. */
   uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
   uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
+  uint64_t shared_tokens; /**< kvc_attention.shared_tokens, if they are read once for all requests; else 0: on the CPU, for fewer than two requests, with
+                               KVC_ATTENTION_INVARIANT, and with what keeps queries from seeing all of them (not causal, window, ALiBi, block mask,
+                               a mask without mask_starts). */
 } kvc_attention_plan;
 
 /** Bytes of the host for a fixed address of a device. Frozen. */
@@ -1009,8 +1016,14 @@ enum {
   KVC_MEMORY_HOST_HUGE = 2, /**< Host memory, aligned to 2 MiB, for which huge pages are asked for. */
   KVC_MEMORY_PINNED = 3,    /**< Host memory that a GPU reads and writes itself; in huge pages if it is large. */
   KVC_MEMORY_DEVICE = 4,    /**< Memory of a GPU. */
-  KVC_MEMORY_EXTERNAL = 5   /**< Foreign memory used in place, which stays the caller's. */
+  KVC_MEMORY_EXTERNAL = 5,  /**< Foreign memory used in place, which stays the caller's. */
+  KVC_MEMORY_MANAGED = 6    /**< Of kvc_device_allocate alone: memory whose pages move to whoever touches them, the host or a GPU with KVC_DEVICE_MANAGED, at least
+                                 KVC_MANAGED_LEAST_BYTES. For large buffers that both sides touch now and then: a page that moves stops the kernel
+                                 that waits for it, so that no storage of a GPU lies in such memory. */
 };
+
+/** Smallest piece of KVC_MEMORY_MANAGED: a page of those that move. Smaller buffers are better pinned. */
+#define KVC_MANAGED_LEAST_BYTES 2097152
 
 /** What a device is. */
 typedef struct kvc_device_info {
@@ -1023,12 +1036,18 @@ typedef struct kvc_device_info {
   const char *architecture;  /**< "sm_90", "gfx90a"; "" = not known. Text of the library. */
   int32_t dlpack_device;     /**< DLDeviceType of memory on it: 1 CPU, 2 CUDA, 10 ROCm. */
   uint32_t flags;            /**< KVC_DEVICE_* */
+  uint64_t swap_out_kernel_bytes; /**< kvc_storage_swap_out of many runs (kvc_storage_runs of a block): shorter ones than this go by a kernel, others by the copy
+                                       engine. Without KVC_DEVICE_SWAP_MEASURED that is a guess. 0 = the copy engine alone; UINT64_MAX = a kernel
+                                       alone. On the CPU 0. */
+  uint64_t swap_in_kernel_bytes;  /**< The same of kvc_storage_swap_in. */
 } kvc_device_info;
 
 /** kvc_device_info.flags. */
 enum {
-  KVC_DEVICE_READS_HOST = 1 /**< Its work reads and writes any host memory. Without it keys, values, queries, results, bounds and masks of calls on its
+  KVC_DEVICE_READS_HOST = 1,    /**< Its work reads and writes any host memory. Without it keys, values, queries, results, bounds and masks of calls on its
                                  storages must lie in memory of a device, or in pinned or registered host memory. */
+  KVC_DEVICE_MANAGED = 2,       /**< kvc_device_allocate has KVC_MEMORY_MANAGED, which the host may touch at any time. */
+  KVC_DEVICE_SWAP_MEASURED = 4  /**< swap_out_kernel_bytes and swap_in_kernel_bytes were measured on it. */
 };
 
 /** A backend: what brings devices. */
@@ -1077,7 +1096,8 @@ KVC_API kvc_status kvc_backend_properties(const char *name, kvc_backend_info *in
 KVC_API kvc_status kvc_device_properties(const char *device, kvc_device_info *info);
 
 /** Memory of a device's kind, for rows, queries and results, or to be a storage's foreign memory. @param[in] kind KVC_MEMORY_*. @param[out] memory Aligned to 256.
- *  @return KVC_OK; NOT_FOUND (device), UNSUPPORTED (kind), INVALID_ARGUMENT (0 bytes), OUT_OF_MEMORY, DEVICE. Thread-safe. Since 0.2. */
+ *  @return KVC_OK; NOT_FOUND (device), UNSUPPORTED (kind), INVALID_ARGUMENT (0 bytes; managed memory below KVC_MANAGED_LEAST_BYTES), OUT_OF_MEMORY, DEVICE.
+ *  Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_allocate(const char *device, uint32_t kind, uint64_t bytes, void **memory);
 
 /** Gives memory of kvc_device_allocate or kvc_device_import_memory back to whom it came from. NULL is ignored; no work may use it any more.
@@ -1236,6 +1256,27 @@ KVC_API kvc_status kvc_storage_copy_blocks(kvc_storage *s, const kvc_block_copy 
 /** Clears blocks in all layers, scales included. @return KVC_OK; INVALID_ARGUMENT (an id out of range; nothing is cleared), OUT_OF_MEMORY (in the stream's
  *  queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_zero_blocks(kvc_storage *s, const int32_t *blocks, size_t num_blocks, kvc_stream *stream);
+
+/** Copies blocks to pages of host memory, all layers of a block packed in one page: to make room, to be written to a disk or to be sent. A page holds what
+ *  kvc_storage_runs lists of the whole block, run after run, and may go to any block of any storage of the same configuration, whatever its device, memory
+ *  and num_blocks. Of channel keys, what is open of the blocks is sealed first (kvc_storage_seal_blocks).
+ *
+ *  A GPU moves them by its copy engine or by a kernel, whichever it expects to be faster; both are measured once for each device, at its first swap out of a
+ *  capture, which therefore takes longer and waits: call this with num_copies 0 at start. A capture before that takes a guess (kvc_device_info).
+ *  @param[in]  copies     [num_copies] source is a block, destination a page; no page twice.
+ *  @param[out] pages      Page p is at pages + p * page_bytes. Aligned to 16, and not a part of the storage's slab. Memory that the device reads: pinned
+ *              (KVC_MEMORY_PINNED), registered (kvc_device_register), or any with KVC_DEVICE_READS_HOST. It must live until the work is done.
+ *  @param[in]  pages_size Bytes of it. @param[in] page_bytes From one page to the next, a multiple of 16, at least kvc_storage_info.block_bytes; 0 = that.
+ *  @param[in]  stream Of the storage's device, see kvc_stream; NULL: done on return.
+ *  @return KVC_OK; INVALID_ARGUMENT (a block or page out of range, a page twice, the memory; nothing is copied), UNSUPPORTED (the device cannot),
+ *  OUT_OF_MEMORY, DEVICE. Thread-safe. Since 0.2. */
+KVC_API kvc_status kvc_storage_swap_out(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, void *pages, size_t pages_size, uint64_t page_bytes,
+                                        kvc_stream *stream);
+
+/** The way back of kvc_storage_swap_out: all bytes of the blocks become those of the pages.
+ *  @param[in] copies [num_copies] source is a page, destination a block; no block twice. All else as kvc_storage_swap_out. Since 0.2. */
+KVC_API kvc_status kvc_storage_swap_in(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, const void *pages, size_t pages_size,
+                                       uint64_t page_bytes, kvc_stream *stream);
 
 /** Paged attention over what is stored: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's online softmax,
  *  arXiv:2205.14135; split contexts merged by log-sum-exp as in Flash-Decoding).

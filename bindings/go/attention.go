@@ -23,6 +23,7 @@ type Attention struct {
 	Mask                    []byte    // Bits, the lowest of a byte first, or nil: see kvc_attention.mask and TreeMask.
 	MaskOffsets, MaskStarts []uint64  // [requests]; MaskStarts may be nil.
 	BlockMask               []byte    // [requests][NumHeads][bytes], of SelectBlocks, or nil.
+	SharedTokens            uint64    // So many first tokens lie in the same blocks for all requests.
 }
 
 type arrayLength struct {
@@ -93,7 +94,8 @@ func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
 	}
 	c := &C.kvc_attention{struct_size: C.sizeof_kvc_attention, num_requests: C.size_t(requests), table_stride: C.size_t(entries),
 		layer: C.uint32_t(a.Layer), num_q_heads: C.uint32_t(a.NumQHeads), scale: C.float(a.Scale), soft_cap: C.float(a.SoftCap),
-		window: C.uint64_t(a.Window), sinks: C.uint64_t(a.Sinks), block_mask_stride: C.size_t(maskStride)}
+		window: C.uint64_t(a.Window), sinks: C.uint64_t(a.Sinks), block_mask_stride: C.size_t(maskStride),
+		shared_tokens: C.uint64_t(a.SharedTokens)}
 	if a.NotCausal {
 		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
 	}
@@ -118,6 +120,7 @@ type AttentionPlan struct {
 	NumWorkers                         uint32
 	Sparse                             bool
 	NumPieces, NumSplits, ScratchBytes uint64
+	SharedTokens                       uint64
 }
 
 // Explain says how Attend would compute this, and computes nothing. Out may be nil.
@@ -132,7 +135,8 @@ func (s *Storage) Explain(a *Attention) (plan AttentionPlan, err error) {
 			asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, asByte(&answer))
 	})
 	return AttentionPlan{C.GoString(&answer.kernels[0]), C.GoString(&answer.keys[0]), C.GoString(&answer.values[0]), uint32(answer.num_workers),
-		answer.sparse != 0, uint64(answer.num_pieces), uint64(answer.num_splits), uint64(answer.scratch_bytes)}, err
+		answer.sparse != 0, uint64(answer.num_pieces), uint64(answer.num_splits), uint64(answer.scratch_bytes),
+		uint64(answer.shared_tokens)}, err
 }
 
 // KeyBounds writes the largest and smallest of each element over the keys of full blocks: float16 bits [NumBlocks][NumHeads][2][HeadDim],

@@ -156,6 +156,17 @@ func (s *Storage) CopyBlocks(copies []BlockCopy) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_copy_blocks(c, asBytes(copies), 0) })
 }
 
+// SwapOut copies blocks to pages, all layers of a block packed in one page: (block, page) pairs. Page p begins at pages[p*pageBytes]
+// (0: the bytes of a block), which is aligned to 16.
+func (s *Storage) SwapOut(copies []BlockCopy, pages []byte, pageBytes uint64) error {
+	return s.call(func(c uintptr) error { return native.Kvc_storage_swap_out(c, asBytes(copies), pages, pageBytes, 0) })
+}
+
+// SwapIn is the way back of SwapOut, into any blocks of a storage of the same configuration: (page, block) pairs.
+func (s *Storage) SwapIn(copies []BlockCopy, pages []byte, pageBytes uint64) error {
+	return s.call(func(c uintptr) error { return native.Kvc_storage_swap_in(c, asBytes(copies), pages, pageBytes, 0) })
+}
+
 // ZeroBlocks clears blocks in all layers.
 func (s *Storage) ZeroBlocks(blocks []int32) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_zero_blocks(c, blocks, 0) })

@@ -70,6 +70,13 @@ func TestAttentionOverAManagersTables(t *testing.T) {
 	moved := []int64{28, 29, 30, 31}
 	must(t, s.Gather(0, 1, gotK[:4*heads*dim], gotV[:4*heads*dim], moved))
 	equal(t, gotK[:4*heads*dim], k[:4*heads*dim])
+	blockBytes, _ := s.Bytes()
+	pages := make([]byte, 2*blockBytes)
+	must(t, s.SwapOut([]BlockCopy{{7, 1}}, pages, 0))
+	must(t, s.ZeroBlocks([]int32{7}))
+	must(t, s.SwapIn([]BlockCopy{{1, 7}}, pages, 0))
+	must(t, s.Gather(0, 1, gotK[:4*heads*dim], gotV[:4*heads*dim], moved))
+	equal(t, gotK[:4*heads*dim], k[:4*heads*dim])
 	must(t, s.ZeroBlocks([]int32{7}))
 	must(t, s.Gather(0, 1, gotK[:4*heads*dim], gotV[:4*heads*dim], moved))
 	equal(t, gotK[:heads*dim], make([]float32, heads*dim))
@@ -79,6 +86,9 @@ func TestAttentionOverAManagersTables(t *testing.T) {
 		func() error { return s.Store(0, 2, k, v[1:], slots) },
 		func() error { return s.Store(2, 1, k[:layer], v[:layer], slots) },
 		func() error { return s.Gather(0, 2, k, v, append(slots, 0)) },
+		func() error { return s.SwapOut([]BlockCopy{{0, 2}}, pages, 0) },
+		func() error { return s.SwapIn([]BlockCopy{{1, 6}, {0, 6}}, pages, 0) },
+		func() error { a := *attention; a.SharedTokens = tokens; return s.Attend(&a) },
 		func() error { a := *attention; a.Out = out[1:]; return s.Attend(&a) },
 		func() error { a := *attention; a.LSE = out[:1]; return s.Attend(&a) },
 		func() error { a := *attention; a.QOffsets = []uint64{0}; return s.Attend(&a) },

@@ -28,6 +28,13 @@ static void end_owned(Tensor* tensor) {
   free(self);
 }
 
+PyObject* kvc_dlpack_device(void* tensor) {
+  Tensor* const inner = (Tensor*)tensor;
+  PyObject* const device = Py_BuildValue("ii", (int)inner->device_type, (int)inner->device_id);
+  inner->deleter(inner);
+  return device;
+}
+
 static void end_capsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, "dltensor")) return;  // taken, and renamed
   Tensor* const tensor = (Tensor*)PyCapsule_GetPointer(capsule, "dltensor");

@@ -17,6 +17,8 @@ PyObject* kvc_pack_tokens(PyObject* tokens);
 
 // dlpack.c. A DLManagedTensor as a capsule; `owner`, unless None, lives as long as the tensor.
 PyObject* kvc_dlpack_capsule(void* tensor, PyObject* owner);
+// (device type, device number) of a DLManagedTensor, which is ended.
+PyObject* kvc_dlpack_device(void* tensor);
 
 // admitted.c, slots.c. Add their types to the module.
 int kvc_add_admitted(PyObject* module);

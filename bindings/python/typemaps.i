@@ -136,6 +136,8 @@ KVC_LONG_CALL(kvc_manager_step)
 KVC_LONG_CALL(kvc_manager_compact)
 KVC_LONG_CALL(kvc_storage_create)
 KVC_LONG_CALL(kvc_storage_copy_blocks)
+KVC_LONG_CALL(swap_out)
+KVC_LONG_CALL(swap_in)
 KVC_LONG_CALL(kvc_storage_zero_blocks)
 KVC_LONG_CALL(kvc_storage_seal_blocks)
 KVC_LONG_CALL(store)
@@ -297,6 +299,13 @@ static PyObject *export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, Py
   void *tensor;
   const kvc_status status = kvc_storage_export_dlpack(s, plane, layer, &tensor);
   if (status == KVC_OK) return kvc_dlpack_capsule(tensor, owner);
+  kvc_raise(status);
+  return NULL;
+}
+static PyObject *kvc_storage_dlpack_device(kvc_storage *s, int32_t plane, uint32_t layer) {
+  void *tensor;
+  const kvc_status status = kvc_storage_export_dlpack(s, plane, layer, &tensor);
+  if (status == KVC_OK) return kvc_dlpack_device(tensor);
   kvc_raise(status);
   return NULL;
 }

@@ -65,6 +65,7 @@ Error properties(uint32_t device, Properties* out) {
   out->has_mma = found.major >= 8;
   out->reads_host_memory = found.pageableMemoryAccess != 0;
   out->virtual_memory = true;
+  out->managed_memory = found.concurrentManagedAccess != 0;
   return 0;
 }
 
@@ -73,10 +74,13 @@ Error allocate_pinned(uint64_t bytes, void** memory) {
 }
 Error release_pinned(void* memory) { return done(cudaFreeHost(memory)); }
 
-Error find_address(const void* memory, void** on_device) {
-  cudaPointerAttributes found;
-  const Error error = done(cudaPointerGetAttributes(&found, memory));
-  *on_device = error == 0 ? found.devicePointer : nullptr;
+Error find_address(const void* memory, Found* found) {
+  cudaPointerAttributes native;
+  const Error error = done(cudaPointerGetAttributes(&native, memory));
+  *found = {};
+  if (error == 0)
+    *found = {native.devicePointer, native.type != cudaMemoryTypeUnregistered,
+              native.type == cudaMemoryTypeManaged};
   return error;
 }
 

@@ -69,6 +69,13 @@ kvc_status check_support(const AttentionArgs& args, const AttentionLimits& limit
   return refuse(KVC_ERROR_UNSUPPORTED, "attention on %s: %s", runtime::kName, support->reason);
 }
 
+// The call with a prefix that is read once for all requests, if it has one and the kernels can: the part that
+// follows is of each request alone, so that a batch changes how its bits come about.
+bool shares_prefix(const kvc_attention& a, const AttentionArgs& args, const AttentionLimits& limits) {
+  if (a.shared_tokens == 0 || a.num_requests < 2 || limits.invariant != 0) return false;
+  return cascade_support({args, 1, nullptr, nullptr}, limits).path != AttentionPath::kUnsupported;
+}
+
 }  // namespace
 
 kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* stream) {
@@ -107,8 +114,17 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
     call.array(args.mask_starts, n);
     args.table_stride = stride;
   }
-  KVC_TRY(call.upload(attention_workspace_bytes(args, limits)));
-  return call.end(launch_attention(args, limits, call.workspace(), call.stream()), "attention");
+  if (!shares_prefix(attention, args, limits)) {
+    KVC_TRY(call.upload(attention_workspace_bytes(args, limits)));
+    return call.end(launch_attention(args, limits, call.workspace(), call.stream()), "attention");
+  }
+  const uint64_t group[] = {0, n}, prefix[] = {attention.shared_tokens};  // all requests are one group
+  CascadeArgs cascade = {args, 1, group, prefix};
+  call.array(cascade.group_offsets, 2);
+  call.array(cascade.prefix_lens, 1);
+  KVC_TRY(call.upload(cascade_workspace_bytes(cascade, limits)));
+  cascade.attention = args;  // with the arrays' addresses
+  return call.end(launch_cascade(cascade, limits, call.workspace(), call.stream()), "attention");
 }
 
 kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_plan* plan) {
@@ -124,7 +140,11 @@ kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_
   std::snprintf(plan->values, sizeof plan->values, "%s", layout_.latent ? "keys" : "rows");
   plan->num_workers = limits.num_multiprocessors;
   plan->sparse = attention.block_mask != nullptr;
-  plan->scratch_bytes = limits.total_queries == 0 ? 0 : attention_workspace_bytes(args, limits);
+  const bool shares = shares_prefix(attention, args, limits);
+  plan->shared_tokens = shares ? attention.shared_tokens : 0;
+  if (limits.total_queries == 0) return KVC_OK;
+  plan->scratch_bytes = shares ? cascade_workspace_bytes({args, 1, nullptr, nullptr}, limits)
+                               : attention_workspace_bytes(args, limits);
   return KVC_OK;
 }
 

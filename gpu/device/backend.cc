@@ -5,6 +5,7 @@
 #include "device/devices.h"
 #include "device/memory.h"
 #include "device/reserved.h"
+#include "device/swap.h"
 #include "device/tables.h"
 
 namespace kvc::gpu {
@@ -27,7 +28,12 @@ kvc_status properties(uint32_t device, kvc_device_info* info) {
   info->name = found.name;
   info->architecture = found.architecture;
   info->dlpack_device = runtime::kDlpackDevice;
-  info->flags = found.reads_host_memory ? uint32_t{KVC_DEVICE_READS_HOST} : 0;
+  const SwapChoice& swaps = swap_choice(device, false);
+  info->swap_out_kernel_bytes = swaps.kernel_below(true);
+  info->swap_in_kernel_bytes = swaps.kernel_below(false);
+  info->flags = (found.reads_host_memory ? uint32_t{KVC_DEVICE_READS_HOST} : 0) |
+                (found.managed_memory ? uint32_t{KVC_DEVICE_MANAGED} : 0) |
+                (swaps.measured() ? uint32_t{KVC_DEVICE_SWAP_MEASURED} : 0);
   return KVC_OK;
 }
 
@@ -117,6 +123,9 @@ kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size
                       uint16_t* bounds, void* stream) {
   return storage_of(storage).key_bounds(layer, blocks, num_blocks, bounds, stream_of(stream));
 }
+kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
+  return storage_of(storage).swap_blocks(*swap, stream_of(stream));
+}
 kvc_status select_blocks(void*, const kvc_attention*, const kvc_block_choice*, void*) {
   return not_yet("kvc_storage_select_blocks");
 }
@@ -163,6 +172,7 @@ kvc_backend make_table() {
   table.explain = explain;
   table.key_bounds = key_bounds;
   table.select_blocks = select_blocks;
+  table.swap_blocks = swap_blocks;
   return table;
 }
 

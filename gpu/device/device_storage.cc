@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "device/memory.h"
+#include "device/swap.h"
 #include "kernels/kernels.h"
 
 namespace kvc::gpu {
@@ -35,6 +36,11 @@ kvc_status DeviceStorage::create(uint32_t device, const kvc_backend_storage& con
   KVC_TRY(on.status());
   void* address;
   KVC_TRY(find_address(device, config.memory.data, "kvc_storage_config.memory", &address));
+  if (is_managed(config.memory.data)) {
+    return refuse(KVC_ERROR_UNSUPPORTED,
+                  "a storage in managed memory: a page that moves stops the kernel that reads it; use "
+                  "KVC_MEMORY_DEVICE or KVC_MEMORY_PINNED");
+  }
   auto* made = new (std::nothrow) DeviceStorage(device, *config.layout, config.memory);
   if (made == nullptr) return refuse(KVC_ERROR_OUT_OF_MEMORY, "no memory for a storage");
   made->address_ = address;
@@ -115,6 +121,26 @@ kvc_status DeviceStorage::zero_blocks(const int32_t* blocks, size_t count, Devic
   call.array(blocks, count);
   KVC_TRY(call.upload());
   return call.end(gpu::zero_blocks(layout_, address_, blocks, count, call.stream()), "clearing blocks");
+}
+
+kvc_status DeviceStorage::swap_blocks(const kvc_backend_swap& swap, DeviceStream* stream) {
+  uint64_t capture = 0;
+  if (stream != nullptr) KVC_TRY(stream->find_capture(&capture));
+  const SwapChoice& choice = swap_choice(device_, capture == 0);
+  if (swap.num_copies == 0) return KVC_OK;
+  kvc_backend_swap own = swap;
+  const char* last = swap.pages + swap.pages_size - 1;
+  Call call(device_, memory_, stream);
+  KVC_TRY(call.begin());
+  KVC_TRY(call.address(own.pages, "pages"));
+  KVC_TRY(call.address(last, "the end of pages"));
+  const BlockParts parts = block_parts(layout_);
+  // What is not pinned, a copy engine reads by way of the host, which waits.
+  const SwapPath path = is_known(swap.pages)
+                            ? choice.choose({swap.out != 0, parts.bytes, parts.count * swap.num_copies})
+                            : SwapPath::kKernel;
+  KVC_TRY(enqueue_swap(call, layout_, address_, own, path));
+  return call.end(0, "swapping blocks");
 }
 
 kvc_status DeviceStorage::key_bounds(uint32_t layer, const int32_t* blocks, size_t count, uint16_t* bounds,

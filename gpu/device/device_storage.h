@@ -16,6 +16,7 @@ class DeviceStorage {
   kvc_status move_rows(const kvc_rows& rows, bool store, DeviceStream* stream);
   kvc_status copy_blocks(const kvc_block_copy* copies, size_t count, DeviceStream* stream);
   kvc_status zero_blocks(const int32_t* blocks, size_t count, DeviceStream* stream);
+  kvc_status swap_blocks(const kvc_backend_swap& swap, DeviceStream* stream);
   kvc_status key_bounds(uint32_t layer, const int32_t* blocks, size_t count, uint16_t* bounds,
                         DeviceStream* stream);
   kvc_status attend(const kvc_attention& attention, DeviceStream* stream);

@@ -99,12 +99,13 @@ bool is_aligned(const void* memory, uint32_t alignment) {
   return reinterpret_cast<uintptr_t>(memory) % alignment == 0;
 }
 
-kvc_status allocate_device(uint32_t device, uint64_t bytes, uint32_t alignment, kvc_backend_memory* out,
-                           void** base) {
-  runtime::Error error = runtime::allocate(bytes, base);
+kvc_status allocate_device(uint32_t device, bool managed, uint64_t bytes, uint32_t alignment,
+                           kvc_backend_memory* out, void** base) {
+  const auto allocate = managed ? runtime::allocate_managed : runtime::allocate;
+  runtime::Error error = allocate(bytes, base);
   if (error == 0 && !is_aligned(*base, alignment)) {  // more than the runtime promises
     static_cast<void>(runtime::release(*base));
-    error = runtime::allocate(bytes + alignment, base);
+    error = allocate(bytes + alignment, base);
   }
   if (error == 0) {
     const uintptr_t number = reinterpret_cast<uintptr_t>(*base);
@@ -138,10 +139,17 @@ kvc_status allocate_pinned(uint32_t device, uint64_t bytes, kvc_backend_memory* 
 kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
                     uint32_t alignment, kvc_backend_memory* memory) {
   if (kind == KVC_MEMORY_DEFAULT) kind = KVC_MEMORY_DEVICE;
-  if (kind != KVC_MEMORY_DEVICE && kind != KVC_MEMORY_PINNED) {
+  const bool managed = kind == KVC_MEMORY_MANAGED;
+  if (kind != KVC_MEMORY_DEVICE && kind != KVC_MEMORY_PINNED &&
+      !(managed && devices().properties[device].managed_memory)) {
     return refuse(KVC_ERROR_UNSUPPORTED,
-                  "%s has no memory of kind %u; use KVC_MEMORY_DEVICE or KVC_MEMORY_PINNED", runtime::kName,
-                  kind);
+                  "%s:%u has no memory of kind %u; use KVC_MEMORY_DEVICE or KVC_MEMORY_PINNED",
+                  runtime::kName, device, kind);
+  }
+  if (managed && bytes < KVC_MANAGED_LEAST_BYTES) {
+    return refuse(KVC_ERROR_INVALID_ARGUMENT,
+                  "%llu bytes of managed memory; at least %d: smaller buffers are better KVC_MEMORY_PINNED",
+                  static_cast<unsigned long long>(bytes), KVC_MANAGED_LEAST_BYTES);
   }
   if (allocator != nullptr) {
     return refuse(KVC_ERROR_UNSUPPORTED,
@@ -158,7 +166,7 @@ kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t ki
   out.kind = kind;
   out.alignment = pinned ? kPage : std::max(alignment, kAlignment);
   KVC_TRY(pinned ? allocate_pinned(device, bytes, &out, &owner->base)
-                 : allocate_device(device, bytes, out.alignment, &out, &owner->base));
+                 : allocate_device(device, managed, bytes, out.alignment, &out, &owner->base));
   out.owner = {sizeof out.owner, owner.release(), nullptr, pinned ? release_pinned : release_device};
   *memory = out;
   return KVC_OK;
@@ -224,10 +232,22 @@ kvc_status import_memory(uint32_t device, const kvc_memory_handle* handle, kvc_b
   return KVC_OK;
 }
 
+bool is_known(const void* memory) {
+  runtime::Found found;
+  return runtime::find_address(memory, &found) == 0 && found.known;
+}
+
+bool is_managed(const void* memory) {
+  runtime::Found found;
+  return runtime::find_address(memory, &found) == 0 && found.managed;
+}
+
 kvc_status find_address(uint32_t device, const void* memory, const char* name, void** on_device) {
   *on_device = const_cast<void*>(memory);
   if (memory == nullptr || is_reserved(memory)) return KVC_OK;
-  KVC_TRY(check(runtime::find_address(memory, on_device), "looking at an address"));
+  runtime::Found found;
+  KVC_TRY(check(runtime::find_address(memory, &found), "looking at an address"));
+  *on_device = found.on_device;
   if (*on_device != nullptr) return KVC_OK;
   if (devices().properties[device].reads_host_memory) {
     *on_device = const_cast<void*>(memory);

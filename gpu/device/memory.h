@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a device, each piece with an owner that knows how it is given back: device memory in one piece,
-// pinned host memory, and memory of other processes. Nothing is taken from another place than the one that
-// was asked for. Any thread.
+// pinned host memory, managed memory, and memory of other processes. Nothing is taken from another place than
+// the one that was asked for. Any thread.
 #pragma once
 #include "device/backend.h"
 
@@ -21,5 +21,9 @@ kvc_status import_memory(uint32_t device, const kvc_memory_handle* handle, kvc_b
 // Where the device finds what a caller calls `name`, whose memory it must be able to read. nullptr stays
 // nullptr.
 kvc_status find_address(uint32_t device, const void* memory, const char* name, void** on_device);
+// Whether the memory was pinned, registered or allocated by the runtime; whether its pages move. By the
+// current device.
+bool is_known(const void* memory);
+bool is_managed(const void* memory);
 
 }  // namespace kvc::gpu

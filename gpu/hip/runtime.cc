@@ -30,11 +30,17 @@ Error properties(uint32_t device, Properties* out) {
   hipDeviceProp_t found;
   if (const Error error = done(hipGetDeviceProperties(&found, static_cast<int>(device))); error != 0)
     return error;
-  int pageable = 0;
-  if (const Error error = done(
-          hipDeviceGetAttribute(&pageable, hipDeviceAttributePageableMemoryAccess, static_cast<int>(device)));
-      error != 0)
-    return error;
+  int pageable = 0, managed = 0;
+  const struct {
+    hipDeviceAttribute_t attribute;
+    int* value;
+  } asked[] = {{hipDeviceAttributePageableMemoryAccess, &pageable},
+               {hipDeviceAttributeConcurrentManagedAccess, &managed}};
+  for (const auto& [attribute, value] : asked) {
+    if (const Error error = done(hipDeviceGetAttribute(value, attribute, static_cast<int>(device)));
+        error != 0)
+      return error;
+  }
   *out = {};
   std::snprintf(out->name, sizeof out->name, "%.63s", found.name);
   std::snprintf(out->architecture, sizeof out->architecture, "%.*s",
@@ -43,6 +49,7 @@ Error properties(uint32_t device, Properties* out) {
   out->num_processors = static_cast<uint32_t>(found.multiProcessorCount);
   out->shared_bytes = static_cast<uint32_t>(found.sharedMemPerBlock);
   out->reads_host_memory = pageable != 0;
+  out->managed_memory = managed != 0;
   uint64_t granularity = 0;
   out->virtual_memory = map_granularity(&granularity) == 0 && granularity != 0;
   return 0;
@@ -54,10 +61,11 @@ Error allocate_pinned(uint64_t bytes, void** memory) {
 Error release_pinned(void* memory) { return done(hipHostFree(memory)); }
 
 // Memory that the runtime does not know is an error to it, not an answer.
-Error find_address(const void* memory, void** on_device) {
-  hipPointerAttribute_t found = {};
-  const Error error = done(hipPointerGetAttributes(&found, memory));
-  *on_device = error == 0 ? found.devicePointer : nullptr;
+Error find_address(const void* memory, Found* found) {
+  hipPointerAttribute_t native = {};
+  const Error error = done(hipPointerGetAttributes(&native, memory));
+  *found = {};
+  if (error == 0) *found = {native.devicePointer, true, native.isManaged != 0};
   return error == hipErrorInvalidValue ? 0 : error;
 }
 

@@ -74,7 +74,8 @@ bool release(void* memory, Kind kind) {
   const Piece piece = at->second;
   s.pieces.erase(at);
   if (kind == Kind::kDevice) s.in_use[piece.device] -= piece.bytes;
-  if (kind == Kind::kDevice || kind == Kind::kPinned) emulator::free_guarded(memory, piece.bytes);
+  if (kind == Kind::kDevice || kind == Kind::kPinned || kind == Kind::kManaged)
+    emulator::free_guarded(memory, piece.bytes);
   if (kind == Kind::kReserved) munmap(memory, piece.bytes);
   if (kind == Kind::kImported) {
     const uintptr_t page = static_cast<uintptr_t>(getpagesize());
@@ -101,7 +102,15 @@ bool is_known(uint32_t device, const void* memory) {
   const auto at = find_piece(s, memory);
   if (at == s.pieces.end()) return false;
   const Kind kind = at->second.kind;
-  return kind == Kind::kPinned || kind == Kind::kRegistered || at->second.device == device;
+  return kind == Kind::kPinned || kind == Kind::kRegistered || kind == Kind::kManaged ||
+         at->second.device == device;
+}
+
+bool is_managed(const void* memory) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto at = find_piece(s, memory);
+  return at != s.pieces.end() && at->second.kind == Kind::kManaged;
 }
 
 uint64_t bytes_in_use(uint32_t device) {

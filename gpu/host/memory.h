@@ -6,7 +6,7 @@
 
 namespace kvc::gpu::host {
 
-enum class Kind : uint32_t { kDevice, kPinned, kRegistered, kImported, kReserved };
+enum class Kind : uint32_t { kDevice, kPinned, kRegistered, kImported, kReserved, kManaged };
 
 inline constexpr uint64_t kDeviceBytes = uint64_t{1} << 30;  // of each device
 inline constexpr uint64_t kChunkBytes = uint64_t{2} << 20;   // granularity of mapped memory
@@ -17,6 +17,7 @@ bool release(void* memory, Kind kind);     // false: there is no such memory
 bool adopt(void* memory, uint64_t bytes);  // registered; false: a part of it is known already
 // Whether it lies in memory that the device reads without reading any host memory.
 bool is_known(uint32_t device, const void* memory);
+bool is_managed(const void* memory);
 uint64_t bytes_in_use(uint32_t device);
 
 bool share(void* memory, unsigned char* handle);  // for another process; false: it is no device's

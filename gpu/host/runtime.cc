@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime of emulated devices: two of them, of which the first reads any host memory, as some machines
-// have it, and the second only what is pinned or its own.
+// The runtime of emulated devices: two of them, of which the first reads any host memory and has managed
+// memory, as some machines have it, and the second only what is pinned or its own.
 #include "runtime.h"
 
 #include <atomic>
@@ -112,6 +112,7 @@ Error properties(uint32_t device, Properties* out) {
   out->has_mma = true;
   out->reads_host_memory = device == 0;
   out->virtual_memory = true;
+  out->managed_memory = device == 0;
   return check();
 }
 
@@ -135,9 +136,16 @@ Error allocate(uint64_t bytes, void** memory) {
   *memory = host::allocate(device_in_use, host::Kind::kDevice, bytes);
   return *memory == nullptr ? kNoMemory : kDone;
 }
+Error allocate_managed(uint64_t bytes, void** memory) {
+  if (const Error error = check_allocation(); error != 0) return error;
+  *memory = host::allocate(device_in_use, host::Kind::kManaged, bytes);
+  return *memory == nullptr ? kNoMemory : kDone;
+}
 Error release(void* memory) {
   ++times_synchronized;
-  return host::release(memory, host::Kind::kDevice) ? kDone : kUnknownMemory;
+  const bool known =
+      host::release(memory, host::Kind::kDevice) || host::release(memory, host::Kind::kManaged);
+  return known ? kDone : kUnknownMemory;
 }
 Error allocate_pinned(uint64_t bytes, void** memory) {
   if (const Error error = check_allocation(); error != 0) return error;
@@ -154,9 +162,9 @@ Error register_host(void* memory, uint64_t bytes) {
 Error unregister_host(void* memory) {
   return host::release(memory, host::Kind::kRegistered) ? kDone : kUnknownMemory;
 }
-Error find_address(const void* memory, void** on_device) {
-  const bool readable = host::is_known(device_in_use, memory);
-  *on_device = readable ? const_cast<void*>(memory) : nullptr;
+Error find_address(const void* memory, Found* found) {
+  const bool known = host::is_known(device_in_use, memory);
+  *found = {known ? const_cast<void*>(memory) : nullptr, known, host::is_managed(memory)};
   return check();
 }
 

@@ -103,35 +103,29 @@ Side page_side(const BlockParts& parts, const void* pages, uint64_t page_bytes) 
 
 }  // namespace
 
-BlockParts parts_of(const Layout& layout) {
-  const bool layer_first = layout.preset == KVC_LAYOUT_LBHNC || layout.preset == KVC_LAYOUT_LBNHC;
-  if (!layer_first) return {1, layout.block_bytes, layout.block_bytes, 0};
-  return {layout.num_layers, layout.cell_bytes, layout.k.block, layout.k.layer};
-}
-
 int copy_blocks(const Layout& layout, void* slab, const kvc_block_copy* copies, size_t num_copies,
                 Stream stream) {
-  const BlockParts parts = parts_of(layout);
+  const BlockParts parts = block_parts(layout);
   return move(parts, slab_side(parts, slab), slab_side(parts, slab), copies, num_copies, 0, stream);
 }
 
 int zero_blocks(const Layout& layout, void* slab, const int32_t* blocks, size_t num_blocks, Stream stream) {
   if (num_blocks == 0) return 0;
-  const BlockParts parts = parts_of(layout);
+  const BlockParts parts = block_parts(layout);
   const ZeroArgs args{slab_side(parts, slab), blocks, extent_of(parts, num_blocks)};
   return launch(clear_blocks, Grid{blocks_for(args.extent.num_vectors, kThreads)}, kThreads, 0, stream, args);
 }
 
 int swap_out(const Layout& layout, const void* slab, void* pages, uint64_t page_bytes,
              const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream) {
-  const BlockParts parts = parts_of(layout);
+  const BlockParts parts = block_parts(layout);
   return move(parts, slab_side(parts, slab), page_side(parts, pages, page_bytes), pairs, num_pairs,
               max_blocks, stream);
 }
 
 int swap_in(const Layout& layout, void* slab, const void* pages, uint64_t page_bytes,
             const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream) {
-  const BlockParts parts = parts_of(layout);
+  const BlockParts parts = block_parts(layout);
   return move(parts, page_side(parts, pages, page_bytes), slab_side(parts, slab), pairs, num_pairs,
               max_blocks, stream);
 }

@@ -35,13 +35,6 @@ int find_key_bounds(const Layout& layout, const void* slab, uint32_t layer, cons
 
 // ---- whole blocks: blocks.cu ----
 
-// Where the bytes of a block lie: `count` parts of `bytes` bytes each, part i of block b at
-// b * block + i * part.
-struct BlockParts {
-  uint64_t count, bytes, block, part;
-};
-BlockParts parts_of(const Layout& layout);
-
 // kvc_storage_copy_blocks, all at once: no block is a destination twice, or source and destination.
 int copy_blocks(const Layout& layout, void* slab, const kvc_block_copy* copies, size_t num_copies,
                 Stream stream);

@@ -63,4 +63,12 @@ SwapPath SwapChoice::choose(const Swap& swap) const {
              : SwapPath::kCopyEngine;
 }
 
+uint64_t SwapChoice::kernel_below(bool out) const {
+  constexpr uint64_t kLeast = 512, kMany = 1024;
+  for (uint64_t bytes = kLeast; bytes <= kSizes[kNumSizes - 1]; bytes *= 2) {
+    if (choose({out, bytes, kMany}) == SwapPath::kCopyEngine) return bytes == kLeast ? 0 : bytes;
+  }
+  return UINT64_MAX;
+}
+
 }  // namespace kvc::gpu

@@ -12,7 +12,7 @@ namespace kvc::gpu {
 
 enum class SwapPath { kCopyEngine, kKernel };
 
-// `num_runs` runs of `run_bytes` bytes: parts_of() gives those of a block.
+// `num_runs` runs of `run_bytes` bytes: block_parts() gives those of a block.
 struct Swap {
   bool out;  // to the host
   uint64_t run_bytes, num_runs;
@@ -31,6 +31,9 @@ class SwapChoice {
   void calibrate(const Measure& measure);
 
   SwapPath choose(const Swap& swap) const;
+  bool measured() const { return measured_; }
+  // Where the choice turns for many runs: shorter ones go by the kernel. UINT64_MAX: all do.
+  uint64_t kernel_below(bool out) const;
   double nanoseconds(SwapPath path, const Swap& swap) const;  // expected; of a way that was measured
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/attention_args.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attention/visibility.h"
@@ -74,6 +75,35 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   return check_entries(args, view, reach.low, reach.end, later);
 }
 
+// All requests begin with the same blocks, and no query stands before their end.
+kvc_status check_shared(const kvc_attention& a, const AttentionArgs& args) {
+  const uint64_t entries = ceil_div(a.shared_tokens, args.layout->block_size);
+  if (entries > a.table_stride) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; table_stride has room for %llu",
+                ull{a.shared_tokens}, ull{uint64_t{a.table_stride} * args.layout->block_size});
+  }
+  for (size_t r = 0; r < a.num_requests; ++r) {
+    const int32_t* const table = a.block_tables + r * a.table_stride;
+    for (uint64_t j = 0; j < entries; ++j) {
+      if (table[j] == a.block_tables[j]) continue;
+      return fail(KVC_ERROR_INVALID_ARGUMENT,
+                  "shared_tokens is %llu, but table entry %llu of request %zu is %d, and %d of request 0",
+                  ull{a.shared_tokens}, ull{j}, r, table[j], a.block_tables[j]);
+    }
+    const uint64_t queries = a.q_offsets[r + 1] - a.q_offsets[r];
+    if (queries == 0) continue;
+    const uint64_t first = !args.causal            ? a.kv_lens[r]
+                           : a.q_starts != nullptr ? std::min(a.q_starts[r], a.kv_lens[r])
+                                                   : a.kv_lens[r] - queries;
+    const uint64_t mask_start = a.mask_starts != nullptr ? a.mask_starts[r] : first;
+    if (a.shared_tokens <= first && a.shared_tokens <= mask_start) continue;
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "shared_tokens is %llu; request %zu has a query, or a mask, or its end at %llu",
+                ull{a.shared_tokens}, r, ull{std::min(first, mask_start)});
+  }
+  return KVC_OK;
+}
+
 // What is known of arrays on the device.
 kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
   const uint64_t most = uint64_t{a->table_stride} * layout.block_size;
@@ -89,6 +119,10 @@ kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
   if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
                 ull{a->max_kv_len}, ull{most});
+  }
+  if (a->shared_tokens > a->max_kv_len) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; max_kv_len is %llu",
+                ull{a->shared_tokens}, ull{a->max_kv_len});
   }
   return KVC_OK;
 }
@@ -171,6 +205,9 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
   const AttentionArgs args = args_of(storage.layout, storage.slab(), own);
   for (size_t r = 0; r < args.num_requests; ++r) {
     if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;
+  }
+  if (own.shared_tokens != 0) {
+    if (const kvc_status status = check_shared(own, args); status != KVC_OK) return status;
   }
   *out = own;
   return KVC_OK;

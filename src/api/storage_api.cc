@@ -48,6 +48,10 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
   if (config.memory == nullptr) {
     if (config.memory_kind == KVC_MEMORY_EXTERNAL)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
+    if (config.memory_kind == KVC_MEMORY_MANAGED) {
+      return fail(KVC_ERROR_UNSUPPORTED,
+                  "no storage lies in KVC_MEMORY_MANAGED, whose pages move away from under kernels of a GPU");
+    }
     parts->zeroed = (config.flags & KVC_STORAGE_NOT_ZEROED) == 0;
     const kvc_allocator* allocator = parts->allocator.allocate == nullptr ? nullptr : &parts->allocator;
     return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, config.alignment,

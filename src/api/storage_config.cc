@@ -68,7 +68,7 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
                 {"num_threads", out->num_threads, 1, 256},
                 {"layout", out->layout, 0, KVC_LAYOUT_BHLNC},
                 {"num_blocks", out->num_blocks, 0, INT32_MAX},
-                {"memory_kind", out->memory_kind, 0, KVC_MEMORY_EXTERNAL}};
+                {"memory_kind", out->memory_kind, 0, KVC_MEMORY_MANAGED}};
   for (const auto& range : ranges) {
     if (const kvc_status status = check_range(range.name, range.value, range.least, range.most);
         status != KVC_OK)

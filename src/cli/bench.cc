@@ -20,6 +20,23 @@ struct Ceiling {
   double bandwidth;
 };
 
+bool is_swap(const BenchOptions& options) { return options.what == "swap-out" || options.what == "swap-in"; }
+
+BenchTimes measure(const BenchOptions& options, BenchSubject& subject) {
+  if (options.what == "attention") return subject.attend();
+  if (options.what == "copy") return subject.copy();
+  if (is_swap(options)) return subject.swap(options.what == "swap-out");
+  return subject.move(options.what == "store");
+}
+
+/// From how many bytes on runs go by the copy engine.
+uint64_t kernel_bytes(const BenchOptions& options) {
+  kvc_device_info info{};
+  info.struct_size = sizeof info;
+  check(kvc_device_properties(options.device.c_str(), &info), "kvc_device_properties");
+  return options.what == "swap-out" ? info.swap_out_kernel_bytes : info.swap_in_kernel_bytes;
+}
+
 Ceiling ceiling_of(const BenchOptions& options) {
   const bool attention = options.what == "attention";
   if (options.device.empty()) {
@@ -27,6 +44,9 @@ Ceiling ceiling_of(const BenchOptions& options) {
     return {"copy_gb_per_s", "copies", copy_bandwidth(options.what == "copy" ? 1 : options.threads)};
   }
   const size_t bytes = options.layers == 0 ? kColdBytes : size_t{4} << 20;
+  if (is_swap(options))
+    return {"swap_gb_per_s", "swaps",
+            device_swap_bandwidth(options.device.c_str(), options.what == "swap-out", bytes)};
   const double copied = device_copy_bandwidth(options.device.c_str(), bytes);
   // A copy moves each byte twice: so fast does the memory move bytes, read or written.
   if (attention) return {"moved_gb_per_s", "moves", 2 * copied};
@@ -38,9 +58,7 @@ Ceiling ceiling_of(const BenchOptions& options) {
 void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   BenchSubject subject(options);
   const bool attention = options.what == "attention", on_device = !options.device.empty();
-  const BenchTimes times = attention                ? subject.attend()
-                           : options.what == "copy" ? subject.copy()
-                                                    : subject.move(options.what == "store");
+  const BenchTimes times = measure(options, subject);
   const double reached = subject.layer_bytes() / times.seconds / 1e9;
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
@@ -58,6 +76,8 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["dtype"] = options.dtype;
   if (!on_device) json["threads"] = options.threads;
   json["layers"] = subject.layers();
+  if (is_swap(options)) json["run_bytes"] = subject.run_bytes();
+  if (is_swap(options) && on_device) json["kernel_bytes"] = kernel_bytes(options);
   json["us_per_layer"] = times.seconds * 1e6;
   if (on_device) json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;
   json["gb_per_s"] = reached;
@@ -86,6 +106,13 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   out << ", " << reached << " GB/s of keys and values\n  " << (on_device ? "the device " : "the machine ")
       << ceiling.verb << ' ' << machine << " GB/s" << (on_device ? "" : " with as many threads") << ": "
       << reached / machine << " of it\n";
+  if (is_swap(options)) out << "  runs of " << subject.run_bytes() << " bytes";
+  if (is_swap(options) && on_device) {
+    const uint64_t turn = kernel_bytes(options);
+    out << (subject.run_bytes() < turn ? " by a kernel" : " by the copy engine");
+    if (turn != 0 && turn != UINT64_MAX) out << ", which is faster from " << turn << " bytes on";
+  }
+  if (is_swap(options)) out << '\n';
   if (!attention) return;
   out << "  " << gflops << " GFLOP/s for " << options.queries
       << (options.queries == 1 ? " query" : " queries") << " of each request\n";

@@ -10,7 +10,7 @@
 namespace kvcli {
 
 struct BenchOptions {
-  std::string what = "attention";  // attention, store, gather or copy
+  std::string what = "attention";  // attention, store, gather, copy, swap-out or swap-in
   std::string device;              // empty: the CPU
   uint64_t context = 4096;         // tokens of each request
   uint64_t batch = 1;              // requests

@@ -24,6 +24,29 @@ void fill_normal(std::mt19937& random, char* to, size_t count) {
   for (size_t i = 0; i < count; ++i) std::memcpy(to + i * 4, &pattern[i % pattern.size()], 4);
 }
 
+void swap_blocks(kvc_storage* storage, const std::vector<kvc_block_copy>& copies, bool out,
+                 const BenchMemory& pages, size_t bytes, kvc_stream* stream) {
+  check(out ? kvc_storage_swap_out(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream)
+            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream),
+        "kvc_storage_swap_out or in");
+}
+
+// A storage of blocks of 2 MiB, as many as fit into `bytes` and at least two; their number and size.
+Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint64_t* block_bytes) {
+  kvc_storage_config config{};
+  config.struct_size = sizeof config;
+  config.num_layers = config.num_heads = 1;
+  config.head_dim = 512;
+  config.block_size = 1024;
+  config.dtype = KVC_BFLOAT16;
+  config.device = device;
+  config.num_blocks = 1;
+  check(kvc_storage_size(&config, block_bytes, nullptr), "kvc_storage_size");
+  *num_blocks = std::max<size_t>(bytes / *block_bytes / 2, 1) * 2;
+  config.num_blocks = *num_blocks;
+  return create_storage(config);
+}
+
 }  // namespace
 
 BenchSubject::BenchSubject(const BenchOptions& options)
@@ -164,6 +187,29 @@ BenchTimes BenchSubject::copy() {
   return {times.seconds * calls, times.enqueue_seconds * calls};
 }
 
+BenchTimes BenchSubject::swap(bool out) {
+  std::vector<kvc_block_copy> copies(table_.size());
+  const BenchMemory pages(device_, shared_kind(device_), table_.size() * info_.block_bytes);
+  const auto run = [&](bool outward, kvc_stream* stream) {
+    swap_blocks(storage_.get(), copies, outward, pages, table_.size() * info_.block_bytes, stream);
+  };
+  for (size_t i = 0; i < copies.size(); ++i) copies[i] = {table_[i], static_cast<int32_t>(i)};
+  run(true, nullptr);  // pages that were written; and the device has measured what it measures once
+  if (!out)
+    for (kvc_block_copy& copy : copies) std::swap(copy.source, copy.destination);
+  return time([&](uint32_t layer) {
+    if (layer == 0) run(out, stream_.get());  // all layers at once
+  });
+}
+
+uint64_t BenchSubject::run_bytes() const {
+  kvc_run run;
+  size_t count = 0;
+  const kvc_selection layer = {0, 1, 0, info_.num_heads, 0, info_.block_size};
+  check(kvc_storage_runs(storage_.get(), 0, &layer, &run, 1, &count), "kvc_storage_runs");
+  return run.bytes;
+}
+
 kvc_rows BenchSubject::rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k,
                                const BenchMemory& v) const {
   kvc_rows rows{};
@@ -192,19 +238,10 @@ void BenchSubject::fill() {
 }
 
 double device_copy_bandwidth(const char* device, size_t bytes) {
-  kvc_storage_config config{};
-  config.struct_size = sizeof config;
-  config.num_layers = config.num_heads = 1;
-  config.head_dim = 512;
-  config.block_size = 1024;
-  config.dtype = KVC_BFLOAT16;
-  config.device = device;
-  config.num_blocks = 1;
+  size_t num_blocks = 0;
   uint64_t block_bytes = 0;
-  check(kvc_storage_size(&config, &block_bytes, nullptr), "kvc_storage_size");
-  const size_t half = std::max<size_t>(bytes / block_bytes / 2, 1);
-  config.num_blocks = 2 * half;
-  const Storage storage = create_storage(config);
+  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
+  const size_t half = num_blocks / 2;
   const Stream stream = create_stream(device);
   std::vector<kvc_block_copy> copies(half);
   for (size_t i = 0; i < half; ++i) copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(half + i)};
@@ -214,6 +251,21 @@ double device_copy_bandwidth(const char* device, size_t bytes) {
     check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
   });
   return static_cast<double>(half * block_bytes) / seconds;
+}
+
+double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
+  size_t num_blocks = 0;
+  uint64_t block_bytes = 0;
+  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
+  const Stream stream = create_stream(device);
+  const BenchMemory pages(device, shared_kind(device), num_blocks * block_bytes);
+  std::vector<kvc_block_copy> copies(num_blocks);
+  for (size_t i = 0; i < num_blocks; ++i) copies[i].source = copies[i].destination = static_cast<int32_t>(i);
+  const double seconds = median_seconds([&] {
+    swap_blocks(storage.get(), copies, out, pages, num_blocks * block_bytes, stream.get());
+    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
+  });
+  return static_cast<double>(num_blocks * block_bytes) / seconds;
 }
 
 }  // namespace kvcli

@@ -35,6 +35,10 @@ class BenchSubject {
   BenchTimes move(bool store);
   /// Every second block of the shuffled table to the one after it.
   BenchTimes copy();
+  /// All blocks to pages of the host, or back.
+  BenchTimes swap(bool out);
+  /// Bytes of a block that lie together.
+  uint64_t run_bytes() const;
 
  private:
   uint64_t tokens() const { return options_.batch * options_.context; }
@@ -60,5 +64,7 @@ class BenchSubject {
 /// Bytes per second at which the device copies blocks of 2 MiB, each byte counted once: the fastest copy that
 /// the library itself can ask for.
 double device_copy_bandwidth(const char* device, size_t bytes);
+/// The same of swaps of such blocks: of the link between device and host.
+double device_swap_bandwidth(const char* device, bool out, size_t bytes);
 
 }  // namespace kvcli

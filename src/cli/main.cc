@@ -147,9 +147,9 @@ void add_estimate(CLI::App& app, Arguments& args) {
 void add_bench(CLI::App& app, Arguments& args) {
   CLI::App* bench =
       app.add_subcommand("bench", "Speed of storage and attention beside that of the machine, in one run");
-  bench->add_option("WHAT", args.bench.what, "attention, store, gather or copy")
+  bench->add_option("WHAT", args.bench.what, "attention, store, gather, copy, swap-out or swap-in")
       ->required()
-      ->check(CLI::IsMember({"attention", "store", "gather", "copy"}));
+      ->check(CLI::IsMember({"attention", "store", "gather", "copy", "swap-out", "swap-in"}));
   bench->add_option("--device", args.bench.device, "A GPU, such as cuda:0 [the CPU]");
   bench->add_option("--batch", args.bench.batch, "Requests")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 16))

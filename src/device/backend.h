@@ -12,7 +12,7 @@
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 4u
+#define KVC_BACKEND_ABI 5u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus
@@ -47,6 +47,16 @@ typedef struct kvc_backend_storage {
   uint32_t open_blocks;  // kvc_storage_config.open_blocks, with its default; 0 without channel keys
   uint32_t reserved;
 } kvc_backend_storage;
+
+// kvc_storage_swap_out and kvc_storage_swap_in.
+typedef struct kvc_backend_swap {
+  const kvc_block_copy* copies;
+  size_t num_copies;  // 0 = nothing is copied, but what the first swap has to find out is found out
+  char* pages;        // only read by a swap in; does not overlap the slab
+  uint64_t pages_size, page_bytes;
+  uint32_t out;  // 1 = from blocks to pages
+  uint32_t reserved;
+} kvc_backend_swap;
 
 // The first five fields keep their places in every version: they are read before the version is known to fit.
 // Functions that a device cannot have at all are NULL where it is said.
@@ -107,6 +117,7 @@ typedef struct kvc_backend {
                            uint16_t* bounds, void* stream);
   kvc_status (*select_blocks)(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
                               void* stream);
+  kvc_status (*swap_blocks)(void* storage, const kvc_backend_swap* swap, void* stream);  // NULL: not possible
 } kvc_backend;
 
 // What a backend in a library of its own gets.

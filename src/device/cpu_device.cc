@@ -47,6 +47,16 @@ struct OnBlocks {
   }
 };
 
+struct SwapBlocks {
+  kvc_backend_swap swap;
+
+  void run(Storage& storage) { storage.swap_blocks(swap); }
+  template <typename F>
+  void for_each_array(F&& array) {
+    array(swap.copies, swap.num_copies);
+  }
+};
+
 kvc_status check_flags(const kvc_rows& rows) {
   if ((rows.flags & KVC_ROWS_ON_DEVICE) == 0) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED, "KVC_ROWS_ON_DEVICE with the cpu; leave it out");
@@ -171,6 +181,10 @@ kvc_status seal_blocks(void* storage, const int32_t* blocks, size_t num_blocks, 
   return launch(storage, OnBlocks<int32_t, &Storage::seal_blocks>{blocks, num_blocks}, stream);
 }
 
+kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
+  return launch(storage, SwapBlocks{*swap}, stream);
+}
+
 int32_t is_open(void* storage, int32_t block) {
   return storage_of(storage).is_open(static_cast<uint64_t>(block));
 }
@@ -218,6 +232,7 @@ const kvc_backend& cpu_backend() {
     cpu.seal_blocks = seal_blocks;
     cpu.is_open = is_open;
     cpu.measure = measure;
+    cpu.swap_blocks = swap_blocks;
     return cpu;
   }();
   return backend;

@@ -94,6 +94,10 @@ void OpenKeys::clear(uint64_t block) {
   for (uint32_t l = 0; l < layout_->num_layers; ++l) release(l, block, kEmpty);
 }
 
+void OpenKeys::replace(uint64_t block) {
+  for (uint32_t l = 0; l < layout_->num_layers; ++l) release(l, block, kSealed);
+}
+
 void OpenKeys::copy(uint64_t source, uint64_t destination) {
   for (uint32_t l = 0; l < layout_->num_layers; ++l) {
     release(l, destination, kEmpty);

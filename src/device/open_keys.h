@@ -35,6 +35,7 @@ class OpenKeys {
   void copy(uint64_t source, uint64_t destination);  // what is not in the slab; before its bytes are copied
   void clear(uint64_t block);                        // empty; the bytes are the caller's
   void seal(uint64_t block);
+  void replace(uint64_t block);  // all of it is in the slab; the bytes are the caller's
 
  private:
   enum State : uint32_t { kEmpty, kSealed, kFirstArea };  // kFirstArea + i: open in area i

@@ -133,13 +133,8 @@ void Storage::move(const kvc_rows& rows, bool store, bool keys_too, bool values_
 
 template <typename Function>
 void Storage::for_each_part(uint64_t block, Function&& function) {
-  const bool layer_first = layout_.preset == KVC_LAYOUT_LBHNC || layout_.preset == KVC_LAYOUT_LBNHC;
-  if (!layer_first) {
-    function(block * layout_.block_bytes, layout_.block_bytes);
-    return;
-  }
-  for (uint32_t l = 0; l < layout_.num_layers; ++l)
-    function(layout_.k.offset(l, block, 0, 0), layout_.cell_bytes);
+  const BlockParts parts = block_parts(layout_);
+  for (uint64_t i = 0; i < parts.count; ++i) function(block * parts.block + i * parts.part, parts.bytes);
 }
 
 void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
@@ -156,6 +151,34 @@ void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
     });
   }
   stream_fence(stream);
+}
+
+void Storage::swap_blocks(const kvc_backend_swap& swap) {
+  const auto lock = lock_if_open<std::unique_lock>();
+  for (size_t i = 0; open_keys_ && i < swap.num_copies; ++i) {
+    if (swap.out != 0)
+      open_keys_->seal(static_cast<uint64_t>(swap.copies[i].source));
+    else
+      open_keys_->replace(static_cast<uint64_t>(swap.copies[i].destination));
+  }
+  const BlockParts parts = block_parts(layout_);
+  const size_t pieces = ceil_div(layout_.block_bytes, kBytesPerPiece);
+  const bool stream = swap.num_copies * layout_.block_bytes >= kStreamBytes;
+  workers_.for_each(swap.num_copies * pieces, [&](size_t i, size_t) {
+    const kvc_block_copy& copy = swap.copies[i / pieces];
+    const auto block = static_cast<uint64_t>(swap.out != 0 ? copy.source : copy.destination);
+    const auto page = static_cast<uint64_t>(swap.out != 0 ? copy.destination : copy.source);
+    const uint64_t begin = i % pieces * kBytesPerPiece;
+    const uint64_t end = std::min<uint64_t>(begin + kBytesPerPiece, layout_.block_bytes);
+    for (uint64_t at = begin; at < end;) {  // from part to part
+      const uint64_t inside = at % parts.bytes, bytes = std::min(end - at, parts.bytes - inside);
+      char* const in_slab = slab() + block * parts.block + at / parts.bytes * parts.part + inside;
+      char* const in_page = swap.pages + page * swap.page_bytes + at;
+      copy_bytes(swap.out != 0 ? in_page : in_slab, swap.out != 0 ? in_slab : in_page, bytes, stream);
+      at += bytes;
+    }
+    stream_fence(stream);
+  });
 }
 
 void Storage::seal_blocks(const int32_t* blocks, size_t count) {

@@ -35,6 +35,7 @@ class Storage {
   void copy_blocks(const kvc_block_copy* copies, size_t count);
   void zero_blocks(const int32_t* blocks, size_t count);
   void seal_blocks(const int32_t* blocks, size_t count);
+  void swap_blocks(const kvc_backend_swap& swap);
   bool is_open(uint64_t block);
 
   // What is stored, for as long as the lock lasts: without channel keys it locks nothing.

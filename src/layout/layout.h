@@ -79,6 +79,17 @@ struct Layout {
   }
 };
 
+// Where the bytes of a whole block lie: `count` parts of `bytes` bytes each, part i of block b at
+// b * block + i * part. Page by page, a block's parts follow each other.
+struct BlockParts {
+  uint64_t count, bytes, block, part;
+};
+inline BlockParts block_parts(const Layout& layout) {
+  const bool layer_first = layout.preset == KVC_LAYOUT_LBNHC || layout.preset == KVC_LAYOUT_LBHNC;
+  if (!layer_first) return {1, layout.block_bytes, layout.block_bytes, 0};
+  return {layout.num_layers, layout.cell_bytes, layout.k.block, layout.k.layer};
+}
+
 // What a storage is made of; a complete, in-range description. The result has 0 in slab_bytes if it would be
 // larger than the address space.
 struct LayoutShape {

@@ -52,7 +52,7 @@ TEST_F(GpuMemory, GoesBackToItsOwner) {
   EXPECT_EQ(kvc_device_release(&nobodys), KVC_ERROR_NOT_FOUND);
   EXPECT_EQ(kvc_device_release(nullptr), KVC_OK);
   void* memory = nullptr;
-  for (const uint32_t kind : {1u, 2u, 5u, 77u})  // host, huge pages, external, unknown
+  for (const uint32_t kind : {1u, 2u, 5u, 7u, 77u})  // host, huge pages, external, unknown
     EXPECT_EQ(kvc_device_allocate("emulated", kind, 100, &memory), KVC_ERROR_UNSUPPORTED) << kind;
   EXPECT_EQ(kvc_device_allocate("emulated", 0, 0, &memory), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(memory, nullptr);
@@ -89,6 +89,58 @@ TEST_F(GpuMemory, OfEveryKindServesAStorage) {
   kvc_storage* s = nullptr;
   EXPECT_EQ(kvc_storage_create(&c, &s), KVC_ERROR_INVALID_ARGUMENT) << "no silent use of host memory";
   EXPECT_EQ(s, nullptr);
+}
+
+TEST_F(GpuMemory, IsManagedOnlyWhereItWasAskedForAndNeverAStorages) {
+  const auto has = [](const char* device) {
+    kvc_device_info info = {};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(kvc_device_properties(device, &info), KVC_OK);
+    EXPECT_EQ(info.memory_kinds >> KVC_MEMORY_MANAGED & 1, 0u) << "no storage may have it";
+    return (info.flags & KVC_DEVICE_MANAGED) != 0;
+  };
+  EXPECT_TRUE(has("emulated:0"));
+  EXPECT_FALSE(has("emulated:1"));
+  EXPECT_FALSE(has("cpu"));
+  void* memory = nullptr;
+  for (const char* device : {"emulated:1", "cpu"})
+    EXPECT_EQ(kvc_device_allocate(device, KVC_MEMORY_MANAGED, KVC_MANAGED_LEAST_BYTES, &memory),
+              KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kvc_device_allocate("emulated:0", KVC_MEMORY_MANAGED, KVC_MANAGED_LEAST_BYTES - 1, &memory),
+            KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("2097151 bytes of managed memory; at least 2097152")) << kvc_last_error();
+  control()->fail(Failure::kAllocate, 1);
+  EXPECT_EQ(kvc_device_allocate("emulated:0", KVC_MEMORY_MANAGED, KVC_MANAGED_LEAST_BYTES, &memory),
+            KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(memory, nullptr);
+
+  const uint64_t before = control()->bytes_in_use(0);
+  DeviceMemory managed("emulated:0", KVC_MANAGED_LEAST_BYTES, KVC_MEMORY_MANAGED);
+  EXPECT_EQ(control()->bytes_in_use(0), before) << "its pages are nobody's yet";
+  std::memset(managed.data, 0, KVC_MANAGED_LEAST_BYTES);
+  kvc_memory_handle handle;
+  EXPECT_EQ(kvc_device_export_memory(managed.data, &handle), KVC_ERROR_UNSUPPORTED);
+  kvc_storage_config c = small_config("emulated:0");
+  kvc_storage* none = nullptr;
+  c.memory_kind = KVC_MEMORY_MANAGED;
+  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_UNSUPPORTED);
+  c.memory_kind = 0, c.memory = managed.as<char>() + 4096, c.memory_size = KVC_MANAGED_LEAST_BYTES - 4096;
+  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_UNSUPPORTED);
+  EXPECT_TRUE(says("managed memory")) << kvc_last_error();
+  EXPECT_EQ(none, nullptr);
+
+  // Rows and pages may lie there.
+  const StoragePtr s = make(small_config("emulated:0"));
+  kvc_rows rows = {};
+  rows.struct_size = sizeof rows;
+  const int64_t slot = 3;
+  std::fill_n(managed.as<float>(), kHeads * kDim, 4.5f);
+  rows.k = rows.v = managed.data, rows.num_tokens = 1, rows.slots = &slot;
+  ASSERT_EQ(kvc_storage_store(s.get(), &rows, nullptr), KVC_OK) << kvc_last_error();
+  char* const page = managed.as<char>() + 4096;
+  const kvc_block_copy copy = {0, 0};
+  ASSERT_EQ(kvc_storage_swap_out(s.get(), &copy, 1, page, info_of(s.get()).block_bytes, 0, nullptr), KVC_OK);
+  EXPECT_EQ(*reinterpret_cast<float*>(page + 3 * kDim * sizeof(float)), 4.5f);
 }
 
 TEST_F(GpuMemory, ATensorNamesItsDevice) {

@@ -167,6 +167,49 @@ TEST_F(GpuStream, ADecodeStepReplaysFromAGraph) {
   control()->destroy_graph(graph);
 }
 
+// The lengths of a replay are its own; how much is shared is the capture's.
+TEST_F(GpuStream, AttentionOverASharedPrefixReplaysFromAGraph) {
+  const StoragePtr s = make(small_config("emulated")), plain = make(small_config("cpu"));
+  std::vector<int64_t> slots(kBlocks * kBlock);
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
+  ValueRows rows(slots.size());
+  for (size_t i = 0; i < rows.k.size(); ++i) {
+    rows.k[i] = static_cast<float>(i * 7 % 19) / 4 - 2;
+    rows.v[i] = static_cast<float>(i * 5 % 23) / 4 - 2;
+  }
+  rows.rows.slots = slots.data();
+  for (kvc_storage* each : {s.get(), plain.get()})
+    ASSERT_EQ(kvc_storage_store(each, &rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  const EngineStream engine;
+  constexpr size_t kRequests = 3, kStride = 3;
+  std::vector<float> q(kRequests * 2 * kHeads * kDim), out(q.size()), expected(q.size());
+  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 13) / 8;
+  const uint64_t offsets[] = {0, 1, 2, 3};
+  uint64_t lens[] = {17, 20, 33};
+  int32_t tables[] = {4, 1, 5, 4, 2, 5, 4, 3, 0};
+  kvc_attention a = decode(q.data(), out.data(), offsets, lens, tables, kStride, kRequests);
+  a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
+  a.shared_tokens = kStride * kBlock + 1;
+  EXPECT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("shared_tokens")) << kvc_last_error();
+  a.shared_tokens = kBlock;
+  control()->begin_capture(engine.handle);
+  ASSERT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_OK) << kvc_last_error();
+  void* graph = control()->end_capture(engine.handle);
+  ASSERT_NE(graph, nullptr) << "something in it cannot be captured";
+  for (int step = 0; step < 12; ++step) {
+    for (uint64_t& len : lens) ++len;
+    std::swap(tables[1], tables[4]);
+    kvc_attention wanted = decode(q.data(), expected.data(), offsets, lens, tables, kStride, kRequests);
+    ASSERT_EQ(kvc_storage_attend(plain.get(), &wanted, nullptr), KVC_OK) << kvc_last_error();
+    control()->launch_graph(graph, engine.handle);
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], expected[i], 1e-4) << "step " << step << ", " << i;
+  }
+  control()->destroy_graph(graph);
+}
+
 TEST_F(GpuStream, HostArraysOfACapturedCallAreTheGraphs) {
   const StoragePtr s = make(small_config("emulated"));
   const EngineStream engine;

@@ -35,7 +35,8 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
   refused([](Config& c) { c.alignment = 48; });
   refused([](Config& c) { c.alignment = 8; });
   refused([](Config& c) { c.num_threads = 257; });
-  refused([](Config& c) { c.memory_kind = 6; });
+  refused([](Config& c) { c.memory_kind = 7; });
+  refused([](Config& c) { c.memory_kind = KVC_MEMORY_MANAGED; }, KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.scale_group = 8; });
   refused([](Config& c) { c.flags = KVC_STORAGE_ASYMMETRIC; });
   refused([](Config& c) { c.flags = KVC_STORAGE_LATENT, c.v_head_dim = 21; });

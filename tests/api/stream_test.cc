@@ -319,7 +319,7 @@ TEST(Device, MemoryIsOfTheKindAskedForOrRefused) {
   EXPECT_GT(info.memory_bytes, uint64_t{1} << 20);
   EXPECT_GE(info.num_processors, 1u);
   alignas(64) static char foreign[1 << 16];
-  for (uint32_t kind = 0; kind <= 6; ++kind)
+  for (uint32_t kind = 0; kind <= 7; ++kind)
     for (const bool adopted : {false, true}) {
       kvc_storage_config c = base_config();
       c.memory_kind = kind;
@@ -332,7 +332,7 @@ TEST(Device, MemoryIsOfTheKindAskedForOrRefused) {
           adopted ? kind == KVC_MEMORY_DEFAULT || kind == KVC_MEMORY_EXTERNAL : kind != KVC_MEMORY_EXTERNAL;
       if (kind == KVC_MEMORY_HOST_HUGE && status == KVC_ERROR_UNSUPPORTED) continue;  // a system without them
       ASSERT_EQ(status, possible && fits               ? KVC_OK
-                        : kind > 5 || adopted || !fits ? KVC_ERROR_INVALID_ARGUMENT
+                        : kind > 6 || adopted || !fits ? KVC_ERROR_INVALID_ARGUMENT
                                                        : KVC_ERROR_UNSUPPORTED)
           << "kind " << kind << ", adopted " << adopted << ": " << kvc_last_error();
       if (status == KVC_ERROR_UNSUPPORTED) {
@@ -376,7 +376,7 @@ TEST(Device, TheTableOfTheCpuIsComplete) {
   EXPECT_EQ(backend->struct_size, sizeof(kvc_backend));
   EXPECT_EQ(backend->abi_version, KVC_BACKEND_ABI);
   const auto* first = reinterpret_cast<void (*const*)()>(&backend->event_create);
-  const auto* last = reinterpret_cast<void (*const*)()>(&backend->select_blocks);
+  const auto* last = reinterpret_cast<void (*const*)()>(&backend->swap_blocks);
   for (const auto* function = first; function <= last; ++function) EXPECT_NE(*function, nullptr);
 }
 

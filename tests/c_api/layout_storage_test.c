@@ -4,7 +4,7 @@
 
 #include "layout.h"
 
-SIZE(kvc_device_info, 56);
+SIZE(kvc_device_info, 72);
 AT(kvc_device_info, struct_size, 0);
 AT(kvc_device_info, memory_bytes, 8);
 AT(kvc_device_info, memory_kinds, 16);
@@ -14,6 +14,8 @@ AT(kvc_device_info, name, 32);
 AT(kvc_device_info, architecture, 40);
 AT(kvc_device_info, dlpack_device, 48);
 AT(kvc_device_info, flags, 52);
+AT(kvc_device_info, swap_out_kernel_bytes, 56);
+AT(kvc_device_info, swap_in_kernel_bytes, 64);
 
 SIZE(kvc_backend_info, 40);
 AT(kvc_backend_info, struct_size, 0);
@@ -143,7 +145,7 @@ AT(kvc_rows, block_table, 104);
 AT(kvc_rows, block_table_size, 112);
 AT(kvc_rows, first_token, 120);
 
-SIZE(kvc_attention, 192);
+SIZE(kvc_attention, 200);
 AT(kvc_attention, struct_size, 0);
 AT(kvc_attention, q, 8);
 AT(kvc_attention, out, 16);
@@ -171,6 +173,7 @@ AT(kvc_attention, block_mask_stride, 160);
 AT(kvc_attention, total_queries, 168);
 AT(kvc_attention, max_queries, 176);
 AT(kvc_attention, max_kv_len, 184);
+AT(kvc_attention, shared_tokens, 192);
 
 SIZE(kvc_run, 16);
 AT(kvc_run, offset, 0);
@@ -193,7 +196,7 @@ AT(kvc_block_choice, recent_blocks, 32);
 AT(kvc_block_choice, block_mask, 40);
 AT(kvc_block_choice, block_mask_stride, 48);
 
-SIZE(kvc_attention_plan, 88);
+SIZE(kvc_attention_plan, 96);
 AT(kvc_attention_plan, struct_size, 0);
 AT(kvc_attention_plan, kernels, 8);
 AT(kvc_attention_plan, keys, 24);
@@ -203,6 +206,7 @@ AT(kvc_attention_plan, sparse, 60);
 AT(kvc_attention_plan, num_pieces, 64);
 AT(kvc_attention_plan, num_splits, 72);
 AT(kvc_attention_plan, scratch_bytes, 80);
+AT(kvc_attention_plan, shared_tokens, 88);
 
 int main(void) {
   puts("the layout is as frozen");

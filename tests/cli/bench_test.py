@@ -28,18 +28,23 @@ class BenchTest(command.CommandTest):
         self.assertAlmostEqual(found["gflops"] * 1e9 * found["us_per_layer"] / 1e6 / (4 * pairs * 4 * 32), 1, delta=1e-3)
         self.assertNotIn("device", found)
         self.measure("store", "--dtype", "int8")
+        for what in ("swap-out", "swap-in"):
+            found = self.measure(what)
+            self.assertEqual(found["run_bytes"], 2 * 2 * 16 * 32 * 2)
+            self.assertNotIn("kernel_bytes", found)
 
     def test_on_a_device(self):
         folder = pathlib.Path(command.BINARY).resolve().parent.parent / "backends"
         if not (folder / "libkvcache_emulated.so").exists():
             self.skipTest("the emulated backend is not built")
         os.environ["KVC_BACKEND_PATH"] = str(folder)
-        for what in ("attention", "store", "gather", "copy"):
+        for what in ("attention", "store", "gather", "copy", "swap-out", "swap-in"):
             found = self.measure(what, "--device", "emulated:1", "--query-dtype", "bf16")
             self.assertEqual(found["device"], "emulated:1")
             self.assertGreater(found["ratio"], 0)
             self.assertGreater(found["enqueue_us_per_layer"], 0)
             self.assertNotIn("threads", found)
+            self.assertEqual("kernel_bytes" in found, what.startswith("swap"))
 
     def test_an_unknown_device_is_an_error(self):
         code, out, err = command.run("bench", "store", *SHAPE, "--device", "abacus:0")

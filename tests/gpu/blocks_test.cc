@@ -110,7 +110,7 @@ TEST_F(BlocksTest, APageHoldsTheRunsOfItsBlock) {
     std::vector<kvc_block_copy> back, copies;
     const std::vector<int32_t> targets = some_blocks(random, info.num_blocks, blocks.size());
     std::vector<char> after = slab;
-    const BlockParts parts = parts_of(pair.layout());
+    const BlockParts parts = block_parts(pair.layout());
     for (size_t i = 0; i < blocks.size(); ++i) {
       back.push_back({pairs[i].destination, targets[i]});
       for (uint64_t p = 0; p < parts.count; ++p) {

@@ -53,6 +53,24 @@ TEST(SwapChoice, TheFasterWayIsChosen) {
   EXPECT_GT(engines, 100u);
 }
 
+TEST(SwapChoice, TellsWhereItTurnsForManyRuns) {
+  SwapChoice choice;
+  EXPECT_FALSE(choice.measured());
+  EXPECT_EQ(choice.kernel_below(true), SwapChoice::kLargeRun);
+  const auto turn = [&](const Machine& engine, const Machine& kernel) {
+    choice.calibrate(measure(engine, kernel));
+    EXPECT_TRUE(choice.measured());
+    const uint64_t found = choice.kernel_below(true);
+    for (uint64_t bytes = 512; bytes <= (1 << 20); bytes *= 2)
+      EXPECT_EQ(choice.choose({true, bytes, 1000}) == SwapPath::kKernel, bytes < found) << bytes;
+    return found;
+  };
+  // 2300 + 0.019 b = 60 + 0.025 b at 373,333 bytes.
+  EXPECT_EQ(turn(kEngine, kKernel), uint64_t{512} << 10);
+  EXPECT_EQ(turn({0, 60, 0.019}, kKernel), 0u) << "no run is short enough";
+  EXPECT_EQ(turn(kEngine, {0, 60, 0.019}), UINT64_MAX) << "none is long enough";
+}
+
 TEST(SwapChoice, DirectionsAreMeasuredApart) {
   SwapChoice choice;
   choice.calibrate([](SwapPath path, const Swap& swap) {

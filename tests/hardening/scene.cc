@@ -90,6 +90,7 @@ void Scene::make_storage_inputs() {
   blocks_in = {block, block + 1};
   table = {block, block + 1};
   moves_in = {{block, block + 2}, {block + 1, block + 3}};
+  swaps_out = {{block, 0}, {block + 1, 1}}, swaps_in = {{0, block + 2}, {1, block + 3}};
   parents = {-1, 0, 0, 1};
   positions = {0, 1, 2, 3};
   for (size_t t = 0; t < kTokens; ++t)

@@ -48,7 +48,7 @@ class Scene {
   const int32_t unpublished[3] = {1, -1, 2};
   std::vector<float> k, v, q, lses;
   std::vector<double> frequencies;
-  std::vector<kvc_block_copy> moves_in;
+  std::vector<kvc_block_copy> moves_in, swaps_out, swaps_in;
   uint64_t offsets[2] = {0, 1}, length = 20;
   kvc_manager_config manager_config = {};
   kvc_namespace_config identity = {};
@@ -74,6 +74,7 @@ class Scene {
   kvc_memory_handle exported = {};
   kvc_backend_info backend_info = {};
   alignas(4096) char host_memory[4096] = {};
+  alignas(16) char pages[8192] = {};
   bool registered = false;
   kvc_manager* made_manager = nullptr;
   kvc_storage* made_storage = nullptr;

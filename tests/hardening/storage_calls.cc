@@ -107,6 +107,14 @@ void add_rows(std::vector<Call>& calls) {
     add(make_call("kvc_storage_copy_blocks", kvc_storage_copy_blocks, [=](Scene& s) {
       return std::tuple(s.storage, s.moves_in.data(), s.moves_in.size(), stream(s));
     }));
+    add(make_call("kvc_storage_swap_out", kvc_storage_swap_out, [=](Scene& s) {
+      return std::tuple(s.storage, s.swaps_out.data(), s.swaps_out.size(), s.pages, sizeof s.pages, 0u,
+                        stream(s));
+    }));
+    add(make_call("kvc_storage_swap_in", kvc_storage_swap_in, [=](Scene& s) {
+      return std::tuple(s.storage, s.swaps_in.data(), s.swaps_in.size(), s.pages, sizeof s.pages, 0u,
+                        stream(s));
+    }));
     add(make_call("kvc_storage_zero_blocks", kvc_storage_zero_blocks, [=](Scene& s) {
       return std::tuple(s.storage, s.blocks_in.data(), s.blocks_in.size(), stream(s));
     }));
@@ -120,9 +128,10 @@ void add_rows(std::vector<Call>& calls) {
     for (size_t i = first; i < calls.size(); ++i) {
       const bool has_scratch =
           calls[i].function == "kvc_storage_attend" || calls[i].function == "kvc_storage_select_blocks";
-      calls[i].optional = {calls[i].function == "kvc_storage_attend"       ? size_t{2}
-                           : calls[i].function == "kvc_storage_key_bounds" ? size_t{5}
-                                                                           : size_t{3}};
+      calls[i].optional = {calls[i].function == "kvc_storage_attend"           ? size_t{2}
+                           : calls[i].function == "kvc_storage_key_bounds"     ? size_t{5}
+                           : calls[i].function.starts_with("kvc_storage_swap") ? size_t{6}
+                                                                               : size_t{3}};
       calls[i].allocates = streamed || has_scratch;
       if (streamed) calls[i].variant = "stream", calls[i].prepare = with_stream;
     }

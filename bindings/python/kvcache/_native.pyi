@@ -117,7 +117,10 @@ KVC_MEMORY_HOST_HUGE: int
 KVC_MEMORY_PINNED: int
 KVC_MEMORY_DEVICE: int
 KVC_MEMORY_EXTERNAL: int
+KVC_MEMORY_MANAGED: int
 KVC_DEVICE_READS_HOST: int
+KVC_DEVICE_MANAGED: int
+KVC_DEVICE_SWAP_MEASURED: int
 KVC_STREAM_LEGACY: int
 KVC_ROPE_NONE: int
 KVC_ROPE_LINEAR: int
@@ -349,6 +352,7 @@ class kvc_attention:
     total_queries: int
     max_queries: int
     max_kv_len: int
+    shared_tokens: int
 
 class kvc_attention_plan:
     kernels: str
@@ -359,6 +363,7 @@ class kvc_attention_plan:
     num_pieces: int
     num_splits: int
     scratch_bytes: int
+    shared_tokens: int
 
 class kvc_block_choice:
     top_k: int
@@ -375,6 +380,8 @@ class kvc_device_info:
     architecture: str
     dlpack_device: int
     flags: int
+    swap_out_kernel_bytes: int
+    swap_in_kernel_bytes: int
 
 class kvc_backend_info:
     path: str
@@ -546,6 +553,8 @@ def kvc_storage_measure(s: kvc_storage, rows: kvc_rows, length: int, k: Array, v
 def kvc_storage_attend(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, stream: Optional[kvc_stream]) -> None: ...
 def kvc_storage_explain(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, plan: kvc_attention_plan) -> None: ...
 def kvc_storage_select_blocks(s: kvc_storage, attention: kvc_attention, q: Array, out: Array, lse: Array, q_offsets: Array, q_starts: Array, kv_lens: Array, block_tables: Array, alibi_slopes: Array, mask: Array, mask_offsets: Array, mask_starts: Array, block_mask: Array, choice: kvc_block_choice, bounds: Array, picked: Array, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_swap_out(s: kvc_storage, copies: Array, new_pages: Array, page_bytes: int, stream: Optional[kvc_stream]) -> None: ...
+def kvc_storage_swap_in(s: kvc_storage, copies: Array, pages: Array, page_bytes: int, stream: Optional[kvc_stream]) -> None: ...
 def kvc_storage_key_bounds(s: kvc_storage, layer: int, blocks: Array, bounds: Array, stream: Optional[kvc_stream]) -> None: ...
 def kvc_attention_merge(outs: Array, lses: Array, num_partials: int, num_rows: int, v_dim: int, dtype: int, out: Array, lse: Array) -> None: ...
 def kvc_tree_mask(parents: Array, bits: Array, first_bit: int, depths: Array) -> None: ...
@@ -560,6 +569,7 @@ def kvc_storage_adopt(config: kvc_storage_config, memory: Array) -> kvc_storage:
 def kvc_live_objects() -> int: ...
 def kvc_pack_tokens(tokens: Sequence[int]) -> memoryview: ...
 def kvc_storage_export_dlpack(s: kvc_storage, plane: int, layer: int, owner: object) -> object: ...
+def kvc_storage_dlpack_device(s: kvc_storage, plane: int, layer: int) -> tuple[int, int]: ...
 def new_kvc_pool_configs(nelements: int) -> Any: ...
 def delete_kvc_pool_configs(ary: Any) -> None: ...
 def kvc_pool_configs_setitem(ary: Any, index: int, value: kvc_pool_config) -> None: ...

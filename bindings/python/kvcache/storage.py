@@ -117,9 +117,16 @@ class Storage:
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
-        if copies.dtype != np.int32:
-            raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
-        self._do(stream, None, _native.kvc_storage_copy_blocks, contiguous(copies, (len(copies), 2), "copies"))
+        self._do(stream, None, _native.kvc_storage_copy_blocks, _pairs(copies))
+
+    def swap_out(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+        """Copies blocks to pages of host memory, all layers of a block packed in one page: int32 [n, 2] of (block, page). Page p begins at
+        byte p * page_bytes (0: block_bytes) of `pages`, a C-contiguous array whose memory is aligned to 16 and, of a GPU's storage, pinned."""
+        self._do(stream, pages, _native.kvc_storage_swap_out, _pairs(copies), as_bytes(pages), page_bytes)
+
+    def swap_in(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+        """The way back of swap_out(), into any blocks of a storage of the same configuration: int32 [n, 2] of (page, block)."""
+        self._do(stream, pages, _native.kvc_storage_swap_in, _pairs(copies), as_bytes(pages), page_bytes)
 
     def zero_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Clears blocks (int32 ids) in all layers, scales included."""
@@ -144,7 +151,7 @@ class Storage:
 
         Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; mask: uint8 bits,
         lowest first, from bit mask_offsets[r] on for positions from mask_starts[r] on; block_mask: uint8 [requests, num_heads,
-        bytes], of select_blocks."""
+        bytes], of select_blocks; shared_tokens: so many first tokens lie in the same blocks for all requests."""
         if out is None:
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
@@ -182,7 +189,8 @@ class Storage:
 
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
-                   mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None) -> "tuple[Any, tuple[Any, ...]]":
+                   mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
+                   shared_tokens: int = 0) -> "tuple[Any, tuple[Any, ...]]":
         """The struct and its arrays, which all have the shapes that the struct says."""
         info, attention, requests = self._info, _native.kvc_attention(), len(kv_lens)
         if q.ndim != 3:
@@ -208,7 +216,7 @@ class Storage:
         attention.layer, attention.num_q_heads, attention.dtype = layer, heads, float_type(q, "q")
         attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
-        attention.block_mask_stride = 0 if block_mask is None else block_mask.shape[2]
+        attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
         return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables, as_bytes(alibi_slopes), as_bytes(mask),
                            mask_offsets, mask_starts, as_bytes(block_mask))
 
@@ -223,7 +231,14 @@ class DLPack:
         return _native.kvc_storage_export_dlpack(*self._arguments)
 
     def __dlpack_device__(self) -> "tuple[int, int]":
-        return 1, 0  # the CPU
+        storage, plane, layer, _ = self._arguments
+        return _native.kvc_storage_dlpack_device(storage, plane, layer)
+
+
+def _pairs(copies: Any) -> Any:
+    if copies.dtype != np.int32:
+        raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
+    return contiguous(copies, (len(copies), 2), "copies")
 
 
 def _check_masks(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any, mask_starts: Any, block_mask: Any, block_size: int) -> None:

@@ -2,6 +2,8 @@
 """Bytes in and out, and attention against NumPy."""
 
 import gc
+import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -170,6 +172,57 @@ def test_views_outlive_the_storage():
     del view
     gc.collect()
     assert kvcache._native.kvc_live_objects() == live
+
+
+@pytest.mark.parametrize("layout", list(kvcache.Layout))
+def test_blocks_go_to_pages_and_come_back(layout):
+    rng = np.random.default_rng()
+    with Storage(8, 2, 3, 20, dtype="int8", block_size=4, layout=layout) as s, kvcache.Stream() as stream:
+        slots = np.arange(32)
+        s.store(*rng.standard_normal((2, 2, 32, 3, 20), np.float32), slots)
+        k, _ = s.gather(slots)
+        pages = np.full((3, s.block_bytes + 32), 7, np.uint8)
+        s.swap_out(np.array([[5, 2], [1, 0]], np.int32), pages, pages.shape[1])
+        assert (pages[1] == 7).all() and (pages[:, s.block_bytes:] == 7).all()
+        s.zero_blocks(np.array([1, 5], np.int32))
+        s.swap_in(np.array([[0, 5], [2, 0]], np.int32), pages, pages.shape[1], stream=stream)
+        stream.synchronize()
+        back, _ = s.gather(slots)
+        assert (back[:, 20:24] == k[:, 4:8]).all() and (back[:, :4] == k[:, 20:24]).all() and (back[:, 4:8] == 0).all()
+        packed = np.empty((2, s.block_bytes), np.uint8)
+        s.swap_out(np.array([[0, 1]], np.int32), packed)
+        assert (packed[1] == pages[2, : s.block_bytes]).all()
+        for bad in ([[0, 3]], [[8, 0]], [[0, 0], [1, 0]]):
+            with pytest.raises(ValueError):
+                s.swap_out(np.array(bad, np.int32), pages, pages.shape[1])
+        with pytest.raises(TypeError):
+            s.swap_out(np.array([[0, 0]]), pages, pages.shape[1])
+
+
+def test_requests_that_share_a_prefix_say_so():
+    rng = np.random.default_rng()
+    with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
+        s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
+        q, tables = rng.standard_normal((2, 4, 32), np.float32), np.array([[3, 0], [3, 1]], np.int32)
+        arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), tables
+        assert (s.attend(*arrays, shared_tokens=4) == s.attend(*arrays)).all()
+        assert s.explain(*arrays, shared_tokens=4).shared_tokens == 0  # the CPU reads them for each request
+        with pytest.raises(ValueError):
+            s.attend(*arrays, shared_tokens=5)
+
+
+def test_dlpack_names_the_device():
+    backend = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "backends/libkvcache_emulated.so"
+    with Storage(2, 1, 1, 8) as s:
+        assert s.dlpack(Plane.K).__dlpack_device__() == (1, 0)
+    if not backend.exists():
+        pytest.skip("the emulated backend is not built")
+    kvcache.open_backend("emulated", str(backend))
+    for number in (0, 1):
+        with Storage(2, 1, 1, 8, device=f"emulated:{number}") as s:
+            assert s.dlpack(Plane.K).__dlpack_device__() == (12, number)
+            with pytest.raises(kvcache.NotFoundError):
+                s.dlpack(Plane.K_SCALE).__dlpack_device__()
 
 
 def test_dlpack_shares_the_memory_and_keeps_it():

@@ -317,6 +317,16 @@ static kvc_status select_blocks(kvc_storage *s, const kvc_attention *attention, 
   (void)bounds_bytes, (void)picked_bytes;
   return kvc_storage_select_blocks(s, &full, &own, stream);
 }
+
+static kvc_status swap_out(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, char *new_pages, size_t new_pages_bytes,
+                           uint64_t page_bytes, kvc_stream *stream) {
+  return kvc_storage_swap_out(s, copies, num_copies, new_pages, new_pages_bytes, page_bytes, stream);
+}
+static kvc_status swap_in(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, const char *pages, size_t pages_bytes,
+                          uint64_t page_bytes, kvc_stream *stream) {
+  return kvc_storage_swap_in(s, copies, num_copies, pages, pages_bytes, page_bytes, stream);
+}
+
 static kvc_status key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, char *bounds, size_t bounds_bytes,
                              kvc_stream *stream) {
   (void)bounds_bytes;
@@ -391,7 +401,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_67b96cc6195857c8(void *_swig_go_0) {
+void _wrap_Swig_free_native_6811f4f7069c0fdf(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -401,7 +411,7 @@ void _wrap_Swig_free_native_67b96cc6195857c8(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_67b96cc6195857c8(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_6811f4f7069c0fdf(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -414,7 +424,7 @@ void *_wrap_Swig_malloc_native_67b96cc6195857c8(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -447,7 +457,7 @@ char *_wrap_kvc_manager_open_namespace_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -476,7 +486,7 @@ char *_wrap_kvc_manager_export_tables_native_67b96cc6195857c8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -501,7 +511,7 @@ char *_wrap_kvc_manager_export_slots_native_67b96cc6195857c8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -532,7 +542,7 @@ char *_wrap_kvc_manager_poll_events_native_67b96cc6195857c8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_67b96cc6195857c8(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_6811f4f7069c0fdf(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -549,7 +559,7 @@ char *_wrap_kvc_step_use_native_67b96cc6195857c8(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_67b96cc6195857c8(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_6811f4f7069c0fdf(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -562,7 +572,7 @@ long long _wrap_kvc_step_num_failed_native_67b96cc6195857c8(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_store_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -605,7 +615,7 @@ char *_wrap_kvc_storage_store_native_67b96cc6195857c8(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -648,7 +658,7 @@ char *_wrap_kvc_storage_gather_native_67b96cc6195857c8(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -693,7 +703,7 @@ char *_wrap_kvc_storage_measure_native_67b96cc6195857c8(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -782,7 +792,7 @@ char *_wrap_kvc_storage_attend_native_67b96cc6195857c8(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -871,7 +881,7 @@ char *_wrap_kvc_storage_explain_native_67b96cc6195857c8(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -974,7 +984,65 @@ char *_wrap_kvc_storage_select_blocks_native_67b96cc6195857c8(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_67b96cc6195857c8(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_swap_in_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(char const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_key_bounds_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1003,7 +1071,7 @@ char *_wrap_kvc_storage_key_bounds_native_67b96cc6195857c8(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_67b96cc6195857c8(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1046,7 +1114,7 @@ char *_wrap_kvc_attention_merge_native_67b96cc6195857c8(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_67b96cc6195857c8(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1077,7 +1145,7 @@ char *_wrap_kvc_tree_mask_native_67b96cc6195857c8(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_67b96cc6195857c8(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_6811f4f7069c0fdf(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1094,7 +1162,7 @@ char *_wrap_kvc_estimate_memory_native_67b96cc6195857c8(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_67b96cc6195857c8(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_model_rope_native_6811f4f7069c0fdf(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1131,7 +1199,7 @@ char *_wrap_kvc_model_rope_native_67b96cc6195857c8(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_67b96cc6195857c8(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1162,7 +1230,7 @@ char *_wrap_kvc_rope_table_native_67b96cc6195857c8(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_rope_apply_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1195,7 +1263,7 @@ char *_wrap_kvc_rope_apply_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_quantize_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1230,7 +1298,7 @@ char *_wrap_kvc_quantize_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1265,7 +1333,7 @@ char *_wrap_kvc_dequantize_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_67b96cc6195857c8(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1286,7 +1354,7 @@ char *_wrap_kvc_storage_adopt_native_67b96cc6195857c8(char *_swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_67b96cc6195857c8() {
+int _wrap_kvc_version_native_6811f4f7069c0fdf() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1297,7 +1365,7 @@ int _wrap_kvc_version_native_67b96cc6195857c8() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_67b96cc6195857c8() {
+_gostring_ _wrap_kvc_build_info_native_6811f4f7069c0fdf() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1308,7 +1376,7 @@ _gostring_ _wrap_kvc_build_info_native_67b96cc6195857c8() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_67b96cc6195857c8() {
+_gostring_ _wrap_kvc_last_error_native_6811f4f7069c0fdf() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1319,7 +1387,7 @@ _gostring_ _wrap_kvc_last_error_native_67b96cc6195857c8() {
 }
 
 
-char *_wrap_kvc_supports_native_67b96cc6195857c8(int _swig_go_0) {
+char *_wrap_kvc_supports_native_6811f4f7069c0fdf(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1332,7 +1400,7 @@ char *_wrap_kvc_supports_native_67b96cc6195857c8(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_67b96cc6195857c8(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_6811f4f7069c0fdf(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1347,7 +1415,7 @@ char *_wrap_kvc_manager_create_native_67b96cc6195857c8(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_67b96cc6195857c8(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1362,7 +1430,7 @@ char *_wrap_kvc_manager_properties_native_67b96cc6195857c8(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1377,7 +1445,7 @@ char *_wrap_kvc_manager_close_namespace_native_67b96cc6195857c8(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1392,7 +1460,7 @@ char *_wrap_kvc_manager_reset_native_67b96cc6195857c8(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_67b96cc6195857c8(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1405,7 +1473,7 @@ char *_wrap_kvc_manager_check_native_67b96cc6195857c8(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1420,7 +1488,7 @@ char *_wrap_kvc_manager_digest_native_67b96cc6195857c8(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_67b96cc6195857c8(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1435,7 +1503,7 @@ char *_wrap_kvc_manager_stats_native_67b96cc6195857c8(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_67b96cc6195857c8(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1452,7 +1520,7 @@ char *_wrap_kvc_manager_pool_info_native_67b96cc6195857c8(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_67b96cc6195857c8(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1469,7 +1537,7 @@ char *_wrap_kvc_manager_block_info_native_67b96cc6195857c8(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1498,7 +1566,7 @@ char *_wrap_kvc_manager_create_request_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1515,7 +1583,7 @@ char *_wrap_kvc_manager_admit_request_native_67b96cc6195857c8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1546,7 +1614,7 @@ char *_wrap_kvc_manager_allocate_request_native_67b96cc6195857c8(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1563,7 +1631,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1584,7 +1652,7 @@ char *_wrap_kvc_manager_append_tokens_native_67b96cc6195857c8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1601,7 +1669,7 @@ char *_wrap_kvc_manager_commit_tokens_native_67b96cc6195857c8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1618,7 +1686,7 @@ char *_wrap_kvc_manager_truncate_request_native_67b96cc6195857c8(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1635,7 +1703,7 @@ char *_wrap_kvc_manager_fork_request_native_67b96cc6195857c8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1650,7 +1718,7 @@ char *_wrap_kvc_manager_preempt_request_native_67b96cc6195857c8(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1665,7 +1733,7 @@ char *_wrap_kvc_manager_free_request_native_67b96cc6195857c8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1682,7 +1750,7 @@ char *_wrap_kvc_manager_request_info_native_67b96cc6195857c8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1703,7 +1771,7 @@ char *_wrap_kvc_manager_list_requests_native_67b96cc6195857c8(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1724,7 +1792,7 @@ char *_wrap_kvc_manager_take_copies_native_67b96cc6195857c8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1753,7 +1821,7 @@ char *_wrap_kvc_manager_probe_native_67b96cc6195857c8(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1784,7 +1852,7 @@ char *_wrap_kvc_manager_pin_prefix_native_67b96cc6195857c8(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1799,7 +1867,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_67b96cc6195857c8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1828,7 +1896,7 @@ char *_wrap_kvc_manager_drop_prefix_native_67b96cc6195857c8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1845,7 +1913,7 @@ char *_wrap_kvc_manager_evict_blocks_native_67b96cc6195857c8(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_67b96cc6195857c8(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1866,7 +1934,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1903,7 +1971,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1938,7 +2006,7 @@ char *_wrap_kvc_manager_publish_blocks_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1957,7 +2025,7 @@ char *_wrap_kvc_manager_release_blocks_native_67b96cc6195857c8(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1978,7 +2046,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_67b96cc6195857c8(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_67b96cc6195857c8(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -1995,7 +2063,7 @@ char *_wrap_kvc_step_create_native_67b96cc6195857c8(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_67b96cc6195857c8(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_6811f4f7069c0fdf(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2012,7 +2080,7 @@ char *_wrap_kvc_step_view_native_67b96cc6195857c8(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_67b96cc6195857c8(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -2027,7 +2095,7 @@ char *_wrap_kvc_manager_step_native_67b96cc6195857c8(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_67b96cc6195857c8(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2042,7 +2110,7 @@ char *_wrap_kvc_manager_retire_step_native_67b96cc6195857c8(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_67b96cc6195857c8(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2063,7 +2131,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_67b96cc6195857c8(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_67b96cc6195857c8(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2086,7 +2154,7 @@ char *_wrap_kvc_manager_compact_native_67b96cc6195857c8(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_backend_open_native_67b96cc6195857c8(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -2111,7 +2179,7 @@ char *_wrap_kvc_backend_open_native_67b96cc6195857c8(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_67b96cc6195857c8(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -2131,7 +2199,7 @@ char *_wrap_kvc_backend_properties_native_67b96cc6195857c8(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_67b96cc6195857c8(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -2151,7 +2219,7 @@ char *_wrap_kvc_device_properties_native_67b96cc6195857c8(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_67b96cc6195857c8(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_6811f4f7069c0fdf(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -2166,7 +2234,7 @@ char *_wrap_kvc_storage_create_native_67b96cc6195857c8(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_67b96cc6195857c8(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -2181,7 +2249,7 @@ char *_wrap_kvc_storage_properties_native_67b96cc6195857c8(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_67b96cc6195857c8(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_6811f4f7069c0fdf(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2198,7 +2266,7 @@ char *_wrap_kvc_storage_size_native_67b96cc6195857c8(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_67b96cc6195857c8(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -2217,7 +2285,7 @@ char *_wrap_kvc_storage_view_native_67b96cc6195857c8(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_67b96cc6195857c8(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -2242,7 +2310,7 @@ char *_wrap_kvc_storage_runs_native_67b96cc6195857c8(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_67b96cc6195857c8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2263,7 +2331,7 @@ char *_wrap_kvc_storage_seal_blocks_native_67b96cc6195857c8(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_67b96cc6195857c8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -2284,7 +2352,7 @@ char *_wrap_kvc_storage_copy_blocks_native_67b96cc6195857c8(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_67b96cc6195857c8(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2305,7 +2373,7 @@ char *_wrap_kvc_storage_zero_blocks_native_67b96cc6195857c8(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_67b96cc6195857c8() {
+long long _wrap_kvc_model_count_native_6811f4f7069c0fdf() {
   size_t result;
   long long _swig_go_result;
   
@@ -2316,7 +2384,7 @@ long long _wrap_kvc_model_count_native_67b96cc6195857c8() {
 }
 
 
-char *_wrap_kvc_model_get_native_67b96cc6195857c8(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_6811f4f7069c0fdf(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2331,7 +2399,7 @@ char *_wrap_kvc_model_get_native_67b96cc6195857c8(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_67b96cc6195857c8(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;

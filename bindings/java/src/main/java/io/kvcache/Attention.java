@@ -30,6 +30,8 @@ public final class Attention {
   public LongBuffer maskOffsets, maskStarts;
   /** [requests][numHeads][bytes], of {@link Storage#selectBlocks}, or null. */
   public ByteBuffer blockMask;
+  /** So many first tokens lie in the same blocks for all requests. */
+  public long sharedTokens;
 
   private static void want(String name, java.nio.Buffer buffer, long elements) {
     if (buffer != null && buffer.remaining() != elements) {
@@ -84,11 +86,13 @@ public final class Attention {
     c.setWindow(window);
     c.setSinks(sinks);
     c.setBlock_mask_stride(stride);
+    c.setShared_tokens(sharedTokens);
     return c;
   }
 
   /** How something would be computed: kvc_attention_plan. */
-  public record Plan(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes) {}
+  public record Plan(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes,
+      long sharedTokens) {}
 
   /** Depths of the nodes of a tree of draft tokens, whose mask bits are written to an empty mask; -1 = hangs on the last token before it. */
   public static IntBuffer treeMask(IntBuffer parents, ByteBuffer mask) throws KvCacheException {

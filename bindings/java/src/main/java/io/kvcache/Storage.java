@@ -124,14 +124,34 @@ public final class Storage implements AutoCloseable {
     }
   }
 
-  /** Copies blocks in all layers, in order: (source, destination) pairs, as {@link Step#copies}. */
-  public void copyBlocks(IntBuffer pairs, Stream stream) throws KvCacheException {
+  private static ByteBuffer copies(IntBuffer pairs) {
     if (pairs.remaining() % 2 != 0) {
       throw new IllegalArgumentException("pairs has " + pairs.remaining() + " entries; it needs (source, destination) pairs");
     }
     ByteBuffer copies = Buffers.bytes(4 * pairs.remaining());
     copies.asIntBuffer().put(pairs.duplicate());
+    return copies;
+  }
+
+  /** Copies blocks in all layers, in order: (source, destination) pairs, as {@link Step#copies}. */
+  public void copyBlocks(IntBuffer pairs, Stream stream) throws KvCacheException {
+    ByteBuffer copies = copies(pairs);
     run(stream, (s, q) -> Native.kvc_storage_copy_blocks(s, copies, q));
+  }
+
+  /**
+   * Copies blocks to pages, all layers of a block packed in one page: (block, page) pairs. Page p begins at byte p * pageBytes (0: blockBytes),
+   * which is aligned to 16.
+   */
+  public void swapOut(IntBuffer pairs, ByteBuffer pages, long pageBytes, Stream stream) throws KvCacheException {
+    ByteBuffer copies = copies(pairs);
+    run(stream, (s, q) -> Native.kvc_storage_swap_out(s, copies, pages, pageBytes, q), pages);
+  }
+
+  /** The way back of swapOut, into any blocks of a storage of the same configuration: (page, block) pairs. */
+  public void swapIn(IntBuffer pairs, ByteBuffer pages, long pageBytes, Stream stream) throws KvCacheException {
+    ByteBuffer copies = copies(pairs);
+    run(stream, (s, q) -> Native.kvc_storage_swap_in(s, copies, pages, pageBytes, q), pages);
   }
 
   /** Clears blocks in all layers. */
@@ -163,7 +183,7 @@ public final class Storage implements AutoCloseable {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
           a.maskOffsets, a.maskStarts, a.blockMask, p));
       return new Attention.Plan(p.getKernels(), p.getKeys(), p.getValues(), p.getNum_workers(), p.getSparse() != 0, p.getNum_pieces(),
-          p.getNum_splits(), p.getScratch_bytes());
+          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens());
     } finally {
       c.delete();
       p.delete();

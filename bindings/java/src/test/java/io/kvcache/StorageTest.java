@@ -122,7 +122,11 @@ class StorageTest {
     try (Storage s = new Storage(config())) {
       fill(s);
       s.copyBlocks(ManagerTest.direct(0, 7), null);
-      s.zeroBlocks(ManagerTest.direct(0), null);
+      ByteBuffer pages = Buffers.bytes((int) (2 * s.blockBytes()));
+      s.swapOut(ManagerTest.direct(7, 1), pages, 0, null);
+      s.zeroBlocks(ManagerTest.direct(0, 7), null);
+      s.swapIn(ManagerTest.direct(1, 7), pages, 0, null);
+      assertThrows(KvCacheException.class, () -> s.swapOut(ManagerTest.direct(0, 2), pages, 0, null));
       s.sealBlocks(ManagerTest.direct(0), null);
       ByteBuffer one = Buffers.bytes(4 * HEADS * DIM), other = Buffers.bytes(4 * HEADS * DIM);
       s.gather(one, other, DType.FLOAT32, longs(28), 0, 1, null);
