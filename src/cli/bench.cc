@@ -21,7 +21,7 @@ struct Ceiling {
 };
 
 Ceiling ceiling_of(const BenchOptions& options) {
-  const bool attention = options.what == "attention";
+  const bool attention = is_attention(options);
   if (options.device.empty()) {
     if (attention) return {"read_gb_per_s", "reads", read_bandwidth(options.threads)};
     return {"copy_gb_per_s", "copies", copy_bandwidth(options.what == "copy" ? 1 : options.threads)};
@@ -37,10 +37,9 @@ Ceiling ceiling_of(const BenchOptions& options) {
 
 void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   BenchSubject subject(options);
-  const bool attention = options.what == "attention", on_device = !options.device.empty();
-  const BenchTimes times = attention                ? subject.attend()
-                           : options.what == "copy" ? subject.copy()
-                                                    : subject.move(options.what == "store");
+  const bool attention = is_attention(options);
+  const bool on_device = !options.device.empty();
+  const BenchTimes times = subject.run();
   const double reached = subject.layer_bytes() / times.seconds / 1e9;
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
@@ -56,6 +55,7 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["head_dim"] = options.head_dim;
   json["block_size"] = options.block_size;
   json["dtype"] = options.dtype;
+  json["layout"] = options.layout;
   if (!on_device) json["threads"] = options.threads;
   json["layers"] = subject.layers();
   json["us_per_layer"] = times.seconds * 1e6;

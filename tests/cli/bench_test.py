@@ -28,13 +28,16 @@ class BenchTest(command.CommandTest):
         self.assertAlmostEqual(found["gflops"] * 1e9 * found["us_per_layer"] / 1e6 / (4 * pairs * 4 * 32), 1, delta=1e-3)
         self.assertNotIn("device", found)
         self.measure("store", "--dtype", "int8")
+        self.assertEqual(self.measure("step", "--layout", "blhnc")["layout"], "blhnc")
+        code, _, err = command.run("bench", "step", *SHAPE, "--queries", 2)
+        self.assertEqual(code, 2, err)
 
     def test_on_a_device(self):
         folder = pathlib.Path(command.BINARY).resolve().parent.parent / "backends"
         if not (folder / "libkvcache_emulated.so").exists():
             self.skipTest("the emulated backend is not built")
         os.environ["KVC_BACKEND_PATH"] = str(folder)
-        for what in ("attention", "store", "gather", "copy"):
+        for what in ("attention", "step", "store", "gather", "copy"):
             found = self.measure(what, "--device", "emulated:1", "--query-dtype", "bf16")
             self.assertEqual(found["device"], "emulated:1")
             self.assertGreater(found["ratio"], 0)
