@@ -11,25 +11,17 @@ namespace {
 template <int32_t kStored, int32_t kTo, bool kVector>
 KVC_KERNEL(kThreads, 6)
 gather_elements(KVC_ARGUMENT(RowsArgs) args) {
-  constexpr uint32_t n = piece_elements(kVector);
-  const PlaneArgs& plane = args.planes[blockIdx.z];
-  const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
-  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
-       i += uint64_t{gridDim.x} * kThreads) {
-    const uint64_t row = plane.units.divide(i);
-    const uint32_t at = static_cast<uint32_t>(i - row * plane.units.value) * n;
-    RowPlace place;
-    if (!find_row(args, plane, row, &place)) continue;
-    uint32_t codes[n];
+  for_each_piece<kVector>(args, [&](const PlaneArgs& plane, const RowPlace& place, uint32_t at) {
+    uint32_t codes[piece_elements(kVector)];
     load_codes<kStored, kVector>(place.stored, plane.element_tile, place.token, at, plane.elements, codes);
     if constexpr (kStored != kTo) {
-      for (uint32_t e = 0; e < n; ++e) {
+      for (uint32_t e = 0; e < piece_elements(kVector); ++e) {
         if (at + e < plane.elements)
           codes[e] = Element<kTo>::encode(stored_value<kStored>(args, plane, place, at + e, codes[e]));
       }
     }
     store_codes<kTo, kVector>(place.row, 0, 0, at, plane.elements, codes);
-  }
+  });
 }
 
 // A block for each row.

@@ -100,6 +100,8 @@ KVC_HOST_DEVICE constexpr uint32_t bits_of_element(int32_t dtype) {
                                                          : 8;
 }
 
+constexpr uint32_t kThreads = 256;
+
 // Pieces of rows: 8 elements that are aligned as one vector, or 2 that lie anywhere.
 KVC_HOST_DEVICE constexpr uint32_t piece_elements(bool vector) { return vector ? 8 : 2; }
 
@@ -157,6 +159,21 @@ KVC_DEVICE void store_codes(char* row, uint32_t tile, uint32_t token, uint32_t a
   }
 }
 
+// Calls function(plane, place, first element) for all pieces of rows that are this thread's.
+template <bool kVector, typename Function>
+KVC_DEVICE void for_each_piece(const RowsArgs& args, Function&& function) {
+  constexpr uint32_t n = piece_elements(kVector);
+  const PlaneArgs& plane = args.planes[blockIdx.z];
+  const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
+  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
+       i += uint64_t{gridDim.x} * kThreads) {
+    const uint64_t row = plane.units.divide(i);
+    const uint32_t at = static_cast<uint32_t>(i - row * plane.units.value) * n;
+    RowPlace place;
+    if (find_row(args, plane, row, &place)) function(plane, place, at);
+  }
+}
+
 // ---- on the host: rows.cu ----
 
 enum class Direction { kStore, kGather };
@@ -177,7 +194,6 @@ RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 RowsPlan plan_arrays(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim,
                      void* codes, float* scales);
 
-constexpr uint32_t kThreads = 256;
 // Blocks of `per_block` out of `count`; kernels loop over what a grid cannot hold.
 inline uint32_t blocks_for(uint64_t count, uint64_t per_block) {
   const uint64_t blocks = (count + per_block - 1) / per_block;

@@ -90,15 +90,8 @@ KVC_DEVICE void load_floats(const RowsArgs& args, const PlaneArgs& plane, const 
 template <int32_t kFrom, int32_t kTo, bool kVector>
 KVC_KERNEL(kThreads, 4)
 store_elements(KVC_ARGUMENT(RowsArgs) args) {
-  constexpr uint32_t n = piece_elements(kVector);
-  const PlaneArgs& plane = args.planes[blockIdx.z];
-  const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
-  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
-       i += uint64_t{gridDim.x} * kThreads) {
-    const uint64_t row = plane.units.divide(i);
-    const uint32_t at = static_cast<uint32_t>(i - row * plane.units.value) * n;
-    RowPlace place;
-    if (!find_row(args, plane, row, &place)) continue;
+  for_each_piece<kVector>(args, [&](const PlaneArgs& plane, const RowPlace& place, uint32_t at) {
+    constexpr uint32_t n = piece_elements(kVector);
     uint32_t codes[n];
     if (kFrom == kTo && !plane.rotary) {
       load_codes<kFrom, kVector>(place.row, 0, 0, at, plane.elements, codes);
@@ -114,7 +107,7 @@ store_elements(KVC_ARGUMENT(RowsArgs) args) {
       }
     }
     store_codes<kTo, kVector>(place.stored, plane.element_tile, place.token, at, plane.elements, codes);
-  }
+  });
 }
 
 // A group of at most 256 elements is a team of lanes, 8 elements each.

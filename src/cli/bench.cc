@@ -20,15 +20,6 @@ struct Ceiling {
   double bandwidth;
 };
 
-bool is_swap(const BenchOptions& options) { return options.what == "swap-out" || options.what == "swap-in"; }
-
-BenchTimes measure(const BenchOptions& options, BenchSubject& subject) {
-  if (options.what == "attention") return subject.attend();
-  if (options.what == "copy") return subject.copy();
-  if (is_swap(options)) return subject.swap(options.what == "swap-out");
-  return subject.move(options.what == "store");
-}
-
 /// From how many bytes on runs go by the copy engine.
 uint64_t kernel_bytes(const BenchOptions& options) {
   kvc_device_info info{};
@@ -38,7 +29,7 @@ uint64_t kernel_bytes(const BenchOptions& options) {
 }
 
 Ceiling ceiling_of(const BenchOptions& options) {
-  const bool attention = options.what == "attention";
+  const bool attention = is_attention(options);
   if (options.device.empty()) {
     if (attention) return {"read_gb_per_s", "reads", read_bandwidth(options.threads)};
     return {"copy_gb_per_s", "copies", copy_bandwidth(options.what == "copy" ? 1 : options.threads)};
@@ -57,8 +48,9 @@ Ceiling ceiling_of(const BenchOptions& options) {
 
 void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   BenchSubject subject(options);
-  const bool attention = options.what == "attention", on_device = !options.device.empty();
-  const BenchTimes times = measure(options, subject);
+  const bool attention = is_attention(options);
+  const bool on_device = !options.device.empty();
+  const BenchTimes times = subject.run();
   const double reached = subject.layer_bytes() / times.seconds / 1e9;
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
@@ -74,6 +66,7 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["head_dim"] = options.head_dim;
   json["block_size"] = options.block_size;
   json["dtype"] = options.dtype;
+  json["layout"] = options.layout;
   if (!on_device) json["threads"] = options.threads;
   json["layers"] = subject.layers();
   if (is_swap(options)) json["run_bytes"] = subject.run_bytes();

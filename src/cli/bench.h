@@ -10,16 +10,26 @@
 namespace kvcli {
 
 struct BenchOptions {
-  std::string what = "attention";  // attention, store, gather, copy, swap-out or swap-in
-  std::string device;              // empty: the CPU
-  uint64_t context = 4096;         // tokens of each request
-  uint64_t batch = 1;              // requests
+  /// attention, step (a new token stored, then attention), store, gather, copy, swap-out or swap-in
+  std::string what = "attention";
+  std::string device;       // empty: the CPU
+  uint64_t context = 4096;  // tokens of each request
+  uint64_t batch = 1;       // requests
   uint32_t heads = 32, kv_heads = 8, head_dim = 128, block_size = 16, threads = 1;
   uint32_t queries = 1;  // of each request, for attention: 1 is a decode step
   uint32_t layers = 0;   // that are gone through in turn; 0: so many that no cache holds them
   std::string dtype = "bf16";
+  std::string layout = "lbhnc";
   std::string query_dtype = "fp32";  // or bf16
 };
+
+inline bool is_attention(const BenchOptions& options) {
+  return options.what == "attention" || options.what == "step";
+}
+
+inline bool is_swap(const BenchOptions& options) {
+  return options.what == "swap-out" || options.what == "swap-in";
+}
 
 /// Throws InputError for options that do not go together.
 void print_bench(const BenchOptions& options, bool as_json, std::ostream& out);

@@ -17,6 +17,11 @@ bool is_float(int32_t dtype) { return dtype == KVC_FLOAT32 || dtype == KVC_FLOAT
 int32_t row_dtype(int32_t stored) { return is_float(stored) ? stored : KVC_FLOAT32; }
 size_t width(int32_t dtype) { return dtype == KVC_FLOAT32 ? 4 : 2; }
 
+uint32_t layout_of(const std::string& name) {
+  const std::vector<std::string> names = layout_names();
+  return static_cast<uint32_t>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
 void fill_normal(std::mt19937& random, char* to, size_t count) {
   std::normal_distribution<float> normal;
   std::vector<float> pattern(65521);  // a prime: rows differ
@@ -49,13 +54,15 @@ Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint6
 
 }  // namespace
 
-BenchSubject::BenchSubject(const BenchOptions& options)
+BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
     : options_(options),
       device_(options.device.empty() ? nullptr : options.device.c_str()),
       dtype_(dtype_of(options.dtype)),
-      stream_(create_stream(device_)) {
+      stream_(stream != nullptr ? std::move(stream) : create_stream(device_)) {
   if (options.heads % options.kv_heads != 0) throw InputError("--heads must be a multiple of --kv-heads");
   if (options.queries > options.context) throw InputError("--queries must not be more than --context");
+  if (options.what == "step" && options.queries != 1)
+    throw InputError("a step has one query of each request");
   request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
   kvc_storage_config config{};
   config.struct_size = sizeof config;
@@ -67,7 +74,8 @@ BenchSubject::BenchSubject(const BenchOptions& options)
   config.dtype = dtype_;
   config.num_layers = 1;
   config.device = device_;
-  const bool tiled = device_ == nullptr && options.what == "attention" && is_float(dtype_) &&
+  config.layout = layout_of(options.layout);
+  const bool tiled = device_ == nullptr && is_attention(options) && is_float(dtype_) &&
                      options.block_size % 16 == 0 && options.head_dim % 2 == 0;
   config.flags = tiled ? KVC_STORAGE_TILED_KEYS : 0;
   uint64_t layer_bytes = 0;
@@ -94,7 +102,23 @@ double BenchSubject::flops() const {
   return 4 * static_cast<double>(options_.batch) * pairs * options_.heads * options_.head_dim;
 }
 
+BenchTimes BenchSubject::run() {
+  if (is_attention(options_)) return attend(options_.what == "step");
+  if (is_swap(options_)) return swap(options_.what == "swap-out");
+  return options_.what == "copy" ? copy() : move(options_.what == "store");
+}
+
+std::vector<int64_t> BenchSubject::last_slots() const {
+  const auto block_size = static_cast<int64_t>(options_.block_size);
+  const auto last = static_cast<int64_t>(options_.context - 1);
+  std::vector<int64_t> slots(options_.batch);
+  for (size_t r = 0; r < slots.size(); ++r)
+    slots[r] = table_[(r + 1) * request_blocks_ - 1] * block_size + last % block_size;
+  return slots;
+}
+
 BenchTimes BenchSubject::time(const std::function<void(uint32_t layer)>& work) {
+  if (timer_) return timer_(layers_, work);
   const bool repeat = stream_ != nullptr && options_.layers == 0;
   const uint32_t passes = repeat ? (kCallsPerWait + layers_ - 1) / layers_ : 1;
   std::vector<double> enqueued;
@@ -121,7 +145,7 @@ BenchMemory BenchSubject::place(const void* host, size_t bytes) {
   return memory;
 }
 
-BenchTimes BenchSubject::attend() {
+BenchTimes BenchSubject::attend(bool stores_tokens) {
   const size_t queries = options_.batch * options_.queries;
   const size_t elements = queries * options_.heads * options_.head_dim;
   const int32_t dtype = dtype_of(options_.query_dtype);
@@ -153,8 +177,18 @@ BenchTimes BenchSubject::attend() {
   attention.q_offsets = reinterpret_cast<const uint64_t*>(device_offsets.data());
   attention.kv_lens = reinterpret_cast<const uint64_t*>(device_lens.data());
   attention.block_tables = reinterpret_cast<const int32_t*>(device_table.data());
+  const size_t row_bytes = options_.batch * options_.kv_heads * options_.head_dim * width(row_dtype(dtype_));
+  const std::vector<int64_t> slots = last_slots();
+  const BenchMemory device_slots = place(slots.data(), slots.size() * sizeof slots[0]);
+  const BenchMemory k = place(q.data(), row_bytes),
+                    v = place(q.data(), row_bytes);  // numbers like any others
+  kvc_rows rows = rows_of(row_dtype(dtype_), options_.batch, k, v);
+  rows.block_table = nullptr;
+  rows.slots = reinterpret_cast<const int64_t*>(device_slots.data());
+  rows.flags = stream_ != nullptr ? KVC_ROWS_ON_DEVICE : 0;
   return time([&](uint32_t layer) {
-    attention.layer = layer;
+    rows.first_layer = attention.layer = layer;
+    if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
     check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
   });
 }
@@ -226,9 +260,12 @@ kvc_rows BenchSubject::rows_of(int32_t dtype, uint64_t tokens, const BenchMemory
 void BenchSubject::fill() {
   const uint64_t all = table_.size() * options_.block_size, piece = std::min<uint64_t>(all, 4096);
   const size_t elements = piece * options_.kv_heads * options_.head_dim;
-  const BenchMemory k(device_, shared_kind(device_), elements * 4),
-      v(device_, shared_kind(device_), elements * 4);
-  for (const BenchMemory* memory : {&k, &v}) fill_normal(random_, memory->data(), elements);
+  std::vector<char> values(elements * 4);
+  const auto fresh = [&] {
+    fill_normal(random_, values.data(), elements);
+    return place(values.data(), values.size());
+  };
+  const BenchMemory k = fresh(), v = fresh();
   kvc_rows rows = rows_of(KVC_FLOAT32, piece, k, v);
   for (rows.first_layer = 0; rows.first_layer < layers_; ++rows.first_layer)
     for (rows.first_token = 0; rows.first_token < all; rows.first_token += piece) {

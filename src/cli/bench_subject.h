@@ -21,31 +21,41 @@ struct BenchTimes {
   double enqueue_seconds;  // of those, until the call returns; without a stream the same
 };
 
+/// Times `work`, which enqueues what is done in a layer, over so many layers.
+using BenchTimer =
+    std::function<BenchTimes(uint32_t layers, const std::function<void(uint32_t layer)>& work)>;
+
 class BenchSubject {
  public:
-  /// Throws InputError for options that do not go together.
-  explicit BenchSubject(const BenchOptions& options);
+  /// Throws InputError for options that do not go together. On a device: in `stream`, or one of its own.
+  explicit BenchSubject(const BenchOptions& options, Stream stream = nullptr);
+
+  /// In place of rounds by the host's clock.
+  void set_timer(BenchTimer timer) { timer_ = std::move(timer); }
 
   uint32_t layers() const { return layers_; }
   double layer_bytes() const;
   /// Operations of a layer: two for each element of a key or value that a query head sees.
   double flops() const;
 
-  BenchTimes attend();
+  BenchTimes run();
+  /// Bytes of a block that lie together.
+  uint64_t run_bytes() const;
+
+ private:
+  BenchTimes attend(bool stores_tokens);
   BenchTimes move(bool store);
   /// Every second block of the shuffled table to the one after it.
   BenchTimes copy();
   /// All blocks to pages of the host, or back.
   BenchTimes swap(bool out);
-  /// Bytes of a block that lie together.
-  uint64_t run_bytes() const;
-
- private:
   uint64_t tokens() const { return options_.batch * options_.context; }
   kvc_rows rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k, const BenchMemory& v) const;
   /// A copy in the device's memory.
   BenchMemory place(const void* host, size_t bytes);
   void fill();
+  /// Slots of the requests' last tokens.
+  std::vector<int64_t> last_slots() const;
   /// A pass calls `work` for each layer; on a device, passes until there is more to do than to wait for.
   BenchTimes time(const std::function<void(uint32_t layer)>& work);
 
@@ -54,6 +64,7 @@ class BenchSubject {
   const int32_t dtype_;
   std::mt19937 random_{1};
   Stream stream_;
+  BenchTimer timer_;
   Storage storage_;
   kvc_storage_info info_{};
   uint32_t layers_ = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names by which options know the types of stored keys and values.
+// The names by which options know the types of stored keys and values, and layouts.
 #pragma once
 
 #include <kvcache.h>
@@ -30,5 +30,8 @@ inline int32_t dtype_of(const std::string& name) {
     if (name == dtype.name) return dtype.value;
   throw InputError("--dtype is " + name + "; give fp16, bf16, fp32, fp8, int8 or int4");
 }
+
+// In the order of KVC_LAYOUT_*.
+inline std::vector<std::string> layout_names() { return {"lbhnc", "lbnhc", "blhnc", "blnhc", "bhlnc"}; }
 
 }  // namespace kvcli

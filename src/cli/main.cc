@@ -13,6 +13,7 @@
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/bench_options.h"
 #include "cli/complete.h"
 #include "cli/dtype.h"
 #include "cli/errors.h"
@@ -147,33 +148,7 @@ void add_estimate(CLI::App& app, Arguments& args) {
 void add_bench(CLI::App& app, Arguments& args) {
   CLI::App* bench =
       app.add_subcommand("bench", "Speed of storage and attention beside that of the machine, in one run");
-  bench->add_option("WHAT", args.bench.what, "attention, store, gather, copy, swap-out or swap-in")
-      ->required()
-      ->check(CLI::IsMember({"attention", "store", "gather", "copy", "swap-out", "swap-in"}));
-  bench->add_option("--device", args.bench.device, "A GPU, such as cuda:0 [the CPU]");
-  bench->add_option("--batch", args.bench.batch, "Requests")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 16))
-      ->capture_default_str();
-  bench->add_option("--context", args.bench.context, "Tokens of each request")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 22))
-      ->capture_default_str();
-  const auto number = [&](const char* name, uint32_t& value, const char* text, uint32_t most) {
-    bench->add_option(name, value, text)->check(CLI::Range(1u, most))->capture_default_str();
-  };
-  number("--heads", args.bench.heads, "Query heads", 1024);
-  number("--kv-heads", args.bench.kv_heads, "KV heads", 1024);
-  number("--head-dim", args.bench.head_dim, "Elements of a head", 8192);
-  number("--block-size", args.bench.block_size, "Tokens per block", 1024);
-  number("--queries", args.bench.queries, "Query tokens of each request; 1 is a decode step", 65536);
-  bench->add_option("--layers", args.bench.layers, "Layers to go through in turn [more than caches hold]")
-      ->check(CLI::Range(1u, 4096u));
-  number("--threads", args.bench.threads, "Threads", 256);
-  bench->add_option("--dtype", args.bench.dtype, "How keys and values are stored")
-      ->check(CLI::IsMember(dtype_names()))
-      ->capture_default_str();
-  bench->add_option("--query-dtype", args.bench.query_dtype, "Queries of attention")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
+  add_bench_options(*bench, args.bench);
   bench->add_flag("--json", args.json, "Print JSON");
 }
 

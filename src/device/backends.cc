@@ -12,13 +12,14 @@
 
 #include "base/status.h"
 
-// Backends that are parts of this library: the build names their entries.
-#if defined(KVC_STATIC_CUDA)
-extern "C" kvc_status kvc_cuda_backend_entry(const kvc_backend_host* host, const kvc_backend** backend);
+// Backends that are parts of this library: the build lists them as KVC_STATIC(name) KVC_STATIC(name) ...
+#ifndef KVC_STATIC_BACKENDS
+#define KVC_STATIC_BACKENDS
 #endif
-#if defined(KVC_STATIC_HIP)
-extern "C" kvc_status kvc_hip_backend_entry(const kvc_backend_host* host, const kvc_backend** backend);
-#endif
+#define KVC_STATIC(name) \
+  extern "C" kvc_status kvc_##name##_backend_entry(const kvc_backend_host* host, const kvc_backend** backend);
+KVC_STATIC_BACKENDS
+#undef KVC_STATIC
 
 namespace kvc {
 namespace {
@@ -29,14 +30,9 @@ struct Static {
   const char* name;
   kvc_backend_entry entry;
 };
-constexpr Static kStatic[] = {
-#if defined(KVC_STATIC_CUDA)
-    {"cuda", kvc_cuda_backend_entry},
-#endif
-#if defined(KVC_STATIC_HIP)
-    {"hip", kvc_hip_backend_entry},
-#endif
-    {nullptr, nullptr}};
+#define KVC_STATIC(name) {#name, kvc_##name##_backend_entry},
+constexpr Static kStatic[] = {KVC_STATIC_BACKENDS{nullptr, nullptr}};
+#undef KVC_STATIC
 
 struct Known {
   std::string name, path;

@@ -116,57 +116,6 @@ TEST_F(GpuStream, TheCurrentDeviceIsTheCallersAfterEachCall) {
   EXPECT_EQ(control()->current_device(), 0u);
 }
 
-// Slots, lengths and tables of each replay are those that stand at their addresses then.
-TEST_F(GpuStream, ADecodeStepReplaysFromAGraph) {
-  const StoragePtr s = make(small_config("emulated")), plain = make(small_config("cpu"));
-  const EngineStream engine;
-  constexpr size_t kRequests = 2, kStride = 2;
-  std::vector<float> q(kRequests * 2 * kHeads * kDim), out(q.size()), expected(q.size());
-  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 13) / 8;
-  uint64_t offsets[] = {0, 1, 2}, lens[] = {3, 4};
-  int32_t tables[] = {4, 1, 2, 3};
-  int64_t slots[] = {4 * kBlock + 2, 2 * kBlock + 3};
-  ValueRows rows(kRequests);
-  const auto fill = [&](int step) {
-    for (size_t i = 0; i < rows.k.size(); ++i) {
-      rows.k[i] = static_cast<float>((i * 7 + static_cast<size_t>(step)) % 19) / 4 - 2;
-      rows.v[i] = static_cast<float>((i * 5 + static_cast<size_t>(step)) % 23) / 4 - 2;
-    }
-  };
-  fill(0);
-  rows.rows.slots = slots;
-  kvc_attention a = decode(q.data(), out.data(), offsets, lens, tables, kStride, kRequests);
-
-  kvc_rows captured_rows = rows.rows;
-  captured_rows.flags = KVC_ROWS_ON_DEVICE;
-  kvc_attention captured = a;
-  captured.flags = KVC_ATTENTION_ON_DEVICE;
-  captured.total_queries = kRequests, captured.max_queries = 1;
-  control()->begin_capture(engine.handle);
-  ASSERT_EQ(kvc_storage_store(s.get(), &captured_rows, engine.stream.get()), KVC_OK) << kvc_last_error();
-  ASSERT_EQ(kvc_storage_attend(s.get(), &captured, engine.stream.get()), KVC_OK) << kvc_last_error();
-  void* graph = control()->end_capture(engine.handle);
-  ASSERT_NE(graph, nullptr) << "something in the step cannot be captured";
-  EXPECT_EQ(key_at(s.get(), slots[0]), 0.0f) << "captured, not done";
-
-  for (int step = 0; step < 20; ++step) {
-    fill(step);
-    for (size_t r = 0; r < kRequests; ++r) {
-      const uint64_t position = lens[r]++;
-      slots[r] =
-          int64_t{tables[r * kStride + position / kBlock]} * kBlock + static_cast<int64_t>(position % kBlock);
-    }
-    a.out = expected.data();
-    ASSERT_EQ(kvc_storage_store(plain.get(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
-    ASSERT_EQ(kvc_storage_attend(plain.get(), &a, nullptr), KVC_OK) << kvc_last_error();
-    control()->launch_graph(graph, engine.handle);
-    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
-    for (size_t i = 0; i < out.size(); ++i)
-      ASSERT_NEAR(out[i], expected[i], 1e-4) << "step " << step << ", " << i;
-  }
-  control()->destroy_graph(graph);
-}
-
 // The lengths of a replay are its own; how much is shared is the capture's.
 TEST_F(GpuStream, AttentionOverASharedPrefixReplaysFromAGraph) {
   const StoragePtr s = make(small_config("emulated")), plain = make(small_config("cpu"));

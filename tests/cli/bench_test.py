@@ -32,13 +32,16 @@ class BenchTest(command.CommandTest):
             found = self.measure(what)
             self.assertEqual(found["run_bytes"], 2 * 2 * 16 * 32 * 2)
             self.assertNotIn("kernel_bytes", found)
+        self.assertEqual(self.measure("step", "--layout", "blhnc")["layout"], "blhnc")
+        code, _, err = command.run("bench", "step", *SHAPE, "--queries", 2)
+        self.assertEqual(code, 2, err)
 
     def test_on_a_device(self):
         folder = pathlib.Path(command.BINARY).resolve().parent.parent / "backends"
         if not (folder / "libkvcache_emulated.so").exists():
             self.skipTest("the emulated backend is not built")
         os.environ["KVC_BACKEND_PATH"] = str(folder)
-        for what in ("attention", "store", "gather", "copy", "swap-out", "swap-in"):
+        for what in ("attention", "step", "store", "gather", "copy", "swap-out", "swap-in"):
             found = self.measure(what, "--device", "emulated:1", "--query-dtype", "bf16")
             self.assertEqual(found["device"], "emulated:1")
             self.assertGreater(found["ratio"], 0)

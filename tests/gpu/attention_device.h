@@ -2,6 +2,7 @@
 // The CPU's attention arguments, run on the device: all arrays are copied there, the workspace holds NaNs,
 // and results are copied back.
 #pragma once
+#include <deque>
 #include <optional>
 
 #include "attention/case.h"
@@ -29,20 +30,6 @@ inline std::vector<int32_t> kernel_types() {
   if (!kHasMma) return {KVC_FLOAT32};
   return {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT8};
 }
-
-// An array of the device with what the host has, or none.
-template <typename T>
-class Upload {
- public:
-  Upload(const T* host, size_t count) {
-    if (host != nullptr) array_.emplace(std::vector<T>(host, host + count));
-  }
-  const T* get() { return array_ ? array_->data() : nullptr; }
-  void set(const std::vector<T>& values) { array_->set(values); }
-
- private:
-  std::optional<DeviceArray<T>> array_;
-};
 
 inline uint64_t mask_bytes(const kvc::AttentionArgs& args) {
   uint64_t bits = 0;
@@ -92,32 +79,23 @@ class DeviceCall {
       : args_(scalars_of(host)),
         limits_(limits_of(host, options)),
         support_(attention_support(args_, limits_)),
-        slab_(slab != nullptr ? nullptr : host.slab, host.layout->slab_bytes),
-        q_(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host)),
-        q_offsets_(host.q_offsets, host.num_requests + 1),
-        q_starts_(host.q_starts, host.num_requests),
-        kv_lens_(host.kv_lens, host.num_requests),
-        tables_(host.block_tables, host.num_requests * host.table_stride),
-        slopes_(host.alibi_slopes, host.num_q_heads),
-        mask_(host.mask, mask_bytes(host)),
-        mask_offsets_(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests),
-        mask_starts_(host.mask_starts, host.num_requests),
-        block_mask_(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride),
         out_(rows(host) * host.layout->v_dim * bytes(host)),
         lse_(rows(host)) {
-    describe_storage(*host.layout, slab != nullptr ? slab : slab_.get(), host.layer, &args_);
-    args_.q = q_.get();
+    if (slab == nullptr) slab = copy(host.slab, host.layout->slab_bytes);
+    describe_storage(*host.layout, slab, host.layer, &args_);
+    args_.q = copy(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host));
     args_.out = out_.data();
     args_.lse = lse_.data();
-    args_.q_offsets = q_offsets_.get();
-    args_.q_starts = q_starts_.get();
-    args_.kv_lens = kv_lens_.get();
-    args_.block_tables = tables_.get();
-    args_.alibi_slopes = slopes_.get();
-    args_.mask = mask_.get();
-    args_.mask_offsets = mask_offsets_.get();
-    args_.mask_starts = mask_starts_.get();
-    args_.block_mask = block_mask_.get();
+    args_.q_offsets = copy(host.q_offsets, host.num_requests + 1);
+    args_.q_starts = copy(host.q_starts, host.num_requests);
+    args_.kv_lens = copy(host.kv_lens, host.num_requests);
+    args_.block_tables = copy(host.block_tables, host.num_requests * host.table_stride);
+    args_.alibi_slopes = copy(host.alibi_slopes, host.num_q_heads);
+    args_.mask = copy(host.mask, mask_bytes(host));
+    args_.mask_offsets = copy(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests);
+    args_.mask_starts = copy(host.mask_starts, host.num_requests);
+    args_.block_mask =
+        copy(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
     workspace_.emplace(attention_workspace_bytes(args_, limits_));
   }
 
@@ -139,8 +117,8 @@ class DeviceCall {
     return error;
   }
   void set_lengths(const std::vector<uint64_t>& kv_lens, const std::vector<uint64_t>& q_offsets) {
-    kv_lens_.set(kv_lens);
-    q_offsets_.set(q_offsets);
+    copy_in(const_cast<uint64_t*>(args_.kv_lens), kv_lens.data(), kv_lens.size() * sizeof kv_lens[0]);
+    copy_in(const_cast<uint64_t*>(args_.q_offsets), q_offsets.data(), q_offsets.size() * sizeof q_offsets[0]);
   }
   void results(void* out, float* lse) {
     synchronize();
@@ -153,17 +131,19 @@ class DeviceCall {
     return host.q_offsets[host.num_requests] * host.num_q_heads;
   }
   static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
+  // On the device what the host has; of nothing nothing.
+  template <typename T>
+  const T* copy(const T* host, size_t count) {
+    if (host == nullptr) return nullptr;
+    const auto* bytes = reinterpret_cast<const char*>(host);
+    return reinterpret_cast<const T*>(
+        copies_.emplace_back(std::vector<char>(bytes, bytes + count * sizeof(T))).data());
+  }
 
   AttentionArgs args_;
   AttentionLimits limits_;
   AttentionSupport support_;
-  Upload<char> slab_, q_;
-  Upload<uint64_t> q_offsets_, q_starts_, kv_lens_;
-  Upload<int32_t> tables_;
-  Upload<float> slopes_;
-  Upload<uint8_t> mask_;
-  Upload<uint64_t> mask_offsets_, mask_starts_;
-  Upload<uint8_t> block_mask_;
+  std::deque<DeviceArray<char>> copies_;
   DeviceArray<char> out_;
   DeviceArray<float> lse_;
   std::optional<DeviceArray<char>> workspace_;

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/dtype.h"
+
+namespace kvcli {
+
+void add_bench_options(CLI::App& bench, BenchOptions& options) {
+  bench.add_option("WHAT", options.what, "attention, step, store, gather, copy, swap-out or swap-in")
+      ->required()
+      ->check(CLI::IsMember({"attention", "step", "store", "gather", "copy", "swap-out", "swap-in"}));
+  bench.add_option("--device", options.device, "A GPU, such as cuda:0 [the CPU]");
+  bench.add_option("--batch", options.batch, "Requests")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 16))
+      ->capture_default_str();
+  bench.add_option("--context", options.context, "Tokens of each request")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 22))
+      ->capture_default_str();
+  const auto number = [&](const char* name, uint32_t& value, const char* text, uint32_t most) {
+    bench.add_option(name, value, text)->check(CLI::Range(1u, most))->capture_default_str();
+  };
+  number("--heads", options.heads, "Query heads", 1024);
+  number("--kv-heads", options.kv_heads, "KV heads", 1024);
+  number("--head-dim", options.head_dim, "Elements of a head", 8192);
+  number("--block-size", options.block_size, "Tokens per block", 1024);
+  number("--queries", options.queries, "Query tokens of each request; 1 is a decode step", 65536);
+  bench.add_option("--layers", options.layers, "Layers to go through in turn [more than caches hold]")
+      ->check(CLI::Range(1u, 4096u));
+  number("--threads", options.threads, "Threads", 256);
+  bench.add_option("--dtype", options.dtype, "How keys and values are stored")
+      ->check(CLI::IsMember(dtype_names()))
+      ->capture_default_str();
+  bench
+      .add_option("--layout", options.layout, "Order of layers, blocks, heads, tokens and elements in memory")
+      ->check(CLI::IsMember(layout_names()))
+      ->capture_default_str();
+  bench.add_option("--query-dtype", options.query_dtype, "Queries of attention")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+}
+
+}  // namespace kvcli

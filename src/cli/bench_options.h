@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a benchmark of a storage can be told.
+#pragma once
+
+#include "cli/bench.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kvcli {
+
+void add_bench_options(CLI::App& bench, BenchOptions& options);
+
+}  // namespace kvcli

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine has of its device's runtime: streams of its own, and graphs. Behind it stands one of two
+// files: engine_emulated.cc, or gpu/cuda/engine_cuda.cc for programs that run on a GPU. Functions that fail
+// end the program.
+#pragma once
+#include <functional>
+
+namespace kvc::test::engine {
+
+const char* device();  // as kvcache.h names it; NULL: there is none here
+void* create_stream();
+void destroy_stream(void* stream);
+void begin_capture(void* stream);
+void* end_capture(void* stream);  // a graph; NULL: something could not be captured
+void launch_graph(void* graph, void* stream);
+void destroy_graph(void* graph);
+// That the device takes for what is enqueued.
+double seconds_of(void* stream, const std::function<void()>& enqueue);
+
+}  // namespace kvc::test::engine

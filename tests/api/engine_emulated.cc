@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+
+#include "api/device.h"
+#include "api/engine.h"
+
+namespace kvc::test::engine {
+
+// The one that reads no ordinary host memory.
+const char* device() { return control() == nullptr ? nullptr : "emulated:1"; }
+void* create_stream() { return control()->create_stream(1); }
+void destroy_stream(void* stream) { control()->destroy_stream(stream); }
+void begin_capture(void* stream) { control()->begin_capture(stream); }
+void* end_capture(void* stream) { return control()->end_capture(stream); }
+void launch_graph(void* graph, void* stream) { control()->launch_graph(graph, stream); }
+void destroy_graph(void* graph) { control()->destroy_graph(graph); }
+
+double seconds_of(void* stream, const std::function<void()>& enqueue) {
+  kvc_stream* adopted = nullptr;
+  if (kvc_stream_adopt(device(), stream, 0, &adopted) != KVC_OK) std::abort();
+  const auto start = std::chrono::steady_clock::now();
+  enqueue();
+  if (kvc_stream_synchronize(adopted) != KVC_OK) std::abort();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  kvc_stream_destroy(adopted);
+  return seconds.count();
+}
+
+}  // namespace kvc::test::engine

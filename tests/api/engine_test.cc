@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and graphs as an engine uses them: decode steps enqueued or replayed without waiting give what the
+// CPU gives. In test_api on emulated devices, in test_gpu_cuda on a GPU.
+#include "api/engine.h"
+
+#include <string>
+#include <thread>
+
+#include "api/emulated.h"
+
+namespace kvc::test {
+namespace {
+
+constexpr uint32_t kLayers = 2, kTokens = 8;  // of a block
+constexpr size_t kRequests = 3, kStride = 2;  // blocks of a request
+constexpr size_t kQueryHeads = 2 * kHeads;
+
+struct Adopted {
+  void* handle = engine::create_stream();
+  StreamPtr stream;
+  Adopted() {
+    kvc_stream* made = nullptr;
+    EXPECT_EQ(kvc_stream_adopt(engine::device(), handle, 0, &made), KVC_OK) << kvc_last_error();
+    stream.reset(made);
+  }
+  ~Adopted() {
+    stream.reset();
+    engine::destroy_stream(handle);
+  }
+};
+
+// The same values in memory of the host and of the device.
+template <typename T>
+struct Both {
+  std::vector<T> host;
+  DeviceMemory device;
+  explicit Both(size_t count) : host(count), device(engine::device(), count * sizeof(T)) {}
+  T* of(bool on_device) { return on_device ? device.as<T>() : host.data(); }
+  kvc_upload upload() { return {host.data(), device.data, host.size() * sizeof(T)}; }
+};
+
+kvc_storage_config config_of(const char* device, int32_t dtype, size_t blocks) {
+  kvc_storage_config c = small_config(device);
+  c.num_layers = kLayers, c.dtype = dtype, c.num_blocks = blocks, c.block_size = kTokens;
+  return c;
+}
+
+// Requests that decode in blocks of their own, beside a CPU that does the same.
+class Batch {
+ public:
+  static constexpr size_t kOutputs = kLayers * kRequests * kQueryHeads * kDim;
+  static constexpr size_t kBlocksEach = kRequests * kStride;
+
+  Batch(kvc_storage* device, int32_t dtype, size_t index)
+      : device_(device),
+        cpu_(make(config_of("cpu", dtype, (index + 1) * kBlocksEach))),
+        random_(static_cast<uint32_t>(index) + 1) {
+    for (size_t i = 0; i < kBlocksEach; ++i)
+      tables_.host[i] = static_cast<int32_t>(index * kBlocksEach + kBlocksEach - 1 - i);
+    for (size_t r = 0; r <= kRequests; ++r) offsets_.host[r] = r;
+  }
+
+  // The next token of each request: its rows and queries are sent to the device, and the step is done on the
+  // CPU.
+  std::vector<float> next(kvc_stream* stream) {
+    std::normal_distribution<float> normal;
+    for (Both<float>* rows : {&k_, &v_, &q_})
+      for (float& x : rows->host) x = normal(random_);
+    for (size_t r = 0; r < kRequests; ++r) {
+      const uint64_t position = lens_.host[r]++;
+      slots_.host[r] = int64_t{tables_.host[r * kStride + position / kTokens]} * kTokens +
+                       static_cast<int64_t>(position % kTokens);
+    }
+    const kvc_upload uploads[] = {k_.upload(),      v_.upload(),    q_.upload(),      slots_.upload(),
+                                  tables_.upload(), lens_.upload(), offsets_.upload()};
+    kvc_table_update update = {};
+    update.struct_size = sizeof update;
+    update.uploads = uploads, update.num_uploads = std::size(uploads);
+    EXPECT_EQ(kvc_stream_update_tables(stream, &update), KVC_OK) << kvc_last_error();
+    std::vector<float> expected(kOutputs);
+    step(cpu_.get(), false, false, expected.data(), nullptr);
+    return expected;
+  }
+
+  // Slots, lengths and tables as they are on the device when the step is done, for a graph; or as they are
+  // now.
+  void enqueue(kvc_stream* stream, float* out, bool for_graph) {
+    step(device_, true, for_graph, out, stream);
+  }
+
+  bool full() const { return lens_.host[0] == kStride * kTokens; }
+
+ private:
+  void step(kvc_storage* storage, bool rows_on_device, bool indices_on_device, float* out,
+            kvc_stream* stream) {
+    kvc_rows rows = {};
+    rows.struct_size = sizeof rows;
+    rows.k = k_.of(rows_on_device), rows.v = v_.of(rows_on_device), rows.num_tokens = kRequests,
+    rows.num_layers = 1;
+    rows.slots = slots_.of(indices_on_device);
+    rows.flags = indices_on_device ? KVC_ROWS_ON_DEVICE : 0;
+    kvc_attention a = {};
+    a.struct_size = sizeof a;
+    a.q = q_.of(rows_on_device), a.q_offsets = offsets_.of(indices_on_device),
+    a.kv_lens = lens_.of(indices_on_device), a.block_tables = tables_.of(indices_on_device);
+    a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = kQueryHeads;
+    a.flags = indices_on_device ? KVC_ATTENTION_ON_DEVICE : 0;
+    if (indices_on_device) a.total_queries = kRequests, a.max_queries = 1;
+    for (uint32_t layer = 0; layer < kLayers; ++layer) {
+      rows.first_layer = a.layer = layer;
+      a.out = out + layer * kOutputs / kLayers;
+      EXPECT_EQ(kvc_storage_store(storage, &rows, stream), KVC_OK) << kvc_last_error();
+      EXPECT_EQ(kvc_storage_attend(storage, &a, stream), KVC_OK) << kvc_last_error();
+    }
+  }
+
+  kvc_storage* const device_;
+  const StoragePtr cpu_;
+  std::mt19937 random_;
+  Both<float> k_{kRequests * kHeads * kDim}, v_{kRequests * kHeads * kDim},
+      q_{kRequests * kQueryHeads * kDim};
+  Both<int64_t> slots_{kRequests};
+  Both<uint64_t> lens_{kRequests}, offsets_{kRequests + 1};
+  Both<int32_t> tables_{kBlocksEach};
+};
+
+// Of many steps, in memory that host and device see.
+class Results {
+ public:
+  explicit Results(size_t steps)
+      : memory_(engine::device(), steps * Batch::kOutputs * sizeof(float), KVC_MEMORY_PINNED) {}
+  float* of(size_t step) { return memory_.as<float>() + step * Batch::kOutputs; }
+  void expect(size_t step, const std::vector<float>& expected, const std::string& what) {
+    float most = 0;
+    for (size_t i = 0; i < expected.size(); ++i) most = std::max(most, std::abs(of(step)[i] - expected[i]));
+    EXPECT_LE(most, 1e-4f) << what << ", step " << step;
+  }
+
+ private:
+  DeviceMemory memory_;
+};
+
+class Engine : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (engine::device() == nullptr) GTEST_SKIP() << "there is no device with graphs";
+  }
+  static StoragePtr storage(int32_t dtype, size_t batches) {
+    return make(config_of(engine::device(), dtype, batches * Batch::kBlocksEach));
+  }
+};
+
+TEST_F(Engine, ADecodeStepReplaysFromAGraph) {
+  for (const int32_t dtype : {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT8}) {
+    const StoragePtr s = storage(dtype, 1);
+    const Adopted stream;
+    Batch batch(s.get(), dtype, 0);
+    Results results(1);
+    engine::begin_capture(stream.handle);
+    batch.enqueue(stream.stream.get(), results.of(0), true);
+    void* graph = engine::end_capture(stream.handle);
+    ASSERT_NE(graph, nullptr) << "something in the step cannot be captured";
+    while (!batch.full()) {
+      const std::vector<float> expected = batch.next(stream.stream.get());
+      engine::launch_graph(graph, stream.handle);
+      ASSERT_EQ(kvc_stream_synchronize(stream.stream.get()), KVC_OK) << kvc_last_error();
+      results.expect(0, expected, "dtype " + std::to_string(dtype));
+    }
+    engine::destroy_graph(graph);
+  }
+}
+
+// No step waits for the one before: workspace and staging memory go from call to call in the stream's order.
+TEST_F(Engine, MemoryOfCallsIsReusedInTheStreamsOrder) {
+  const StoragePtr s = storage(KVC_FLOAT32, 1);
+  const Adopted stream;
+  Batch batch(s.get(), KVC_FLOAT32, 0);
+  constexpr size_t kSteps = kStride * kTokens;
+  Results results(kSteps);
+  std::vector<std::vector<float>> expected;
+  for (size_t i = 0; i < kSteps; ++i) {
+    expected.push_back(batch.next(stream.stream.get()));
+    batch.enqueue(stream.stream.get(), results.of(i), false);
+  }
+  ASSERT_EQ(kvc_stream_synchronize(stream.stream.get()), KVC_OK) << kvc_last_error();
+  for (size_t i = 0; i < kSteps; ++i) results.expect(i, expected[i], "one stream");
+}
+
+// Threads with streams of their own on one storage; every second one replays a graph.
+TEST_F(Engine, StreamsThatRaceGetMemoryOfTheirOwn) {
+  constexpr size_t kThreads = 4, kSteps = 12;
+  const StoragePtr s = storage(KVC_FLOAT32, kThreads);
+  const auto decode = [&](size_t index) {
+    const Adopted stream;
+    Batch batch(s.get(), KVC_FLOAT32, index);
+    Results results(kSteps);
+    const bool replays = index % 2 != 0;
+    void* graph = nullptr;
+    if (replays) {
+      engine::begin_capture(stream.handle);
+      batch.enqueue(stream.stream.get(), results.of(0), true);
+      graph = engine::end_capture(stream.handle);
+      ASSERT_NE(graph, nullptr) << "other threads are at work, but nothing of this step may fail for it";
+    }
+    std::vector<std::vector<float>> expected;
+    for (size_t i = 0; i < kSteps; ++i) {
+      expected.push_back(batch.next(stream.stream.get()));
+      if (replays)
+        engine::launch_graph(graph, stream.handle);
+      else
+        batch.enqueue(stream.stream.get(), results.of(i), false);
+    }
+    ASSERT_EQ(kvc_stream_synchronize(stream.stream.get()), KVC_OK) << kvc_last_error();
+    if (replays)
+      results.expect(0, expected.back(), "stream " + std::to_string(index));
+    else
+      for (size_t i = 0; i < kSteps; ++i) results.expect(i, expected[i], "stream " + std::to_string(index));
+    if (replays) engine::destroy_graph(graph);
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) threads.emplace_back(decode, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace kvc::test

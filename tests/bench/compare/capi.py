@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comparisons with PyTorch use of libkvcache: structs and calls of kvcache.h by ctypes, and storages as tensors."""
+import ctypes
+import pathlib
+import re
+
+import torch
+
+HEADER = pathlib.Path(__file__).resolve().parents[3] / "include" / "kvcache.h"
+DTYPES = {torch.float32: "KVC_FLOAT32", torch.float16: "KVC_FLOAT16", torch.bfloat16: "KVC_BFLOAT16"}
+
+
+class Failure(RuntimeError):
+    """The library's own words."""
+
+
+def constant(name):
+    return int(re.search(rf"\b{name} = (\d+)", HEADER.read_text(encoding="utf-8")).group(1))
+
+
+def struct(name, fields):
+    """The leading fields of a struct of kvcache.h; struct_size tells the library how many."""
+    types = {"p": ctypes.c_void_p, "s": ctypes.c_char_p, "z": ctypes.c_size_t, "u": ctypes.c_uint32, "i": ctypes.c_int32,
+             "U": ctypes.c_uint64, "I": ctypes.c_int64, "f": ctypes.c_float}
+    pairs = [field.split(":") for field in fields.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": [("struct_size", ctypes.c_size_t)] + [(n, types[t]) for n, t in pairs]})
+
+
+Config = struct("Config", "num_blocks:U num_layers:u num_heads:u head_dim:u v_head_dim:u block_size:u dtype:i layout:u flags:u "
+                "scale_group:u alignment:u num_threads:u memory_kind:u memory:p memory_size:z allocator:p device:s parallel_for:p "
+                "parallel_context:p k_scale:f v_scale:f channel_tokens:u open_blocks:u memory_fraction:f reserved:u")
+Rows = struct("Rows", "k:p v:p num_tokens:z first_layer:u num_layers:u dtype:i flags:u k_layer:I k_token:I k_head:I v_layer:I "
+              "v_token:I v_head:I slots:p block_table:p block_table_size:z first_token:U")
+Attention = struct("Attention", "q:p out:p lse:p num_requests:z q_offsets:p q_starts:p kv_lens:p block_tables:p table_stride:z "
+                   "layer:u num_q_heads:u dtype:i flags:u scale:f soft_cap:f window:U sinks:U alibi_slopes:p mask:p mask_offsets:p "
+                   "mask_starts:p block_mask:p block_mask_stride:z total_queries:U max_queries:U max_kv_len:U")
+
+
+class Library:
+    def __init__(self, path):
+        self.library = ctypes.CDLL(str(path))
+        self.library.kvc_last_error.restype = ctypes.c_char_p
+
+    def call(self, name, *arguments):
+        if getattr(self.library, name)(*arguments) != 0:
+            raise Failure(f"{name}: {self.library.kvc_last_error().decode()}")
+
+
+class Storage:
+    """Keys and values k, v [layer][request][head][token][element] in shuffled blocks. `device`: as kvcache.h names it, None = the CPU;
+    `stream`: the runtime's, for attention on a GPU."""
+
+    def __init__(self, library, k, v, block_size, device=None, stream=None, threads=1, flags=()):
+        self.library, self.dtype, self.stream = library, constant(DTYPES[k.dtype]), ctypes.c_void_p()
+        layers, self.requests, heads, context, dim = k.shape
+        blocks = -(-context // block_size)
+        config = Config(ctypes.sizeof(Config), num_blocks=self.requests * blocks, num_layers=layers, num_heads=heads, head_dim=dim,
+                        block_size=block_size, dtype=self.dtype, flags=sum(map(constant, flags)), num_threads=threads,
+                        device=device.encode() if device else None)
+        self.storage = ctypes.c_void_p()
+        library.call("kvc_storage_create", ctypes.byref(config), ctypes.byref(self.storage))
+        table = torch.randperm(self.requests * blocks, dtype=torch.int32).view(self.requests, blocks)
+        for r in range(self.requests):
+            rows = Rows(ctypes.sizeof(Rows), k=k[:, r].data_ptr(), v=v[:, r].data_ptr(), num_tokens=context, num_layers=layers,
+                        dtype=self.dtype, block_table=table[r].data_ptr(), block_table_size=blocks)
+            rows.k_layer, _, rows.k_head, rows.k_token, _ = k.stride()
+            rows.v_layer, _, rows.v_head, rows.v_token, _ = v.stride()
+            library.call("kvc_storage_store", self.storage, ctypes.byref(rows), None)
+        if stream is not None:
+            library.call("kvc_stream_adopt", device.encode(), ctypes.c_void_p(stream), 0, ctypes.byref(self.stream))
+        self.table = table.to(k.device)
+        self.context = torch.full([self.requests], context, device=k.device)
+
+    def attention(self, q, out):
+        """Arguments for queries q [request][token][head][element], the last tokens of each request. On a GPU all arrays are there."""
+        _, queries, heads, _ = q.shape
+        offsets = torch.arange(self.requests + 1, device=q.device) * queries
+        arguments = Attention(ctypes.sizeof(Attention), q=q.data_ptr(), out=out.data_ptr(), num_requests=self.requests,
+                              q_offsets=offsets.data_ptr(), kv_lens=self.context.data_ptr(), block_tables=self.table.data_ptr(),
+                              table_stride=self.table.shape[1], num_q_heads=heads, dtype=constant(DTYPES[q.dtype]))
+        if self.stream:
+            arguments.flags = constant("KVC_ATTENTION_ON_DEVICE")
+            arguments.total_queries, arguments.max_queries = self.requests * queries, queries
+            arguments.max_kv_len = int(self.context[0])
+        arguments.keep = (q, out, offsets)
+        return arguments
+
+    def attend(self, arguments, layer):
+        arguments.layer = layer
+        self.library.call("kvc_storage_attend", self.storage, ctypes.byref(arguments), self.stream)
+
+    def plane(self, name, layer):
+        """The storage's own memory as a tensor [block][head][token][element]."""
+        tensor = ctypes.c_void_p()
+        self.library.call("kvc_storage_export_dlpack", self.storage, constant(name), layer, ctypes.byref(tensor))
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return torch.utils.dlpack.from_dlpack(capsule(tensor, b"dltensor", None))
+
+    def close(self):
+        self.library.library.kvc_stream_destroy(self.stream)
+        self.library.library.kvc_storage_destroy(self.storage)

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// What benchmarks of a GPU need its runtime for: `ceilings` of the device, and `graph WHAT`, in which the
+// calls of `kvcache bench WHAT` are captured in one CUDA graph, 32 layers of them or more, and replayed.
+// Prints JSON.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "api/engine.h"
+#include "bench/ceilings.h"
+#include "cli/bench_options.h"
+#include "cli/bench_subject.h"
+#include "cli/errors.h"
+
+namespace {
+
+using namespace kvcli;
+namespace engine = kvc::test::engine;
+using Json = nlohmann::ordered_json;
+
+constexpr int kSeries = 7;
+constexpr uint32_t kLayersOfAModel = 32;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void done(int error, const char* what) {
+  if (error != 0) throw LibraryError(std::string(what) + ": error " + std::to_string(error));
+}
+
+struct EngineStream {
+  void* const handle = engine::create_stream();
+  ~EngineStream() { engine::destroy_stream(handle); }
+};
+
+Stream adopt(void* handle) {
+  kvc_stream* stream = nullptr;
+  check(kvc_stream_adopt(engine::device(), handle, 0, &stream), "kvc_stream_adopt");
+  return Stream(stream);
+}
+
+/// Seconds of one of `launches`, in the median series.
+double seconds_of(const EngineStream& stream, int launches, const std::function<void()>& launch) {
+  launch();
+  std::vector<double> times;
+  for (int i = 0; i < kSeries; ++i) {
+    times.push_back(engine::seconds_of(stream.handle,
+                                       [&] {
+                                         for (int l = 0; l < launches; ++l) launch();
+                                       }) /
+                    launches);
+  }
+  return median(times);
+}
+
+Json ceilings(uint64_t bytes, uint32_t steps) {
+  kvc_device_info info{};
+  info.struct_size = sizeof info;
+  check(kvc_device_properties(engine::device(), &info), "kvc_device_properties");
+  bytes = std::min(bytes, info.free_bytes / 4) / 16 * 16;
+  const BenchMemory from(engine::device(), KVC_MEMORY_DEVICE, bytes),
+      to(engine::device(), KVC_MEMORY_DEVICE, bytes);
+  const EngineStream stream;
+  const uint32_t processors = info.num_processors;
+  namespace bench = kvc::gpu::bench;
+  done(bench::launch_copy(from.data(), to.data(), bytes, processors, stream.handle), "copying");
+  const double read = seconds_of(stream, 4, [&] {
+    done(bench::launch_read(from.data(), bytes, to.data(), processors, stream.handle), "reading");
+  });
+  const double copied = seconds_of(stream, 4, [&] {
+    done(bench::launch_copy(to.data(), from.data(), bytes, processors, stream.handle), "copying");
+  });
+  Json json;
+  json["device"] = engine::device();
+  json["name"] = info.name;
+  json["free_bytes"] = info.free_bytes;
+  json["bytes"] = bytes;
+  json["read_gb_per_s"] = static_cast<double>(bytes) / read / 1e9;
+  json["copy_gb_per_s"] = static_cast<double>(bytes) / copied / 1e9;
+  if (const uint64_t flops = bench::product_flops(processors, steps); flops != 0) {
+    const double seconds = seconds_of(stream, 4, [&] {
+      done(bench::launch_products(reinterpret_cast<float*>(to.data()), processors, steps, stream.handle),
+           "products");
+    });
+    json["mma_tflops"] = static_cast<double>(flops) / seconds / 1e12;
+  }
+  return json;
+}
+
+Json graph(const BenchOptions& options, int replays) {
+  const EngineStream stream;
+  BenchSubject subject(options, adopt(stream.handle));
+  uint32_t calls = 0;
+  double again = 0;
+  subject.set_timer([&](uint32_t layers, const std::function<void(uint32_t)>& work) {
+    calls = (std::max(kLayersOfAModel, layers) + layers - 1) / layers * layers;
+    for (uint32_t layer = 0; layer < layers; ++layer) work(layer);
+    engine::begin_capture(stream.handle);
+    for (uint32_t i = 0; i < calls; ++i) work(i % layers);
+    void* const captured = engine::end_capture(stream.handle);
+    if (captured == nullptr) throw LibraryError("the calls cannot be captured in a graph");
+    std::vector<double> times, enqueued;
+    const auto series = [&] {
+      times.clear();
+      for (int i = 0; i < replays; ++i) {
+        times.push_back(engine::seconds_of(stream.handle, [&] {
+          Stopwatch watch;
+          watch.start();
+          engine::launch_graph(captured, stream.handle);
+          watch.stop();
+          enqueued.push_back(watch.seconds());
+        }));
+      }
+      return median(times) / calls;
+    };
+    const double first = series();
+    again = series();
+    engine::destroy_graph(captured);
+    return BenchTimes{first, median(enqueued) / calls};
+  });
+  const BenchTimes times = subject.run();
+  Json json;
+  json["bench"] = "graph " + options.what;
+  json["layers"] = subject.layers();
+  json["calls_of_graph"] = calls;
+  json["replays"] = replays;
+  json["us_per_layer"] = times.seconds * 1e6;
+  json["us_per_layer_again"] = again * 1e6;
+  json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;
+  json["gb_per_s"] = subject.layer_bytes() / times.seconds / 1e9;
+  if (is_attention(options)) json["gflops"] = subject.flops() / times.seconds / 1e9;
+  return json;
+}
+
+int run(int argc, char** argv) {
+  uint64_t bytes = uint64_t{4} << 30;
+  uint32_t steps = 1 << 15;
+  int replays = 50;
+  BenchOptions options;
+  CLI::App app("Benchmarks that need the runtime of a GPU", "gpu_bench");
+  app.require_subcommand(1);
+  CLI::App* device = app.add_subcommand("ceilings", "How fast the device reads, copies and multiplies");
+  device->add_option("--bytes", bytes, "To read and to copy, a quarter of what is free at most")
+      ->capture_default_str();
+  device->add_option("--steps", steps, "Of the products")->capture_default_str();
+  CLI::App* captured = app.add_subcommand("graph", "Calls of `kvcache bench` in one graph");
+  add_bench_options(*captured, options);
+  captured->add_option("--replays", replays, "In each of two series")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  if (engine::device() == nullptr) throw LibraryError("there is no device with graphs");
+  options.device = engine::device();
+  std::cout << (app.got_subcommand("ceilings") ? ceilings(bytes, steps) : graph(options, replays)).dump(2)
+            << '\n';
+  return kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const InputError& error) {
+    std::cerr << "gpu_bench: " << error.what() << '\n';
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    std::cerr << "gpu_bench: " << error.what() << '\n';
+    return kExitFailure;
+  }
+}

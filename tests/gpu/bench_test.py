@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks with a runtime's graphs, on an emulated device: they run, and what they print can be computed from each other."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BUILD = pathlib.Path(os.environ["KVC_LIBRARY"]).resolve().parent.parent
+PROGRAM = BUILD / "tests" / "gpu_bench_emulated"
+SHAPE = "--batch 2 --context 40 --layers 2 --heads 4 --kv-heads 2 --head-dim 32 --replays 2".split()
+
+
+def run(*arguments):
+    environment = dict(os.environ, KVC_BACKEND_PATH=str(BUILD / "backends"))
+    return subprocess.run([PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+
+class GpuBench(unittest.TestCase):
+    def found(self, *arguments):
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_ceilings(self):
+        found = self.found("ceilings", "--bytes", "70000", "--steps", "2")
+        self.assertEqual(found["bytes"], 70000 // 16 * 16)
+        for name in ("read_gb_per_s", "copy_gb_per_s", "mma_tflops", "free_bytes"):
+            self.assertGreater(found[name], 0, name)
+
+    def test_a_graph_holds_the_layers_of_a_model(self):
+        for what in ("attention", "step", "store"):
+            found = self.found("graph", what, *SHAPE, "--layout", "blhnc")
+            self.assertEqual((found["bench"], found["layers"], found["calls_of_graph"]), (f"graph {what}", 2, 32))
+            layer_bytes = 2 * 40 * 2 * 2 * 2 * 32  # requests, tokens, keys and values, heads, bf16
+            self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / layer_bytes, 1, places=6)
+            self.assertGreater(found["us_per_layer_again"], 0)
+            self.assertEqual("gflops" in found, what != "store")
+
+    def test_more_layers_than_a_model_are_all_in_it(self):
+        found = self.found("graph", "store", *"--context 16 --layers 33 --kv-heads 1 --head-dim 16 --replays 1".split())
+        self.assertEqual((found["layers"], found["calls_of_graph"]), (33, 33))
+
+    def test_wrong_usage(self):
+        self.assertEqual(run("graph", "attention", "--batch", "0").returncode, 2)
+        self.assertEqual(run("graph", "step", *SHAPE, "--queries", "2").returncode, 2)
+
+
+if __name__ == "__main__":
+    if not PROGRAM.exists():
+        print(f"skipped: {PROGRAM} is not built")
+        sys.exit(77)
+    unittest.main()
