@@ -25,6 +25,10 @@ inline Stream create_stream(const char* device) {
   return Stream(stream);
 }
 
+/// Memory that the host writes and the device reads.
+inline uint32_t shared_kind(const char* device) {
+  return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_PINNED;
+}
 /// The fastest that the device has.
 inline uint32_t own_kind(const char* device) {
   return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_DEVICE;
