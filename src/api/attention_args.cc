@@ -92,14 +92,13 @@ kvc_status check_shared(const kvc_attention& a, const AttentionArgs& args) {
     }
     const uint64_t queries = a.q_offsets[r + 1] - a.q_offsets[r];
     if (queries == 0) continue;
-    const uint64_t first = !args.causal            ? a.kv_lens[r]
-                           : a.q_starts != nullptr ? std::min(a.q_starts[r], a.kv_lens[r])
-                                                   : a.kv_lens[r] - queries;
-    const uint64_t mask_start = a.mask_starts != nullptr ? a.mask_starts[r] : first;
-    if (a.shared_tokens <= first && a.shared_tokens <= mask_start) continue;
+    uint64_t end = a.kv_lens[r];  // at most
+    if (args.causal) end = a.q_starts != nullptr ? std::min(end, a.q_starts[r]) : end - queries;
+    if (a.mask_starts != nullptr) end = std::min(end, a.mask_starts[r]);
+    if (a.shared_tokens <= end) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "shared_tokens is %llu; request %zu has a query, or a mask, or its end at %llu",
-                ull{a.shared_tokens}, r, ull{std::min(first, mask_start)});
+                ull{a.shared_tokens}, r, ull{end});
   }
   return KVC_OK;
 }

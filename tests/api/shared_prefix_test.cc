@@ -149,7 +149,13 @@ TEST(SharedPrefixAttention, IsRefusedWhereItIsNotTrue) {
   scene.a.mask = bits.data(), scene.a.mask_offsets = mask_offsets.data();
   scene.a.mask_starts = mask_starts.data();
   refused("request 2 has a query, or a mask, or its end at 79");
-  scene.a.mask = nullptr, scene.a.mask_starts = nullptr;
+  std::vector<uint64_t> late_masks = {150, 81, 200, 133};
+  scene.a.mask_starts = late_masks.data(), scene.a.q_starts = starts.data();
+  refused("request 1 has a query, or a mask, or its end at 79");
+  scene.a.mask = nullptr, scene.a.mask_starts = scene.a.q_starts = nullptr;
+  scene.lens[3] = 79, scene.a.flags = KVC_ATTENTION_NOT_CAUSAL;
+  refused("request 3 has a query, or a mask, or its end at 79");
+  scene.lens[3] = 133, scene.a.flags = 0;
   for (const uint64_t many : {uint64_t{scene.stride * 16 + 1}, UINT64_MAX}) {
     scene.a.shared_tokens = many;
     refused("table_stride");
