@@ -73,10 +73,10 @@ bool contains(std::string_view text, std::string_view part) {
                      [](char x, char y) { return lower(x) == lower(y); }) != text.end();
 }
 
-// Edits that make b of a; a text that holds the other counts as nearer, since names are often written with
-// more or less behind them ("-instruct").
+// Edits that make b of a, neither of them empty; a text that holds the other counts as nearer, since names
+// are often written with more or less behind them ("-instruct").
 size_t distance(std::string_view a, std::string_view b) {
-  if (!a.empty() && !b.empty() && (contains(a, b) || contains(b, a)))
+  if (contains(a, b) || contains(b, a))
     return (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) + 3) / 4;
   size_t row[kLongestGuess + 1];
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

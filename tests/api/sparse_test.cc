@@ -426,6 +426,10 @@ TEST(SparseAttention, NothingToPick) {
   scene.a.q_offsets = none.data();
   sparse.select(1);
   EXPECT_EQ(sparse.count(0, 0), 0u);
+  scene.a.q_offsets = scene.offsets.data(), scene.a.kv_lens = none.data(), scene.a.q_starts = none.data();
+  const std::vector<uint8_t> before = sparse.mask;
+  sparse.select(1);
+  EXPECT_EQ(sparse.mask, before) << "a request without tokens has no blocks, and no bits";
   scene.a.num_requests = 0;
   sparse.select(1);
 }

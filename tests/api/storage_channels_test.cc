@@ -52,6 +52,27 @@ TEST(ChannelKeys, OfAnOpenBlockComeBackBitByBit) {
   EXPECT_NE(in.k, out.k) << "sealed, and so quantized";
 }
 
+TEST(ChannelKeys, OfAnOpenBlockAreMeasuredAsTheyAreKept) {
+  std::mt19937 random(13);
+  kvc_storage_config c = channel_config();
+  c.block_size = 8;  // so that eight tokens share their scales
+  const StoragePtr s = make(c);
+  const kvc_storage_info info = info_of(s.get());
+  Rows in(info, KVC_BFLOAT16, slots_of_block(5, 0, 3, 8), 3);
+  in.fill(random);
+  store(s.get(), in);
+  kvc_quant_metrics keys = {};
+  keys.struct_size = sizeof keys;
+  ASSERT_EQ(kvc_storage_measure(s.get(), &in.rows, &keys, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(keys.mse, 0) << "not quantized yet";
+  EXPECT_EQ(keys.bytes, keys.elements * 2) << "bfloat16";
+  const int32_t block = 5;
+  ASSERT_EQ(kvc_storage_seal_blocks(s.get(), &block, 1, nullptr), KVC_OK);
+  ASSERT_EQ(kvc_storage_measure(s.get(), &in.rows, &keys, nullptr), KVC_OK);
+  EXPECT_GT(keys.mse, 0);
+  EXPECT_LT(keys.bytes, keys.elements * 2);
+}
+
 TEST(ChannelKeys, OfATruncatedBlockAreQuantizedOnceMore) {
   std::mt19937 random(14);
   const StoragePtr s = make(channel_config());

@@ -127,6 +127,7 @@ TEST(AttentionRules, AFullBlockMaskIsDenseBitForBit) {
       c.args() = dense;
     }
   }
+  EXPECT_TRUE(reads_all_blocks(Case({.kv_lens = {90, 50}, .q_lens = {9, 0}, .block_percent = 100}).args()));
 }
 
 TEST(AttentionRules, RowsThatSeeNothingAreZeroAndMinusInfinity) {
@@ -144,6 +145,41 @@ TEST(AttentionRules, RowsThatSeeNothingAreZeroAndMinusInfinity) {
         for (float x : c.output(1, 2)) EXPECT_EQ(x, 0);
       }
     }
+  }
+}
+
+// NaN or infinity in a query is that of its own head's row: pairs and integers made of rows know nothing of
+// others.
+TEST(AttentionRules, AQueryThatIsNotFiniteSpoilsItsOwnRowAlone) {
+  for (Options o : stores()) {
+    for (const uint64_t queries : {3, 20}) {  // few and many rows
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        o.kv_lens = {50}, o.q_lens = {queries};
+        Case c(o);
+        auto* q = static_cast<float*>(const_cast<void*>(c.args().q));
+        q[(4 + 2) * o.k_dim + 5] = bad;  // query 1, head 2 of 4
+        for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+          c.run(kernels);
+          for (uint64_t query = 0; query < queries; ++query) {
+            const std::vector<float> out = c.output(0, query);
+            for (uint32_t e = 0; e < out.size(); ++e) {
+              ASSERT_EQ(std::isnan(out[e]), query == 1 && e / o.v_dim == 2)
+                  << kernels->name << ": query " << query << ", element " << e << " is " << out[e] << ": "
+                  << describe(o);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionRules, AQueryOfZerosGivesTheMeanOfWhatItSees) {
+  for (Options o : stores()) {
+    o.kv_lens = {50, 33}, o.q_lens = {20, 1};
+    o.q_scale = 0;
+    expect_right(o);
   }
 }
 

@@ -47,6 +47,17 @@ TEST(AttentionShapes, EveryDimAndGroup) {
       {.dtype = KVC_BFLOAT16, .tiled = true, .k_dim = 128, .v_dim = 72, .kv_lens = {50}, .q_lens = {2}});
 }
 
+// More heads of a group than a piece has rows, and rows beyond what products of integers have room for.
+TEST(AttentionShapes, LargeGroupsAndLongRows) {
+  for (const int32_t dtype : {KVC_BFLOAT16, KVC_INT8}) {
+    expect_right(
+        {.dtype = dtype, .k_dim = 32, .v_dim = 32, .heads = 1, .group = 300, .kv_lens = {40}, .q_lens = {2}});
+    for (const uint64_t queries : {1, 20})
+      expect_right(
+          {.dtype = dtype, .k_dim = 2080, .v_dim = 32, .heads = 1, .kv_lens = {40}, .q_lens = {queries}});
+  }
+}
+
 TEST(AttentionShapes, LatentValuesArePartOfTheKeys) {
   for (int32_t dtype : kTypes) {
     for (int tiled = 0; tiled < 2; ++tiled) {

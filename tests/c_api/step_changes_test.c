@@ -116,16 +116,19 @@ static void test_rows_that_are_too_short(void) {
   OK(kvc_manager_free_request(m, waiting));
 }
 
-/* Ids beyond every slot are looked ahead for and not found, one by one. */
+/* Ids beyond every slot are looked ahead for and not found, one by one, in more items than one hold of the
+ * lock does. */
 static void test_many_unknown_requests(void) {
-  uint64_t unknown[40], offsets[41];
-  kvc_status status[40];
-  for (uint64_t i = 0; i < 40; ++i) unknown[i] = UINT64_MAX - i, offsets[i] = i;
-  offsets[40] = 40;
-  kvc_step s = step_of(unknown, offsets, 40);
+  enum { kMany = 200 };
+  uint64_t unknown[kMany], offsets[kMany + 1];
+  kvc_status status[2 * kMany];
+  for (uint64_t i = 0; i < kMany; ++i) unknown[i] = UINT64_MAX - i;
+  for (uint64_t i = 0; i <= kMany; ++i) offsets[i] = i < 64 ? i : 64;
+  kvc_step s = step_of(unknown, offsets, kMany);
+  s.frees = unknown, s.num_frees = kMany;
   s.status = status, s.block_tables = NULL, s.rows = NULL;
   OK(kvc_manager_step(m, &s));
-  for (int i = 0; i < 40; ++i) CHECK_EQ(status[i], KVC_ERROR_NOT_FOUND);
+  for (int i = 0; i < 2 * kMany; ++i) CHECK_EQ(status[i], KVC_ERROR_NOT_FOUND);
   OK(kvc_manager_retire_step(m, s.step_id));
 }
 

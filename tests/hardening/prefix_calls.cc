@@ -31,6 +31,11 @@ void add_prefix_calls(std::vector<Call>& calls) {
                            s.held.data(), s.held.size())
                       .allocating()
                       .after([](Scene& s) { return s.hold(s.n / 2); }));
+  calls.push_back(KVC_CALL(kvc_manager_publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, s.keys.data(),
+                           s.keys.size(), s.held.data(), s.held.size())
+                      .as("with keys")
+                      .allocating()
+                      .after([](Scene& s) { return s.hold(s.n / 2); }));
   calls.push_back(KVC_CALL(kvc_manager_release_blocks, s.m, s.raw.data(), s.count).after([](Scene& s) {
     if (!s.hold(4)) return false;
     s.raw = s.held, s.raw.resize(Scene::kRoom, -1);

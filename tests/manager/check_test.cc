@@ -208,6 +208,21 @@ TEST_F(CheckTest, RequestsWithImpossibleCounts) {
   expect_found(peer().num_requests(), peer().num_requests() - 1, "admitted");
 }
 
+TEST_F(CheckTest, LanesThatPromiseTooMuch) {
+  const uint64_t id = admit(1000, 5);
+  const int32_t token = 7;
+  ASSERT_EQ(kvc_manager_append_tokens(m_, id, &token, 1), KVC_OK);
+  Request& request = peer().request(id);
+  ASSERT_LT(request.known, request.append_limit) << "its lane is open";
+  expect_found(request.append_limit, 9u, "its lane goes to");
+  expect_found(request.commit_limit, request.next_full, "its lane commits");
+  expect_found(request.next_token, request.next_token + 1, "its lane commits");
+  expect_found(request.slot_base, request.slot_base + 4, "its lane leads to other slots");
+  expect_found(block(entry(id, 0, 1)).pins, uint16_t{1}, "its lane goes on in a shared block");
+  request.close_lane();
+  EXPECT_EQ(kvc_manager_check(m_), KVC_OK) << last_error();
+}
+
 TEST_F(CheckTest, NamespacesWithWrongCounts) {
   SpaceTable& spaces = peer().spaces();
   expect_found(spaces[0].users, spaces[0].users + 1, "users");
