@@ -179,12 +179,9 @@ kvc_backend make_table() {
 }  // namespace
 }  // namespace kvc::gpu
 
-// KVC_BACKEND_ENTRY, or a name of its own where backends are parts of the library.
-#ifndef KVC_GPU_ENTRY
-#define KVC_GPU_ENTRY kvc_backend_entry_v1
-#endif
-extern "C" [[gnu::visibility("default")]] kvc_status KVC_GPU_ENTRY(const kvc_backend_host* host,
-                                                                   const kvc_backend** backend) {
+// KVC_BACKEND_ENTRY; the build renames it where backends are parts of the library.
+extern "C" [[gnu::visibility("default")]] kvc_status kvc_backend_entry_v1(const kvc_backend_host* host,
+                                                                          const kvc_backend** backend) {
   kvc::gpu::set_host(host);
   static const kvc_backend table = kvc::gpu::make_table();
   *backend = &table;

@@ -19,12 +19,7 @@ std::string folder() {
   return path == nullptr ? "" : path;
 }
 
-kvc_backend_info info_of(const char* name) {
-  kvc_backend_info info = {};
-  info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_backend_properties(name, &info), KVC_OK) << error();
-  return info;
-}
+using kvc::test::info_of;
 
 TEST(Backend, TheCpuIsAPartOfTheLibrary) {
   for (const char* name : {static_cast<const char*>(nullptr), "cpu"}) {

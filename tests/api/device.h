@@ -17,6 +17,13 @@ inline const char* device() {
   return name;  // NULL = the CPU
 }
 
+inline kvc_backend_info info_of(const char* backend) {
+  kvc_backend_info info = {};
+  info.struct_size = sizeof info;
+  EXPECT_EQ(kvc_backend_properties(backend, &info), KVC_OK) << kvc_last_error();
+  return info;
+}
+
 // Whether it works on any memory of the host; if not, the host does not see that of the device either.
 inline bool device_reads_host() {
   kvc_device_info info = {};

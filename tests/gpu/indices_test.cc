@@ -81,7 +81,7 @@ TEST_F(IndicesTest, SlotsFollowPositionsThroughTheTable) {
       for (const bool with_rows : {false, true}) {
         std::vector<int32_t> table(kRows * kStride), rows(tokens);
         std::vector<int64_t> positions(tokens), expected(tokens);
-        for (int32_t& x : table) x = static_cast<int32_t>(random() % 8 == 0 ? -1 : random() % INT32_MAX);
+        for (int32_t& x : table) x = random() % 8 == 0 ? -1 : static_cast<int32_t>(random() % INT32_MAX);
         for (size_t t = 0; t < tokens; ++t) {
           rows[t] = static_cast<int32_t>(random() % kRows);
           positions[t] = static_cast<int64_t>(random() % (kStride * block_size + 5)) - 2;

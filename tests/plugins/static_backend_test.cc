@@ -9,17 +9,10 @@
 namespace kvc::test {
 namespace {
 
-kvc_backend_info info_of_backend(const char* name) {
-  kvc_backend_info info = {};
-  info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_backend_properties(name, &info), KVC_OK) << kvc_last_error();
-  return info;
-}
-
 TEST(StaticBackend, IsAPartOfTheLibraryAlthoughThereIsAFile) {
   ASSERT_NE(std::getenv("KVC_BACKEND_PATH"), nullptr) << "which names a folder with that backend";
   EXPECT_EQ(kvc_backend_open("emulated", nullptr), KVC_OK) << kvc_last_error();
-  const kvc_backend_info info = info_of_backend("emulated");
+  const kvc_backend_info info = info_of("emulated");
   EXPECT_STREQ(info.path, "");
   EXPECT_EQ(info.num_devices, 2u);
   EXPECT_EQ(kvc_backend_open("emulated", std::getenv("KVC_BACKEND_PATH")), KVC_ERROR_BUSY);
@@ -30,7 +23,7 @@ TEST(StaticBackend, OfAVendorHasDevicesOrSaysWhyNot) {
   std::istringstream list(KVC_TEST_VENDORS);
   size_t vendors = 0;
   for (std::string name; list >> name; ++vendors) {
-    const kvc_backend_info info = info_of_backend(name.c_str());
+    const kvc_backend_info info = info_of(name.c_str());
     EXPECT_STREQ(info.path, "") << name;
     EXPECT_STRNE(info.architectures, "") << name;
     if (info.num_devices != 0) continue;
