@@ -127,23 +127,16 @@ inline void weigh_digits(const ValueArgs& a, uint32_t row, uint32_t rows, size_t
     weigh<form, kRows>(a, row + first, group, weights);
     for (uint32_t r = 0; r < kRows; ++r) {
       const float* at = weights.of + r * kTile;
-      F top{}, total{};
-      for (uint32_t t = 0; t < tokens; t += kLanes) {
-        const F x = load(at + t);
-        top = max(max(x, -x), top);
-        total = total + x;
-      }
-      const float sum = _mm512_reduce_add_ps(total), largest = max_of(top);
-      const F inverse = set1(largest > 0 ? kMost / largest : 0);
+      const IntegerUnit integer = unit_of(at, tokens, kMost);
       for (uint32_t t = 0; t < kTile; t += kLanes) {
         __m512i x{};
-        if (t < tokens) x = _mm512_cvtps_epi32(load(at + t) * inverse);
+        if (t < tokens) x = _mm512_cvtps_epi32(load(at + t) * integer.inverse);
         const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(128)), 8);
         _mm_store_si128(reinterpret_cast<__m128i*>(digits.of[first + r] + t), _mm512_cvtepi32_epi8(high));
         _mm_store_si128(reinterpret_cast<__m128i*>(digits.of[kDigitRows + first + r] + t),
                         _mm512_cvtepi32_epi8(x));
       }
-      digits.unit[first + r] = largest / kMost + (sum - sum);  // NaN if there is one
+      digits.unit[first + r] = integer.unit;
       digits.base[first + r] = weights.base[r];
     }
   });

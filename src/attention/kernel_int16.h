@@ -19,23 +19,16 @@ inline void weigh_int16(const ValueArgs& a, uint32_t row, size_t group, IntegerW
   weigh<form, kRows>(a, row, group, weights);
   for (uint32_t r = 0; r < kRows; ++r) {
     const float* at = weights.of + r * kTile;
-    F top{}, total{};
-    for (uint32_t t = 0; t < tokens; t += kLanes) {
-      const F x = load(at + t);
-      top = max(max(x, -x), top);
-      total = total + x;
-    }
-    const float sum = _mm512_reduce_add_ps(total), largest = max_of(top);
-    const F inverse = set1(largest > 0 ? 32767 / largest : 0);
+    const IntegerUnit integer = unit_of(at, tokens, 32767);
     F codes{};
     for (uint32_t t = 0; t < tokens; t += kLanes) {
-      const __m512i rounded = _mm512_cvtps_epi32(load(at + t) * inverse);
+      const __m512i rounded = _mm512_cvtps_epi32(load(at + t) * integer.inverse);
       const __m256i narrow = _mm512_cvtepi32_epi16(rounded);
       memcpy(integers.of + (r * kTile + t) / 2, &narrow, sizeof narrow);
       codes = codes + _mm512_cvtepi32_ps(rounded);
     }
-    integers.unit[r] = largest / 32767 + (sum - sum);  // NaN if there is one
-    integers.base[r] = weights.base[r] - kBias<form> * integers.unit[r] * _mm512_reduce_add_ps(codes);
+    integers.unit[r] = integer.unit;
+    integers.base[r] = weights.base[r] - kBias<form> * integer.unit * _mm512_reduce_add_ps(codes);
   }
 }
 

@@ -56,5 +56,23 @@ inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weigh
   }
 }
 
+#if KVC_ATTENTION_LEVEL > 1
+// What a row's weights are in units of, so that the largest is `most`.
+struct IntegerUnit {
+  float unit;  // NaN if a weight is
+  F inverse;
+};
+inline IntegerUnit unit_of(const float* weights, uint32_t tokens, float most) {
+  F top{}, total{};
+  for (uint32_t t = 0; t < tokens; t += kLanes) {
+    const F x = load(weights + t);
+    top = max(max(x, -x), top);
+    total = total + x;
+  }
+  const float sum = _mm512_reduce_add_ps(total), largest = max_of(top);
+  return {largest / most + (sum - sum), set1(largest > 0 ? most / largest : 0)};
+}
+#endif
+
 }  // namespace
 }  // namespace kvc::KVC_ATTENTION_NAMESPACE
