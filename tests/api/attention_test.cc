@@ -172,6 +172,7 @@ TEST(Attention, BoundsOfArraysOnADeviceAreChecked) {
   using A = kvc_attention;
   const uint64_t room = scene.stride * scene.o.block_size;
   refused([](A& a) { a.total_queries = 0; });
+  refused([](A& a) { a.q = nullptr; });
   refused([](A& a) { a.total_queries = uint64_t{1} << 31; });
   refused([](A& a) { a.max_queries = 7; });
   refused([&](A& a) { a.max_kv_len = room + 1; });

@@ -50,7 +50,7 @@ TEST(Backend, NamesAreCheckedBeforeTheyBecomePaths) {
     EXPECT_EQ(kvc_backend_open(name, "/tmp"), KVC_ERROR_INVALID_ARGUMENT) << name;
   }
   kvc_stream* stream = nullptr;
-  for (const char* device : {"cpu:1", "cpu:", "cpu:x", "cpu:00000", "cpu:-1", ":0"})
+  for (const char* device : {"cpu:1", "cpu:", "cpu:x", "cpu:0x", "cpu:00000", "cpu:-1", ":0"})
     EXPECT_EQ(kvc_stream_create(device, &stream), KVC_ERROR_NOT_FOUND) << device;
   EXPECT_EQ(stream, nullptr);
 }

@@ -355,6 +355,9 @@ TEST(SparseAttention, BadArgumentsAreRefused) {
   scene.tables[5] = last;
   scene.a.q = nullptr;
   refused([](C&) {});
+  scene.a.struct_size = 8;
+  refused([](C&) {});
+  scene.a.struct_size = sizeof scene.a;
   scene.a.q = scene.q.data();
   EXPECT_EQ(kvc_storage_select_blocks(s, nullptr, &sparse.choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_select_blocks(s, &scene.a, nullptr, nullptr), KVC_ERROR_INVALID_ARGUMENT);
