@@ -85,24 +85,28 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
 
 }  // namespace kvc
 
-extern "C" {
+namespace {
 
-kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream,
+                     decltype(kvc_backend::store) kvc_backend::*move) {
   return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
     if (status != KVC_OK) return status;
-    return storage.backend->store(storage.impl, &own, kvc::impl_of(stream));
+    return (storage.backend->*move)(storage.impl, &own, kvc::impl_of(stream));
   });
 }
 
+}  // namespace
+
+extern "C" {
+
+kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  return move_rows(s, rows, stream, &kvc_backend::store);
+}
+
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return on_storage(s, stream, [&](kvc_storage& storage) {
-    kvc_rows own;
-    const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
-    if (status != KVC_OK) return status;
-    return storage.backend->gather(storage.impl, &own, kvc::impl_of(stream));
-  });
+  return move_rows(s, rows, stream, &kvc_backend::gather);
 }
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
