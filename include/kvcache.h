@@ -1305,7 +1305,8 @@ KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const 
  *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride too small). Since 0.2. */
 KVC_API kvc_status kvc_storage_select_blocks(kvc_storage *s, const kvc_attention *attention, const kvc_block_choice *choice, kvc_stream *stream);
 
-/** Gives attention of this storage to another kernel; no call on it may be running. @param[in] kernel NULL = the library's own again.
+/** Gives attention of this storage to another kernel; no call on it may be running. Tiled keys have no view, and what waits in a stream of the CPU has
+ *  no handle to wait by: there the library's own kernels go on. @param[in] kernel NULL = the library's own again.
  *  @param[in] user_data Passed to it. @return KVC_OK, INVALID_ARGUMENT. Since 0.2. */
 KVC_API kvc_status kvc_storage_set_attention(kvc_storage *s, kvc_attention_kernel kernel, void *user_data);
 
