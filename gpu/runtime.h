@@ -33,6 +33,9 @@ struct Properties {
 };
 
 Error device_count(uint32_t* count);
+// Why there is no device and what helps, in a line: `error` comes from device_count() or properties(), 0 = it
+// found none.
+void explain_none(Error error, char* text, size_t size);
 Error properties(uint32_t device, Properties* out);
 Error current_device(uint32_t* device);
 Error set_device(uint32_t device);

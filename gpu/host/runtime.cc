@@ -101,6 +101,9 @@ Error device_count(uint32_t* count) {
   *count = kNumDevices;
   return kDone;
 }
+void explain_none(Error error, char* text, size_t size) {
+  std::snprintf(text, size, "%s", error_text(error));
+}
 
 Error properties(uint32_t device, Properties* out) {
   *out = {};

@@ -113,7 +113,10 @@ std::string find_file(const std::string& file, const char* path, std::string* se
 kvc_status load(const char* name, const std::string& path, const kvc_backend** table) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return fail(KVC_ERROR_UNSUPPORTED, "backend \"%s\" cannot be loaded: %s", name, dlerror());
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "backend \"%s\" cannot be loaded: %s; install it anew, and the vendor's runtime that it needs", name,
+        dlerror());
   const auto entry = reinterpret_cast<kvc_backend_entry>(dlsym(library, KVC_BACKEND_ENTRY));
   if (entry == nullptr) {
     dlclose(library);
