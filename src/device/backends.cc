@@ -106,8 +106,11 @@ std::string find_file(const std::string& file, const char* path, std::string* se
       at += length + (at[length] == ':');
     }
   }
-  std::string beside = own_folder() + "/" + file;
-  return found(beside) ? beside : "";
+  for (const char* folder : {"/", "/kvcache/"}) {  // the second: where packages put them
+    std::string place = own_folder() + folder + file;
+    if (found(place)) return place;
+  }
+  return "";
 }
 
 kvc_status load(const char* name, const std::string& path, const kvc_backend** table) {
