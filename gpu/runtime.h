@@ -80,6 +80,16 @@ Error synchronize_event(Event event);
 
 // Enqueued. Host memory is pinned.
 Error copy(void* to, const void* from, uint64_t bytes, Stream stream);
+// Copies of which none touches what another writes; they are done in any order.
+struct Copies {
+  static constexpr size_t kMost = 256;
+
+  size_t count = 0;
+  void* to[kMost];
+  const void* from[kMost];
+  size_t bytes[kMost];
+};
+Error copy(const Copies& copies, Stream stream);
 Error fill(void* memory, unsigned char value, uint64_t bytes, Stream stream);
 
 // As long as it lives, what this thread allocates does not end captures that are under way.
