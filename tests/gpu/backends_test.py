@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU backends as they are built, on machines without their device: no driver, one that is none, is too old or fails. Every way to a device
-says what is missing and what helps, keeps nothing, and the CPU works on.
+"""GPU backends as they are built. Without their device, with no driver, one that is none, is too old or fails, every way to a device says what
+is missing and what helps, keeps nothing, and the CPU works on. On a pretended runtime of HIP, all that needs no kernel works.
 
-Takes libkvcache from KVC_LIBRARY, with backends inside or beside it, a C compiler from CC, and asks KVC_COMMAND too, if that is set.
+Takes libkvcache from KVC_LIBRARY, with backends inside or beside it, compilers from CC and CXX, and asks KVC_COMMAND too, if that is set.
 """
 import ctypes
 import json
@@ -16,9 +16,10 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = pathlib.Path(os.environ["KVC_LIBRARY"]).resolve()
-COMMAND, COMPILER = os.environ.get("KVC_COMMAND"), os.environ.get("CC", "cc")
-WORK = pathlib.Path(tempfile.mkdtemp(prefix="kvc_no_device."))
+COMMAND, COMPILER, CXX = os.environ.get("KVC_COMMAND"), os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
+WORK = pathlib.Path(tempfile.mkdtemp(prefix="kvc_backends."))
 PROGRAM, LEAKS = WORK / "open", WORK / "open_leaks"  # the second under LeakSanitizer, where that works
+OPTIONS = (f"-I{HERE.parents[1] / 'include'}", LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}", "-Wl,--allow-shlib-undefined")  # of sanitizers
 CUDA_DRIVER, HIP_DEVICE = "libcuda.so.1", pathlib.Path("/dev/kfd")
 
 
@@ -39,6 +40,12 @@ def found(backend):
         return None
     devices, _, path = done.stdout.rstrip("\n").partition(" ")
     return int(devices), path
+
+
+def hip_runtime(path):
+    """The file name of HIP's runtime, as the backend wants it."""
+    needed = subprocess.run(["objdump", "-p", path or LIBRARY], capture_output=True, text=True, check=True).stdout.split()
+    return next(word for word in needed if word.startswith("libamdhip64"))
 
 
 def make_folder(name):
@@ -144,8 +151,7 @@ class Hip(NoDevice):
     def test_without_its_runtime(self):
         if not self.found[1]:
             self.skipTest("the backend is a part of the library, which does not start without the runtime")
-        needed = subprocess.run(["objdump", "-p", self.found[1]], capture_output=True, text=True, check=True).stdout.split()
-        runtime = next(word for word in needed if word.startswith("libamdhip64"))
+        runtime = hip_runtime(self.found[1])
         folder = make_folder("hip_text")
         (folder / runtime).write_text("This is text.\n" * 100)
         self.assert_says(self.reason(folder, "refused"), f"{folder / runtime}: invalid ELF header", "vendor's runtime")
@@ -153,6 +159,21 @@ class Hip(NoDevice):
         (WORK / "alien_hip.c").write_text("extern int nothing;\nint nothing;\n")
         compile_c(WORK / "alien_hip.c", folder / runtime, "-shared", "-fPIC", f"-Wl,-soname,{runtime}")
         self.assert_says(self.reason(folder, "refused"), "undefined symbol: hip", "vendor's runtime")
+
+    def test_on_a_pretended_runtime(self):
+        include = pathlib.Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "include"
+        runtime, folder, program = hip_runtime(self.found[1]), make_folder("hip_fake"), WORK / "use_device"
+        subprocess.run([CXX, "-std=c++20", "-Wall", "-D__HIP_PLATFORM_AMD__", f"-I{include}", "-shared", "-fPIC", f"-Wl,-soname,{runtime}",
+                        "-o", folder / runtime, HERE / "driver" / "fake_hip.cc"], check=True)
+        compile_c("use_device.c", program, *OPTIONS)
+        there = environment(folder)
+        done = subprocess.run([program, "hip:0", runtime], env=there, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        if COMMAND:
+            told = subprocess.run([COMMAND, "info", "--json"], env=there, capture_output=True, text=True, check=True)
+            device, = next(row for row in json.loads(told.stdout)["backends"] if row["name"] == "hip")["devices"]
+            self.assertEqual((device["name"], device["architecture"], device["processors"]), ("Fake device", "gfx90a", 104))
+            self.assertEqual((device["memory_bytes"], device["managed_memory"], device["reads_host_memory"]), (2**30, True, False))
 
 
 def leaks_are_found():
@@ -163,10 +184,9 @@ def leaks_are_found():
 
 def main():
     try:
-        options = (f"-I{HERE.parents[1] / 'include'}", LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}", "-Wl,--allow-shlib-undefined")  # of sanitizers
-        compile_c("open.c", PROGRAM, *options)
+        compile_c("open.c", PROGRAM, *OPTIONS)
         if leaks_are_found():
-            compile_c("open.c", LEAKS, "-fsanitize=leak", *options)
+            compile_c("open.c", LEAKS, "-fsanitize=leak", *OPTIONS)
         else:
             print("there is no LeakSanitizer here: only memory that grows is noticed")
         if all(found(backend) is None for backend in ("cuda", "hip")):
