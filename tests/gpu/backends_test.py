@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,15 @@ def hip_runtime(path):
     """The file name of HIP's runtime, as the backend wants it."""
     needed = subprocess.run(["objdump", "-p", path or LIBRARY], capture_output=True, text=True, check=True).stdout.split()
     return next(word for word in needed if word.startswith("libamdhip64"))
+
+
+def hip_versions(path):
+    """A version script for the functions that the backend takes from HIP's runtime, as that has them."""
+    symbols = subprocess.run(["nm", "-D", "--undefined-only", path or LIBRARY], capture_output=True, text=True, check=True).stdout
+    versions = {}
+    for name, version in re.findall(r" U (\w+)@(hip_[\w.]+)", symbols):
+        versions.setdefault(version, []).append(name)
+    return "".join(f"{version} {{ global: {'; '.join(names)}; }};\n" for version, names in versions.items())
 
 
 def make_folder(name):
@@ -163,8 +173,10 @@ class Hip(NoDevice):
     def test_on_a_pretended_runtime(self):
         include = pathlib.Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "include"
         runtime, folder, program = hip_runtime(self.found[1]), make_folder("hip_fake"), WORK / "use_device"
+        script = WORK / "hip.map"
+        script.write_text(hip_versions(self.found[1]))
         subprocess.run([CXX, "-std=c++20", "-Wall", "-D__HIP_PLATFORM_AMD__", f"-I{include}", "-shared", "-fPIC", f"-Wl,-soname,{runtime}",
-                        "-o", folder / runtime, HERE / "driver" / "fake_hip.cc"], check=True)
+                        f"-Wl,--version-script={script}", "-o", folder / runtime, HERE / "driver" / "fake_hip.cc"], check=True)
         compile_c("use_device.c", program, *OPTIONS)
         there = environment(folder)
         done = subprocess.run([program, "hip:0", runtime], env=there, capture_output=True, text=True, check=False)
