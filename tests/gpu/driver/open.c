@@ -5,19 +5,12 @@
 // memory or files were kept.
 #include <dirent.h>
 #include <inttypes.h>
-#include <kvcache.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { kRounds = 150 };
-static int failures;
+#include "expect.h"
 
-#define EXPECT(condition)                                                                       \
-  do {                                                                                          \
-    if (!(condition))                                                                           \
-      ++failures, fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, kvc_last_error()); \
-  } while (0)
+enum { kRounds = 150 };
 
 static kvc_storage_config config_on(const char* device) {
   return (kvc_storage_config){.struct_size = sizeof(kvc_storage_config),

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// use_device <device>: all that a device does without kernels, on a runtime that can launch none
-// (fake_hip.cc). Ends with 1 if anything went otherwise than it should; then, and if more is kept after some
-// rounds than after the first, it says so.
+// use_device <device> <file name of the runtime>: all that a device does without kernels, on a runtime that
+// can launch none (fake_hip.cc). Ends with 1 if anything went otherwise than it should, or more is kept after
+// some rounds than after the first.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <kvcache.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "expect.h"
+
 enum { kBlocks = 6, kLayers = 3, kPages = kBlocks };
 static const uint64_t kMiB = 1 << 20;
-static int failures;
-
-#define EXPECT(condition)                                                                       \
-  do {                                                                                          \
-    if (!(condition))                                                                           \
-      ++failures, fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, kvc_last_error()); \
-  } while (0)
 
 static void use_memory(const char* device) {
   kvc_device_info before = {.struct_size = sizeof before}, now = before;
