@@ -157,6 +157,10 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0 && unused((*this)[id])) bury(id);
   }
 
+  // Dead chains that wait to be reclaimed are finished, each of their nodes once.
+  void reclaim_all() {
+    while (is_node(orphans_)) reclaim();
+  }
   // Is a longer prefix known? A dead chain that waits to be reclaimed is none: those are finished first, each
   // of their nodes once.
   bool has_children(NodeId id) {
