@@ -74,9 +74,18 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
       COMPONENT ${component})
   endif()
 endforeach()
+set(kvc_docs "${CMAKE_INSTALL_DATADIR}/doc/${kvc_deb_development}")
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT development)
+  set(kvc_docs "${CMAKE_INSTALL_DOCDIR}")
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${kvc_docs}" COMPONENT development)
 endif()
+# What the header points to, laid out as in the sources, so that links lead somewhere.
+foreach(file README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md)
+  install(FILES "${PROJECT_SOURCE_DIR}/${file}" DESTINATION "${kvc_docs}" COMPONENT development)
+endforeach()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${kvc_docs}/docs" COMPONENT development FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples/" DESTINATION "${kvc_docs}/examples" COMPONENT development
+  FILES_MATCHING PATTERN "*.c" PATTERN "*.cc" PATTERN "*.h")
 
 # What dpkg has to know of a shared library: which package gives it to others, and that the loader's cache changes.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/debian/shlibs"

@@ -717,7 +717,8 @@ typedef struct kvc_step {
   const int32_t *commit_tokens;     /**< Ids that became known since (asynchronous scheduling), appended before the commit. */
   const uint64_t *extend_offsets;   /**< [num_requests + 1] tokens to extend by, or NULL = no extensions. */
   const int32_t *extend_tokens;     /**< Their ids; NULL = slots only: capacity grows by the count, the ids come later. With ids the known tokens
-                                         grow, and capacity up to known + lookahead. */
+                                         grow, and capacity up to known + lookahead. All of a step or none: next chunks of prompts, whose ids are
+                                         known, beside decode steps go without ids, those of the decode steps into commit_tokens. */
   const uint64_t *admit_requests;   /**< [num_admissions] waiting request to admit, or 0 = create one from admit_tokens; NULL = all 0. */
   const uint64_t *admit_offsets;    /**< [num_admissions + 1] into admit_tokens; NULL if all are waiting ones. */
   const int32_t *admit_tokens;      /**< Prompts of the new requests, concatenated. */
@@ -731,7 +732,8 @@ typedef struct kvc_step {
   uint64_t *cached;         /**< Out [num_admissions] tokens of the hit. */
   uint64_t *num_blocks;     /**< Out [num_groups][num_requests + num_admissions] valid entries of the row; may be NULL. */
   int32_t *block_tables;    /**< In, out [num_groups][num_rows][row_stride], kept by the caller between steps: only entries changed since the row's
-                                 last step are written. A row that is new to a request is written whole, fill_id to its end. May be NULL. */
+                                 last step are written. A row that is new to a request is written whole, fill_id to its end. Tables in other memory
+                                 than the last step's, such as two sets in turn, need KVC_STEP_WHOLE_ROWS. May be NULL. */
   int64_t *slots;           /**< Out [num_groups][slot_capacity]: slot of extended token t at extend_offsets[i] + t; -1 for failed items. May be NULL. */
   kvc_block_copy *copies;   /**< Out: copies to execute before the step's kernels. Required if an extension may need one. */
   kvc_table_change *changes;/**< Out: entries below num_blocks written to block_tables in this step; may be NULL. */

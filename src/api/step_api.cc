@@ -108,11 +108,14 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
                    static_cast<unsigned long long>(offsets[i]));
 }
 
-// A made step keeps to its own arrays, whatever counts and offsets were put into it.
+// A made step keeps to its own arrays, whatever counts, offsets and capacities were put into it.
 kvc_status check_room(const kvc_step& step, int array, const void* used_array, uint64_t used) {
   if (step.internal == nullptr) return KVC_OK;
   const auto& made = *static_cast<const MadeStep*>(step.internal);
-  const uint64_t room = made.shapes[array].inner;
+  const ArrayShape& shape = made.shapes[array];
+  const uint64_t room = array == KVC_STEP_BLOCK_TABLES                          ? shape.middle * shape.inner
+                        : array == KVC_STEP_COPIES || array == KVC_STEP_CHANGES ? shape.outer
+                                                                                : shape.inner;
   if (used <= room || used_array != made.arrays[array]) return KVC_OK;
   return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
                    "%llu entries of array KVC_STEP_* %d are asked for; kvc_step_create made %llu",
@@ -147,7 +150,10 @@ kvc_status check_items(const kvc_step& step) {
                {KVC_STEP_PREEMPTS, step.preempts, step.num_preempts},
                {KVC_STEP_TRUNCATES, step.truncates, step.num_truncates},
                {KVC_STEP_REQUESTS, step.requests, step.num_requests},
-               {KVC_STEP_ADMITTED, step.admitted, step.num_admissions}};
+               {KVC_STEP_ADMITTED, step.admitted, step.num_admissions},
+               {KVC_STEP_SLOTS, step.slots, step.slot_capacity},
+               {KVC_STEP_COPIES, step.copies, step.copy_capacity},
+               {KVC_STEP_CHANGES, step.changes, step.change_capacity}};
   for (const auto& room : rooms) {
     if (const kvc_status status = check_room(step, room.array, room.used, room.count); status != KVC_OK)
       return status;
@@ -228,6 +234,10 @@ kvc_status check_rows(const kvc_step& step) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries; at most 2^31 - 1 each",
                      step.num_rows, step.row_stride);
   }
+  if (const kvc_status status =
+          check_room(step, KVC_STEP_BLOCK_TABLES, step.block_tables, step.num_rows * step.row_stride);
+      status != KVC_OK)
+    return status;
   const auto bad_row = [&](size_t i) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "item %zu is in row %lld of %zu", i,
                      static_cast<long long>(step.rows == nullptr ? static_cast<int64_t>(i) : step.rows[i]),

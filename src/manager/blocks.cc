@@ -105,6 +105,7 @@ void Manager::settle(BlockId id, uint32_t space, bool stale) {
     }
   }
   pool_.push_lru(kept);
+  if (pool_[kept].next_copy != kept) tree_.make_idle(kept);
   ++spaces_.cached(space, block.pool);
 }
 

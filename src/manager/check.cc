@@ -246,6 +246,7 @@ class Checker {
       KVC_CHECK(
           pool_[copy].node == block.node && pool_[copy].group == block.group && ++count <= block_limit(),
           "the copies of block %d are broken", raw(id));
+      KVC_CHECK(tree_.in_ring(copy), "the copies of block %d are broken at block %d", raw(id), raw(copy));
       idle += pool_[copy].list == List::kLru;
       copy = pool_[copy].next_copy;
     } while (copy != id);

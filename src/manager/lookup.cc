@@ -55,7 +55,7 @@ uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span,
 }
 
 LookupScratch::LookupScratch(Manager& manager, uint64_t namespace_id, const TokenSpan& span)
-    : manager_(manager), span_(span) {
+    : manager_(manager), namespace_id_(namespace_id), span_(span) {
   const Shape& shape = manager.shape_;
   if (span.num_tokens > shape.max_request_tokens) {
     status_ = fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
@@ -68,8 +68,9 @@ LookupScratch::LookupScratch(Manager& manager, uint64_t namespace_id, const Toke
   uint64_t root;
   {
     const std::lock_guard lock(manager.mutex_);
-    if ((status_ = manager.find_space(namespace_id, &space_)) != KVC_OK) return;
-    root = manager.hash_.root(space_, manager.spaces_[space_].generation);
+    uint32_t space = 0;
+    if ((status_ = manager.find_space(namespace_id, &space)) != KVC_OK) return;
+    root = manager.hash_.root(space, manager.spaces_[space].generation);
     if (!hashes_.reserve(manager.arena_, num_blocks_, 0) || !path_.reserve(manager.arena_, num_blocks_, 0) ||
         !residents_.reserve(manager.arena_, num_blocks_, 0) ||
         !idle_.reserve(manager.arena_, num_blocks_, 0)) {
@@ -89,9 +90,12 @@ LookupScratch::~LookupScratch() {
   idle_.clear(manager_.arena_);
 }
 
-Prompt LookupScratch::prompt() const {
-  return Prompt{span_.tokens,   hashes_.data, span_.keys,
-                span_.num_keys, space_,       static_cast<uint32_t>(manager_.spaces_.epoch(space_))};
+kvc_status LookupScratch::look(Prompt* prompt) const {
+  uint32_t space = 0;
+  if (const kvc_status status = manager_.find_space(namespace_id_, &space); status != KVC_OK) return status;
+  *prompt = Prompt{span_.tokens,   hashes_.data, span_.keys,
+                   span_.num_keys, space,        static_cast<uint32_t>(manager_.spaces_.epoch(space))};
+  return KVC_OK;
 }
 
 }  // namespace kvc

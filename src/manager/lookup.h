@@ -42,18 +42,19 @@ class LookupScratch {
 
   kvc_status status() const { return status_; }
   size_t num_blocks() const { return num_blocks_; }
-  // Under the lock; the epoch is that of now.
-  Prompt prompt() const;
+  // Under the lock; the epoch is that of now. NOT_FOUND if the namespace was closed while its tokens were
+  // hashed.
+  kvc_status look(Prompt* prompt) const;
   NodeId* path() { return path_.data; }
   uint32_t* residents() { return residents_.data; }
   uint32_t* idle() { return idle_.data; }
 
  private:
   Manager& manager_;
+  const uint64_t namespace_id_;
   TokenSpan span_;
   kvc_status status_;
   size_t num_blocks_ = 0;
-  uint32_t space_ = 0;
   Buffer<uint64_t> hashes_ = {};
   Buffer<NodeId> path_ = {};
   Buffer<uint32_t> residents_ = {};

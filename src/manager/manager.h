@@ -250,6 +250,7 @@ class Manager {
   // step.cc
   kvc_status check_step(const StepPlan& plan);
   void end_step(const StepPlan& plan, uint64_t id);
+  static uint64_t extension_end(const StepPlan& plan, size_t i, const Request& request);
   size_t bound_changes(const StepPlan& plan);
   size_t bound_copies(const StepPlan& plan);
   void close_lanes(const uint64_t* ids, size_t count);

@@ -22,7 +22,11 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
   uint32_t epoch = 0;
   for (bool more = true; more;) {
     const std::lock_guard lock(mutex_);
-    const Prompt prompt = scratch.prompt();
+    Prompt prompt;
+    if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) {
+      tree_.release(last);
+      return status;
+    }
     if (is_node(last) && prompt.epoch != epoch) {  // reset in between: what was seen is gone
       tree_.release(last);
       last = kNoNode;
@@ -80,7 +84,8 @@ kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, u
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
   const Guard lock(*this);
-  const Prompt prompt = scratch.prompt();
+  Prompt prompt;
+  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length = match(prompt, limit, shape_.full_groups | shape_.window_groups, 0, scratch.path(),
                               scratch.residents(), nullptr);
@@ -146,7 +151,9 @@ kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, 
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
   const Guard lock(*this);
-  const size_t known = tree_.walk(scratch.prompt(), scratch.num_blocks(), 0, scratch.path());
+  Prompt prompt;
+  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+  const size_t known = tree_.walk(prompt, scratch.num_blocks(), 0, scratch.path());
   uint64_t dropped = 0;
   for (size_t j = known; j-- > 0;) {
     // A position that died with the one below it has no blocks left, and no node is made meanwhile.

@@ -31,9 +31,10 @@ kvc_status Manager::acquire_prefix(uint64_t namespace_id, uint32_t group, const 
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
   const Guard lock(*this);
+  Prompt prompt;
+  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
-  const size_t length =
-      match(scratch.prompt(), limit, 1u << group, 0, scratch.path(), scratch.residents(), nullptr);
+  const size_t length = match(prompt, limit, 1u << group, 0, scratch.path(), scratch.residents(), nullptr);
   if (length > capacity) {
     *count = length;
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prefix has %zu blocks, the array room for %zu", length,
@@ -82,9 +83,10 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
   if (scratch.status() != KVC_OK) return scratch.status();
   while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;  // they publish nothing
   const Guard lock(*this);
+  Prompt prompt;
+  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
   if (const kvc_status status = check_raw_blocks(blocks, num_blocks); status != KVC_OK) return status;
-  const Prompt prompt = scratch.prompt();
-  const size_t known = tree_.walk(prompt, num_blocks, 0, scratch.path());
+  size_t known = tree_.walk(prompt, num_blocks, 0, scratch.path());
   for (size_t j = 0; j < num_blocks; ++j) {
     if (blocks[j] == -1) continue;
     Block& block = pool_[BlockId{blocks[j]}];
@@ -105,6 +107,10 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
       return fail(KVC_ERROR_BUSY, "entry %zu: block %d is published under another identity", j, blocks[j]);
   }
   if (!shape_.caches()) return KVC_OK;
+  if (num_blocks - known > tree_.free_nodes()) {  // some may be dead, and even known, but not reclaimed yet
+    tree_.reclaim_all();
+    known = tree_.walk(prompt, num_blocks, 0, scratch.path());
+  }
   if (num_blocks - known > tree_.free_nodes()) {
     return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes",
                 num_blocks - known, tree_.free_nodes());

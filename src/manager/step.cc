@@ -23,6 +23,14 @@ kvc_status Manager::retire_step(uint64_t step_id) {
   return KVC_OK;
 }
 
+// Tokens that have slots at most once item i is extended. What is known may be far ahead of them: the rest of
+// a prompt that is computed in chunks, or ids that the same item's commit brings.
+uint64_t Manager::extension_end(const StepPlan& plan, size_t i, const Request& request) {
+  const uint64_t count = plan.extension(i);
+  if (plan.step.extend_tokens == nullptr) return request.capacity + count;
+  return request.known + plan.commit_tokens(i) + count + request.lookahead;
+}
+
 // Table entries that the step may write at most. Rows of requests that are cut in the same step count whole.
 size_t Manager::bound_changes(const StepPlan& plan) {
   const kvc_step& step = plan.step;
@@ -32,13 +40,15 @@ size_t Manager::bound_changes(const StepPlan& plan) {
   for (size_t i = 0; i < step.num_requests; ++i) {
     const Request* request = requests_.find(step.requests[i]);
     if (request == nullptr || !plan.writes_row(i)) continue;
-    const size_t added = (plan.extension(i) + request->lookahead) / shape_.block_size + 2;
+    const uint64_t end = plan.extension(i) == 0 ? request->capacity : extension_end(plan, i, *request);
+    const uint64_t grown = ceil_div(end, shape_.block_size);
+    const uint64_t positions = (grown > request->positions ? grown : request->positions) + 1;  // and a copy
     const bool whole = any_whole || !owns_row(*request, plan.row(i));
     const uint64_t committed = step.committed == nullptr ? 0 : step.committed[i];
     const uint64_t advance = committed > request->committed ? committed - request->committed : 0;
     for (size_t g = 0; g < shape_.num_groups; ++g) {
       const GroupTable& table = request->groups[g];
-      size_t entries = added + request->positions;
+      uint64_t entries = positions;
       const uint32_t dropped = table.dropped - table.synced_dropped;
       if (!whole && table.synced > dropped) entries -= table.synced - dropped;
       if (shape_.groups[g].windowed()) entries += advance / shape_.block_size + 1;

@@ -37,7 +37,7 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   size_t row_tokens;
   if (!checked_mul(max_nodes, block_size, &row_tokens)) return false;
   if (!nodes_.create(memory, max_nodes) || !rows_.create(memory, row_tokens) ||
-      !buckets_.create(memory, buckets)) {
+      !buckets_.create(memory, buckets) || !copy_before_.create(memory, pool_.num_ids())) {
     return false;
   }
   if (num_groups > 1 && !more_.create(memory, max_nodes * (num_groups - 1))) return false;
@@ -205,54 +205,6 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
   if (events_.enabled()) identify(id);
   return id;
-}
-
-// Another block at a position that has one in this group: the ring grows behind the lowest.
-void PrefixTree::attach_copy(NodeId id, size_t group, BlockId block) {
-  Block& record = pool_[block];
-  record.node = id;
-  ++counters_.published_blocks;
-  ++counters_.duplicates;
-  const BlockId lowest = block_of(id, group);
-  record.next_copy = pool_[lowest].next_copy;
-  pool_[lowest].next_copy = block;
-  if (raw(block) < raw(lowest)) set_block(id, group, block);
-}
-
-void PrefixTree::detach_copy(BlockId block) {
-  Block& record = pool_[block];
-  const NodeId id = record.node;
-  record.node = kNoNode;
-  BlockId before = record.next_copy;
-  BlockId lowest = before;
-  while (pool_[before].next_copy != block) {
-    before = pool_[before].next_copy;
-    if (raw(before) < raw(lowest)) lowest = before;
-  }
-  pool_[before].next_copy = record.next_copy;
-  record.next_copy = block;
-  set_block(id, record.group, lowest);
-}
-
-void PrefixTree::move(BlockId from, BlockId to) {
-  BlockId before = from;
-  while (pool_[before].next_copy != from) before = pool_[before].next_copy;
-  if (before != from) pool_[before].next_copy = to;
-  const Block& block = pool_[from];
-  if (raw(to) < raw(block_of(block.node, block.group))) set_block(block.node, block.group, to);
-}
-
-BlockId PrefixTree::idle_copy(BlockId block) const {
-  for (BlockId copy = pool_[block].next_copy; copy != block; copy = pool_[copy].next_copy) {
-    if (pool_[copy].list == List::kLru) return copy;
-  }
-  return kNoBlock;
-}
-
-size_t PrefixTree::num_copies(BlockId block) const {
-  size_t count = 1;
-  for (BlockId copy = pool_[block].next_copy; copy != block; copy = pool_[copy].next_copy) ++count;
-  return count;
 }
 
 void PrefixTree::bury(NodeId id) {

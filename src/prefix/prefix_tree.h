@@ -6,7 +6,7 @@
 //
 // Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
 // `resident` has a bit per group with a block; block_of() is the lowest id of the copies, which form a ring
-// through Block::next_copy. Death climbs a bounded number of ancestors; what remains waits in the orphan
+// (copies.cc). Death climbs a bounded number of ancestors; what remains waits in the orphan
 // list, out of the table. Not thread-safe.
 #pragma once
 #include "base/hash.h"
@@ -148,6 +148,10 @@ class PrefixTree {
   void move(BlockId from, BlockId to);
   // Another copy of the block's position that waits in LRU, or kNoBlock.
   BlockId idle_copy(BlockId block) const;
+  // A block that has copies waits in LRU from now on; none of them does.
+  void make_idle(BlockId block);
+  // Whether the ring of the block's copies is as it should be here; for checks.
+  bool in_ring(BlockId block) const;
   size_t num_copies(BlockId block) const;
 
   void hold(NodeId id) {
@@ -157,6 +161,10 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0 && unused((*this)[id])) bury(id);
   }
 
+  // Dead chains that wait to be reclaimed are finished, each of their nodes once.
+  void reclaim_all() {
+    while (is_node(orphans_)) reclaim();
+  }
   // Is a longer prefix known? A dead chain that waits to be reclaimed is none: those are finished first, each
   // of their nodes once.
   bool has_children(NodeId id) {
@@ -199,6 +207,10 @@ class PrefixTree {
   bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
   bool reclaim();
   void attach_copy(NodeId id, size_t group, BlockId block);
+  BlockId copy_before(BlockId block) const;
+  void join(BlockId block, BlockId next);
+  void link_before(BlockId block, BlockId next);
+  void unlink(BlockId block);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
               uint32_t epoch);
   void take_from_table(NodeId id);
@@ -221,9 +233,10 @@ class PrefixTree {
   EventRing& events_;
   Counters& counters_;
   Array<Node> nodes_;
-  Array<int32_t> rows_;     // tokens, block_size per node
-  Array<BlockId> more_;     // lowest copies of groups 1.. per node
-  Array<int32_t> buckets_;  // first node, -1 = none
+  Array<int32_t> rows_;         // tokens, block_size per node
+  Array<BlockId> more_;         // lowest copies of groups 1.. per node
+  Array<int32_t> buckets_;      // first node, -1 = none
+  Array<BlockId> copy_before_;  // ring of copies, backwards; of blocks that have others
   Array<Identity> identities_;
   uint64_t spread_ = 1;  // odd
   int bucket_shift_ = 0;

@@ -220,6 +220,22 @@ static void test_room_of_a_made_step(void) {
   OK(kvc_step_view(s, KVC_STEP_ADMIT_OFFSETS, &view));
   ((uint64_t*)view.data)[1] = 17;
   REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "17", "6");
+  ((uint64_t*)view.data)[1] = 0;
+  size_t* const capacities[] = {&s->num_rows, &s->row_stride, &s->copy_capacity, &s->change_capacity};
+  const char* const used[] = {"128", "112", "16", "72"}; /* 7 rows of 8 entries, copies of 3 requests, */
+  const char* const made[] = {"56", "56", "3", "56"};    /* changes of 3 + 4 rows */
+  for (int i = 0; i < 4; ++i) {
+    const size_t kept = *capacities[i];
+    *capacities[i] = i == 3 ? 72 : 16;
+    REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), used[i], made[i]);
+    *capacities[i] = kept;
+  }
+  OK(kvc_step_view(s, KVC_STEP_SLOTS, &view));
+  s->slots = view.data, s->slot_capacity = 6;
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "6", "5");
+  s->slot_capacity = 5, s->num_rows = 8, s->row_stride = 7; /* the same room, otherwise cut */
+  OK(kvc_step_view(s, KVC_STEP_ADMIT_OFFSETS, &view));
+  ((uint64_t*)view.data)[1] = 17;
   int32_t own[17] = {0}; /* an array of the caller's own has the caller's length */
   s->admit_tokens = own;
   OK(kvc_manager_step(m, s));

@@ -128,6 +128,31 @@ static void test_nodes_run_out(void) {
   end_manager(m);
 }
 
+/* Positions that nothing needs any more make room at once, however many they are: here a chain of which only
+ * the last had a block. */
+static void test_dead_positions_make_room(void) {
+  enum { kLong = 40 };
+  kvc_manager_config config = {
+      .struct_size = sizeof config, .num_blocks = 8, .block_size = kB, .max_nodes = kLong};
+  kvc_manager* m;
+  int32_t tokens[kLong * kB], blocks[kLong];
+  OK(kvc_manager_create(&config, &m));
+  for (int i = 0; i < kLong; ++i) blocks[i] = -1;
+  OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 1));
+  for (int round = 0; round < 3; ++round) { /* the first two times the same chain */
+    size_t evicted = 0;
+    fill_tokens(tokens, kLong * kB, round < 2 ? 3 : 5);
+    OK(kvc_manager_publish_blocks(m, 0, 0, tokens, kLong * kB, NULL, 0, blocks, kLong));
+    CHECK_EQ(stats(m).nodes_used, kLong);
+    OK(kvc_manager_release_blocks(m, blocks, kLong));
+    OK(kvc_manager_evict_blocks(m, 1, &evicted));
+    CHECK_EQ(evicted, 1);
+    OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 1));
+  }
+  OK(kvc_manager_release_blocks(m, blocks, kLong));
+  end_manager(m);
+}
+
 /* A raw hold keeps a block from eviction and makes writers copy. */
 static void test_holds_protect(void) {
   kvc_manager* m = small_manager(4);
@@ -150,6 +175,7 @@ int main(void) {
   test_partial_tables();
   test_refusals();
   test_nodes_run_out();
+  test_dead_positions_make_room();
   test_holds_protect();
   return 0;
 }

@@ -88,6 +88,29 @@ static void test_what_is_asked_for_suffices(void) {
   OK(kvc_manager_free_request(m, made[1]));
 }
 
+/* An extension by one id gives slots to everything known before it: the rest of a prompt that is computed in
+ * chunks, and ids that the commit of the same item brings. */
+static void test_known_tokens_without_slots(void) {
+  const kvc_request_config chunk = {.struct_size = sizeof chunk, .slots = 4};
+  const uint64_t one[] = {0, 1}, three[] = {0, 3}, committed[] = {4};
+  uint64_t r = 0, cached = 0;
+  OK(kvc_manager_allocate_request(m, tokens_, 40, NULL, 0, &chunk, &r, &cached));
+  kvc_step s = step_of(&r, one, 1);
+  CHECK_EQ(run_as_asked(&s), 11);
+  OK(kvc_manager_free_request(m, r));
+
+  r = allocate(m, tokens_ + 50, 4, 0);
+  s = step_of(&r, one, 1);
+  s.committed = committed, s.commit_offsets = three, s.commit_tokens = tokens_;
+  CHECK_EQ(run_as_asked(&s), 2);
+  OK(kvc_manager_truncate_request(m, r, 4));
+  s = step_of(&r, three, 1);
+  s.extend_tokens = NULL; /* slots, no ids */
+  CHECK_EQ(run_as_asked(&s), 1);
+  OK(kvc_manager_append_tokens(m, r, tokens_, 4));
+  OK(kvc_manager_free_request(m, r));
+}
+
 static void test_rows_that_are_too_short(void) {
   const uint64_t requests[] = {allocate(m, tokens_, 7, 0), allocate(m, tokens_ + 20, 11, 0)};
   const uint64_t offsets[] = {0, 1, 1}, more[] = {0, 2, 2}, admit_offsets[] = {0, 9};
@@ -136,6 +159,7 @@ int main(void) {
   m = small_manager(64);
   fill_tokens(tokens_, 64, 1);
   test_what_is_asked_for_suffices();
+  test_known_tokens_without_slots();
   test_rows_that_are_too_short();
   test_many_unknown_requests();
   end_manager(m);

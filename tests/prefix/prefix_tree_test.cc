@@ -186,6 +186,7 @@ TEST_P(PrefixTreeTest, CopiesAreARingWithTheLowestInFront) {
   EXPECT_FALSE(is_block(w.tree.idle_copy(b[1])));
   w.pool.drop_ref(w.pool[b[4]]);
   w.pool.push_lru(b[4]);
+  w.tree.make_idle(b[4]);
   EXPECT_EQ(w.tree.idle_copy(b[1]), b[4]);
   EXPECT_FALSE(is_block(w.tree.idle_copy(b[4]))) << "another one";
 

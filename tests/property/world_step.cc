@@ -159,10 +159,16 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   step.num_blocks = num_blocks.data(), step.block_tables = side.tables.data();
   step.slot_capacity = extend_offsets.back(), step.slots = slots.data();
   step.copy_capacity = copies.size(), step.copies = copies.data();
-  step.change_capacity = changes.size(), step.changes = changes.data();
+  step.change_capacity = 0, step.changes = changes.data();
 
   Outcome out;
   out.status = kvc_manager_step(side.manager, &step);
+  if (out.status == KVC_ERROR_BUFFER_TOO_SMALL) {  // the room that it asks for suffices
+    changes.resize(std::max(changes.size(), step.num_changes));
+    step.change_capacity = step.num_changes, step.changes = changes.data();
+    out.status = kvc_manager_step(side.manager, &step);
+  }
+  if (step.num_changes > step.change_capacity) out.fault = "more changes than the step has asked room for";
   if (out.status != KVC_OK) return out;
   const auto value = [&](auto v) { out.values.push_back(static_cast<int64_t>(v)); };
   value(step.step_id), value(step.num_refused), value(step.num_copies);
