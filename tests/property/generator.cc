@@ -100,8 +100,8 @@ model::Text Generator::prompt() {
   text.tokens.assign(from.tokens.begin(), from.tokens.begin() + static_cast<ptrdiff_t>(n));
   for (const model::Span& span : from.spans)
     if (span.first + span.count <= n) text.spans.push_back(span);
-  if (random_.chance(30)) {
-    const std::vector<int32_t> tail = tokens(random_.below(B_ + 2));
+  if (random_.chance(50)) {
+    const std::vector<int32_t> tail = tokens(random_.below(3 * B_));
     text.tokens.insert(text.tokens.end(), tail.begin(), tail.end());
   }
   if (!text.spans.empty() && random_.chance(15)) text.spans.back().digest = 3;
@@ -280,8 +280,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 100, 44, 110, 18, 30, 36, 145,
-                                       46, 28, 46,  62, 45, 27, 20, 20,  14, 80,  50, 36, 48, 200};
+  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 100, 44, 110, 18, 30, 36, 130,
+                                       46, 28, 46,  62, 45, 27, 20, 22,  16, 80,  50, 36, 48, 200};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -295,7 +295,7 @@ Op Generator::next(const World& world) {
   if (last_kind_ == Kind::kFork && random_.chance(90))
     op.kind = Kind::kAppend, target = random_.chance(80) ? last_tag_ - 1 : last_target_;
   if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
-  if ((last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAdmit) && random_.chance(40)) {
+  if ((last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAdmit) && random_.chance(65)) {
     op.kind = Kind::kCommit, target = last_kind_ == Kind::kAllocate ? last_tag_ - 1 : last_target_;
   }
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
@@ -364,7 +364,7 @@ Op Generator::next(const World& world) {
       if (random_.chance(80)) std::erase(pins_, op.target);
       break;
     case Kind::kEvict:
-      op.number = random_.between(1, 4);
+      op.number = random_.chance(85) ? 1 : random_.between(2, 4);
       break;
     case Kind::kAcquire:
       op.group = random_.below(setup_.config.groups.size());

@@ -100,11 +100,14 @@ bool run_episode(const Run& run, uint64_t seed, Shared& shared, Counts& counts) 
   return false;
 }
 
+// Between the seeds of a run's episodes, so that runs of neighbouring seeds have none in common.
+constexpr uint64_t kEpisodeStride = 1000003;
+
 void work(const Run& run, Shared& shared) {
   Counts counts;
   while (!shared.failed && shared.done < run.operations) {
     const uint64_t before = counts.operations;
-    if (!run_episode(run, run.seed + shared.next_episode++, shared, counts)) break;
+    if (!run_episode(run, run.seed + kEpisodeStride * shared.next_episode++, shared, counts)) break;
     shared.done += counts.operations - before;
   }
   const std::lock_guard<std::mutex> lock(shared.mutex);
