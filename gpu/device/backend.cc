@@ -126,8 +126,9 @@ kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size
 kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
   return storage_of(storage).swap_blocks(*swap, stream_of(stream));
 }
-kvc_status select_blocks(void*, const kvc_attention*, const kvc_block_choice*, void*) {
-  return not_yet("kvc_storage_select_blocks");
+kvc_status select_blocks(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
+                         void* stream) {
+  return storage_of(storage).select_blocks(*attention, *choice, stream_of(stream));
 }
 
 kvc_backend make_table() {

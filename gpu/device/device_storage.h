@@ -21,6 +21,8 @@ class DeviceStorage {
                         DeviceStream* stream);
   kvc_status attend(const kvc_attention& attention, DeviceStream* stream);
   kvc_status explain(const kvc_attention& attention, kvc_attention_plan* plan);
+  kvc_status select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
+                           DeviceStream* stream);
 
  private:
   DeviceStorage(uint32_t device, const Layout& layout, const kvc_backend_memory& slab)
