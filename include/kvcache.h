@@ -1227,8 +1227,9 @@ KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, kvc_s
  *  Parameters and errors as kvc_storage_store. Since 0.2. */
 KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
 
-/** Compares the caller's rows with what the storage holds at their slots, element by element: the error of quantization, measured. On the calling
- *  thread. @param[in] rows The originals; slots of -1 are skipped. Not changed.
+/** Compares the caller's rows with what the storage holds at their slots, element by element: the error of quantization, measured. On the CPU by the
+ *  calling thread; a GPU compares, and the call waits for it. Devices agree but for the rounding of sums in double precision.
+ *  @param[in] rows The originals, as kvc_storage_store takes them; slots of -1 are skipped. Not changed.
  *  @param[in,out] keys, values struct_size set by the caller; NULL = not wanted. `values` of latent storages must be NULL.
  *  @return as kvc_storage_gather. Since 0.2. */
 KVC_API kvc_status kvc_storage_measure(kvc_storage *s, const kvc_rows *rows, kvc_quant_metrics *keys, kvc_quant_metrics *values);
