@@ -17,7 +17,7 @@ class BrokenNvcc(unittest.TestCase):
                 file.write(f"#!/bin/sh\n{body}\n")
             os.chmod(nvcc, 0o755)
             environment = dict(os.environ, PATH=folder + os.pathsep + os.environ["PATH"])
-            done = subprocess.run(["cmake", "-S", SOURCE, "-B", os.path.join(folder, "build"), f"-DKVC_NVCC={nvcc}", "-DKVC_HIPCC=", "-DKVC_GPU=auto",
+            done = subprocess.run(["cmake", "-G", "Ninja", "-S", SOURCE, "-B", os.path.join(folder, "build"), f"-DKVC_NVCC={nvcc}", "-DKVC_HIPCC=", "-DKVC_GPU=auto",
                                    "-DKVC_TESTS=OFF", "-DKVC_BENCH=OFF", "-DKVC_CLI=OFF", "-DKVC_EXAMPLES=OFF"],
                                   env=environment, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
