@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is installed, and where. Three components, which are the Debian packages too: runtime (the shared library),
-# development (headers, static library, what other builds read to find them), tool (the command). An installed tree
-# may be moved as a whole.
+# What is installed, and where. Components, which are the Debian packages too: runtime (the shared library),
+# development (headers, static library, what other builds read to find them), tool (the command), and one for each GPU
+# backend that is a library of its own (gpu/CMakeLists.txt). An installed tree may be moved as a whole.
 set(kvc_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kvcache")
 
 # ---- the library ------------------------------------------------------------------------------

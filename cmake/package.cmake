@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What cpack makes: one archive of everything (TGZ), and three Debian packages (DEB). `scripts/package` makes both with the
+# What cpack makes: one archive of everything (TGZ), and Debian packages (DEB): three, and one for each GPU backend. `scripts/package` makes both with the
 # folders that each should have.
 set(CPACK_PACKAGE_NAME kvcache)
 set(CPACK_PACKAGE_VENDOR "libkvcache")
@@ -24,12 +24,18 @@ set(CPACK_COMPONENTS_ALL runtime development)
 set(kvc_deb_runtime "libkvcache0")
 set(kvc_deb_development "libkvcache-dev")
 set(kvc_deb_tool "kvcache")
+set(kvc_deb_cuda "libkvcache-cuda")
+set(kvc_deb_hip "libkvcache-hip")
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_TOOL_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_CUDA_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_HIP_PACKAGE_SECTION libs)
 set(CPACK_COMPONENT_DEVELOPMENT_DEPENDS runtime)
 set(CPACK_COMPONENT_TOOL_DEPENDS runtime)
+set(CPACK_COMPONENT_CUDA_DEPENDS runtime)  # of the same version: a backend of another is refused
+set(CPACK_COMPONENT_HIP_DEPENDS runtime)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "KV cache of LLM inference engines (shared library)
 Splits the key-value cache of a large language model into blocks, shares
 equal prefixes between requests, evicts what was used least recently, and
@@ -40,15 +46,31 @@ read to find libkvcache.")
 set(CPACK_COMPONENT_TOOL_DESCRIPTION "KV cache of LLM inference engines (command)
 Says how much memory the cache of a model takes, replays traces of
 requests and reports hit rates, and measures the library on this machine.")
+set(CPACK_COMPONENT_CUDA_DESCRIPTION "KV cache of LLM inference engines (GPUs of NVIDIA)
+Lets libkvcache keep keys and values on GPUs of NVIDIA and compute paged
+attention there. Works once NVIDIA's driver is installed.")
+set(CPACK_COMPONENT_HIP_DESCRIPTION "KV cache of LLM inference engines (GPUs of AMD)
+Lets libkvcache keep keys and values on GPUs of AMD and compute paged
+attention there, by the HIP runtime of ROCm.")
 
 if(TARGET kvcache_cli)
   list(APPEND CPACK_COMPONENTS_ALL tool)
 endif()
+foreach(backend IN LISTS kvc_plugins)
+  list(APPEND CPACK_COMPONENTS_ALL ${backend})
+  list(APPEND kvc_deb_backends ${kvc_deb_${backend}})
+endforeach()
+list(JOIN kvc_deb_backends ", " CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS)
+set(CPACK_DEBIAN_CUDA_PACKAGE_SUGGESTS libcuda1)  # the driver, which is not needed to install
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER "${component}" upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME "${kvc_deb_${component}}")
   if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")  # as Debian lays things out
-    install(FILES "${PROJECT_SOURCE_DIR}/cmake/copyright" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${kvc_deb_${component}}"
+    set(copyright "${PROJECT_SOURCE_DIR}/cmake/copyright")
+    if(EXISTS "${copyright}.${component}")
+      string(APPEND copyright ".${component}")
+    endif()
+    install(FILES "${copyright}" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${kvc_deb_${component}}" RENAME copyright
       COMPONENT ${component})
   endif()
 endforeach()

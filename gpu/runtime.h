@@ -33,6 +33,9 @@ struct Properties {
 };
 
 Error device_count(uint32_t* count);
+// Why there is no device and what helps, in a line: `error` comes from device_count() or properties(), 0 = it
+// found none.
+void explain_none(Error error, char* text, size_t size);
 Error properties(uint32_t device, Properties* out);
 Error current_device(uint32_t* device);
 Error set_device(uint32_t device);
@@ -77,6 +80,16 @@ Error synchronize_event(Event event);
 
 // Enqueued. Host memory is pinned.
 Error copy(void* to, const void* from, uint64_t bytes, Stream stream);
+// Copies of which none touches what another writes; they are done in any order.
+struct Copies {
+  static constexpr size_t kMost = 256;
+
+  size_t count = 0;
+  void* to[kMost];
+  const void* from[kMost];
+  size_t bytes[kMost];
+};
+Error copy(const Copies& copies, Stream stream);
 Error fill(void* memory, unsigned char value, uint64_t bytes, Stream stream);
 
 // As long as it lives, what this thread allocates does not end captures that are under way.

@@ -1081,7 +1081,7 @@ typedef struct kvc_stream_event kvc_stream_event;
 
 /** Opens a backend, a library libkvcache_<name>.so, and with it its devices. Naming a device does so by itself, as with path NULL.
  *  @param[in] name "cuda", "hip". @param[in] path The file, or the folder that it is in, and no other place; NULL = the folders of the environment
- *  variable KVC_BACKEND_PATH (apart by colons; not in programs with raised rights), then the folder of this library. A backend that is open stays open.
+ *  variable KVC_BACKEND_PATH (apart by colons; not in programs with raised rights), then the folder of this library and kvcache/ in it. A backend that is open stays open.
  *  @return KVC_OK; INVALID_ARGUMENT (name); BUSY (open from another path); NOT_FOUND (no such file: the text names all that were looked for); UNSUPPORTED (the
  *  file cannot be loaded, or is of another version); OUT_OF_MEMORY. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_backend_open(const char *name, const char *path);

@@ -92,6 +92,24 @@ Error find_capture(Stream stream, uint64_t* id) {
   return error;
 }
 
+// At once where that is possible: neither in a graph nor in the default stream. What is refused, by an older
+// driver too, goes one by one: a copy that is done twice does no harm.
+Error copy(const Copies& copies, Stream stream) {
+#if CUDART_VERSION >= 13000  // before, the function has another parameter
+  uint64_t capture = 0;
+  if (copies.count > 1 && stream != nullptr && stream != cudaStreamLegacy &&
+      find_capture(stream, &capture) == 0 && capture == 0) {
+    cudaMemcpyAttributes in_order = {};
+    in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    size_t first = 0;
+    if (done(cudaMemcpyBatchAsync(copies.to, copies.from, copies.bytes, copies.count, &in_order, &first, 1,
+                                  native_stream(stream))) == 0)
+      return 0;
+  }
+#endif
+  return copy_each(copies, stream);
+}
+
 Error map_granularity(uint64_t* bytes) {
   size_t found = 0;
   const CUmemAllocationProp chunks = properties_of_chunks();

@@ -2,7 +2,6 @@
 #include "device/devices.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace kvc::gpu {
 namespace {
@@ -13,10 +12,8 @@ Devices find_devices() {
   runtime::Error error = runtime::device_count(&count);
   for (uint32_t i = 0; error == 0 && i < std::min(count, Devices::kMost); ++i)
     error = runtime::properties(i, &found.properties[i]);
-  if (error != 0) {
-    std::snprintf(found.remark, sizeof found.remark, "%s (error %d)", runtime::error_text(error), error);
-  } else if (count == 0) {
-    std::snprintf(found.remark, sizeof found.remark, "the runtime finds no device");
+  if (error != 0 || count == 0) {
+    runtime::explain_none(error, found.remark, sizeof found.remark);
   } else {
     found.count = std::min(count, Devices::kMost);
   }

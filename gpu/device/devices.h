@@ -11,7 +11,7 @@ struct Devices {
   static constexpr uint32_t kMost = 64;
 
   uint32_t count = 0;
-  char remark[256] = "";  // why there is none
+  char remark[512] = "";  // why there is none
   runtime::Properties properties[kMost];
 };
 const Devices& devices();

@@ -30,17 +30,21 @@ Known& known(uint32_t device) {
 runtime::Error copy_parts(const Layout& layout, char* slab, const kvc_backend_swap& swap,
                           runtime::Stream stream) {
   const BlockParts parts = block_parts(layout);
+  runtime::Copies runs;
   for (size_t i = 0; i < swap.num_copies; ++i) {
     const auto [source, destination] = swap.copies[i];
     char* block = slab + static_cast<uint64_t>(swap.out != 0 ? source : destination) * parts.block;
     char* page = swap.pages + static_cast<uint64_t>(swap.out != 0 ? destination : source) * swap.page_bytes;
     for (uint64_t part = 0; part < parts.count; ++part, block += parts.part, page += parts.bytes) {
-      const runtime::Error error = swap.out != 0 ? runtime::copy(page, block, parts.bytes, stream)
-                                                 : runtime::copy(block, page, parts.bytes, stream);
-      if (error != 0) return error;
+      runs.to[runs.count] = swap.out != 0 ? page : block;
+      runs.from[runs.count] = swap.out != 0 ? block : page;
+      runs.bytes[runs.count] = parts.bytes;
+      if (++runs.count < runtime::Copies::kMost) continue;
+      if (const runtime::Error error = runtime::copy(runs, stream); error != 0) return error;
+      runs.count = 0;
     }
   }
-  return 0;
+  return runs.count == 0 ? 0 : runtime::copy(runs, stream);
 }
 
 // Memory to measure with, on both sides.

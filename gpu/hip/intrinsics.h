@@ -17,7 +17,7 @@ namespace kvc::gpu {
 #if defined(__AMDGCN_WAVEFRONT_SIZE)
 inline constexpr uint32_t kWave = __AMDGCN_WAVEFRONT_SIZE;
 #else
-inline constexpr uint32_t kWave = 64;  // of the host's pass, which may not use it
+inline constexpr uint32_t kWave = 64;    // of the host's pass, which may not use it
 #endif
 using WaveMask = uint64_t;
 
@@ -149,10 +149,17 @@ KVC_DEVICE float float_of_half(uint32_t bits) {
 
 inline constexpr bool kHasMma = false;
 #if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+#define KVC_HIP_MFMA 1
+#endif
+#if defined(KVC_HIP_MFMA)
 inline constexpr bool kHasMfma = true;
+#else
+inline constexpr bool kHasMfma = false;  // nor does the host's pass know of any
+#endif
 
 template <bool kBfloat>
 KVC_DEVICE void mfma_16x16x16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
+#if defined(KVC_HIP_MFMA)
   using Floats = float __attribute__((ext_vector_type(4)));
   using Shorts = short __attribute__((ext_vector_type(4)));
   using Halves = _Float16 __attribute__((ext_vector_type(4)));
@@ -169,9 +176,7 @@ KVC_DEVICE void mfma_16x16x16(float (&d)[4], const uint32_t (&a)[2], const uint3
     sum = __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, sum, 0, 0, 0);
   }
   for (int i = 0; i < 4; ++i) d[i] = sum[i];
-}
-#else
-inline constexpr bool kHasMfma = false;
 #endif
+}
 
 }  // namespace kvc::gpu

@@ -69,6 +69,8 @@ Error find_address(const void* memory, Found* found) {
   return error == hipErrorInvalidValue ? 0 : error;
 }
 
+Error copy(const Copies& copies, Stream stream) { return copy_each(copies, stream); }
+
 Error find_capture(Stream stream, uint64_t* id) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   unsigned long long found = 0;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/backends.h"
 #include "cli/library.h"
 #include "cli/report.h"
 
@@ -40,82 +41,14 @@ kvc_properties default_properties() {
   return properties;
 }
 
-constexpr const char* kBackends[] = {"cpu", "cuda", "hip"};
-
-nlohmann::ordered_json device_info(const std::string& device) {
-  kvc_device_info info{};
-  info.struct_size = sizeof info;
-  nlohmann::ordered_json json;
-  json["device"] = device;
-  if (kvc_device_properties(device.c_str(), &info) != KVC_OK) {
-    json["error"] = kvc_last_error();
-    return json;
-  }
-  json["name"] = info.name;
-  json["architecture"] = info.architecture;
-  json["memory_bytes"] = info.memory_bytes;
-  json["free_bytes"] = info.free_bytes;
-  json["processors"] = info.num_processors;
-  return json;
-}
-
-/// What there is to compute on. A backend that is not installed is no error: most machines need one at most.
-nlohmann::ordered_json backends_info() {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const char* name : kBackends) {
-    kvc_backend_info info{};
-    info.struct_size = sizeof info;
-    nlohmann::ordered_json backend;
-    backend["name"] = name;
-    const kvc_status status = kvc_backend_properties(name, &info);
-    backend["installed"] = status != KVC_ERROR_NOT_FOUND;
-    if (status != KVC_OK) {
-      backend["remark"] = kvc_last_error();
-    } else {
-      backend["path"] = info.path;
-      backend["architectures"] = info.architectures;
-      backend["remark"] = info.remark;
-      backend["devices"] = nlohmann::ordered_json::array();
-      for (uint32_t i = 0; i < info.num_devices; ++i) {
-        const std::string device = std::string(name) == "cpu" ? name : name + (":" + std::to_string(i));
-        backend["devices"].push_back(device_info(device));
-      }
-    }
-    json.push_back(backend);
-  }
-  return json;
-}
-
-void print_backends(const nlohmann::ordered_json& backends, std::ostream& out) {
-  out << "\nBackends\n";
-  for (const auto& backend : backends) {
-    const std::string architectures = backend.value("architectures", ""), remark = backend["remark"];
-    out << "  " << std::left << std::setw(20) << backend["name"].get<std::string>()
-        << (backend["installed"].get<bool>() ? "installed" : "not installed")
-        << (architectures.empty() ? "" : ", kernels for " + architectures)
-        << (remark.empty() ? "" : "; " + remark) << '\n';
-    for (const auto& device : backend.value("devices", nlohmann::ordered_json::array())) {
-      out << "    " << std::setw(18) << device["device"].get<std::string>();
-      if (device.contains("error")) {
-        out << device["error"].get<std::string>() << '\n';
-        continue;
-      }
-      const std::string name = device["name"], architecture = device["architecture"];
-      out << (name.empty() ? "" : name + ", ") << (architecture.empty() ? "" : architecture + ", ")
-          << device["memory_bytes"].get<uint64_t>() / (1 << 20) << " MiB, "
-          << device["processors"].get<uint32_t>() << " processors\n";
-    }
-  }
-}
-
-nlohmann::ordered_json library_info() {
+nlohmann::ordered_json library_info(const std::vector<std::string>& backends) {
   const kvc_properties properties = default_properties();
   nlohmann::ordered_json json;
   json["version"] = version_text(kvc_version());
   json["header_version"] =
       version_text(KVC_VERSION_MAJOR * 10000 + KVC_VERSION_MINOR * 100 + KVC_VERSION_PATCH);
   json["build"] = kvc_build_info();
-  json["backends"] = backends_info();
+  json["backends"] = backends_info(backends);
   for (const Feature& feature : kFeatures)
     json["features"][feature.name] = kvc_supports(feature.id) == KVC_OK;
   nlohmann::ordered_json& defaults = json["defaults"];
@@ -140,8 +73,8 @@ std::string version_text(uint32_t version) {
          std::to_string(version % 100);
 }
 
-void print_info(bool as_json, std::ostream& out) {
-  const nlohmann::ordered_json info = library_info();
+void print_info(const std::vector<std::string>& backends, bool as_json, std::ostream& out) {
+  const nlohmann::ordered_json info = library_info(backends);
   if (as_json) {
     out << info.dump(2) << '\n';
     return;

@@ -43,10 +43,12 @@ struct Arguments {
   ReplayOptions replay;
   EstimateOptions estimate;
   BenchOptions bench;
+  std::vector<std::string> backends;
 };
 
 void add_info(CLI::App& app, Arguments& args) {
   CLI::App* info = app.add_subcommand("info", "Print version, build, features and defaults of the library");
+  info->add_option("--backend", args.backends, "Backend beside cpu, cuda and hip; may be given again");
   info->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -219,7 +221,7 @@ int run(int argc, char** argv) {
   else if (app.got_subcommand("models"))
     print_models(args.json, std::cout);
   else
-    print_info(args.json, std::cout);
+    print_info(args.backends, args.json, std::cout);
   return kExitOk;
 }
 

@@ -16,6 +16,6 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
 std::string version_text(uint32_t version);
 
 /// Version, build, features and defaults of the library.
-void print_info(bool as_json, std::ostream& out);
+void print_info(const std::vector<std::string>& backends, bool as_json, std::ostream& out);
 
 }  // namespace kvcli

@@ -106,14 +106,20 @@ std::string find_file(const std::string& file, const char* path, std::string* se
       at += length + (at[length] == ':');
     }
   }
-  std::string beside = own_folder() + "/" + file;
-  return found(beside) ? beside : "";
+  for (const char* folder : {"/", "/kvcache/"}) {  // the second: where packages put them
+    std::string place = own_folder() + folder + file;
+    if (found(place)) return place;
+  }
+  return "";
 }
 
 kvc_status load(const char* name, const std::string& path, const kvc_backend** table) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return fail(KVC_ERROR_UNSUPPORTED, "backend \"%s\" cannot be loaded: %s", name, dlerror());
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "backend \"%s\" cannot be loaded: %s; install it anew, and the vendor's runtime that it needs", name,
+        dlerror());
   const auto entry = reinterpret_cast<kvc_backend_entry>(dlsym(library, KVC_BACKEND_ENTRY));
   if (entry == nullptr) {
     dlclose(library);

@@ -13,7 +13,7 @@ struct OpenBackend {
 };
 
 // `name` is checked: lower-case letters and digits. Searched are `path` (a file or a folder) alone, or,
-// without it, the folders of KVC_BACKEND_PATH and the folder of this library.
+// without it, the folders of KVC_BACKEND_PATH, the folder of this library and kvcache/ in it.
 kvc_status open_backend(const char* name, const char* path, OpenBackend* backend);
 
 bool is_backend_name(const char* name, size_t length);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine has of its device's runtime: streams of its own, and graphs. Behind it stands one of two
-// files: engine_emulated.cc, or gpu/cuda/engine_cuda.cc for programs that run on a GPU. Functions that fail
-// end the program.
+// files: engine_emulated.cc, or gpu/vendor/engine.cc for programs that run on a GPU. Functions that fail end
+// the program.
 #pragma once
 #include <functional>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and graphs as an engine uses them: decode steps enqueued or replayed without waiting give what the
-// CPU gives. In test_api on emulated devices, in test_gpu_cuda on a GPU.
+// CPU gives. In test_api on emulated devices, in test_gpu_cuda and test_gpu_hip on a GPU.
 #include "api/engine.h"
 
 #include <string>

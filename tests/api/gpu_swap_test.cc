@@ -206,10 +206,63 @@ void measure_ways() {
   leave(control()->bytes_in_use(0) == used, "memory is left behind");
 }
 
+// The guess stays, by which runs of 64 KiB and more go by the copy engine: many together, but for those of a
+// graph.
+void swap_large_runs() {
+  constexpr int32_t kManyBlocks = 180;
+  constexpr uint64_t kRuns = 2 * kManyBlocks, kTogether = 256;
+  kvc_storage_config c = small_config("emulated");
+  c.num_blocks = kManyBlocks, c.num_layers = 2, c.block_size = 512;  // keys and values of a layer: 128 KiB
+  const StoragePtr s = make(c);
+  control()->fail(Failure::kAllocate, 1);
+  MUST(kvc_storage_swap_out(s.get(), nullptr, 0, nullptr, 0, 0, nullptr) == KVC_OK &&
+       !is_measured("emulated"));
+  const uint64_t bytes = info_of(s.get()).block_bytes;
+  const DeviceMemory pages("emulated", kManyBlocks * bytes, KVC_MEMORY_PINNED),
+      captured("emulated", kManyBlocks * bytes, KVC_MEMORY_PINNED);
+  std::vector<kvc_block_copy> out, in;
+  for (int32_t b = 0; b < kManyBlocks; ++b) {
+    MUST(store(s.get(), b * 512 + b, static_cast<float>(b + 1)) == KVC_OK);
+    out.push_back({b, kManyBlocks - 1 - b});
+    in.push_back({kManyBlocks - 1 - b, (b + 1) % kManyBlocks});
+  }
+  const EngineStream engine;
+  const auto occasions = [&](const auto& call) {
+    const uint64_t before = control()->num_occasions(Failure::kLaunch);
+    MUST(call() == KVC_OK && kvc_stream_synchronize(engine.stream.get()) == KVC_OK);
+    return control()->num_occasions(Failure::kLaunch) - before;
+  };
+  const auto swap_out = [&](void* to) {
+    return kvc_storage_swap_out(s.get(), out.data(), out.size(), to, kManyBlocks * bytes, 0,
+                                engine.stream.get());
+  };
+  MUST(occasions([&] { return swap_out(pages.data); }) == (kRuns + kTogether - 1) / kTogether);
+
+  control()->begin_capture(engine.handle);
+  const uint64_t before = control()->num_occasions(Failure::kLaunch);
+  MUST(swap_out(captured.data) == KVC_OK);
+  MUST(control()->num_occasions(Failure::kLaunch) - before == kRuns);
+  void* graph = control()->end_capture(engine.handle);
+  MUST(graph != nullptr);
+  control()->launch_graph(graph, engine.handle);
+  MUST(kvc_stream_synchronize(engine.stream.get()) == KVC_OK);
+  MUST(std::memcmp(pages.data, captured.data, kManyBlocks * bytes) == 0);
+  control()->destroy_graph(graph);
+
+  MUST(occasions([&] {
+         return kvc_storage_swap_in(s.get(), in.data(), in.size(), pages.data, kManyBlocks * bytes, 0,
+                                    engine.stream.get());
+       }) == (kRuns + kTogether - 1) / kTogether);
+  for (int32_t b = 0; b < kManyBlocks; ++b)
+    MUST(key_at(s.get(), (b + 1) % kManyBlocks * 512 + b) == static_cast<float>(b + 1));
+  leave(!is_measured("emulated"), "it was measured");
+}
+
 TEST_F(GpuSwapDeathTest, ACaptureTakesAGuessAndIsNotBrokenByMeasuring) {
   expect_leaves_well(swap_in_a_capture);
 }
 TEST_F(GpuSwapDeathTest, WithoutMemoryToMeasureTheGuessStays) { expect_leaves_well(swap_without_memory); }
+TEST_F(GpuSwapDeathTest, LargeRunsAreEnqueuedTogetherButInGraphs) { expect_leaves_well(swap_large_runs); }
 TEST_F(GpuSwapDeathTest, MeasuringLeavesNothingBehind) { expect_leaves_well(measure_ways); }
 
 }  // namespace

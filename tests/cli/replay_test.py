@@ -95,18 +95,6 @@ class Replay(unittest.TestCase):
         for word in ("hit rate", "rejected", "preemptions", "evicted", "Time inside the library", "wrong hits"):
             self.assertIn(word, out)
 
-    def test_info_has_version_build_features_and_defaults(self):
-        code, out, _ = command.run("info", "--json")
-        info = json.loads(out)
-        self.assertEqual(code, 0)
-        self.assertRegex(info["version"], r"^\d+\.\d+\.\d+$")
-        self.assertTrue(info["build"])
-        self.assertIs(info["features"]["lru"], True)
-        self.assertEqual(info["defaults"]["block_size"], 16)
-        code, out, _ = command.run("info")
-        self.assertEqual(code, 0)
-        self.assertIn(info["version"], out)
-
 
 if __name__ == "__main__":
     command.main()

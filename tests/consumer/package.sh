@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# package.sh <cc> <cxx> <pkg-config> <version> <work folder> <package>...: unpacks Debian packages, or one archive, into an empty
-# folder, and uses what lies there: programs built by pkg-config and by CMake, and the command.
+# package.sh <cc> <cxx> <pkg-config> <version> <GPU backends> <work folder> <package>...: unpacks Debian packages, or one archive, into
+# an empty folder, and uses what lies there: programs built by pkg-config and by CMake, the command, and the backends.
 set -eu
-cc=$1 cxx=$2 pkg_config=$3 version=$4 work=$5
-shift 5
+cc=$1 cxx=$2 pkg_config=$3 version=$4 backends=$5 work=$6
+shift 6
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 fail() { echo "package.sh: $*" >&2; exit 1; }
 
@@ -17,6 +17,13 @@ for package in "$@"; do
         [ -n "$(dpkg-deb -f "$package" "$field")" ] || fail "$package has no field $field"
       done
       case $package in
+        */libkvcache-cuda_* | */libkvcache-hip_*)
+          depends=$(dpkg-deb -f "$package" Depends)
+          echo "$depends" | grep -q "\blibkvcache0 (= $version" || fail "$package does not need libkvcache0 of its own version: $depends"
+          case $package in
+            *-hip_*) echo "$depends" | grep -q '\blibamdhip64' || fail "$package does not need the runtime of HIP: $depends" ;;
+            *) if echo "$depends" | grep -Eqi 'cuda|nvidia'; then fail "$package needs a driver to be installed: $depends"; fi ;;
+          esac ;;
         */libkvcache0_*) dpkg-deb -f "$package" Depends | grep -q '\blibc6 (>=' || fail "$package names no version of libc6" ;;
       esac
       dpkg-deb -x "$package" "$work/root" ;;
@@ -47,4 +54,15 @@ if [ "$(basename "$prefix")" = usr ]; then
   LD_LIBRARY_PATH=$libdir
   export LD_LIBRARY_PATH
 fi
-"$command" info --json | grep -q "\"$version\"" || fail "kvcache info does not say $version"
+unset KVC_BACKEND_PATH
+"$command" info --json >"$work/info.json"
+grep -q "\"$version\"" "$work/info.json" || fail "kvcache info does not say $version"
+for backend in $backends; do
+  if readelf -S --wide "$libdir/kvcache/libkvcache_$backend.so" | grep -q '\.symtab'; then fail "libkvcache_$backend.so is not stripped"; fi
+  grep -q "\"path\": \"[^\"]*/kvcache/libkvcache_$backend.so\"" "$work/info.json" || fail "kvcache info does not find libkvcache_$backend.so"
+done
+for file in "$libdir"/kvcache/libkvcache_*.so; do
+  [ -e "$file" ] || continue
+  name=${file##*/libkvcache_}
+  case " $backends " in *" ${name%.so} "*) ;; *) fail "$file was not expected" ;; esac
+done

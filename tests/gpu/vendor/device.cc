@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a GPU for tests of kernels: they run on the current device, in its default stream.
-#include <cuda_runtime_api.h>
-
 #include "gpu/device.h"
 
-namespace kvc::gpu::test {
+#include "gpu/vendor/vendor.h"
 
+namespace kvc::gpu::test {
 namespace {
 
-void require(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) ADD_FAILURE() << what << ": " << cudaGetErrorString(error);
+void require(KVC_VENDOR(Error_t) error, const char* what) {
+  if (error != KVC_VENDOR(Success)) ADD_FAILURE() << what << ": " << KVC_VENDOR(GetErrorString)(error);
 }
 
 uint32_t fresh_seed() {
@@ -21,8 +20,8 @@ uint32_t fresh_seed() {
 
 void* device_allocate_if(size_t bytes) {
   void* memory = nullptr;
-  if (cudaMalloc(&memory, bytes == 0 ? 1 : bytes) == cudaSuccess) return memory;
-  cudaGetLastError();  // it was reported here
+  if (KVC_VENDOR(Malloc)(&memory, bytes == 0 ? 1 : bytes) == KVC_VENDOR(Success)) return memory;
+  static_cast<void>(KVC_VENDOR(GetLastError)());  // it was reported here
   return nullptr;
 }
 void* device_allocate(size_t bytes) {
@@ -30,14 +29,14 @@ void* device_allocate(size_t bytes) {
   if (memory == nullptr) std::abort();
   return memory;
 }
-void device_free(void* memory, size_t) { require(cudaFree(memory), "cudaFree"); }
+void device_free(void* memory, size_t) { require(KVC_VENDOR(Free)(memory), "Free"); }
 void copy_in(void* device, const void* host, size_t bytes) {
-  require(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
+  require(KVC_VENDOR(Memcpy)(device, host, bytes, KVC_VENDOR(MemcpyHostToDevice)), "Memcpy to the device");
 }
 void copy_out(void* host, const void* device, size_t bytes) {
-  require(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the device");
+  require(KVC_VENDOR(Memcpy)(host, device, bytes, KVC_VENDOR(MemcpyDeviceToHost)), "Memcpy from the device");
 }
-void synchronize() { require(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+void synchronize() { require(KVC_VENDOR(DeviceSynchronize)(), "DeviceSynchronize"); }
 
 KernelTest::KernelTest()
     : seed_(fresh_seed()), trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {

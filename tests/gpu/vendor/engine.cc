@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/engine.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "gpu/vendor/vendor.h"
+
+namespace kvc::test::engine {
+namespace {
+
+void require(KVC_VENDOR(Error_t) error, const char* what) {
+  if (error == KVC_VENDOR(Success)) return;
+  std::fprintf(stderr, "%s: %s\n", what, KVC_VENDOR(GetErrorString)(error));
+  std::abort();
+}
+
+KVC_VENDOR(Stream_t) native(void* stream) { return static_cast<KVC_VENDOR(Stream_t)>(stream); }
+
+}  // namespace
+
+const char* device() {
+  int count = 0;
+  return KVC_VENDOR(GetDeviceCount)(&count) == KVC_VENDOR(Success) && count > 0 ? KVC_VENDOR_DEVICE : nullptr;
+}
+
+void* create_stream() {
+  KVC_VENDOR(Stream_t) stream;
+  require(KVC_VENDOR(StreamCreateWithFlags)(&stream, KVC_VENDOR(StreamNonBlocking)), "StreamCreateWithFlags");
+  return stream;
+}
+void destroy_stream(void* stream) { require(KVC_VENDOR(StreamDestroy)(native(stream)), "StreamDestroy"); }
+
+void begin_capture(void* stream) {
+  require(KVC_VENDOR(StreamBeginCapture)(native(stream), KVC_VENDOR(StreamCaptureModeThreadLocal)),
+          "StreamBeginCapture");
+}
+
+void* end_capture(void* stream) {
+  KVC_VENDOR(Graph_t) graph = nullptr;
+  if (KVC_VENDOR(StreamEndCapture)(native(stream), &graph) != KVC_VENDOR(Success) || graph == nullptr) {
+    static_cast<void>(KVC_VENDOR(GetLastError)());  // it was reported here
+    return nullptr;
+  }
+  KVC_VENDOR(GraphExec_t) made;
+  require(KVC_VENDOR(GraphInstantiateWithFlags)(&made, graph, 0), "GraphInstantiate");
+  require(KVC_VENDOR(GraphDestroy)(graph), "GraphDestroy");
+  return made;
+}
+
+void launch_graph(void* graph, void* stream) {
+  require(KVC_VENDOR(GraphLaunch)(static_cast<KVC_VENDOR(GraphExec_t)>(graph), native(stream)),
+          "GraphLaunch");
+}
+void destroy_graph(void* graph) {
+  require(KVC_VENDOR(GraphExecDestroy)(static_cast<KVC_VENDOR(GraphExec_t)>(graph)), "GraphExecDestroy");
+}
+
+double seconds_of(void* stream, const std::function<void()>& enqueue) {
+  KVC_VENDOR(Event_t) first, last;
+  for (KVC_VENDOR(Event_t) * event : {&first, &last}) require(KVC_VENDOR(EventCreate)(event), "EventCreate");
+  require(KVC_VENDOR(EventRecord)(first, native(stream)), "EventRecord");
+  enqueue();
+  require(KVC_VENDOR(EventRecord)(last, native(stream)), "EventRecord");
+  require(KVC_VENDOR(EventSynchronize)(last), "EventSynchronize");
+  float milliseconds = 0;
+  require(KVC_VENDOR(EventElapsedTime)(&milliseconds, first, last), "EventElapsedTime");
+  for (KVC_VENDOR(Event_t) event : {first, last}) require(KVC_VENDOR(EventDestroy)(event), "EventDestroy");
+  return milliseconds / 1e3;
+}
+
+}  // namespace kvc::test::engine
