@@ -582,7 +582,7 @@ typedef struct kvc_block_choice {
   uint64_t recent_blocks;   /**< ... the block of the request's first query (not causal: the last block) with all that follow, and so many blocks in all
                                  up to that one; 0 = 1. */
   uint8_t *block_mask;      /**< Out: as kvc_attention.block_mask. Of each row the bytes with a bit of a block of kv_lens[r] are written. */
-  size_t block_mask_stride; /**< Bytes from one head's bits to the next. */
+  size_t block_mask_stride; /**< Bytes from one head's bits to the next; with KVC_ATTENTION_ON_DEVICE with a bit for each block of max_kv_len. */
 } kvc_block_choice;
 
 /** How kvc_storage_attend would compute something. */
@@ -1229,8 +1229,9 @@ KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, kvc_s
  *  Parameters and errors as kvc_storage_store. Since 0.2. */
 KVC_API kvc_status kvc_storage_gather(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
 
-/** Compares the caller's rows with what the storage holds at their slots, element by element: the error of quantization, measured. On the calling
- *  thread. @param[in] rows The originals; slots of -1 are skipped. Not changed.
+/** Compares the caller's rows with what the storage holds at their slots, element by element: the error of quantization, measured. On the CPU by the
+ *  calling thread; a GPU compares, and the call waits for it. Devices agree but for the rounding of sums in double precision.
+ *  @param[in] rows The originals, as kvc_storage_store takes them; slots of -1 are skipped. Not changed.
  *  @param[in,out] keys, values struct_size set by the caller; NULL = not wanted. `values` of latent storages must be NULL.
  *  @return as kvc_storage_gather. Since 0.2. */
 KVC_API kvc_status kvc_storage_measure(kvc_storage *s, const kvc_rows *rows, kvc_quant_metrics *keys, kvc_quant_metrics *values);
@@ -1300,7 +1301,8 @@ KVC_API kvc_status kvc_storage_explain(kvc_storage *s, const kvc_attention *atte
 KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, uint16_t *bounds, kvc_stream *stream);
 
 /** Picks for each request and KV head the blocks with the highest bounds on scale * q . k over the queries of the request and the query heads of
- *  that KV head; among equals the first. Soft cap, ALiBi and masks are not looked at, blocks outside of all windows are never picked. With
+ *  that KV head; among equals the first. Bounds are sums in float32, added up in an order of each device: blocks whose sums differ in the last bits may
+ *  change places between devices, equal ones never do. Soft cap, ALiBi and masks are not looked at, blocks outside of all windows are never picked. With
  *  top_k of at least the blocks that the queries reach all bits are set, and attention is dense.
  *  @param[in] attention What is to be attended; out, lse, mask and block_mask are not used. Give it choice->block_mask for kvc_storage_attend.
  *  @param[in] choice    How many, and where to write.

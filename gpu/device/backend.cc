@@ -106,12 +106,9 @@ kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, 
 kvc_status seal_blocks(void*, const int32_t*, size_t, void*) { return KVC_OK; }
 int32_t is_open(void*, int32_t) { return 0; }
 
-kvc_status not_yet(const char* what) {
-  return refuse(KVC_ERROR_UNSUPPORTED, "%s is not among what %s can do; use the cpu", what, runtime::kName);
-}
-
-kvc_status measure(void*, const kvc_rows*, kvc_quant_metrics*, kvc_quant_metrics*) {
-  return not_yet("kvc_storage_measure");
+kvc_status measure(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
+                   kvc_backend_errors* values) {
+  return storage_of(storage).measure(*rows, keys, values);
 }
 kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
   return storage_of(storage).attend(*attention, stream_of(stream));
@@ -126,8 +123,9 @@ kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size
 kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
   return storage_of(storage).swap_blocks(*swap, stream_of(stream));
 }
-kvc_status select_blocks(void*, const kvc_attention*, const kvc_block_choice*, void*) {
-  return not_yet("kvc_storage_select_blocks");
+kvc_status select_blocks(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
+                         void* stream) {
+  return storage_of(storage).select_blocks(*attention, *choice, stream_of(stream));
 }
 
 kvc_backend make_table() {

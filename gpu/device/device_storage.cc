@@ -67,26 +67,31 @@ void DeviceStorage::destroy(DeviceStorage* storage) {
     slab.owner.release(slab.owner.user_data, slab.data, slab.bytes, slab.alignment);
 }
 
+kvc_status DeviceStorage::find_rows(Call& call, kvc_rows* rows) const {
+  KVC_TRY(call.address(rows->k, "kvc_rows.k"));
+  KVC_TRY(call.address(rows->v, "kvc_rows.v"));
+  if ((rows->flags & KVC_ROWS_ON_DEVICE) != 0) {
+    KVC_TRY(call.address(rows->slots, "kvc_rows.slots"));
+    KVC_TRY(call.address(rows->block_table, "kvc_rows.block_table"));
+  } else if (rows->slots != nullptr) {
+    rows->block_table = nullptr;
+    call.array(rows->slots, rows->num_tokens);
+  } else {  // the part of the table that is read
+    const uint64_t skipped = rows->first_token / layout_.block_size;
+    rows->block_table += skipped;
+    rows->first_token -= skipped * layout_.block_size;
+    rows->block_table_size = ceil_div(rows->first_token + rows->num_tokens, layout_.block_size);
+    call.array(rows->block_table, rows->block_table_size);
+  }
+  return KVC_OK;
+}
+
 kvc_status DeviceStorage::move_rows(const kvc_rows& rows, bool store, DeviceStream* stream) {
   if (rows.num_tokens == 0) return KVC_OK;
   kvc_rows own = rows;
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
-  KVC_TRY(call.address(own.k, "kvc_rows.k"));
-  KVC_TRY(call.address(own.v, "kvc_rows.v"));
-  if ((own.flags & KVC_ROWS_ON_DEVICE) != 0) {
-    KVC_TRY(call.address(own.slots, "kvc_rows.slots"));
-    KVC_TRY(call.address(own.block_table, "kvc_rows.block_table"));
-  } else if (own.slots != nullptr) {
-    own.block_table = nullptr;
-    call.array(own.slots, own.num_tokens);
-  } else {  // the part of the table that is read
-    const uint64_t skipped = own.first_token / layout_.block_size;
-    own.block_table += skipped;
-    own.first_token -= skipped * layout_.block_size;
-    own.block_table_size = ceil_div(own.first_token + own.num_tokens, layout_.block_size);
-    call.array(own.block_table, own.block_table_size);
-  }
+  KVC_TRY(find_rows(call, &own));
   KVC_TRY(call.upload());
   return call.end(store ? store_rows(layout_, address_, own, nullptr, call.stream())
                         : gather_rows(layout_, address_, own, call.stream()),

@@ -14,6 +14,7 @@ class DeviceStorage {
 
   void wait() { memory_.wait(); }
   kvc_status move_rows(const kvc_rows& rows, bool store, DeviceStream* stream);
+  kvc_status measure(const kvc_rows& rows, kvc_backend_errors* keys, kvc_backend_errors* values);
   kvc_status copy_blocks(const kvc_block_copy* copies, size_t count, DeviceStream* stream);
   kvc_status zero_blocks(const int32_t* blocks, size_t count, DeviceStream* stream);
   kvc_status swap_blocks(const kvc_backend_swap& swap, DeviceStream* stream);
@@ -21,11 +22,15 @@ class DeviceStorage {
                         DeviceStream* stream);
   kvc_status attend(const kvc_attention& attention, DeviceStream* stream);
   kvc_status explain(const kvc_attention& attention, kvc_attention_plan* plan);
+  kvc_status select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
+                           DeviceStream* stream);
 
  private:
   DeviceStorage(uint32_t device, const Layout& layout, const kvc_backend_memory& slab)
       : device_(device), layout_(layout), slab_(slab), memory_(device) {}
   kvc_status clear();
+  // The caller's arrays as the device finds them.
+  kvc_status find_rows(Call& call, kvc_rows* rows) const;
 
   const uint32_t device_;
   const Layout layout_;

@@ -84,7 +84,7 @@ struct AttentionLimits {
   uint32_t invariant;      // 1 = the bits of a request do not depend on the batch
   uint64_t total_queries;  // of all requests
   uint64_t max_queries;    // of one request
-  uint64_t max_kv_len;     // used with `invariant` alone
+  uint64_t max_kv_len;     // used with `invariant`, and by selections
 };
 
 enum class AttentionPath : int32_t { kUnsupported, kPlain, kMma };

@@ -2,33 +2,9 @@
 // The kernel that fills in schedules from the lengths of requests.
 #pragma once
 #include "kernels/attention_schedule.cuh"
+#include "kernels/prefix_sums.cuh"
 
 namespace kvc::gpu {
-
-inline constexpr uint32_t kScheduleThreads = 256;
-
-// first[i + 1] = first[0] + value(0) + ... + value(i), in one block.
-template <typename Value>
-KVC_DEVICE uint64_t prefix_sums(uint64_t n, uint64_t* first, uint64_t* sums, Value&& value) {
-  uint64_t before = 0;
-  for (uint64_t chunk = 0; chunk < n; chunk += kScheduleThreads) {
-    const uint64_t i = chunk + threadIdx.x;
-    sums[threadIdx.x] = i < n ? value(i) : 0;
-    sync_block();
-    for (uint32_t step = 1; step < kScheduleThreads; step *= 2) {
-      const uint64_t left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-      sync_block();
-      sums[threadIdx.x] += left;
-      sync_block();
-    }
-    if (i < n) first[i + 1] = before + sums[threadIdx.x];
-    before += sums[kScheduleThreads - 1];
-    sync_block();
-  }
-  if (threadIdx.x == 0) first[0] = 0;
-  sync_block();
-  return before;
-}
 
 // One block per class.
 KVC_KERNEL(kScheduleThreads, 1) make_schedule(AttentionArgs args, Schedules schedules) {

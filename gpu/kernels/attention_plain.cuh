@@ -104,12 +104,11 @@ struct PlainShared {
   }
 };
 
-// Rotates rows [kRows][dim] by the orthonormal Walsh-Hadamard matrix, dim a power of two.
-template <uint32_t kRows>
-KVC_DEVICE void rotate_rows(float* rows, uint32_t dim) {
+// Rotates rows [count][dim] by the orthonormal Walsh-Hadamard matrix, dim a power of two.
+KVC_DEVICE void rotate_rows(float* rows, uint32_t count, uint32_t dim) {
   for (uint32_t half = 1; half < dim; half *= 2) {
     sync_block();
-    for (uint32_t i = threadIdx.x; i < kRows * dim / 2; i += kPlainThreads) {
+    for (uint32_t i = threadIdx.x; i < count * dim / 2; i += kPlainThreads) {
       float* first = rows + i / half * 2 * half + i % half;
       const float a = first[0], b = first[half];
       first[0] = a + b;
@@ -118,7 +117,7 @@ KVC_DEVICE void rotate_rows(float* rows, uint32_t dim) {
   }
   sync_block();
   const float norm = 1 / sqrtf(static_cast<float>(dim));
-  for (uint32_t i = threadIdx.x; i < kRows * dim; i += kPlainThreads) rows[i] *= norm;
+  for (uint32_t i = threadIdx.x; i < count * dim; i += kPlainThreads) rows[i] *= norm;
 }
 
 // Sums each value over the wave, leaves one sum in sums[0] and returns whose it is. At each step lanes swap
@@ -229,7 +228,7 @@ attend_plain(AttentionArgs args, Schedule schedule) {
       shared.top[threadIdx.x] = minus_infinity();
       shared.total[threadIdx.x] = 0;
     }
-    if (args.hadamard != 0) rotate_rows<kRows>(shared.q, args.k_dim);
+    if (args.hadamard != 0) rotate_rows(shared.q, kRows, args.k_dim);
 
     for (int32_t tile = part.first_tile; tile < part.end_tile; ++tile) {
       const int64_t position = piece.span.position(tile);
@@ -249,7 +248,7 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     }
 
     sync_block();
-    if (args.hadamard != 0) rotate_rows<kRows>(shared.sums, args.v_dim);
+    if (args.hadamard != 0) rotate_rows(shared.sums, kRows, args.v_dim);
     sync_block();
     const PartOutput output{args, schedule, part};
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) {

@@ -23,6 +23,17 @@ int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc
 // kvc_storage_gather, likewise.
 int gather_rows(const Layout& layout, const void* slab, const kvc_rows& rows, Stream stream);
 
+// How rows of the caller, [layers][tokens][heads][elements], differ from others, float32 without gaps: from
+// what gather_rows() made of the same call. Tokens that it skips are left out. `sums` [2: keys, values]
+// [num_layers][kCompareParts] are added to.
+struct ErrorSums {
+  uint64_t elements, finite;  // all; those of the caller that are finite, of which the rest speaks
+  double signal, noise, max_error;
+};
+inline constexpr uint32_t kCompareParts = 64;
+int compare_rows(const Layout& layout, const kvc_rows& rows, const float* k, const float* v, ErrorSums* sums,
+                 Stream stream);
+
 // Rows in arrays of their own: kvc_quantize and kvc_dequantize, without KVC_QUANT_CHANNELS. [num_rows][dim].
 int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
                   float* scales, Stream stream);

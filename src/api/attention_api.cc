@@ -20,13 +20,20 @@ uint64_t num_queries(const kvc_attention& a) {
 // Whether the rows of block_mask have room for the blocks of every request.
 kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
                            const kvc_block_choice& choice) {
-  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return KVC_OK;
+  const auto needed = [&](uint64_t tokens) {
+    return kvc::ceil_div(kvc::ceil_div(tokens, layout.block_size), 8);
+  };
+  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
+    if (needed(a.max_kv_len) <= choice.block_mask_stride) return KVC_OK;
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed for a max_kv_len of %llu",
+                choice.block_mask_stride, ull{needed(a.max_kv_len)}, ull{a.max_kv_len});
+  }
   for (size_t r = 0; r < a.num_requests; ++r) {
-    const uint64_t bytes = kvc::ceil_div(kvc::ceil_div(a.kv_lens[r], layout.block_size), 8);
-    if (bytes <= choice.block_mask_stride) continue;
+    if (needed(a.kv_lens[r]) <= choice.block_mask_stride) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "request %zu: kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed", r,
-                choice.block_mask_stride, ull{bytes});
+                choice.block_mask_stride, ull{needed(a.kv_lens[r])});
   }
   return KVC_OK;
 }

@@ -2,12 +2,21 @@
 // What is particular to quantization: of plain arrays, and of a storage its errors and the sealing of its
 // blocks.
 #include "api/storage_handle.h"
+#include "quant/metrics.h"
 #include "quant/quantize.h"
 
 using kvc::fail;
 using kvc::on_storage;
 
 namespace {
+
+void write_metrics(const kvc_backend_errors& e, kvc_quant_metrics* out) {
+  const kvc::QuantMetrics m =
+      kvc::QuantSums{e.bytes, e.elements, e.finite, e.signal, e.noise, e.max_error}.metrics();
+  kvc::write_struct(kvc_quant_metrics{sizeof *out, m.elements, m.bytes, m.fp16_bytes, m.ratio, m.mse,
+                                      m.snr_db, m.max_error},
+                    out);
+}
 
 // A complete, valid format of the quantizer; *own has the caller's other fields.
 kvc_status read_format(const kvc_quant_format* format, kvc_quant_format* own, kvc::QuantFormat* out) {
@@ -99,12 +108,12 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
     }
     if (values != nullptr && storage.layout.latent)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "values must be NULL: a latent storage has no value plane");
-    kvc_quant_metrics of_keys, of_values;
+    kvc_backend_errors of_keys = {}, of_values = {};
     const kvc_status status = storage.backend->measure(
         storage.impl, &own, keys != nullptr ? &of_keys : nullptr, values != nullptr ? &of_values : nullptr);
     if (status != KVC_OK) return status;
-    if (keys != nullptr) kvc::write_struct(of_keys, keys);
-    if (values != nullptr) kvc::write_struct(of_values, values);
+    if (keys != nullptr) write_metrics(of_keys, keys);
+    if (values != nullptr) write_metrics(of_values, values);
     return KVC_OK;
   });
 }

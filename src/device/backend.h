@@ -12,7 +12,7 @@
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 5u
+#define KVC_BACKEND_ABI 6u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus
@@ -57,6 +57,13 @@ typedef struct kvc_backend_swap {
   uint32_t out;  // 1 = from blocks to pages
   uint32_t reserved;
 } kvc_backend_swap;
+
+// Of rows against what is stored of them, element by element: what kvc_quant_metrics is made of.
+typedef struct kvc_backend_errors {
+  uint64_t bytes;                   // that they take, scales included
+  uint64_t elements, finite;        // all; those that were finite before, of which the rest speaks
+  double signal, noise, max_error;  // sums of squares, of elements and of errors; the largest error
+} kvc_backend_errors;
 
 // The first five fields keep their places in every version: they are read before the version is known to fit.
 // Functions that a device cannot have at all are NULL where it is said.
@@ -109,8 +116,8 @@ typedef struct kvc_backend {
   kvc_status (*seal_blocks)(void* storage, const int32_t* blocks, size_t num_blocks, void* stream);
   int32_t (*is_open)(void* storage, int32_t block);  // 1 = some of its keys are not in the slab
   // At once; `keys` and `values` may be NULL.
-  kvc_status (*measure)(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys,
-                        kvc_quant_metrics* values);
+  kvc_status (*measure)(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
+                        kvc_backend_errors* values);
   kvc_status (*attend)(void* storage, const kvc_attention* attention, void* stream);
   kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_plan* plan);
   kvc_status (*key_bounds)(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,

@@ -189,14 +189,15 @@ int32_t is_open(void* storage, int32_t block) {
   return storage_of(storage).is_open(static_cast<uint64_t>(block));
 }
 
-kvc_status measure(void* storage, const kvc_rows* rows, kvc_quant_metrics* keys, kvc_quant_metrics* values) {
+kvc_status measure(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
+                   kvc_backend_errors* values) {
   if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
-  for (kvc_quant_metrics* out : {keys, values}) {
+  for (kvc_backend_errors* out : {keys, values}) {
     if (out == nullptr) continue;
     QuantMeter meter;
     storage_of(storage).measure(*rows, out == keys, &meter);
-    const QuantMetrics m = meter.metrics();
-    *out = {sizeof *out, m.elements, m.bytes, m.fp16_bytes, m.ratio, m.mse, m.snr_db, m.max_error};
+    const QuantSums& sums = meter.sums();
+    *out = {sums.bytes, sums.elements, sums.finite, sums.signal, sums.noise, sums.max_error};
   }
   return KVC_OK;
 }

@@ -18,28 +18,28 @@ double snr(double signal, double noise) {
 }  // namespace
 
 void QuantMeter::add(const float* original, const float* restored, size_t n, uint64_t bytes) {
-  bytes_ += bytes;
-  elements_ += n;
+  sums_.bytes += bytes;
+  sums_.elements += n;
   for (size_t i = 0; i < n; ++i) {
     if (!std::isfinite(original[i])) continue;
     const double value = original[i];
     const double error = std::isfinite(restored[i]) ? std::abs(value - double{restored[i]}) : kInfinity;
-    ++finite_;
-    signal_ += value * value;
-    noise_ += error * error;
-    max_error_ = std::max(max_error_, error);
+    ++sums_.finite;
+    sums_.signal += value * value;
+    sums_.noise += error * error;
+    sums_.max_error = std::max(sums_.max_error, error);
   }
 }
 
-QuantMetrics QuantMeter::metrics() const {
+QuantMetrics QuantSums::metrics() const {
   QuantMetrics result{};
-  result.elements = elements_;
-  result.bytes = bytes_;
-  result.fp16_bytes = 2 * elements_;
-  result.ratio = bytes_ != 0 ? static_cast<double>(result.fp16_bytes) / static_cast<double>(bytes_) : 0;
-  result.mse = finite_ != 0 ? noise_ / static_cast<double>(finite_) : 0;
-  result.snr_db = snr(signal_, noise_);
-  result.max_error = max_error_;
+  result.elements = elements;
+  result.bytes = bytes;
+  result.fp16_bytes = 2 * elements;
+  result.ratio = bytes != 0 ? static_cast<double>(result.fp16_bytes) / static_cast<double>(bytes) : 0;
+  result.mse = finite != 0 ? noise / static_cast<double>(finite) : 0;
+  result.snr_db = snr(signal, noise);
+  result.max_error = max_error;
   return result;
 }
 

@@ -18,15 +18,24 @@ struct QuantMetrics {
   double max_error;
 };
 
+// What they are made of: of elements that were finite before the sums of squares of these and of their
+// errors.
+struct QuantSums {
+  uint64_t bytes = 0, elements = 0, finite = 0;
+  double signal = 0, noise = 0, max_error = 0;
+
+  QuantMetrics metrics() const;
+};
+
 // Sums up rows.
 class QuantMeter {
  public:
   void add(const float* original, const float* restored, size_t n, uint64_t bytes);
-  QuantMetrics metrics() const;
+  const QuantSums& sums() const { return sums_; }
+  QuantMetrics metrics() const { return sums_.metrics(); }
 
  private:
-  uint64_t bytes_ = 0, elements_ = 0, finite_ = 0;
-  double signal_ = 0, noise_ = 0, max_error_ = 0;
+  QuantSums sums_;
 };
 
 QuantMetrics measure(const float* original, const float* restored, size_t n, uint64_t bytes);

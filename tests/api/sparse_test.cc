@@ -395,7 +395,7 @@ TEST(SparseAttention, AStreamRunsTheStepsInOrder) {
   std::fill(sparse.mask.begin(), sparse.mask.end(), uint8_t{0x55});
   std::fill(scene.out.begin(), scene.out.end(), -1.0f);
   kvc_stream* stream = nullptr;
-  ASSERT_EQ(kvc_stream_create(nullptr, &stream), KVC_OK);
+  ASSERT_EQ(kvc_stream_create(kvc::test::device(), &stream), KVC_OK);
   kvc_storage* s = scene.storage.get();
   {
     std::vector<int32_t> blocks = sparse.blocks, tables = scene.tables;

@@ -142,7 +142,9 @@ TEST(Hadamard, MakesInt4OfRowsWithAnOutlierMoreExact) {
     EXPECT_GT(snr_of(other | KVC_STORAGE_HADAMARD, KVC_INT4), snr_of(other, KVC_INT4) + 1);
   EXPECT_GT(snr_of(KVC_STORAGE_HADAMARD, KVC_INT8), 38);
   EXPECT_GT(snr_of(KVC_STORAGE_HADAMARD, KVC_FLOAT8_E4M3), 25);
-  EXPECT_GT(snr_of(KVC_STORAGE_HADAMARD | KVC_STORAGE_CHANNEL_KEYS, KVC_INT4), 15);
+  if (device() == nullptr) {  // others have no keys per channel
+    EXPECT_GT(snr_of(KVC_STORAGE_HADAMARD | KVC_STORAGE_CHANNEL_KEYS, KVC_INT4), 15);
+  }
 }
 
 TEST(Hadamard, ARowThatIsNotFiniteIsZerosOrNaN) {
@@ -176,6 +178,7 @@ TEST(Measure, NormalRowsMeetTheirSnr) {
                {KVC_FLOAT8_E4M3, 32, 0, 28, 128 + 16},
                {KVC_FLOAT16, 0, 0, 60, 256}};
   for (const auto& test : cases) {
+    if (test.flags == KVC_STORAGE_CHANNEL_KEYS && device() != nullptr) continue;  // not on devices
     kvc_storage_config c = base_config();
     c.head_dim = c.v_head_dim = 128, c.block_size = 16;
     c.dtype = test.dtype, c.scale_group = test.group, c.flags = test.flags;

@@ -71,6 +71,21 @@ inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
   return args;
 }
 
+// On the device what the host has; of nothing nothing.
+class Copies {
+ public:
+  template <typename T>
+  T* of(const T* host, size_t count) {
+    if (host == nullptr) return nullptr;
+    const auto* bytes = reinterpret_cast<const char*>(host);
+    return reinterpret_cast<T*>(
+        all_.emplace_back(std::vector<char>(bytes, bytes + count * sizeof(T))).data());
+  }
+
+ private:
+  std::deque<DeviceArray<char>> all_;
+};
+
 // A call whose arrays are on the device.
 class DeviceCall {
  public:
@@ -81,21 +96,21 @@ class DeviceCall {
         support_(attention_support(args_, limits_)),
         out_(rows(host) * host.layout->v_dim * bytes(host)),
         lse_(rows(host)) {
-    if (slab == nullptr) slab = copy(host.slab, host.layout->slab_bytes);
+    if (slab == nullptr) slab = copies_.of(host.slab, host.layout->slab_bytes);
     describe_storage(*host.layout, slab, host.layer, &args_);
-    args_.q = copy(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host));
+    args_.q = copies_.of(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host));
     args_.out = out_.data();
     args_.lse = lse_.data();
-    args_.q_offsets = copy(host.q_offsets, host.num_requests + 1);
-    args_.q_starts = copy(host.q_starts, host.num_requests);
-    args_.kv_lens = copy(host.kv_lens, host.num_requests);
-    args_.block_tables = copy(host.block_tables, host.num_requests * host.table_stride);
-    args_.alibi_slopes = copy(host.alibi_slopes, host.num_q_heads);
-    args_.mask = copy(host.mask, mask_bytes(host));
-    args_.mask_offsets = copy(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests);
-    args_.mask_starts = copy(host.mask_starts, host.num_requests);
+    args_.q_offsets = copies_.of(host.q_offsets, host.num_requests + 1);
+    args_.q_starts = copies_.of(host.q_starts, host.num_requests);
+    args_.kv_lens = copies_.of(host.kv_lens, host.num_requests);
+    args_.block_tables = copies_.of(host.block_tables, host.num_requests * host.table_stride);
+    args_.alibi_slopes = copies_.of(host.alibi_slopes, host.num_q_heads);
+    args_.mask = copies_.of(host.mask, mask_bytes(host));
+    args_.mask_offsets = copies_.of(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests);
+    args_.mask_starts = copies_.of(host.mask_starts, host.num_requests);
     args_.block_mask =
-        copy(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
+        copies_.of(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
     workspace_.emplace(attention_workspace_bytes(args_, limits_));
   }
 
@@ -131,19 +146,10 @@ class DeviceCall {
     return host.q_offsets[host.num_requests] * host.num_q_heads;
   }
   static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
-  // On the device what the host has; of nothing nothing.
-  template <typename T>
-  const T* copy(const T* host, size_t count) {
-    if (host == nullptr) return nullptr;
-    const auto* bytes = reinterpret_cast<const char*>(host);
-    return reinterpret_cast<const T*>(
-        copies_.emplace_back(std::vector<char>(bytes, bytes + count * sizeof(T))).data());
-  }
-
   AttentionArgs args_;
   AttentionLimits limits_;
   AttentionSupport support_;
-  std::deque<DeviceArray<char>> copies_;
+  Copies copies_;
   DeviceArray<char> out_;
   DeviceArray<float> lse_;
   std::optional<DeviceArray<char>> workspace_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/device.h"
 #include "api/dlpack.h"
 #include "base/hash.h"
 
@@ -40,7 +41,7 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
   require(kvc_manager_create_request(m, tokens.data(), n / 2, nullptr, 0, nullptr, &filler), "a request");
   require(kvc_storage_create(&storage_config, &storage), "a storage");
   kvc_storage_config config = storage_config;
-  config.dtype = KVC_INT8, config.flags = KVC_STORAGE_CHANNEL_KEYS;
+  config.dtype = KVC_INT8, config.flags = KVC_STORAGE_CHANNEL_KEYS, config.device = nullptr;
   require(kvc_storage_create(&config, &channels), "a storage with channel keys");
   require(kvc_stream_create(nullptr, &stream), "a stream");
   require(kvc_stream_event_create(nullptr, &event), "an event");
@@ -84,6 +85,7 @@ void Scene::make_storage_inputs() {
   const auto block = static_cast<int32_t>(lane_ * kBlocksPerLane);
   storage_config.num_blocks = kLanes * kBlocksPerLane, storage_config.num_layers = 2;
   storage_config.num_heads = kHeads, storage_config.head_dim = kDim, storage_config.block_size = kBlockSize;
+  storage_config.device = device();
   small_config = threads_config = storage_config;
   small_config.num_blocks = threads_config.num_blocks = 2;
   threads_config.num_threads = 3;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What calls need to be made: a manager, storages, a stream, valid arguments, and room for every result.
 // Several scenes may share the objects of one (threads); each then has requests and blocks of its own.
-// clean() gives back whatever the calls since the last one have made. A scene is used by one thread.
+// clean() gives back whatever the calls since the last one have made. A scene is used by one thread. Storages
+// are of KVC_TEST_DEVICE, but for channel keys, which the CPU alone has; the CPU's if it is not set.
 #pragma once
 #include <kvcache.h>
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of devices, streams and storages. What takes a stream stands here twice.
+#include "api/device.h"
 #include "hardening/every_call.h"
 
 namespace kvc::test {
 namespace {
 
-bool with_stream(Scene& s) { return kvc_stream_create(nullptr, &s.made_stream) == KVC_OK; }
+bool with_stream(Scene& s) { return kvc_stream_create(device(), &s.made_stream) == KVC_OK; }
 
 void add_streams(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_device_properties, "cpu", &s.device_info).may_be_null({0}));

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing blocks of a storage for attention.
+#include "kernels/select.h"
+
+#include "device/attention_args.h"
+#include "device/device_storage.h"
+
+namespace kvc::gpu {
+
+kvc_status DeviceStorage::select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
+                                        DeviceStream* stream) {
+  kvc_attention read = attention;  // of the call's arrays those that are looked at
+  read.out = nullptr;
+  read.lse = nullptr;
+  read.alibi_slopes = nullptr;
+  read.mask = read.block_mask = nullptr;
+  read.mask_offsets = read.mask_starts = nullptr;
+  const AttentionLimits limits = limits_of(device_, read);
+  SelectionArgs args = {args_of(layout_, static_cast<const char*>(address_), read),
+                        choice.bounds,
+                        choice.top_k,
+                        choice.sink_blocks,
+                        choice.recent_blocks,
+                        choice.block_mask,
+                        choice.block_mask_stride};
+  Call call(device_, memory_, stream);
+  KVC_TRY(call.begin());
+  KVC_TRY(call.address(args.bounds, "kvc_block_choice.bounds"));
+  KVC_TRY(call.address(args.block_mask, "kvc_block_choice.block_mask"));
+  KVC_TRY(find_arrays(layout_, read, limits, call, &args.attention));
+  KVC_TRY(call.upload(selection_workspace_bytes(args, limits)));
+  return call.end(launch_selection(args, limits, call.workspace(), call.stream()), "choosing blocks");
+}
+
+}  // namespace kvc::gpu

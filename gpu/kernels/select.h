@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks are worth reading, on a device: kvc_storage_select_blocks, with the bounds and the rules of
+// the CPU's src/attention/select.h. Sums are rounded in another order, so that blocks whose bounds differ in
+// the last bits may change places; equal bounds give equal sums, and the first of equal blocks are picked.
+// Three kernels, enqueued one after the other:
+//
+//   plan   counts the blocks of each request that have to be compared at all
+//   bound  multiplies queries with the bounds of these
+//   pick   finds the top_k-th bound of each request and KV head, and writes its row of the mask
+//
+// All lengths are read on the device, as by attention (attention.h), and no choice depends on the batch.
+#pragma once
+#include "kernels/attention.h"
+
+namespace kvc::gpu {
+
+struct SelectionArgs {
+  AttentionArgs attention;  // its planes, results and masks are not looked at
+  const uint16_t* bounds;   // [num_blocks][num_heads][2: largest, smallest][k_dim] float16
+  uint64_t top_k, sink_blocks, recent_blocks;
+  uint8_t* block_mask;  // [num_requests][num_heads][block_mask_stride]
+  uint64_t block_mask_stride;
+};
+
+// Of `limits`, num_multiprocessors and max_kv_len are read.
+uint64_t selection_workspace_bytes(const SelectionArgs& args, const AttentionLimits& limits);
+int launch_selection(const SelectionArgs& args, const AttentionLimits& limits, void* workspace,
+                     Stream stream);
+
+}  // namespace kvc::gpu
