@@ -435,7 +435,8 @@ typedef struct kvc_storage_config {
   uint32_t num_heads;    /**< KV heads; 1 for latent attention. */
   uint32_t head_dim;     /**< Elements of a key row, 1 .. 8192. */
   uint32_t v_head_dim;   /**< Elements of a value row; 0 = head_dim. */
-  uint32_t block_size;   /**< Tokens per block, 1 .. 1024; 0 = 16. */
+  uint32_t block_size;   /**< Tokens per block, 1 .. 1024; 0 = 16. On the CPU up to 1048576, but with KVC_STORAGE_CHANNEL_KEYS: a block then holds a whole request,
+                              keys and values of a layer and head in one piece; its table has one entry. For engines without a kvc_manager. */
   int32_t dtype;         /**< Stored type: KVC_FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, INT8, INT4; 0 = KVC_BFLOAT16. */
   uint32_t layout;       /**< KVC_LAYOUT_* */
   uint32_t flags;        /**< KVC_STORAGE_* */

@@ -123,6 +123,7 @@ PlaneArgs plane_args(const Layout& layout, void* slab, const kvc_rows& rows, boo
 }  // namespace
 
 const char* unsupported(const Layout& layout) {
+  if (layout.block_size > kMaxPageTokens) return "blocks of more than 1024 tokens";
   return layout.channel_tokens != 0 ? "keys with a scale per channel" : nullptr;
 }
 

@@ -63,7 +63,7 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
                 {"num_heads", out->num_heads, 1, 65536},
                 {"head_dim", out->head_dim, 1, kMaxRowElements},
                 {"v_head_dim", out->v_head_dim, 1, kMaxRowElements},
-                {"block_size", out->block_size, 1, 1024},
+                {"block_size", out->block_size, 1, kMaxBlockTokens},
                 {"alignment", out->alignment, 16, 4096},
                 {"num_threads", out->num_threads, 1, 256},
                 {"layout", out->layout, 0, KVC_LAYOUT_BHLNC},

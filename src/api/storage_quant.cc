@@ -51,6 +51,10 @@ kvc_status read_channel_keys(const kvc_storage_config& config, bool integers, La
     return fail(KVC_ERROR_UNSUPPORTED, "channel keys need int8 or int4 and no latent rows; the type is %s%s",
                 dtype_name(shape->dtype), shape->latent ? ", latent" : "");
   }
+  if (shape->block_size > kMaxPageTokens) {
+    return fail(KVC_ERROR_UNSUPPORTED, "channel keys in blocks of %u tokens; at most %u", shape->block_size,
+                kMaxPageTokens);
+  }
   shape->channel_tokens = config.channel_tokens == 0 ? shape->block_size : config.channel_tokens;
   if (shape->block_size % shape->channel_tokens != 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "channel_tokens is %u; a divisor of block_size, %u",

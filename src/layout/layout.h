@@ -44,6 +44,8 @@ void write_tiled(const Plane& plane, const char* row, uint32_t count, uint64_t t
 void read_tiled(const Plane& plane, const char* tile, uint64_t token, uint32_t count, char* row);
 
 inline constexpr uint32_t kMaxRowElements = 8192;
+// Tokens of a block that a manager counts; on the CPU one may also be as large as a whole request.
+inline constexpr uint32_t kMaxPageTokens = 1024, kMaxBlockTokens = 1u << 20;
 inline constexpr int kNumPlanes = 4;
 
 struct Layout {

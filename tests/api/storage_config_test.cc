@@ -27,7 +27,10 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
   refused([](Config& c) { c.num_heads = 0; });
   refused([](Config& c) { c.head_dim = 0; });
   refused([](Config& c) { c.head_dim = 8193; });
-  refused([](Config& c) { c.block_size = 1025; });
+  refused([](Config& c) { c.block_size = (1u << 20) + 1; });
+  refused([](Config& c) { c.block_size = UINT32_MAX; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.block_size = 1025, c.flags = KVC_STORAGE_CHANNEL_KEYS; },
+          KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.dtype = KVC_INT32; });
   refused([](Config& c) { c.dtype = 77; });
   refused([](Config& c) { c.layout = 5; });
