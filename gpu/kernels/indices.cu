@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block tables in the forms that attention kernels read, built where they are read: nothing waits for the
 // host.
+#include "kernels/prefix_sums.cuh"
 #include "kernels/rows.cuh"
 
 namespace kvc::gpu {
@@ -77,13 +78,7 @@ make_offsets(KVC_ARGUMENT(CsrArgs) args) {
     const uint32_t row = first + threadIdx.x;
     const uint32_t own = row < args.num_rows ? blocks_of(args, row) : 0;
     sums[threadIdx.x] = own;
-    sync_block();
-    for (uint32_t distance = 1; distance < kThreads; distance *= 2) {
-      const uint32_t other = threadIdx.x >= distance ? sums[threadIdx.x - distance] : 0;
-      sync_block();
-      sums[threadIdx.x] += other;
-      sync_block();
-    }
+    add_up<kThreads>(sums);
     if (row < args.num_rows) {
       args.offsets[row] = static_cast<int32_t>(before + sums[threadIdx.x] - own);
       if (args.last_block_tokens != nullptr) {

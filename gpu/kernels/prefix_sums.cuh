@@ -7,6 +7,19 @@ namespace kvc::gpu {
 
 inline constexpr uint32_t kScheduleThreads = 256;
 
+// Of each thread's number the sum with those of all before it, in place. For all kWidth threads of a block,
+// before which each has written its own.
+template <uint32_t kWidth, typename Sum>
+KVC_DEVICE void add_up(Sum* sums) {
+  sync_block();
+  for (uint32_t step = 1; step < kWidth; step *= 2) {
+    const Sum left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+    sync_block();
+    sums[threadIdx.x] += left;
+    sync_block();
+  }
+}
+
 // first[i + 1] = first[0] + value(0) + ... + value(i), in one block.
 template <typename Value>
 KVC_DEVICE uint64_t prefix_sums(uint64_t n, uint64_t* first, uint64_t* sums, Value&& value) {
@@ -14,13 +27,7 @@ KVC_DEVICE uint64_t prefix_sums(uint64_t n, uint64_t* first, uint64_t* sums, Val
   for (uint64_t chunk = 0; chunk < n; chunk += kScheduleThreads) {
     const uint64_t i = chunk + threadIdx.x;
     sums[threadIdx.x] = i < n ? value(i) : 0;
-    sync_block();
-    for (uint32_t step = 1; step < kScheduleThreads; step *= 2) {
-      const uint64_t left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-      sync_block();
-      sums[threadIdx.x] += left;
-      sync_block();
-    }
+    add_up<kScheduleThreads>(sums);
     if (i < n) first[i + 1] = before + sums[threadIdx.x];
     before += sums[kScheduleThreads - 1];
     sync_block();
