@@ -22,10 +22,10 @@ void tile_scores_amx(const ScoreArgs& a) {
       load_tile<4>(q + e, pairs * 4);
       if (a.q_terms == 2) load_tile<5>(q + a.term_rows * pairs + e, pairs * 4);
       for_tiles(a.segments, [&]<int i>() {
-        load_tile<6 + i % 2>(a.k.at[i] + e * 64, 64);
+        load_tile<6 + i % 2>(row_at(a.k, i) + e * 64, 64);
         if (fetch) {
           // Half of the lines: asked for all at once, many would be dropped; the processor finds the others.
-          for (size_t line = 0; line < 8; ++line) prefetch(a.next.at[i] + (e + line) * 64);
+          for (size_t line = 0; line < 8; ++line) prefetch(row_at(a.next, i) + (e + line) * 64);
         }
         multiply_bf16<i, 4, 6 + i % 2>();
         if (a.q_terms == 2) multiply_bf16<i, 5, 6 + i % 2>();
@@ -46,8 +46,8 @@ inline void pack_values(const ValueArgs& a, Fetcher& next) {
       __m512i* pair = to + c / 2 * 128 + c % 2 * 32;
       __m512i x{}, y{};
       if (t < pairs) {  // else half of a tile, which stays empty
-        x = _mm512_loadu_si512(a.v.at[2 * t] + c * 64);
-        y = _mm512_loadu_si512(a.v.at[2 * t + 1] + c * 64);
+        x = _mm512_loadu_si512(row_at(a.v, 2 * t) + c * 64);
+        y = _mm512_loadu_si512(row_at(a.v, 2 * t + 1) + c * 64);
       }
       _mm512_store_si512(pair, _mm512_unpacklo_epi16(x, y));
       _mm512_store_si512(pair + 16, _mm512_unpackhi_epi16(x, y));

@@ -13,15 +13,16 @@ constexpr uint32_t kDigitRows = kTileRows / 2;
 
 // 16 rows that lie at one distance from each other are a tile where they are; others are brought together.
 template <int tile>
-inline void load_rows(const char* const* at, size_t from, __m512i* copy) {
-  const __m512i step = _mm512_set1_epi64(at[1] - at[0]);
+inline void load_rows(const Rows& rows, uint32_t first, size_t from, __m512i* copy) {
+  const uint64_t* at = rows.at + first;
+  const __m512i step = _mm512_set1_epi64(static_cast<int64_t>(at[1] - at[0]));
   const auto steps = [&](size_t i) {
     return _mm512_sub_epi64(_mm512_loadu_si512(at + i + 1), _mm512_loadu_si512(at + i));
   };
   if ((_mm512_cmpneq_epi64_mask(steps(0), step) | _mm512_cmpneq_epi64_mask(steps(7), step)) == 0) {
-    return load_tile<tile>(at[0] + from, static_cast<size_t>(at[1] - at[0]));
+    return load_tile<tile>(row_at(rows, first) + from, at[1] - at[0]);
   }
-  for (uint32_t i = 0; i < kTileRows; ++i) copy[i] = _mm512_loadu_si512(at[i] + from);
+  for (uint32_t i = 0; i < kTileRows; ++i) copy[i] = _mm512_loadu_si512(row_at(rows, first + i) + from);
   load_tile<tile>(copy, 64);
 }
 
@@ -62,9 +63,9 @@ void row_scores_amx(const ScoreArgs& a) {
     for (size_t e = 0; e < a.dim; e += 64) {
       load_tile<6>(q + e * 16, 64);
       for_tiles(a.segments, [&]<int i>() {
-        load_rows<4 + i % 2>(a.k.at + i * kSegment, e, copy[i % 2]);
+        load_rows<4 + i % 2>(a.k, i * kSegment, e, copy[i % 2]);
         if (fetch) {
-          for (size_t t = 0; t < kSegment; t += 2) prefetch(a.next.at[i * kSegment + t] + e);
+          for (size_t t = 0; t < kSegment; t += 2) prefetch(row_at(a.next, i * kSegment + t) + e);
         }
         multiply_bytes<form, i, 4 + i % 2, 6>();
       });
@@ -87,7 +88,7 @@ inline void pack_quads(const ValueArgs& a, Fetcher& next) {
   for (uint32_t t = 0; t < quads; ++t) {
     for (uint32_t c = 0; c < a.dim; c += 64) {
       __m512i x[4];
-      for (uint32_t i = 0; i < 4; ++i) x[i] = _mm512_loadu_si512(a.v.at[4 * t + i] + c);
+      for (uint32_t i = 0; i < 4; ++i) x[i] = _mm512_loadu_si512(row_at(a.v, 4 * t + i) + c);
       const __m512i low01 = _mm512_unpacklo_epi8(x[0], x[1]), high01 = _mm512_unpackhi_epi8(x[0], x[1]);
       const __m512i low23 = _mm512_unpacklo_epi8(x[2], x[3]), high23 = _mm512_unpackhi_epi8(x[2], x[3]);
       auto* to = static_cast<__m512i*>(a.packed) + c + t;

@@ -10,6 +10,13 @@ namespace {
 inline constexpr uint32_t kRowBlock = KVC_ATTENTION_LEVEL == 0 ? 2 : 4;
 inline constexpr uint32_t kVecs = kSegment / kLanes;  // of a segment
 
+inline const char* row_at(const Rows& rows, size_t i) {
+  return reinterpret_cast<const char*>(rows.base + rows.at[i]);
+}
+inline const float* scales_at(const Rows& rows, size_t token) {
+  return reinterpret_cast<const float*>(rows.scale_base + rows.scale_at[token]);
+}
+
 // Calls block<count>(from) for pieces of `total` that are as large as possible: kMax, then half as many, ...
 template <uint32_t kMax, class Block>
 inline void in_blocks(uint32_t total, Block block, uint32_t from = 0) {

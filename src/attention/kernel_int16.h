@@ -41,7 +41,7 @@ inline void values_int16(const ValueArgs& a, Fetcher& next, const IntegerWeights
   Fetcher fetcher = next;
   I sums[kRows][2 * kCols] = {};
   for (uint32_t t = 0; t < pairs; ++t) {
-    const char *even = a.v.at[2 * t] + from, *odd = a.v.at[2 * t + 1] + from;
+    const char *even = row_at(a.v, 2 * t) + from, *odd = row_at(a.v, 2 * t + 1) + from;
     I v[2 * kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
       const __m512i x = (__m512i)load_int16<form>(even + bytes_of(form, c * 32));

@@ -22,16 +22,16 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
       F scale[kTokens], offset[kTokens];
       if constexpr (is_quantized(form)) {
         for (uint32_t i = 0; i < kTokens; ++i) {
-          const float* at = a.k.scales[t + i] + floats_of<form>(group);
+          const float* at = scales_at(a.k, t + i) + floats_of<form>(group);
           scale[i] = set1(at[0] * kUnit<form>);
           if constexpr (has_offset(form)) offset[i] = set1(at[1]);
-          if (fetch) prefetch(a.next.scales[t + i] + floats_of<form>(group));
+          if (fetch) prefetch(scales_at(a.next, t + i) + floats_of<form>(group));
         }
       }
       for (size_t e = begin; e < end; e += kLanes) {
         F k[kTokens];
         for (uint32_t i = 0; i < kTokens; ++i) {
-          k[i] = load_as<form>(a.k.at[t + i] + bytes_of(form, e));
+          k[i] = load_as<form>(row_at(a.k, t + i) + bytes_of(form, e));
           if constexpr (has_offset(form)) {
             k[i] = fma(k[i], scale[i], offset[i]);
           } else if constexpr (is_quantized(form)) {
@@ -39,7 +39,7 @@ inline void row_scores_block(const ScoreArgs& a, uint32_t row) {
           }
         }
         if (fetch && bytes_of(form, e) % 64 == 0) {
-          for (uint32_t i = 0; i < kTokens; ++i) prefetch(a.next.at[t + i] + bytes_of(form, e));
+          for (uint32_t i = 0; i < kTokens; ++i) prefetch(row_at(a.next, t + i) + bytes_of(form, e));
         }
         for (uint32_t r = 0; r < kRows; ++r) {
           const F q = load(query + r * dim + e);
@@ -62,9 +62,9 @@ inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
     F sums[kRows][4] = {};
     for (size_t e = 0; e < dim; e += 32) {
       __m512bh k[4];
-      for (uint32_t i = 0; i < 4; ++i) k[i] = load_pairs(a.k.at[t + i] + e * 2);
+      for (uint32_t i = 0; i < 4; ++i) k[i] = load_pairs(row_at(a.k, t + i) + e * 2);
       if (fetch) {
-        for (uint32_t i = 0; i < 4; ++i) prefetch(a.next.at[t + i] + e * 2);
+        for (uint32_t i = 0; i < 4; ++i) prefetch(row_at(a.next, t + i) + e * 2);
       }
       for (size_t term = 0; term < a.q_terms; ++term) {
         const uint32_t* pairs = a.q_pairs + ((term * a.term_rows + row) * dim + e) / 2;
@@ -89,9 +89,9 @@ inline void row_scores_int16(const ScoreArgs& a, uint32_t row) {
     I sums[kRows * 4] = {};
     for (size_t e = 0; e < dim; e += 2 * kLanes) {
       I k[4];
-      for (uint32_t i = 0; i < 4; ++i) k[i] = load_int16<form>(a.k.at[t + i] + bytes_of(form, e));
+      for (uint32_t i = 0; i < 4; ++i) k[i] = load_int16<form>(row_at(a.k, t + i) + bytes_of(form, e));
       if (fetch && bytes_of(form, e) % 64 == 0) {
-        for (uint32_t i = 0; i < 4; ++i) prefetch(a.next.at[t + i] + bytes_of(form, e));
+        for (uint32_t i = 0; i < 4; ++i) prefetch(row_at(a.next, t + i) + bytes_of(form, e));
       }
       const uint32_t* pairs = a.q_pairs + (row * dim + e) / 2;
       for (uint32_t r = 0; r < kRows; ++r) {
@@ -119,17 +119,16 @@ inline void row_scores_int16(const ScoreArgs& a, uint32_t row) {
 // From products of codes to those of what they stand for.
 template <Form form>
 inline void scale_int16(const ScoreArgs& a) {
-  const size_t tokens = a.segments * kSegment;
+  const uint32_t tokens = a.segments * kSegment;
   float scale[kTile], offset[kTile];
-  for (size_t t = 0; t < tokens; ++t) {
-    scale[t] = a.k.scales[t][0];
-    offset[t] = (has_offset(form) ? a.k.scales[t][1] : 0) - kBias<form> * scale[t];
-    if (a.next.at != nullptr) prefetch(a.next.scales[t]);
-  }
+  load_scales<form>(a.k, a.next, a.next.at != nullptr, tokens, 0, scale, offset);
   for (uint32_t r = 0; r < a.rows; ++r) {
-    for (size_t t = 0; t < tokens; t += kLanes) {
+    for (uint32_t t = 0; t < tokens; t += kLanes) {
       float* at = a.scores + r * kTile + t;
-      store(at, load(at) * (load(scale + t) * a.q_units[r]) + load(offset + t) * a.q_sums[r]);
+      F sum = load(at) * (load(scale + t) * a.q_units[r]);
+      if constexpr (has_offset(form)) sum = fma(load(offset + t), set1(a.q_sums[r]), sum);
+      if constexpr (kBias<form> != 0) sum = fma(load(scale + t), set1(-kBias<form> * a.q_sums[r]), sum);
+      store(at, sum);
     }
   }
 }
@@ -174,10 +173,10 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
   const float* q[kRows];
   for (uint32_t r = 0; r < kRows; ++r) q[r] = a.q + (row + r) * dim;
   const char* from[kCols];
-  for (uint32_t c = 0; c < kCols; ++c) from[c] = a.k.at[segment + c];
+  for (uint32_t c = 0; c < kCols; ++c) from[c] = row_at(a.k, segment + c);
   for (size_t e = 0, at = 0; e < dim; e += kElements, at += kSegment * 4) {
     if constexpr (kFetch) {
-      for (uint32_t c = 0; c < kCols; ++c) prefetch(a.next.at[segment + c] + at);
+      for (uint32_t c = 0; c < kCols; ++c) prefetch(row_at(a.next, segment + c) + at);
     }
     if constexpr (form == kF32) {
       F k[kCount];
@@ -236,8 +235,8 @@ inline void tile_scores_pairs(const ScoreArgs& a, uint32_t row, uint32_t segment
   for (size_t e = 0; e < pairs; ++e) {
     __m512bh k[kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
-      k[c] = load_pairs(a.k.at[segment + c] + e * 64);
-      if (fetch) prefetch(a.next.at[segment + c] + e * 64);
+      k[c] = load_pairs(row_at(a.k, segment + c) + e * 64);
+      if (fetch) prefetch(row_at(a.next, segment + c) + e * 64);
     }
     for (size_t term = 0; term < a.q_terms; ++term) {
       const uint32_t* q = a.q_pairs + (term * a.term_rows + row) * pairs + e;

@@ -25,7 +25,8 @@ inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weigh
   }
   for (size_t t = 0; t < tokens; ++t) {
     F v[kCols];
-    for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(a.v.at[t] + from + bytes_of(form, c * kLanes));
+    for (uint32_t c = 0; c < kCols; ++c)
+      v[c] = load_as<form>(row_at(a.v, t) + from + bytes_of(form, c * kLanes));
     if constexpr (kFetch) fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
@@ -57,7 +58,7 @@ inline void values_even_odd(const ValueArgs& a, Fetcher& next, uint32_t row, uin
   for (size_t t = 0; t < tokens; ++t) {
     F v[2 * kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
-      const U pairs = *reinterpret_cast<const UnalignedU*>(a.v.at[t] + from + c * kLanes * 4);
+      const U pairs = *reinterpret_cast<const UnalignedU*>(row_at(a.v, t) + from + c * kLanes * 4);
       v[2 * c] = reinterpret_cast<F>(pairs << 16);
       v[2 * c + 1] = reinterpret_cast<F>(pairs & 0xffff0000u);
     }
@@ -93,7 +94,7 @@ inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
     for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = load(at + r * a.dim + c * kLanes);
   }
   for (uint32_t t = 0; t < pairs; ++t) {
-    const char *even = a.v.at[2 * t] + column * 2, *odd = a.v.at[2 * t + 1] + column * 2;
+    const char *even = row_at(a.v, 2 * t) + column * 2, *odd = row_at(a.v, 2 * t + 1) + column * 2;
     __m512bh v[2 * kCols];
     for (uint32_t c = 0; c < kCols; ++c) {
       const __m512i x = _mm512_loadu_si512(even + c * 64), y = _mm512_loadu_si512(odd + c * 64);

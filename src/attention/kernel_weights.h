@@ -9,13 +9,14 @@ namespace {
 // Fetches rows line by line in the order of memory, whatever columns are worked on: scattered lines would
 // cost more than they hide.
 struct Fetcher {
-  const char* const* row;
-  const char* const* end;
+  uint64_t base;
+  const uint64_t* row;
+  const uint64_t* end;
   size_t at, row_bytes;
 
   void fetch(uint32_t lines) {
     for (uint32_t i = 0; i < lines && row != end; ++i) {
-      prefetch(*row + at);
+      prefetch(reinterpret_cast<const char*>(base + *row + at));
       at += 64;
       if (at >= row_bytes) at = 0, ++row;
     }
@@ -23,9 +24,29 @@ struct Fetcher {
 };
 inline Fetcher fetcher_of(const ValueArgs& a, size_t row_bytes) {
   const uint32_t tokens = a.next.at != nullptr ? a.segments * kSegment : 0;
-  return {a.next.at, a.next.at + tokens, 0, row_bytes};
+  return {a.next.base, a.next.at, a.next.at + tokens, 0, row_bytes};
 }
 constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
+
+// Scales of a group of each token, and offsets where there are any; `next` comes along as rows do.
+template <Form form>
+inline void load_scales(const Rows& rows, const Rows& next, bool fetch, uint32_t tokens, size_t group,
+                        float* scale, float* offset) {
+  if (!has_offset(form) && rows.scales_adjoin) {
+    for (uint32_t s = 0; s < tokens; s += kSegment) {
+      if (fetch) prefetch(scales_at(next, s));
+      for (uint32_t t = s; t < s + kSegment; t += kLanes)
+        store(scale + t, load(scales_at(rows, s) + t - s) * kUnit<form>);
+    }
+    return;
+  }
+  for (uint32_t t = 0; t < tokens; ++t) {
+    const float* at = scales_at(rows, t) + floats_of<form>(group);
+    scale[t] = at[0] * kUnit<form>;
+    if constexpr (has_offset(form)) offset[t] = at[1];
+    if (fetch) prefetch(scales_at(next, t) + floats_of<form>(group));
+  }
+}
 
 // What the codes of a group of columns are multiplied by and what is added for them all: probabilities with
 // the scales, and with the offsets.
@@ -37,12 +58,7 @@ template <Form form, uint32_t kRows>
 inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weights) {
   const uint32_t tokens = a.segments * kSegment;
   float scale[kTile], offset[kTile];
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const float* at = a.v.scales[t] + floats_of<form>(group);
-    scale[t] = at[0] * kUnit<form>;
-    if constexpr (has_offset(form)) offset[t] = at[1];
-    if (row == 0 && a.next.at != nullptr) prefetch(a.next.scales[t] + floats_of<form>(group));
-  }
+  load_scales<form>(a.v, a.next, row == 0 && a.next.at != nullptr, tokens, group, scale, offset);
   for (uint32_t r = 0; r < kRows; ++r) {
     const float* p = a.p + (row + r) * kTile;
     F base{};

@@ -15,15 +15,19 @@ inline constexpr uint32_t kTile = kSegment * kMaxSegments;
 enum Form : uint32_t { kF32, kF16, kBf16, kI8, kU8, kI4, kU4, kE4M3, kE5M2, kNumForms };
 inline constexpr uint32_t kNumTiledForms = 3;  // the floats
 
-// Keys or values of a tile, where they lie.
+// Keys or values of a tile, where they lie: places count from an address, so that the heads of a tile share
+// them.
 struct Rows {
-  const char* const* at;       // plain: one pointer per token; tiled: one per segment
-  const float* const* scales;  // quantized: of each token, one float or (scale, offset) per group
-  uint32_t group;              // elements that share a scale: the dim if not quantized
+  uint64_t base;             // address
+  const uint64_t* at;        // plain: of each token; tiled: of each segment
+  uint64_t scale_base;       // address
+  const uint64_t* scale_at;  // quantized: of each token, one float or (scale, offset) per group
+  bool scales_adjoin;        // one float per token, those of a segment one after the other
+  uint32_t group;            // elements that share a scale: the dim if not quantized
 };
 
 // What is read comes with the rows `next` of the same shape: while a line is read, the line at the same place
-// there is fetched into the L2 cache. Without pointers in `next` nothing is fetched.
+// there is fetched into the L2 cache. Without places in `next` nothing is fetched.
 struct ScoreArgs {
   uint32_t rows, dim, segments;
   uint32_t q_terms;    // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2

@@ -7,6 +7,7 @@
 
 #include "attention/carver.h"
 #include "attention/isa.h"
+#include "attention/places.h"
 #include "attention/visibility.h"
 #include "base/checked.h"
 #include "quant/convert.h"
@@ -147,45 +148,34 @@ class Selection {
   }
 
   // The bounds of tile `tile` of the candidates, as the kernels want them; past the last one the last one.
-  void point(size_t tile, const char** rows) {
+  void point(size_t tile, uint64_t* rows) {
     const uint32_t dim = bounds_dim(*args_.layout);
     for (size_t t = 0; t < kTile; ++t) {
       const size_t i = std::min(tile * kTile + t, count_ - 1);
       const auto block = static_cast<uint64_t>(view_.table[scratch_.candidates[i].column]);
-      rows[t] =
-          reinterpret_cast<const char*>(choice_.bounds + (block * args_.layout->num_heads + head_) * dim);
+      rows[t] = address(choice_.bounds + (block * args_.layout->num_heads + head_) * dim);
     }
   }
 
   void multiply(uint32_t rows) {
     const uint32_t dim = bounds_dim(*args_.layout), padded = padded_dim(*args_.layout);
-    const char* pointers[2][kTile];
-    point(0, pointers[0]);
+    uint64_t places[2][kTile];
+    point(0, places[0]);
     for (size_t tile = 0; tile * kTile < count_; ++tile) {
       const size_t first = tile * kTile, count = std::min<size_t>(kTile, count_ - first);
-      const char** now = pointers[tile % 2];
-      const char** next = pointers[(tile + 1) % 2];
+      uint64_t* now = places[tile % 2];
+      uint64_t* next = places[(tile + 1) % 2];
       point(first + kTile < count_ ? tile + 1 : tile, next);
       for (size_t t = 0; dim != padded && t < kTile; ++t) {
         uint16_t* row = scratch_.padded + t * padded;
-        std::fill(std::copy_n(reinterpret_cast<const uint16_t*>(now[t]), dim, row), row + padded,
-                  uint16_t{0});
-        now[t] = reinterpret_cast<const char*>(row);
+        std::fill(std::copy_n(reinterpret_cast<const uint16_t*>(static_cast<uintptr_t>(now[t])), dim, row),
+                  row + padded, uint16_t{0});
+        now[t] = address(row);
       }
       const auto segments = static_cast<uint32_t>(ceil_div(count, kSegment));
-      chosen_kernels().row_scores[kF16]({rows,
-                                         padded,
-                                         segments,
-                                         1,
-                                         rows,
-                                         scratch_.q,
-                                         nullptr,
-                                         nullptr,
-                                         nullptr,
-                                         nullptr,
-                                         {now, nullptr, padded},
-                                         {next, nullptr, padded},
-                                         scratch_.scores});
+      chosen_kernels().row_scores[kF16]({rows, padded, segments, 1, rows, scratch_.q, nullptr, nullptr,
+                                         nullptr, nullptr, rows_at(now, nullptr, padded),
+                                         rows_at(next, nullptr, padded), scratch_.scores});
       for (size_t t = 0; t < count; ++t) {
         float& bound = scratch_.candidates[first + t].bound;
         for (uint32_t row = 0; row < rows; ++row) {

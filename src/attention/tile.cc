@@ -20,7 +20,9 @@ void TileWalk::find_visible(Tile* tile) const {
     tile->all = all_visible(args_, piece_.view, first, last, tile->position[s]) &&
                 block_bits(tile->position[s]) == 0xffff;
   }
-  tile->any = tile->segments == kMaxSegments ? ~0ull : (1ull << tile->segments * kSegment) - 1;
+  const uint64_t every = ~0ull >> (kTile - tile->segments * kSegment);
+  tile->any = every;
+  tile->whole = true;
   if (tile->all) return;
   tile->any = 0;
   uint32_t row = 0;
@@ -34,6 +36,7 @@ void TileWalk::find_visible(Tile* tile) const {
     const uint64_t end = std::min<uint64_t>((query + 1) * shape_.group - piece_.first_row, piece_.rows);
     while (row < end) tile->visible[row++] = bits;
   }
+  tile->whole = tile->any == every;
 }
 
 void TileWalk::find_tiles(const Tile& tile, uint64_t* at) const {
@@ -46,21 +49,24 @@ void TileWalk::find_tiles(const Tile& tile, uint64_t* at) const {
   }
 }
 
-void TileWalk::find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const {
+bool TileWalk::find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const {
   const uint32_t first = static_cast<uint32_t>(std::countr_zero(tile.any));
   const uint64_t unseen =
       keys ? token_offset(plane, tile.position[first / kSegment] + first % kSegment) : kNoToken;
+  bool adjoin = plane.token == sizeof(float);
   for (uint32_t s = 0; s < tile.segments; ++s, at += kSegment) {
     const uint32_t any = static_cast<uint32_t>(tile.any >> s * kSegment) & 0xffff;
     if (any == 0xffff && args_.layout->block_size % kSegment == 0) {
       at[0] = token_offset(plane, tile.position[s]);
       for (uint32_t t = 1; t < kSegment; ++t) at[t] = at[t - 1] + static_cast<uint64_t>(plane.token);
     } else {
+      adjoin = false;
       for (uint32_t t = 0; t < kSegment; ++t) {
         at[t] = (any >> t & 1) != 0 ? token_offset(plane, tile.position[s] + t) : unseen;
       }
     }
   }
+  return adjoin;
 }
 
 bool TileWalk::next(Tile* tile) {
@@ -78,11 +84,12 @@ bool TileWalk::next(Tile* tile) {
   if (shape_.k_source == Source::kTiles) find_tiles(*tile, tile->k);
   if (shape_.k_source == Source::kRows) {
     find_rows(*tile, layout.k, true, tile->k);
-    if (layout.k_scale.exists()) find_rows(*tile, layout.k_scale, true, tile->k_scales);
+    tile->k_scales_adjoin = layout.k_scale.exists() && find_rows(*tile, layout.k_scale, true, tile->k_scales);
   }
   if (shape_.v_source == Source::kRows) {
     find_rows(*tile, layout.v, false, tile->v);
-    if (layout.v_scale.exists()) find_rows(*tile, layout.v_scale, false, tile->v_scales);
+    tile->v_scales_adjoin =
+        layout.v_scale.exists() && find_rows(*tile, layout.v_scale, false, tile->v_scales);
   }
   return true;
 }

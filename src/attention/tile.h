@@ -17,7 +17,9 @@ struct Tile {
   // offset of another one. Values: of each token; kNoToken if no row sees it.
   uint64_t k[kTile], k_scales[kTile];
   uint64_t v[kTile], v_scales[kTile];
-  uint64_t visible[kMaxRows];  // bit per token, of each row; not set if `all`
+  bool whole;                             // some row sees every token
+  bool k_scales_adjoin, v_scales_adjoin;  // see Rows
+  uint64_t visible[kMaxRows];             // bit per token, of each row; not set if `all`
 };
 
 class TileWalk {
@@ -30,7 +32,8 @@ class TileWalk {
  private:
   void find_visible(Tile* tile) const;
   void find_tiles(const Tile& tile, uint64_t* at) const;
-  void find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const;
+  bool find_rows(const Tile& tile, const Plane& plane, bool keys,
+                 uint64_t* at) const;  // whether floats adjoin
   uint64_t token_offset(const Plane& plane, int64_t position) const;
   uint32_t block_bits(int64_t position) const {  // a piece has one head where there is a block mask
     if (args_.block_mask == nullptr) return 0xffff;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "attention/places.h"
 #include "quant/convert.h"
 
 namespace kvc {
@@ -17,6 +18,8 @@ bool has_integer_products(const Shape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
   return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= kMaxIntegerDim;
 }
+
+constexpr uint64_t kHere[kTile] = {};  // places that are all the same
 
 bool all_finite(const float* x, size_t count) {
   float zeros = 0;                          // or NaN
@@ -73,62 +76,63 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
     now->tile = tile;
     now->head = 0;
   }
-  const Tile& tile = *now->tile;
-  const uint32_t tokens = tile.segments * kSegment;
-  const Layout& layout = *args_.layout;
-  if (shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted) {
-    // Pointers to what is converted stay the same; what they show is filled in before each step.
-    for (uint32_t t = 0; t < tokens; ++t) {
-      now->k[t] = reinterpret_cast<const char*>(scratch_.k_rows + size_t{t} * shape_.k_dim);
-      now->v[t] = reinterpret_cast<const char*>(scratch_.v_rows + size_t{t} * shape_.v_dim);
-    }
-  }
-  if (shape_.k_source != Source::kConverted) {
-    const char* k = args_.slab + now->head * layout.k.head;
-    const uint32_t count = shape_.k_source == Source::kTiles ? tile.segments : tokens;
-    for (uint32_t t = 0; t < count; ++t) now->k[t] = k + tile.k[t];
-    if (layout.k_scale.exists()) {
-      const char* scales = args_.slab + now->head * layout.k_scale.head;
-      for (uint32_t t = 0; t < count; ++t) {
-        now->k_scales[t] = reinterpret_cast<const float*>(scales + tile.k_scales[t]);
-      }
-    } else {
-      std::fill_n(now->k_scales, count, &layout.k_factor);  // of all rows, if they are quantized
-    }
-  }
-  const char* zeros = reinterpret_cast<const char*>(scratch_.zeros);
-  if (shape_.v_source == Source::kRows) {
-    const char* v = args_.slab + now->head * layout.v.head;
-    for (uint32_t t = 0; t < tokens; ++t) now->v[t] = tile.v[t] == kNoToken ? zeros : v + tile.v[t];
-    if (layout.v_scale.exists()) {
-      const char* scales = args_.slab + now->head * layout.v_scale.head;
-      for (uint32_t t = 0; t < tokens; ++t) {
-        now->v_scales[t] = tile.v_scales[t] == kNoToken
-                               ? scratch_.zeros
-                               : reinterpret_cast<const float*>(scales + tile.v_scales[t]);
-      }
-    } else {
-      std::fill_n(now->v_scales, tokens, &layout.v_factor);
-    }
-  } else if (shape_.v_source == Source::kKeys) {
-    for (uint32_t t = 0; t < tokens; ++t) {
-      const bool seen = (tile.any >> t & 1) != 0;
-      now->v[t] = seen ? now->k[t] : zeros;
-      now->v_scales[t] = seen ? now->k_scales[t] : scratch_.zeros;
-    }
-  }
+  place_keys(now);
+  place_values(now);
   return true;
+}
+
+void Worker::place_keys(Pointers* now) {
+  const Tile& tile = *now->tile;
+  const Layout& layout = *args_.layout;
+  const uint64_t slab = address(args_.slab);
+  now->k = {
+      slab + now->head * layout.k.head, tile.k, address(&layout.k_factor), kHere, false, shape_.k_group};
+  if (shape_.k_source == Source::kConverted) {  // what the places show is filled in before each step
+    now->k.base = 0, now->k.at = now->k_at;
+    for (uint32_t t = 0; t < tile.segments * kSegment; ++t)
+      now->k_at[t] = address(scratch_.k_rows + size_t{t} * shape_.k_dim);
+  } else if (layout.k_scale.exists()) {
+    now->k.scale_base = slab + now->head * layout.k_scale.head;
+    now->k.scale_at = tile.k_scales;
+    now->k.scales_adjoin = tile.k_scales_adjoin;
+  }
+}
+
+void Worker::place_values(Pointers* now) {
+  const Tile& tile = *now->tile;
+  const Layout& layout = *args_.layout;
+  const uint64_t slab = address(args_.slab);
+  if (shape_.v_source == Source::kKeys) {
+    now->v = now->k;
+    now->v.group = shape_.v_group;
+  } else {
+    now->v = {
+        slab + now->head * layout.v.head, tile.v, address(&layout.v_factor), kHere, false, shape_.v_group};
+    if (layout.v_scale.exists()) {
+      now->v.scale_base = slab + now->head * layout.v_scale.head;
+      now->v.scale_at = tile.v_scales;
+      now->v.scales_adjoin = tile.v_scales_adjoin;
+    }
+  }
+  const bool converted = shape_.v_source == Source::kConverted;
+  if (tile.whole && !converted) return;
+  for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
+    const bool seen = (tile.any >> t & 1) != 0;
+    now->v_at[t] = converted ? address(scratch_.v_rows + size_t{t} * shape_.v_dim)
+                   : seen    ? now->v.base + now->v.at[t]
+                             : address(scratch_.zeros);
+    now->v_scale_at[t] = seen ? now->v.scale_base + now->v.scale_at[t] : address(scratch_.zeros);
+  }
+  now->v = rows_at(now->v_at, now->v_scale_at, shape_.v_group);
 }
 
 void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers) {
   const Layout& layout = *args_.layout;
   const Stored stored{&layout, args_.slab, args_.open_keys};
   const bool keys = shape_.k_source == Source::kConverted, values = shape_.v_source == Source::kConverted;
-  const char* zeros = reinterpret_cast<const char*>(scratch_.zeros);
   for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
     if ((tile.any >> t & 1) == 0) {
-      if (keys) pointers->k[t] = zeros;
-      pointers->v[t] = zeros;
+      pointers->k_at[t] = pointers->v_at[t] = address(scratch_.zeros);
       continue;
     }
     const uint64_t at = static_cast<uint64_t>(tile.position[t / kSegment]) + t % kSegment;
@@ -149,26 +153,20 @@ void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointe
 
 void Worker::widen(const Pointers& next, Pointers* pointers) {
   const uint32_t segments = pointers->tile->segments, tokens = segments * kSegment;
-  const char* const wide_k = reinterpret_cast<const char*>(scratch_.k_rows);
-  const char* const wide_v = reinterpret_cast<const char*>(scratch_.v_rows);
   if (v_form_ != shape_.v_form) {  // first: values may be the keys
-    kernels_->widen_rows[shape_.v_form]({shape_.v_dim,
-                                         segments,
-                                         {pointers->v, pointers->v_scales, shape_.v_group},
-                                         {next.v, next.v_scales, shape_.v_group},
-                                         scratch_.v_rows});
-    for (uint32_t t = 0; t < tokens; ++t) pointers->v[t] = wide_v + t * shape_.v_dim * sizeof(float);
+    kernels_->widen_rows[shape_.v_form]({shape_.v_dim, segments, pointers->v, next.v, scratch_.v_rows});
+    for (uint32_t t = 0; t < tokens; ++t)
+      pointers->v_at[t] = address(scratch_.v_rows + size_t{t} * shape_.v_dim);
+    pointers->v = rows_at(pointers->v_at, kHere, v_group_);
   }
   if (k_form_ != shape_.k_form) {
     const bool tiles = shape_.k_source == Source::kTiles;
-    (tiles ? kernels_->widen_tiles
-           : kernels_->widen_rows)[shape_.k_form]({shape_.k_dim,
-                                                   segments,
-                                                   {pointers->k, pointers->k_scales, shape_.k_group},
-                                                   {next.k, next.k_scales, shape_.k_group},
-                                                   scratch_.k_rows});
-    const size_t bytes = (tiles ? kSegment : 1) * shape_.k_dim * sizeof(float);
-    for (uint32_t i = 0; i < (tiles ? segments : tokens); ++i) pointers->k[i] = wide_k + i * bytes;
+    const auto widen_keys = (tiles ? kernels_->widen_tiles : kernels_->widen_rows)[shape_.k_form];
+    widen_keys({shape_.k_dim, segments, pointers->k, next.k, scratch_.k_rows});
+    const size_t elements = size_t{tiles ? kSegment : 1} * shape_.k_dim;
+    for (uint32_t i = 0; i < (tiles ? segments : tokens); ++i)
+      pointers->k_at[i] = address(scratch_.k_rows + i * elements);
+    pointers->k = rows_at(pointers->k_at, kHere, k_group_);
   }
 }
 
@@ -189,8 +187,8 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                    use_pairs_ == Pairs::kInt16 || digits ? scratch_.units + first : nullptr,
                    scratch_.sums + first,
                    digits ? reinterpret_cast<const int8_t*>(pairs) : nullptr,
-                   {now.k, now.k_scales, k_group_},
-                   {row == 0 && k_form_ == shape_.k_form ? next.k : nullptr, next.k_scales, k_group_},
+                   now.k,
+                   row == 0 && k_form_ == shape_.k_form ? next.k : Rows{},
                    scratch_.scores};
   (shape_.k_source == Source::kTiles ? kernels_->tile_scores : kernels_->row_scores)[k_form_](scores);
 
@@ -216,8 +214,8 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 shape_.v_dim,
                 tile.segments,
                 scratch_.scores,
-                {now.v, now.v_scales, v_group_},
-                {row == 0 && v_form_ == shape_.v_form ? next.v : nullptr, next.v_scales, v_group_},
+                now.v,
+                row == 0 && v_form_ == shape_.v_form ? next.v : Rows{},
                 o,
                 scratch_.packed,
                 row != 0 && packed_};
@@ -235,19 +233,18 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
     const uint64_t visible = tile.visible[row + from];
     while (to < rows && tile.visible[row + to] == visible) ++to;
     if (visible == 0) continue;
-    const char* v[kTile];
-    const float* scales[kTile];
+    uint64_t at[kTile], scale_at[kTile];
     for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
       const bool seen = (visible >> t & 1) != 0;
-      v[t] = seen ? now.v[t] : reinterpret_cast<const char*>(scratch_.zeros);
-      scales[t] = seen ? now.v_scales[t] : scratch_.zeros;
+      at[t] = seen ? now.v.base + now.v.at[t] : address(scratch_.zeros);
+      scale_at[t] = seen ? now.v.scale_base + now.v.scale_at[t] : address(scratch_.zeros);
     }
     add({to - from,
          shape_.v_dim,
          tile.segments,
          scratch_.scores + from * kTile,
-         {v, scales, v_group_},
-         {nullptr, nullptr, v_group_},
+         rows_at(at, scale_at, v_group_),
+         {},
          o + size_t{from} * shape_.v_dim,
          scratch_.packed,
          false});

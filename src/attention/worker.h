@@ -25,10 +25,8 @@ inline constexpr uint32_t kMaxIntegerDim = 2048;
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
-  const char* k[kTile];
-  const char* v[kTile];
-  const float* k_scales[kTile];
-  const float* v_scales[kTile];
+  Rows k, v;      // mostly by the tile's places; else by these, which are addresses
+  uint64_t k_at[kTile], v_at[kTile], v_scale_at[kTile];
 };
 
 // All arrays of a worker, carved out of one run of bytes. Rows count through all heads of a piece.
@@ -83,6 +81,8 @@ class Worker {
   uint32_t* pairs_of(const Piece& piece, size_t head, uint32_t row) const;
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
+  void place_keys(Pointers* now);
+  void place_values(Pointers* now);
   void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
   void convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers);
   void widen(const Pointers& next, Pointers* pointers);

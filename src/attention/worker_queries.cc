@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker's queries come to the kernels: as floats, as pairs of bf16, or as pairs of integers.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -40,6 +41,14 @@ bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
   return exact;
 }
 
+// The largest magnitude; above all finite ones if there is an infinity or NaN. As integers the bits of
+// magnitudes have the same order, and a maximum of integers may be taken in any.
+float largest(const float* x, size_t count) {
+  int32_t top = 0;
+  for (size_t i = 0; i < count; ++i) top = std::max(top, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+  return std::bit_cast<float>(top);
+}
+
 // As ScoreArgs::q_digits wants row r.
 void split_digits(const int16_t* x, uint32_t dim, uint32_t r, int8_t* digits) {
   int8_t* to = digits + size_t{r / 8} * dim * 16 + r % 8 / 4 * 32 + r % 4 * 4;
@@ -58,20 +67,15 @@ void Worker::load_integers(const float* q, size_t first, uint32_t rows, uint32_t
   int16_t row[kMaxIntegerDim];
   for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim) {
     int16_t* pairs = digits ? row : reinterpret_cast<int16_t*>(to) + size_t{r} * shape_.k_dim;
-    float top = 0;
-    bool finite = true;
-    for (uint32_t e = 0; e < shape_.k_dim; ++e) {
-      const float size = std::abs(q[e]);
-      finite &= size <= std::numeric_limits<float>::max();
-      top = size > top ? size : top;
-    }
+    const float top = largest(q, shape_.k_dim);
+    const bool finite = top <= std::numeric_limits<float>::max();
     const float unit = finite ? top / most : std::numeric_limits<float>::quiet_NaN();
     const float inverse = unit > 0 ? 1 / unit : 0;
     int32_t sum = 0;
     for (uint32_t e = 0; e < shape_.k_dim; ++e) {
-      const float x = finite ? q[e] * inverse : 0;
-      pairs[e] = static_cast<int16_t>(x + (x < 0 ? -0.5f : 0.5f));
-      sum += pairs[e];
+      const auto x = static_cast<int32_t>(finite ? q[e] * inverse + std::copysign(0.5f, q[e]) : 0);
+      pairs[e] = static_cast<int16_t>(x);
+      sum += x;
     }
     if (digits) split_digits(row, shape_.k_dim, r, reinterpret_cast<int8_t*>(to));
     scratch_.units[first + r] = unit;

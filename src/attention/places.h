@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows whose places are addresses: where they do not lie as the heads of a tile do.
+#pragma once
+#include "attention/kernels.h"
+
+namespace kvc {
+
+inline uint64_t address(const void* at) { return reinterpret_cast<uintptr_t>(at); }
+
+inline Rows rows_at(const uint64_t* at, const uint64_t* scale_at, uint32_t group) {
+  return {0, at, 0, scale_at, false, group};
+}
+
+}  // namespace kvc
