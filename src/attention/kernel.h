@@ -18,8 +18,6 @@ constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
     // Processors with tile registers take twice as long for VDPBF16PS as for the two additions it stands for.
     KVC_ATTENTION_LEVEL == 4 ? &kAvx512Kernels : nullptr,
-    // A decode step of bytes waits for memory, longer where whole tiles are loaded at once.
-    KVC_ATTENTION_LEVEL == 4 ? &kAvx512Bf16Kernels : nullptr,
     KVC_ATTENTION_LEVEL >= 3,
     KVC_ATTENTION_LEVEL > 0,
     KVC_ATTENTION_LEVEL == 4,

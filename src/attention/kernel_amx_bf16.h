@@ -38,7 +38,7 @@ void tile_scores_amx(const ScoreArgs& a) {
 
 // The values of a tile as pairs of tokens: [64 columns][half of the tile][16 columns][16 pairs][16 columns].
 // Columns in the order of values_pairs().
-inline void pack_values(const ValueArgs& a, Fetcher& next) {
+inline void pack_values(const ValueArgs& a, Lines& next) {
   const uint32_t pairs = a.segments * (kSegment / 2), halves = (pairs + 15) / 16;
   for (uint32_t t = 0; t < halves * 16; ++t) {
     auto* to = static_cast<__m512i*>(a.packed) + t / 16 * 64 + t % 16;
@@ -52,12 +52,12 @@ inline void pack_values(const ValueArgs& a, Fetcher& next) {
       _mm512_store_si512(pair, _mm512_unpacklo_epi16(x, y));
       _mm512_store_si512(pair + 16, _mm512_unpackhi_epi16(x, y));
     }
-    next.fetch(lines_of(size_t{a.dim} * 2));
+    fetch(next, lines_of(size_t{a.dim} * 2));
   }
 }
 
 void add_values_amx(const ValueArgs& a) {
-  Fetcher next = fetcher_of(a, size_t{a.dim} * 2);
+  Lines next = a.ahead[1];
   if (!a.is_packed) pack_values(a, next);
   const uint32_t halves = (a.segments + 1) / 2;
   for (uint32_t row = 0; row < a.rows; row += kTileRows) {
@@ -81,7 +81,7 @@ void add_values_amx(const ValueArgs& a) {
         for_tiles(tiles, [&]<int i>() {
           load_tile<6 + i % 2>(v + (half * 4 + i) * 16, 64);
           multiply_bf16<i, 4, 6 + i % 2>();
-          next.fetch(8);
+          fetch(next, 8);
         });
       }
       for_tiles(tiles, [&]<int i>() { store_tile<i>(o + i * 16, a.dim * 4); });

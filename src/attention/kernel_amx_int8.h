@@ -11,6 +11,10 @@ namespace {
 
 constexpr uint32_t kDigitRows = kTileRows / 2;
 
+// Lines fetched per 16 keys of 64 bytes, per 4 tokens' values of 128, per 16 columns that are multiplied and
+// then added: for each 64 elements of four segments' keys and values all 128.
+constexpr uint32_t kLinesPerKeys = 10, kLinesPerQuad = 5, kLinesPerProduct = 8, kLinesPerSum = 4;
+
 // 16 rows that lie at one distance from each other are a tile where they are; others are brought together.
 template <int tile>
 inline void load_rows(const Rows& rows, uint32_t first, size_t from, __m512i* copy) {
@@ -57,16 +61,13 @@ void row_scores_amx(const ScoreArgs& a) {
   alignas(64) int32_t sums[4][kTileRows * 16];
   alignas(64) __m512i copy[2][kTileRows];
   for (uint32_t row = 0; row < a.rows; row += kDigitRows) {
-    const bool fetch = row == 0 && a.next.at != nullptr;
     const int8_t* q = a.q_digits + size_t{row} * a.dim * 2;
     for_tiles(a.segments, []<int i>() { zero_tile<i>(); });
     for (size_t e = 0; e < a.dim; e += 64) {
       load_tile<6>(q + e * 16, 64);
       for_tiles(a.segments, [&]<int i>() {
         load_rows<4 + i % 2>(a.k, i * kSegment, e, copy[i % 2]);
-        if (fetch) {
-          for (size_t t = 0; t < kSegment; t += 2) prefetch(row_at(a.next, i * kSegment + t) + e);
-        }
+        fetch_ahead(a.ahead, kLinesPerKeys);
         multiply_bytes<form, i, 4 + i % 2, 6>();
       });
     }
@@ -83,7 +84,7 @@ inline bool in_quads(Form form, uint32_t dim, uint32_t group) {
 
 // The values of a tile as quads of tokens: [64 columns][4][16 quads][16 columns][4]. Interleaving leaves each
 // 64 columns in the order of the lanes of 128 bits; mend_quads() restores it.
-inline void pack_quads(const ValueArgs& a, Fetcher& next) {
+inline void pack_quads(const ValueArgs& a) {
   const uint32_t quads = a.segments * (kSegment / 4);
   for (uint32_t t = 0; t < quads; ++t) {
     for (uint32_t c = 0; c < a.dim; c += 64) {
@@ -97,7 +98,7 @@ inline void pack_quads(const ValueArgs& a, Fetcher& next) {
       _mm512_store_si512(to + 32, _mm512_unpacklo_epi16(high01, high23));
       _mm512_store_si512(to + 48, _mm512_unpackhi_epi16(high01, high23));
     }
-    next.fetch(4 * (a.dim / 64));
+    fetch_ahead(a.ahead, kLinesPerQuad * (a.dim / 64) / 2);
   }
 }
 inline void mend_quads(float* at) {  // 64 elements of o
@@ -145,8 +146,7 @@ inline void weigh_digits(const ValueArgs& a, uint32_t row, uint32_t rows, size_t
 
 template <Form form>
 void add_values_quads(const ValueArgs& a) {
-  Fetcher next = fetcher_of(a, a.dim);
-  if (!a.is_packed) pack_quads(a, next);
+  if (!a.is_packed) pack_quads(a);
   set_tile_rows(kTileRows);
   DigitWeights weights;
   alignas(64) int32_t sums[4][kTileRows * 16];
@@ -162,6 +162,7 @@ void add_values_quads(const ValueArgs& a) {
         zero_tile<i>();
         load_tile<6 + i % 2>(v + i * 16, 64);
         multiply_by_bytes<form, i, 4, 6 + i % 2>();
+        fetch_ahead(a.ahead, kLinesPerProduct);
       });
       for_tiles(4, [&]<int i>() { store_tile<i>(sums[i], 64); });
       for_tiles(4, [&]<int i>() {
@@ -172,6 +173,7 @@ void add_values_quads(const ValueArgs& a) {
           float* o = a.o + (row + r) * a.dim + column + i * kLanes;
           store(o, load(o) + sum);
         }
+        fetch_ahead(a.ahead, kLinesPerSum);
       });
     }
   }

@@ -34,11 +34,11 @@ inline void weigh_int16(const ValueArgs& a, uint32_t row, size_t group, IntegerW
 
 // Columns in the order of values_pairs().
 template <Form form, uint32_t kRows, uint32_t kCols>
-inline void values_int16(const ValueArgs& a, Fetcher& next, const IntegerWeights& weights, uint32_t row,
+inline void values_int16(const ValueArgs& a, Lines& next, const IntegerWeights& weights, uint32_t row,
                          uint32_t column) {
   const uint32_t pairs = a.segments * (kSegment / 2);
   const size_t from = bytes_of(form, column);
-  Fetcher fetcher = next;
+  Lines lines = next;
   I sums[kRows][2 * kCols] = {};
   for (uint32_t t = 0; t < pairs; ++t) {
     const char *even = row_at(a.v, 2 * t) + from, *odd = row_at(a.v, 2 * t + 1) + from;
@@ -49,13 +49,13 @@ inline void values_int16(const ValueArgs& a, Fetcher& next, const IntegerWeights
       v[2 * c] = (I)_mm512_unpacklo_epi16(x, y);
       v[2 * c + 1] = (I)_mm512_unpackhi_epi16(x, y);
     }
-    fetcher.fetch(lines_of(2 * bytes_of(form, kCols * 32)));
+    fetch(lines, lines_of(2 * bytes_of(form, kCols * 32)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const I weight = (I)(U{} + weights.of[r * kTile / 2 + t]);
       for (uint32_t c = 0; c < 2 * kCols; ++c) sums[r][c] = dot_int16(sums[r][c], v[c], weight);
     }
   }
-  next = fetcher;
+  next = lines;
   for (uint32_t r = 0; r < kRows; ++r) {
     float* at = a.o + (row + r) * a.dim + column;
     for (uint32_t c = 0; c < 2 * kCols; ++c) {

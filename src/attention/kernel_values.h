@@ -9,11 +9,11 @@ namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
 template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
-inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weights, uint32_t row,
+inline void values_block(const ValueArgs& a, Lines& next, const Weights& weights, uint32_t row,
                          uint32_t column) {
   const size_t from = bytes_of(form, column), dim = a.dim;
   const size_t tokens = a.segments * kSegment;
-  Fetcher fetcher = next;
+  Lines lines = next;
   const float* p = is_quantized(form) ? weights.of : a.p + row * kTile;
   float* at = a.o + row * dim + column;
   F o[kRows][kCols];
@@ -27,13 +27,13 @@ inline void values_block(const ValueArgs& a, Fetcher& next, const Weights& weigh
     F v[kCols];
     for (uint32_t c = 0; c < kCols; ++c)
       v[c] = load_as<form>(row_at(a.v, t) + from + bytes_of(form, c * kLanes));
-    if constexpr (kFetch) fetcher.fetch(lines_of(bytes_of(form, kCols * kLanes)));
+    if constexpr (kFetch) fetch(lines, lines_of(bytes_of(form, kCols * kLanes)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
       for (uint32_t c = 0; c < kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
     }
   }
-  next = fetcher;
+  next = lines;
   for (uint32_t r = 0; r < kRows; ++r) {
     for (uint32_t c = 0; c < kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
   }
@@ -46,9 +46,9 @@ inline bool even_and_odd([[maybe_unused]] Form form, [[maybe_unused]] uint32_t d
   return kSome && form == kBf16 && dim % (2 * kLanes) == 0;
 }
 template <uint32_t kRows, uint32_t kCols, bool kFetch>
-inline void values_even_odd(const ValueArgs& a, Fetcher& next, uint32_t row, uint32_t column) {
+inline void values_even_odd(const ValueArgs& a, Lines& next, uint32_t row, uint32_t column) {
   const size_t dim = a.dim, tokens = a.segments * kSegment, from = size_t{column} * 2;
-  Fetcher fetcher = next;
+  Lines lines = next;
   const float* p = a.p + row * kTile;
   float* at = a.o + row * dim + column;
   F o[kRows][2 * kCols];
@@ -62,13 +62,13 @@ inline void values_even_odd(const ValueArgs& a, Fetcher& next, uint32_t row, uin
       v[2 * c] = reinterpret_cast<F>(pairs << 16);
       v[2 * c + 1] = reinterpret_cast<F>(pairs & 0xffff0000u);
     }
-    if constexpr (kFetch) fetcher.fetch(lines_of(kCols * kLanes * 4));
+    if constexpr (kFetch) fetch(lines, lines_of(kCols * kLanes * 4));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
       for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
     }
   }
-  next = fetcher;
+  next = lines;
   for (uint32_t r = 0; r < kRows; ++r) {
     for (uint32_t c = 0; c < 2 * kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
   }
@@ -78,7 +78,7 @@ inline void values_even_odd(const ValueArgs& a, Fetcher& next, uint32_t row, uin
 // Two tokens at a time, probabilities rounded to bf16. Interleaving the elements of two rows leaves those of
 // each 32 in the order of the lanes of 128 bits; o is kept so, and order() mends it.
 template <uint32_t kRows, uint32_t kCols>
-inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32_t column) {
+inline void values_pairs(const ValueArgs& a, Lines& next, uint32_t row, uint32_t column) {
   const uint32_t pairs = a.segments * (kSegment / 2);
   uint32_t p[kRows][kTile / 2];
   for (uint32_t r = 0; r < kRows; ++r) {
@@ -87,7 +87,7 @@ inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
       memcpy(p[r] + t, &half, sizeof half);
     }
   }
-  Fetcher fetcher = next;
+  Lines lines = next;
   F o[kRows][2 * kCols];
   float* at = a.o + row * a.dim + column;
   for (uint32_t r = 0; r < kRows; ++r) {
@@ -101,13 +101,13 @@ inline void values_pairs(const ValueArgs& a, Fetcher& next, uint32_t row, uint32
       v[2 * c] = (__m512bh)_mm512_unpacklo_epi16(x, y);
       v[2 * c + 1] = (__m512bh)_mm512_unpackhi_epi16(x, y);
     }
-    fetcher.fetch(2 * kCols);
+    fetch(lines, 2 * kCols);
     for (uint32_t r = 0; r < kRows; ++r) {
       const __m512bh weights = set1_pair(p[r][t]);
       for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = _mm512_dpbf16_ps(o[r][c], v[c], weights);
     }
   }
-  next = fetcher;
+  next = lines;
   for (uint32_t r = 0; r < kRows; ++r) {
     for (uint32_t c = 0; c < 2 * kCols; ++c) store(at + r * a.dim + c * kLanes, o[r][c]);
   }
@@ -134,7 +134,7 @@ void add_values(const ValueArgs& a) {
     if (in_quads(form, a.dim, a.v.group)) return add_values_quads<form>(a);
   }
 #endif
-  Fetcher next = fetcher_of(a, bytes_of(form, a.dim));
+  Lines next = a.ahead[1];
 #if KVC_ATTENTION_LEVEL >= 3
   if (form == kBf16 && in_pairs(form, a.dim, a.v.group)) {
     in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {

@@ -1,40 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of values share: the fetching of the next tile, and probabilities times scales.
+// What kernels share: the fetching of the next tile, scales, and probabilities times scales.
 #pragma once
 #include "attention/kernel_blocks.h"
 
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// Fetches rows line by line in the order of memory, whatever columns are worked on: scattered lines would
-// cost more than they hide.
-struct Fetcher {
-  uint64_t base;
-  const uint64_t* row;
-  const uint64_t* end;
-  size_t at, row_bytes;
-
-  void fetch(uint32_t lines) {
-    for (uint32_t i = 0; i < lines && row != end; ++i) {
-      prefetch(reinterpret_cast<const char*>(base + *row + at));
-      at += 64;
-      if (at >= row_bytes) at = 0, ++row;
-    }
+// Spread evenly over the work: many at once would wait for each other, and with none the memory waits.
+inline void fetch(Lines& lines, uint32_t count) {
+  lines.due += count;
+  for (; lines.due >= kMaxSegments && lines.row != lines.end; lines.due -= kMaxSegments) {
+    const uint64_t* row = lines.row;
+    for (uint32_t s = 0; s < lines.segments; ++s, row += lines.to_segment)
+      prefetch(reinterpret_cast<const char*>(lines.base + *row + lines.at));
+    lines.at += 64;
+    if (lines.at >= lines.row_bytes) lines.at = 0, ++lines.row;
   }
-};
-inline Fetcher fetcher_of(const ValueArgs& a, size_t row_bytes) {
-  const uint32_t tokens = a.next.at != nullptr ? a.segments * kSegment : 0;
-  return {a.next.base, a.next.at, a.next.at + tokens, 0, row_bytes};
+}
+// Keys first, then values: for kernels with more time beside the values.
+inline void fetch_ahead(Lines* ahead, uint32_t count) {
+  Lines& from = ahead[ahead[0].row == ahead[0].end ? 1 : 0];
+  Lines lines = from;  // in registers
+  fetch(lines, count);
+  from = lines;
 }
 constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
 
 // Scales of a group of each token, and offsets where there are any; `next` comes along as rows do.
 template <Form form>
-inline void load_scales(const Rows& rows, const Rows& next, bool fetch, uint32_t tokens, size_t group,
+inline void load_scales(const Rows& rows, const Rows& next, bool fetches, uint32_t tokens, size_t group,
                         float* scale, float* offset) {
   if (!has_offset(form) && rows.scales_adjoin) {
     for (uint32_t s = 0; s < tokens; s += kSegment) {
-      if (fetch) prefetch(scales_at(next, s));
+      if (fetches) prefetch(scales_at(next, s));
       for (uint32_t t = s; t < s + kSegment; t += kLanes)
         store(scale + t, load(scales_at(rows, s) + t - s) * kUnit<form>);
     }
@@ -44,7 +42,7 @@ inline void load_scales(const Rows& rows, const Rows& next, bool fetch, uint32_t
     const float* at = scales_at(rows, t) + floats_of<form>(group);
     scale[t] = at[0] * kUnit<form>;
     if constexpr (has_offset(form)) offset[t] = at[1];
-    if (fetch) prefetch(scales_at(next, t) + floats_of<form>(group));
+    if (fetches) prefetch(scales_at(next, t) + floats_of<form>(group));
   }
 }
 

@@ -13,10 +13,11 @@ inline constexpr uint32_t kTile = kSegment * kMaxSegments;
 
 // Of stored elements. Quantized ones stand for code * scale, unsigned integers for code * scale + offset.
 enum Form : uint32_t { kF32, kF16, kBf16, kI8, kU8, kI4, kU4, kE4M3, kE5M2, kNumForms };
+inline constexpr uint8_t kBits[kNumForms] = {32, 16, 16, 8, 8, 4, 4, 8, 8};
 inline constexpr uint32_t kNumTiledForms = 3;  // the floats
 
-// Keys or values of a tile, where they lie: places count from an address, so that the heads of a tile share
-// them.
+// Keys or values of a tile, where they lie: at places that count from an address, so that all heads of a tile
+// share them.
 struct Rows {
   uint64_t base;             // address
   const uint64_t* at;        // plain: of each token; tiled: of each segment
@@ -26,8 +27,19 @@ struct Rows {
   uint32_t group;            // elements that share a scale: the dim if not quantized
 };
 
-// What is read comes with the rows `next` of the same shape: while a line is read, the line at the same place
-// there is fetched into the L2 cache. Without places in `next` nothing is fetched.
+// What is yet to be fetched of a tile's rows: a line of each segment by turns, since memory gives several
+// runs of lines faster than one after the other.
+struct Lines {
+  uint64_t base;
+  const uint64_t *row, *end;      // places of the first segment: the one to go on with
+  size_t at, row_bytes;           // what of that row is fetched already, and all of it
+  uint32_t segments, to_segment;  // places from one segment to the next
+  uint32_t due;                   // lines that were asked for but not yet fetched
+};
+
+// What is read comes with the rows `next` of the same shape, which are fetched into the L2 cache meanwhile:
+// by kernels of scores that read line by line, the line at the same place; by the others, Lines. Without
+// places in `next` nothing is fetched.
 struct ScoreArgs {
   uint32_t rows, dim, segments;
   uint32_t q_terms;    // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
@@ -42,6 +54,7 @@ struct ScoreArgs {
   const int8_t* q_digits;
   Rows k, next;
   float* scores;  // [rows][kTile], written: q . k
+  Lines* ahead;   // [2] the next keys, the next values
 };
 
 struct WidenArgs {
@@ -75,6 +88,7 @@ struct ValueArgs {
   Rows v, next;    // plain
   float* o;        // [rows][dim], added to
   void* packed;    // [kTile][dim, rounded up to 64] of 2 bytes, for the kernel; aligned to 64
+  Lines* ahead;    // as the scores left them
   bool is_packed;  // the call before had the same v, and `packed` is as it left it
 };
 
@@ -82,9 +96,9 @@ struct ValueArgs {
 // elements in 4 bytes.
 struct Kernels {
   const char* name;
-  const Kernels *few_of_bf16, *few_of_bytes;  // for few rows of keys or values of such forms; nullptr = these
-  bool bf16_pairs, int16_pairs;               // scores of such keys read q_pairs
-  bool digits;                                // scores of keys of 8 bits with dim % 64 == 0 read q_digits
+  const Kernels* few_of_bf16;    // for few rows of keys or values of this form; nullptr = these
+  bool bf16_pairs, int16_pairs;  // scores of such keys read q_pairs
+  bool digits;                   // scores of keys of 8 bits with dim % 64 == 0 read q_digits
   void (*row_scores[kNumForms])(const ScoreArgs&);
   void (*tile_scores[kNumTiledForms])(const ScoreArgs&);
   void (*widen_rows[kNumForms])(const WidenArgs&);  // kF32: nullptr

@@ -175,7 +175,7 @@ class Selection {
       const auto segments = static_cast<uint32_t>(ceil_div(count, kSegment));
       chosen_kernels().row_scores[kF16]({rows, padded, segments, 1, rows, scratch_.q, nullptr, nullptr,
                                          nullptr, nullptr, rows_at(now, nullptr, padded),
-                                         rows_at(next, nullptr, padded), scratch_.scores});
+                                         rows_at(next, nullptr, padded), scratch_.scores, nullptr});
       for (size_t t = 0; t < count; ++t) {
         float& bound = scratch_.candidates[first + t].bound;
         for (uint32_t row = 0; row < rows; ++row) {

@@ -42,12 +42,7 @@ inline void store(float* at, F x) { *reinterpret_cast<Unaligned*>(at) = x; }
 inline F fma(F a, F b, F c) { return a * b + c; }  // contracted by the options of these files
 inline void prefetch(const void* at) { __builtin_prefetch(at, 0, 2); }
 
-constexpr size_t bytes_of(Form form, size_t elements) {
-  return form == kF32                 ? elements * 4
-         : form <= kBf16              ? elements * 2
-         : form == kI4 || form == kU4 ? elements / 2
-                                      : elements;
-}
+constexpr size_t bytes_of(Form form, size_t elements) { return elements * kBits[form] / 8; }
 constexpr bool is_quantized(Form form) { return form > kBf16; }
 constexpr bool is_integer(Form form) { return form >= kI8 && form <= kU4; }
 constexpr bool has_offset(Form form) { return form == kU8 || form == kU4; }

@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-inline constexpr uint64_t kNoToken = ~0ull;
+inline constexpr uint64_t kNoToken = 1ull << 62;  // from no address on there is memory so far away
 
 struct Tile {
   uint32_t segments;

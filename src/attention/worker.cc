@@ -47,13 +47,8 @@ void Worker::start(const Piece& piece) {
 
 void Worker::choose_kernels(const Piece& piece) {
   const bool many = piece.rows >= kManyRows;
-  const auto either = [&](Form form) { return shape_.k_form == form || shape_.v_form == form; };
-  kernels_ = nullptr;
-  if (piece.rows <= kFewRows) {
-    if (either(kBf16)) kernels_ = all_kernels_.few_of_bf16;
-    if (either(kI8) || either(kU8)) kernels_ = all_kernels_.few_of_bytes;
-  }
-  if (kernels_ == nullptr) kernels_ = &all_kernels_;
+  const bool few_of_bf16 = piece.rows <= kFewRows && (shape_.k_form == kBf16 || shape_.v_form == kBf16);
+  kernels_ = few_of_bf16 && all_kernels_.few_of_bf16 != nullptr ? all_kernels_.few_of_bf16 : &all_kernels_;
   use_pairs_ = kernels_->bf16_pairs && shape_.k_form == kBf16            ? Pairs::kBf16
                : !kernels_->int16_pairs || !has_integer_products(shape_) ? Pairs::kNone
                : kernels_->digits && has_bytes(shape_)                   ? Pairs::kDigits
@@ -102,6 +97,12 @@ void Worker::place_values(Pointers* now) {
   const Tile& tile = *now->tile;
   const Layout& layout = *args_.layout;
   const uint64_t slab = address(args_.slab);
+  const uint32_t tokens = tile.segments * kSegment;
+  if (shape_.v_source == Source::kConverted) {
+    for (uint32_t t = 0; t < tokens; ++t) now->v_at[t] = address(scratch_.v_rows + size_t{t} * shape_.v_dim);
+    now->v = rows_at(now->v_at, kHere, shape_.v_group);
+    return;
+  }
   if (shape_.v_source == Source::kKeys) {
     now->v = now->k;
     now->v.group = shape_.v_group;
@@ -114,13 +115,10 @@ void Worker::place_values(Pointers* now) {
       now->v.scales_adjoin = tile.v_scales_adjoin;
     }
   }
-  const bool converted = shape_.v_source == Source::kConverted;
-  if (tile.whole && !converted) return;
-  for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
+  if (tile.whole) return;
+  for (uint32_t t = 0; t < tokens; ++t) {  // what no row sees may be anything
     const bool seen = (tile.any >> t & 1) != 0;
-    now->v_at[t] = converted ? address(scratch_.v_rows + size_t{t} * shape_.v_dim)
-                   : seen    ? now->v.base + now->v.at[t]
-                             : address(scratch_.zeros);
+    now->v_at[t] = seen ? now->v.base + now->v.at[t] : address(scratch_.zeros);
     now->v_scale_at[t] = seen ? now->v.scale_base + now->v.scale_at[t] : address(scratch_.zeros);
   }
   now->v = rows_at(now->v_at, now->v_scale_at, shape_.v_group);
@@ -189,7 +187,9 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                    digits ? reinterpret_cast<const int8_t*>(pairs) : nullptr,
                    now.k,
                    row == 0 && k_form_ == shape_.k_form ? next.k : Rows{},
-                   scratch_.scores};
+                   scratch_.scores,
+                   ahead_};
+  point_ahead(next, row == 0);
   (shape_.k_source == Source::kTiles ? kernels_->tile_scores : kernels_->row_scores)[k_form_](scores);
 
   float scale = args_.scale * kLog2e;
@@ -202,6 +202,20 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
   kernels_->softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
                      scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
   add_values(piece, now, next, row, rows);
+}
+
+// Nothing of what was widened: that fetched it.
+void Worker::point_ahead(const Pointers& next, bool fetches) {
+  const bool keys = fetches && k_form_ == shape_.k_form, values = fetches && v_form_ == shape_.v_form;
+  const uint32_t segments = next.tile->segments;
+  const uint32_t k_tokens = shape_.k_source == Source::kTiles ? kSegment : 1;  // of a place
+  const size_t k_bytes = size_t{k_tokens} * shape_.k_dim * kBits[shape_.k_form] / 8;
+  const size_t v_bytes = size_t{shape_.v_dim} * kBits[shape_.v_form] / 8;
+  const auto lines = [&](const Rows& rows, bool any, uint32_t places, size_t bytes) {
+    return Lines{rows.base, rows.at, rows.at + (any ? places : 0), 0, bytes, segments, places, 0};
+  };
+  ahead_[0] = lines(next.k, keys, kSegment / k_tokens, k_bytes);
+  ahead_[1] = lines(next.v, values, kSegment, v_bytes);
 }
 
 // A row whose probability of a token is 0 because it does not see it must not even multiply its value, which
@@ -218,6 +232,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 row == 0 && v_form_ == shape_.v_form ? next.v : Rows{},
                 o,
                 scratch_.packed,
+                ahead_,
                 row != 0 && packed_};
   const auto add = kernels_->add_values[v_form_];
   packed_ = true;
@@ -247,6 +262,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
          {},
          o + size_t{from} * shape_.v_dim,
          scratch_.packed,
+         ahead_,
          false});
   }
 }

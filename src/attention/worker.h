@@ -86,6 +86,7 @@ class Worker {
   void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
   void convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers);
   void widen(const Pointers& next, Pointers* pointers);
+  void point_ahead(const Pointers& next, bool fetches);
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
@@ -102,6 +103,7 @@ class Worker {
   Form k_form_ = kF32, v_form_ = kF32;
   uint32_t k_group_ = 0, v_group_ = 0;
   uint32_t terms_ = 1;   // of the piece's pairs
+  Lines ahead_[2] = {};  // of the step that is worked on
   size_t tiles_ = 0;     // found so far
   bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on
 };
