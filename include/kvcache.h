@@ -563,7 +563,7 @@ typedef struct kvc_attention {
                                   the queries of a KV head may read the block of block_tables[r][j], besides all other rules. Table entries of
                                   blocks that no head reads may be anything, but not with a stream. All bits set gives what NULL gives, bit by bit.
                                   NULL = all blocks. */
-  size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
+  size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]; with KVC_ATTENTION_ON_DEVICE of max_kv_len. */
   uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
   uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
   uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
