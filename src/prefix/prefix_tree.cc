@@ -269,8 +269,8 @@ bool PrefixTree::reclaim() {
   return is_node(free_);
 }
 
-// Another child of the node turned out to be dead; is it dead with that? Until count_dead() ends, `listed` is 2
-// and the children that may be alive.
+// Another child of the node turned out to be dead; is it dead with that? Until count_dead() ends, `listed` is
+// 2 and the children that may be alive.
 bool PrefixTree::last_dead_child(Node& node) {
   if (node.resident != 0 || node.holds != 0) return false;
   if (node.listed == 1) {
