@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small inference engine of the Llama architecture (RMSNorm, rotary embedding, grouped-query attention,
-// SwiGLU) over the public header alone: the manager says where keys and values go and what is known already,
+// SwiGLU) over the public headers alone: the manager says where keys and values go and what is known already,
 // the storage keeps them and computes attention. Prints the tokens and the time to the first one with the
 // prefix cache off and on, and shows that the tokens really come from the cache: with one block spoiled they
 // change.
@@ -8,14 +8,13 @@
 //   05_generate [FILE.safetensors [HEADS [THETA]]]   float32, float16 or bfloat16 weights with Hugging Face's
 //   names
 //                                                    (Llama); without a file a small random model
-#include <kvcache.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <kvcache_storage.hpp>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -27,10 +26,6 @@
 namespace {
 
 using Floats = std::vector<float>;
-
-void check(kvc_status status) {
-  if (status != KVC_OK) throw std::runtime_error(kvc_last_error());
-}
 
 // ---- weights
 
@@ -140,15 +135,14 @@ Floats normalize(const Floats& x, const Floats& weight) {
 
 // Turns each head's pairs by the token's position; the table begins with the first token of x.
 void rotate(Floats& x, size_t heads, size_t head_dim, const Floats& table) {
-  kvc_rope_rows rows = {};
-  rows.struct_size = sizeof rows;
+  auto rows = kvc::make<kvc_rope_rows>();
   rows.x = x.data();
   rows.num_tokens = x.size() / heads / head_dim;
   rows.num_heads = static_cast<uint32_t>(heads);
   rows.head_dim = static_cast<uint32_t>(head_dim);
   rows.table = table.data();
   rows.table_rows = rows.num_tokens;
-  check(kvc_rope_apply(&rows));
+  kvc::check(kvc_rope_apply(&rows));
 }
 
 void add(Floats& x, const Floats& y) {
@@ -165,52 +159,31 @@ struct Answer {
 
 class Engine {
  public:
-  explicit Engine(const Model& model) : model_(model) {
-    kvc_manager_config manager = {};
-    manager.struct_size = sizeof manager;
-    manager.num_blocks = kBlocks;
-    manager.block_size = kBlockSize;
-    check(kvc_manager_create(&manager, &manager_));
-    kvc_storage_config storage = {};
-    storage.struct_size = sizeof storage;
-    storage.num_blocks = kBlocks;
-    storage.block_size = kBlockSize;
-    storage.num_layers = static_cast<uint32_t>(model.layers.size());
-    storage.num_heads = static_cast<uint32_t>(model.kv_heads);
-    storage.head_dim = static_cast<uint32_t>(model.head_dim);
-    storage.dtype = KVC_FLOAT32;
-    check(kvc_storage_create(&storage, &storage_));
-    kvc_model rope = {};
-    rope.struct_size = sizeof rope;
+  explicit Engine(const Model& model)
+      : model_(model), manager_(kBlocks, kBlockSize), storage_(storage_of(model)) {
+    auto rope = kvc::make<kvc_model>();
     rope.num_layers = 1;
     rope.head_dim = static_cast<uint32_t>(model.head_dim);
     rope.rope_theta = static_cast<double>(model.theta);
     frequencies_.resize(model.head_dim / 2);
     size_t count = 0;
-    check(kvc_model_rope(&rope, 0, 0, nullptr, frequencies_.data(), frequencies_.size(), &count,
-                         &attention_factor_));
+    kvc::check(kvc_model_rope(&rope, 0, 0, nullptr, frequencies_.data(), frequencies_.size(), &count,
+                              &attention_factor_));
   }
-  ~Engine() {
-    kvc_storage_destroy(storage_);
-    kvc_manager_destroy(manager_);
-  }
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
 
   // Greedy: the most likely token each time. With `share` the prefix cache may serve the prompt.
   Answer generate(const std::vector<int32_t>& prompt, size_t count, bool share) {
     const auto start = std::chrono::steady_clock::now();
-    kvc_request_config config = {};
-    config.struct_size = sizeof config;
+    auto config = kvc::make<kvc_request_config>();
     config.flags = share ? 0 : KVC_REQUEST_NO_READ;
+    kvc::Request request = manager_.allocate(prompt, &config);
+    if (!request) throw std::runtime_error("the prompt does not fit");
     Answer answer;
-    uint64_t request;
-    check(kvc_manager_allocate_request(manager_, prompt.data(), prompt.size(), nullptr, 0, &config, &request,
-                                       &answer.cached));
+    answer.cached = request.info().num_cached;
     std::vector<int32_t> all = prompt;
     for (size_t done = answer.cached; answer.tokens.size() < count;) {
       const Floats logits = forward(request, {all.begin() + static_cast<ptrdiff_t>(done), all.end()}, done);
-      check(kvc_manager_commit_tokens(manager_, request, all.size()));
+      request.commit(all.size());
       done = all.size();
       const auto next = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
       if (answer.tokens.empty()) {
@@ -219,41 +192,48 @@ class Engine {
       }
       answer.tokens.push_back(next);
       all.push_back(next);
-      check(kvc_manager_append_tokens(manager_, request, &next, 1));
+      if (!request.append({&next, 1})) throw std::runtime_error("the cache is full");
     }
-    check(kvc_manager_free_request(manager_, request));
     return answer;
   }
 
   // The block that holds position 0 of a cached prompt.
   int32_t first_block(const std::vector<int32_t>& prompt) {
-    int32_t blocks[kBlocks];
-    size_t count = 0;
-    check(kvc_manager_acquire_prefix(manager_, 0, 0, prompt.data(), prompt.size(), nullptr, 0, blocks,
-                                     kBlocks, &count));
-    check(kvc_manager_release_blocks(manager_, blocks, count));
-    return blocks[0];
+    kvc::Request request = manager_.allocate(prompt);
+    int32_t table[kBlocks];
+    request.table(table);
+    return table[0];
   }
-  void spoil(int32_t block) { check(kvc_storage_zero_blocks(storage_, &block, 1, nullptr)); }
+  void spoil(int32_t block) { storage_.zero({&block, 1}); }
 
  private:
-  static constexpr size_t kBlocks = 256, kBlockSize = 16;
+  static constexpr uint32_t kBlocks = 256, kBlockSize = 16;
+
+  static kvc_storage_config storage_of(const Model& model) {
+    auto config = kvc::make<kvc_storage_config>();
+    config.num_blocks = kBlocks;
+    config.block_size = kBlockSize;
+    config.num_layers = static_cast<uint32_t>(model.layers.size());
+    config.num_heads = static_cast<uint32_t>(model.kv_heads);
+    config.head_dim = static_cast<uint32_t>(model.head_dim);
+    config.dtype = KVC_FLOAT32;
+    return config;
+  }
 
   // Logits after the last of `tokens`, which stand from `position` on; earlier ones are in the storage.
-  Floats forward(uint64_t request, const std::vector<int32_t>& tokens, size_t position) {
+  Floats forward(const kvc::Request& request, const std::vector<int32_t>& tokens, size_t position) {
     const Model& m = model_;
     const size_t length = position + tokens.size();
     std::vector<int64_t> slots(tokens.size());
-    check(kvc_manager_export_slots(manager_, request, 0, position, tokens.size(), slots.data(),
-                                   sizeof slots[0]));
+    request.slots(slots, position);
     std::vector<int32_t> table((length + kBlockSize - 1) / kBlockSize + 1);
-    check(kvc_manager_export_tables(manager_, &request, 1, 0, -1, table.data(), table.size()));
+    request.table(table);
 
     std::vector<int64_t> positions(tokens.size());
     std::iota(positions.begin(), positions.end(), static_cast<int64_t>(position));
     Floats rope_rows(tokens.size() * m.head_dim);
-    check(kvc_rope_table(frequencies_.data(), frequencies_.size(), attention_factor_, positions.data(),
-                         positions.size(), rope_rows.data()));
+    kvc::check(kvc_rope_table(frequencies_.data(), frequencies_.size(), attention_factor_, positions.data(),
+                              positions.size(), rope_rows.data()));
 
     Floats x;
     for (const int32_t token : tokens) {
@@ -283,19 +263,17 @@ class Engine {
   // Stores the new keys and values, then attends to all that the table reaches.
   Floats attend(size_t layer, const Floats& q, Floats& k, Floats& v, const std::vector<int64_t>& slots,
                 const std::vector<int32_t>& table, uint64_t length) {
-    kvc_rows rows = {};
-    rows.struct_size = sizeof rows;
+    auto rows = kvc::make<kvc_rows>();
     rows.first_layer = static_cast<uint32_t>(layer);
     rows.num_tokens = slots.size();
     rows.k = k.data();
     rows.v = v.data();
     rows.slots = slots.data();
-    check(kvc_storage_store(storage_, &rows, nullptr));
+    storage_.store(rows);
 
     Floats out(q.size());
     const uint64_t offsets[] = {0, slots.size()};
-    kvc_attention attention = {};
-    attention.struct_size = sizeof attention;
+    auto attention = kvc::make<kvc_attention>();
     attention.layer = static_cast<uint32_t>(layer);
     attention.num_q_heads = static_cast<uint32_t>(model_.heads);
     attention.q = q.data();
@@ -305,13 +283,13 @@ class Engine {
     attention.kv_lens = &length;
     attention.block_tables = table.data();
     attention.table_stride = table.size();
-    check(kvc_storage_attend(storage_, &attention, nullptr));
+    storage_.attend(attention);
     return out;
   }
 
   const Model& model_;
-  kvc_manager* manager_ = nullptr;
-  kvc_storage* storage_ = nullptr;
+  kvc::Manager manager_;
+  kvc::Storage storage_;
   std::vector<double> frequencies_;  // of the rotary embedding
   double attention_factor_ = 1;
 };

@@ -563,7 +563,7 @@ typedef struct kvc_attention {
                                   the queries of a KV head may read the block of block_tables[r][j], besides all other rules. Table entries of
                                   blocks that no head reads may be anything, but not with a stream. All bits set gives what NULL gives, bit by bit.
                                   NULL = all blocks. */
-  size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]. */
+  size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]; with KVC_ATTENTION_ON_DEVICE of max_kv_len. */
   uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
   uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
   uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
@@ -990,7 +990,8 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 
-/** The kernels of all steps up to step_id have finished: their fences fall. @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
+/** The kernels of all steps up to step_id have finished: their fences fall. Not to be said of a step that another thread has not returned from, which is not checked.
+ *  @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager *m, uint64_t step_id);
 
 /** Takes the list of blocks to be cleared (KVC_MANAGER_ZERO_FOREIGN, KVC_MANAGER_ZERO_ALWAYS) of the steps and calls since the last take, each once. The engine must
@@ -1007,7 +1008,8 @@ KVC_API kvc_status kvc_manager_take_zero_blocks(kvc_manager *m, int32_t *blocks,
  *  tables).
  *  @param[in]  pool  Index of the pool.
  *  @param[out] moves [capacity] No block stands twice. @param[out] count Moves made; if that is capacity, another call may find more.
- *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight, or copies or blocks to be cleared wait to be taken. Thread-safe. Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY while a step is in flight or another thread is in kvc_manager_step, or copies or blocks
+ *  to be cleared wait to be taken. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_manager_compact(kvc_manager *m, uint32_t pool, kvc_block_copy *moves, size_t capacity, size_t *count);
 
 /* ---------------------------------------------------------------- devices and streams */

@@ -16,6 +16,7 @@
 ///
 /// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE and KVC_ERROR_AGAIN where space is asked for (Fit).
 /// Requests, pins, namespaces and steps must go before their manager; it may be moved while they exist.
+/// Storages, streams and attention: kvcache_storage.hpp.
 
 #include <kvcache.h>
 
@@ -53,11 +54,18 @@ T make() {
   return value;
 }
 
+/// Whether T begins with struct_size.
+template <class T, class = void>
+inline constexpr bool kSized = false;
+/// Yes.
+template <class T>
+inline constexpr bool kSized<T, std::void_t<decltype(T::struct_size)>> = true;
+
 /// What a call of kvcache.h puts into its last parameter: `kvc::ask<kvc_stats>(kvc_manager_stats, m.get())`
 template <class T, class Function, class... Arguments>
 T ask(Function function, Arguments... arguments) {
   T value{};
-  if constexpr (std::is_class_v<T>) value.struct_size = sizeof(T);
+  if constexpr (kSized<T>) value.struct_size = sizeof(T);
   check(function(arguments..., &value));
   return value;
 }
@@ -166,6 +174,9 @@ struct Destroy {
   ///@{
   void operator()(kvc_manager* m) const noexcept { kvc_manager_destroy(m); }
   void operator()(kvc_step* s) const noexcept { kvc_step_destroy(s); }
+  void operator()(kvc_storage* s) const noexcept { kvc_storage_destroy(s); }
+  void operator()(kvc_stream* s) const noexcept { kvc_stream_destroy(s); }
+  void operator()(kvc_stream_event* e) const noexcept { kvc_stream_event_destroy(e); }
   ///@}
 };
 
@@ -220,6 +231,14 @@ class Manager {
   /// Takes the copies to execute before anything is written; returns the used part of `room`.
   Span<kvc_block_copy> take_copies(Span<kvc_block_copy> room) {
     return {room.data(), ask<size_t>(kvc_manager_take_copies, get(), room.data(), room.size())};
+  }
+  /// Takes the blocks to clear before anything is written; returns the used part of `room`.
+  Span<int32_t> take_zero_blocks(Span<int32_t> room) {
+    return {room.data(), ask<size_t>(kvc_manager_take_zero_blocks, get(), room.data(), room.size())};
+  }
+  /// Moves contents to the lowest blocks of a pool; returns the moves to execute, the used part of `room`.
+  Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
+    return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
   }
   /// As kvc_manager_stats, and so on.
   ///@{

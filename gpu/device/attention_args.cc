@@ -2,7 +2,6 @@
 #include "device/attention_args.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/checked.h"
 #include "device/devices.h"
@@ -26,7 +25,7 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   args.table_stride = a.table_stride;
   args.window = a.window;
   args.sinks = a.sinks;
-  args.scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<float>(layout.k_dim));
+  args.scale = a.scale;
   args.soft_cap = a.soft_cap;
   args.alibi_slopes = a.alibi_slopes;
   args.mask = a.mask;

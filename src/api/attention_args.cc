@@ -123,6 +123,12 @@ kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; max_kv_len is %llu",
                 ull{a->shared_tokens}, ull{a->max_kv_len});
   }
+  const uint64_t blocks = ceil_div(a->max_kv_len, layout.block_size);
+  if (a->block_mask != nullptr && ceil_div(blocks, 8) > a->block_mask_stride) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "block_mask_stride is %zu bytes; the %llu blocks of max_kv_len, %llu, need %llu",
+                a->block_mask_stride, ull{blocks}, ull{a->max_kv_len}, ull{ceil_div(blocks, 8)});
+  }
   return KVC_OK;
 }
 
@@ -173,7 +179,7 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   args.kv_lens = a.kv_lens;
   args.block_tables = a.block_tables;
   args.table_stride = a.table_stride;
-  args.scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<float>(layout.k_dim));
+  args.scale = a.scale;
   args.causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
   args.window = a.window;
   args.sinks = a.sinks;
@@ -195,6 +201,7 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
       status != KVC_OK)
     return status;
   if (own.dtype == 0) own.dtype = KVC_FLOAT32;
+  if (own.scale == 0) own.scale = 1 / std::sqrt(static_cast<float>(storage.layout.k_dim));
   if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
   if ((own.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
     if (const kvc_status status = check_bounds(storage.layout, &own); status != KVC_OK) return status;

@@ -307,7 +307,8 @@ class Manager {
   Array<uint64_t> row_owners_;  // request whose entries a row of the step tables shows
   uint64_t assigned_ = 0;       // steps begun
   uint64_t issued_ = 0;         // newest step that may be in flight
-  uint64_t retired_ = 0;
+  uint64_t retired_ = 0;        // may be a step that a thread is still carrying out
+  uint64_t executing_ = 0;      // steps begun and not ended
   uint64_t num_requests_ = 0;
   uint64_t live_requests_ = 0;  // admitted ones
   const char* warning_ = nullptr;

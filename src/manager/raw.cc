@@ -86,7 +86,7 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
   Prompt prompt;
   if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
   if (const kvc_status status = check_raw_blocks(blocks, num_blocks); status != KVC_OK) return status;
-  size_t known = tree_.walk(prompt, num_blocks, 0, scratch.path());
+  const size_t known = tree_.walk(prompt, num_blocks, 0, scratch.path());
   for (size_t j = 0; j < num_blocks; ++j) {
     if (blocks[j] == -1) continue;
     Block& block = pool_[BlockId{blocks[j]}];
@@ -107,13 +107,16 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
       return fail(KVC_ERROR_BUSY, "entry %zu: block %d is published under another identity", j, blocks[j]);
   }
   if (!shape_.caches()) return KVC_OK;
-  if (num_blocks - known > tree_.free_nodes()) {  // some may be dead, and even known, but not reclaimed yet
-    tree_.reclaim_all();
-    known = tree_.walk(prompt, num_blocks, 0, scratch.path());
+  size_t room = tree_.free_nodes();
+  if (num_blocks - known > room) {  // some may be dead, but not reclaimed yet
+    const NodeId kept = known == 0 ? kNoNode : scratch.path()[known - 1];  // though it be dead
+    tree_.hold(kept);
+    room += tree_.count_dead(num_blocks - known - room);
+    tree_.release(kept);
   }
-  if (num_blocks - known > tree_.free_nodes()) {
+  if (num_blocks - known > room) {
     return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes",
-                num_blocks - known, tree_.free_nodes());
+                num_blocks - known, room);
   }
   ExtraRecords extras(arena_, tokens.keys, tokens.num_keys, 0, num_blocks, shape_.block_size);
   if (!extras.ok())

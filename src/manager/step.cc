@@ -119,6 +119,7 @@ kvc_status Manager::step(StepPlan& plan) {
     Guard lock(*this);
     if (const kvc_status status = check_step(plan); status != KVC_OK) return status;
     id = ++assigned_;
+    ++executing_;
     step.step_id = id;
     step.num_changes = step.num_copies = step.num_refused = 0;
     step.shortage_blocks = 0;
@@ -185,6 +186,7 @@ kvc_status Manager::step(StepPlan& plan) {
 
 // From now on the step may be in flight; sources of its copies wait for it.
 void Manager::end_step(const StepPlan& plan, uint64_t id) {
+  --executing_;
   if (issued_ < id) issued_ = id;
   for (size_t i = 0; i < plan.step.num_copies; ++i) {
     const BlockId source{plan.step.copies[i].source};

@@ -269,6 +269,33 @@ bool PrefixTree::reclaim() {
   return is_node(free_);
 }
 
+// Another child of the node turned out to be dead; is it dead with that? Until count_dead() ends, `listed` is
+// 2 and the children that may be alive.
+bool PrefixTree::last_dead_child(Node& node) {
+  if (node.resident != 0 || node.holds != 0) return false;
+  if (node.listed == 1) {
+    node.listed = 2;
+    for (NodeId id = node.first_child; is_node(id); id = (*this)[id].sibling_next) ++node.listed;
+  }
+  return --node.listed == 2;
+}
+
+size_t PrefixTree::count_dead(size_t most) {
+  size_t count = 0;
+  for (NodeId id = orphans_; is_node(id) && count < most; id = (*this)[id].hash_next) {
+    ++count;
+    for (NodeId up = (*this)[id].parent; count < most && is_node(up); up = (*this)[up].parent) {
+      if (!last_dead_child((*this)[up])) break;
+      ++count;
+    }
+  }
+  for (NodeId id = orphans_; is_node(id); id = (*this)[id].hash_next) {
+    for (NodeId up = (*this)[id].parent; is_node(up) && (*this)[up].listed > 1; up = (*this)[up].parent)
+      (*this)[up].listed = 1;
+  }
+  return count;
+}
+
 // The digest chain is defined in kvcache.h at kvc_event.
 void PrefixTree::identify(NodeId id) {
   const Node& node = (*this)[id];

@@ -23,7 +23,7 @@ struct Node {
   ExtraRecord* extra;  // nullptr = none
   NodeId parent;       // a node, or the root of the namespace
   NodeId hash_next;    // bucket chain; also the free and the orphan list
-  uint32_t listed;     // 1 = in its bucket's chain: alive
+  uint32_t listed;     // in its bucket's chain, alive: 1 (in count_dead more)
   NodeId first_child;
   NodeId sibling_next, sibling_prev;
   BlockId block;  // group 0: lowest copy
@@ -161,10 +161,9 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0 && unused((*this)[id])) bury(id);
   }
 
-  // Dead chains that wait to be reclaimed are finished, each of their nodes once.
-  void reclaim_all() {
-    while (is_node(orphans_)) reclaim();
-  }
+  // How many nodes are dead but not reclaimed yet, or `most` if there are as many. Making a new node reclaims
+  // one at least. Looks at them and at their siblings.
+  size_t count_dead(size_t most);
   // Is a longer prefix known? A dead chain that waits to be reclaimed is none: those are finished first, each
   // of their nodes once.
   bool has_children(NodeId id) {
@@ -211,6 +210,7 @@ class PrefixTree {
   void join(BlockId block, BlockId next);
   void link_before(BlockId block, BlockId next);
   void unlink(BlockId block);
+  bool last_dead_child(Node& node);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
               uint32_t epoch);
   void take_from_table(NodeId id);

@@ -10,12 +10,13 @@ struct Seen {
   kvc_status answer = KVC_OK;
   kvc_view k = {}, v = {};
   void* stream = nullptr;
+  float scale = -1;
 };
 
 kvc_status see(void* data, const kvc_attention* a, const kvc_view* k, const kvc_view* v, void* stream) {
   auto& seen = *static_cast<Seen*>(data);
   ++seen.calls;
-  seen.k = *k, seen.v = *v, seen.stream = stream;
+  seen.k = *k, seen.v = *v, seen.stream = stream, seen.scale = a->scale;
   if (seen.answer == KVC_OK) static_cast<float*>(a->out)[0] = 123;
   return seen.answer;
 }
@@ -40,6 +41,18 @@ TEST_F(ForeignAttention, OfLatentRowsSeesTheValuesInsideTheKeys) {
   EXPECT_EQ(std::memcmp(&seen.k, &k, sizeof k), 0);
   k.shape[3] = scene.o.v_dim;
   EXPECT_EQ(std::memcmp(&seen.v, &k, sizeof k), 0);
+}
+
+TEST_F(ForeignAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
+  Scene scene;
+  Seen seen;
+  ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
+  scene.a.scale = 0;
+  ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(seen.scale, 1 / std::sqrt(static_cast<float>(scene.o.dim)));
+  scene.a.scale = 0.3f;
+  ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(seen.scale, 0.3f);
 }
 
 TEST_F(ForeignAttention, AnErrorOfTheKernelIsThatOfTheCall) {

@@ -124,6 +124,30 @@ TEST_F(GpuSelect, RoomForTheLongestRequestIsAskedForWhereLengthsAreOnTheDevice) 
   EXPECT_EQ(kvc_storage_select_blocks(device_.get(), &a, &choice, nullptr), KVC_OK) << kvc_last_error();
 }
 
+// The same of the mask that attention reads, of which the host sees nothing else.
+TEST_F(GpuSelect, AMaskWithoutRoomForTheLongestRequestIsNotRead) {
+  Result result;
+  kvc_attention a = attention_;
+  a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
+  a.out = result.out.data(), a.block_mask = result.mask.data();
+  const auto refused = [&] {
+    kvc_attention_plan plan = {};
+    plan.struct_size = sizeof plan;
+    EXPECT_EQ(kvc_storage_explain(device_.get(), &a, &plan), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(kvc_storage_attend(device_.get(), &a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_TRUE(says("block_mask_stride is 1") && says("9 blocks") && says("need 2")) << kvc_last_error();
+    EXPECT_EQ(result.out, Result().out);
+  };
+  refused();  // all that table_stride has room for
+  a.max_kv_len = 8 * kBlock + 1;
+  refused();
+  a.table_stride = kStride, a.max_kv_len = 0;
+  EXPECT_EQ(kvc_storage_attend(device_.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_NE(result.out, Result().out);
+  a.block_mask = nullptr, a.block_mask_stride = 0;
+  EXPECT_EQ(kvc_storage_attend(device_.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+}
+
 TEST_F(GpuSelect, HostMemoryIsRefusedByNameWhereTheDeviceCannotReadIt) {
   kvc_storage_config c = small_config("emulated:1");
   c.num_blocks = 2 * kStride;

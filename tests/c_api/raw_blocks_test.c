@@ -153,6 +153,37 @@ static void test_dead_positions_make_room(void) {
   end_manager(m);
 }
 
+/* A call that is refused although dead positions make room leaves the counts as they were, and the room. */
+static void test_refusal_leaves_dead_positions_counted(void) {
+  enum { kLong = 40 };
+  kvc_manager_config config = {
+      .struct_size = sizeof config, .num_blocks = 8, .block_size = kB, .max_nodes = kLong};
+  kvc_manager* m = make_manager(&config);
+  int32_t tokens[(kLong + 1) * kB], blocks[kLong + 1];
+  size_t evicted = 0;
+  fill_tokens(tokens, (kLong + 1) * kB, 3);
+  for (int i = 0; i <= kLong; ++i) blocks[i] = -1;
+  OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 1));
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens, kLong * kB, NULL, 0, blocks, kLong));
+  OK(kvc_manager_release_blocks(m, blocks, kLong));
+  OK(kvc_manager_evict_blocks(m, 1, &evicted));
+  OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 2));
+  const kvc_stats before = stats(m);
+  CHECK(before.nodes_used > 8 && before.nodes_used < kLong); /* death climbs, but not far at once */
+  for (int round = 0; round < 2; ++round) {
+    REFUSED_SAYING(m, KVC_ERROR_LIMIT,
+                   kvc_manager_publish_blocks(m, 0, 0, tokens, (kLong + 1) * kB, NULL, 0, blocks, kLong + 1),
+                   "new prefix positions", "raise max_nodes");
+    const kvc_stats after = stats(m);
+    CHECK(memcmp(&after, &before, sizeof after) == 0);
+    OK(kvc_manager_check(m));
+  }
+  OK(kvc_manager_publish_blocks(m, 0, 0, tokens, kLong * kB, NULL, 0, blocks, kLong));
+  CHECK_EQ(stats(m).nodes_used, kLong);
+  OK(kvc_manager_release_blocks(m, blocks, kLong + 1));
+  end_manager(m);
+}
+
 /* A raw hold keeps a block from eviction and makes writers copy. */
 static void test_holds_protect(void) {
   kvc_manager* m = small_manager(4);
@@ -176,6 +207,7 @@ int main(void) {
   test_refusals();
   test_nodes_run_out();
   test_dead_positions_make_room();
+  test_refusal_leaves_dead_positions_counted();
   test_holds_protect();
   return 0;
 }

@@ -368,6 +368,41 @@ TEST_P(PrefixTreeTest, WhatHangsOnADeadNodeIsNeverReached) {
   EXPECT_EQ(w.counters.nodes_used, kLength + 20);
 }
 
+TEST_P(PrefixTreeTest, TheDeadAreCountedAndStayAsTheyAre) {
+  constexpr int32_t kLength = 20;
+  constexpr uint64_t kPath = kLength;
+  World w(200, 1, GetParam());
+  NodeId fork = root_of(kRoot);
+  const auto grow = [&](NodeId parent, int32_t first) {
+    for (int32_t i = 0; i < kLength; ++i) parent = w.publish(parent, first + 2 * i);
+    return parent;
+  };
+  fork = grow(fork, 1000);
+  BlockId ends[3];
+  for (int32_t i = 0; i < 3; ++i) ends[i] = w.attach(grow(fork, 2000 + 100 * i));
+  EXPECT_EQ(w.tree.count_dead(1000), 0u);
+  w.tree.detach(ends[0]);
+  w.tree.detach(ends[2]);
+  const uint64_t used = w.counters.nodes_used;
+  EXPECT_GT(used, 2 * kPath) << "death climbs, but not far at once";
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(w.tree.count_dead(1000), used - 2 * kPath) << "the stem and the second branch live";
+    EXPECT_EQ(w.tree.count_dead(5), 5u);
+    EXPECT_EQ(w.tree.count_dead(0), 0u);
+  }
+  w.tree.detach(ends[1]);
+  EXPECT_EQ(w.tree.count_dead(1000), w.counters.nodes_used);
+  w.tree.hold(fork);
+  EXPECT_EQ(w.tree.count_dead(1000), w.counters.nodes_used - kPath) << "what is held keeps its ancestors";
+  for (int32_t i = 0; i < 180; ++i) {
+    const NodeId node = w.publish(root_of(kRoot), 5000 + 2 * i);
+    ASSERT_TRUE(is_node(node)) << "no room for new node " << i;
+    w.tree.hold(node);
+  }
+  EXPECT_EQ(w.tree.count_dead(1000), 0u);
+  EXPECT_EQ(w.counters.nodes_used, 200u);
+}
+
 TEST_P(PrefixTreeTest, ExtraKeysOfADeadNodeGoBack) {
   World w(4, 1, GetParam());
   uint64_t bytes = 0;
