@@ -9,9 +9,10 @@ namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
 template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
-inline void values_block(const ValueArgs& a, Lines& next, const Weights& weights, uint32_t row,
-                         uint32_t column) {
-  const size_t from = bytes_of(form, column), dim = a.dim;
+[[gnu::noinline]] void values_block(const ValueArgs& a, Lines& next, const Weights& weights, uint32_t row,
+                                    uint32_t column) {
+  const uint64_t from = a.v.base + bytes_of(form, column);
+  const size_t dim = a.dim;
   const size_t tokens = a.segments * kSegment;
   Lines lines = next;
   const float* p = is_quantized(form) ? weights.of : a.p + row * kTile;
@@ -25,15 +26,15 @@ inline void values_block(const ValueArgs& a, Lines& next, const Weights& weights
   }
   for (size_t t = 0; t < tokens; ++t) {
     F v[kCols];
-    for (uint32_t c = 0; c < kCols; ++c)
-      v[c] = load_as<form>(row_at(a.v, t) + from + bytes_of(form, c * kLanes));
+    const char* in = reinterpret_cast<const char*>(from + a.v.at[t]);
+    for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(in + bytes_of(form, c * kLanes));
     if constexpr (kFetch) fetch(lines, lines_of(bytes_of(form, kCols * kLanes)));
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
       for (uint32_t c = 0; c < kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
     }
   }
-  next = lines;
+  if constexpr (kFetch) next = lines;
   for (uint32_t r = 0; r < kRows; ++r) {
     for (uint32_t c = 0; c < kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
   }
@@ -47,7 +48,8 @@ inline bool even_and_odd([[maybe_unused]] Form form, [[maybe_unused]] uint32_t d
 }
 template <uint32_t kRows, uint32_t kCols, bool kFetch>
 inline void values_even_odd(const ValueArgs& a, Lines& next, uint32_t row, uint32_t column) {
-  const size_t dim = a.dim, tokens = a.segments * kSegment, from = size_t{column} * 2;
+  const size_t dim = a.dim, tokens = a.segments * kSegment;
+  const uint64_t from = a.v.base + size_t{column} * 2;
   Lines lines = next;
   const float* p = a.p + row * kTile;
   float* at = a.o + row * dim + column;
@@ -57,8 +59,9 @@ inline void values_even_odd(const ValueArgs& a, Lines& next, uint32_t row, uint3
   }
   for (size_t t = 0; t < tokens; ++t) {
     F v[2 * kCols];
+    const char* in = reinterpret_cast<const char*>(from + a.v.at[t]);
     for (uint32_t c = 0; c < kCols; ++c) {
-      const U pairs = *reinterpret_cast<const UnalignedU*>(row_at(a.v, t) + from + c * kLanes * 4);
+      const U pairs = *reinterpret_cast<const UnalignedU*>(in + c * kLanes * 4);
       v[2 * c] = reinterpret_cast<F>(pairs << 16);
       v[2 * c + 1] = reinterpret_cast<F>(pairs & 0xffff0000u);
     }
@@ -68,7 +71,7 @@ inline void values_even_odd(const ValueArgs& a, Lines& next, uint32_t row, uint3
       for (uint32_t c = 0; c < 2 * kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
     }
   }
-  next = lines;
+  if constexpr (kFetch) next = lines;
   for (uint32_t r = 0; r < kRows; ++r) {
     for (uint32_t c = 0; c < 2 * kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
   }
