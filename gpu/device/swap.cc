@@ -114,7 +114,6 @@ const SwapChoice& swap_choice(uint32_t device, bool measure) {
   auto made = std::make_unique<SwapChoice>();
   {
     const OnDevice on(device);
-    const runtime::AllowWhileCapturing allowed;
     Trial trial(device);
     if (on.status() == KVC_OK && trial.possible())
       made->calibrate([&](SwapPath path, const Swap& swap) { return trial.measure(path, swap); });
