@@ -18,8 +18,8 @@ namespace kvc::gpu {
 inline constexpr uint32_t kWave = 32;
 using WaveMask = uint32_t;
 
-// Lets a kernel have so many bytes of dynamic shared memory, static ones beside them. It gets all that the device
-// has for it, so that no thread takes from another's launch what that has asked for.
+// Lets a kernel have so many bytes of dynamic shared memory, static ones beside them. It gets all that the
+// device has for it, so that no thread takes from another's launch what that has asked for.
 inline cudaError_t allow_shared(const void* function, size_t bytes) {
   constexpr size_t kAlwaysThere = size_t{40} << 10;  // of 48 KiB, which static memory counts in
   if (bytes <= kAlwaysThere) return cudaSuccess;

@@ -295,11 +295,17 @@ Error synchronize_event(Event event) {
 }
 
 Error copy(void* to, const void* from, uint64_t bytes, Stream stream) {
+  if (!host::is_one_piece(to, bytes) || !host::is_one_piece(from, bytes)) return kInvalid;
   return enqueue_checked(stream, [=] { std::memcpy(to, from, bytes); });
 }
 // As CUDA has it: at once, in another order, but not in a graph.
 Error copy(const Copies& copies, Stream stream) {
   Error error = 0;
+  for (size_t i = 0; i < copies.count; ++i) {
+    if (!host::is_one_piece(copies.to[i], copies.bytes[i]) ||
+        !host::is_one_piece(copies.from[i], copies.bytes[i]))
+      return kInvalid;
+  }
   if (stream_of(stream).capture() == nullptr) {
     return enqueue_checked(stream, [copies] {
       for (size_t i = copies.count; i > 0; --i)

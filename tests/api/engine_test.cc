@@ -215,7 +215,7 @@ TEST_F(Engine, ACaptureSurvivesWhatOtherStreamsDo) {
     const std::vector<int64_t> skipped(kMany, -1);
     kvc_rows rows = {};
     rows.struct_size = sizeof rows;
-    rows.k = many_keys.data, rows.num_tokens = kMany, rows.slots = skipped.data();
+    rows.k = rows.v = many_keys.data, rows.num_tokens = kMany, rows.slots = skipped.data();
     for (int i = 0; i < 2; ++i)
       EXPECT_EQ(kvc_storage_store(s.get(), &rows, nullptr), KVC_OK) << kvc_last_error();
   });
