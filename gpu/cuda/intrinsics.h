@@ -25,14 +25,19 @@ inline cudaError_t allow_shared(const void* function, size_t bytes) {
   if (bytes <= kAlwaysThere) return cudaSuccess;
   cudaFuncAttributes found;
   cudaError_t error = cudaFuncGetAttributes(&found, function);
-  if (error != cudaSuccess || static_cast<size_t>(found.maxDynamicSharedSizeBytes) >= bytes) return error;
+  if (error != cudaSuccess ||
+      static_cast<size_t>(found.maxDynamicSharedSizeBytes) >= bytes + found.sharedSizeBytes)
+    return error;
   int device = 0, most = 0;
   error = cudaGetDevice(&device);
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   if (error != cudaSuccess) return error;
-  return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              most - static_cast<int>(found.sharedSizeBytes));
+  error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               most - static_cast<int>(found.sharedSizeBytes));
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                              cudaSharedmemCarveoutMaxShared);  // two blocks of a multiprocessor need it
 }
 
 template <typename... P, typename... A>
