@@ -186,6 +186,26 @@ TEST_F(GpuMemory, AFractionOfWhatIsFreeBecomesBlocks) {
   EXPECT_EQ(none, nullptr);
 }
 
+TEST_F(GpuMemory, HoldsAsManyLayersAsOneLaunchHas) {
+  kvc_storage_config c = small_config("emulated");
+  c.num_blocks = c.num_heads = c.block_size = 1, c.head_dim = 4, c.num_layers = 65536;
+  kvc_storage* none = nullptr;
+  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_UNSUPPORTED);
+  EXPECT_TRUE(says("more than 65535 layers")) << kvc_last_error();
+  EXPECT_EQ(none, nullptr);
+  c.num_layers = 65535;
+  const StoragePtr s = make(c);
+  std::vector<float> rows(size_t{c.num_layers} * c.head_dim, 5.0f), back(rows.size());
+  kvc_rows all = {};
+  all.struct_size = sizeof all;
+  const int64_t slot = 0;
+  all.k = all.v = rows.data(), all.num_tokens = 1, all.num_layers = c.num_layers, all.slots = &slot;
+  ASSERT_EQ(kvc_storage_store(s.get(), &all, nullptr), KVC_OK) << kvc_last_error();
+  all.k = all.v = back.data();
+  ASSERT_EQ(kvc_storage_gather(s.get(), &all, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(back, rows);
+}
+
 TEST_F(GpuMemory, AFractionForABadConfigurationIsRefused) {
   kvc_storage_config c = small_config("emulated");
   c.num_blocks = 0, c.memory_fraction = 0.5f, c.dtype = KVC_INT32;
