@@ -63,6 +63,7 @@ class GpuCheck(unittest.TestCase):
         results = self.results()
         wanted = {"A.Passes": "passed", "A.Fails": "failed", "A.Crashes": "signal 11", "A.Hangs": "time limit", "A.Skips": "skipped"}
         self.assertEqual({name: results[name] for name in wanted}, wanted)
+        self.assertNotIn("A.DISABLED_Never", results)
         command = pathlib.Path("/proc", self.hanging.read_text().strip(), "cmdline")
         self.assertFalse(command.exists() and command.read_text(), "what a test has started is left")  # a zombie has no command
         rows = {row["bench"]: row["result"] for row in json.loads(self.output.read_text())["benches"]}
