@@ -92,7 +92,8 @@ struct Copies {
 Error copy(const Copies& copies, Stream stream);
 Error fill(void* memory, unsigned char value, uint64_t bytes, Stream stream);
 
-// As long as it lives, what this thread allocates does not end captures that are under way.
+// As long as it lives, what this thread allocates, asks or waits for does not end captures that are under
+// way, unless it waits for what is captured.
 class AllowWhileCapturing {
  public:
   AllowWhileCapturing();

@@ -18,20 +18,41 @@ namespace kvc::gpu {
 inline constexpr uint32_t kWave = 32;
 using WaveMask = uint32_t;
 
+// Lets a kernel have so many bytes of dynamic shared memory, static ones beside them. It gets all that the
+// device has for it, so that no thread takes from another's launch what that has asked for.
+inline cudaError_t allow_shared(const void* function, size_t bytes) {
+  constexpr size_t kAlwaysThere = size_t{40} << 10;  // of 48 KiB, which static memory counts in
+  if (bytes <= kAlwaysThere) return cudaSuccess;
+  cudaFuncAttributes found;
+  cudaError_t error = cudaFuncGetAttributes(&found, function);
+  if (error != cudaSuccess ||
+      static_cast<size_t>(found.maxDynamicSharedSizeBytes) >= bytes + found.sharedSizeBytes)
+    return error;
+  int device = 0, most = 0;
+  error = cudaGetDevice(&device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               most - static_cast<int>(found.sharedSizeBytes));
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                              cudaSharedmemCarveoutMaxShared);  // two blocks of a multiprocessor need it
+}
+
 template <typename... P, typename... A>
 int launch(void (*kernel)(P...), Grid grid, uint32_t threads, size_t shared_bytes, Stream stream, A... args) {
-  constexpr size_t kDefaultShared = size_t{48} << 10;
   const void* function = reinterpret_cast<const void*>(kernel);
-  if (shared_bytes > kDefaultShared) {
-    const cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return static_cast<int>(error);
+  cudaError_t error = allow_shared(function, shared_bytes);
+  if (error == cudaSuccess) {
+    error = [&](P... values) {
+      void* pointers[] = {&values...};
+      return cudaLaunchKernel(function, dim3(grid.x, grid.y, grid.z), dim3(threads), pointers, shared_bytes,
+                              static_cast<cudaStream_t>(stream));
+    }(static_cast<P>(args)...);
   }
-  return [&](P... values) {
-    void* pointers[] = {&values...};
-    return static_cast<int>(cudaLaunchKernel(function, dim3(grid.x, grid.y, grid.z), dim3(threads), pointers,
-                                             shared_bytes, static_cast<cudaStream_t>(stream)));
-  }(static_cast<P>(args)...);
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // which others would take for theirs
+  return static_cast<int>(error);
 }
 
 // ---- barriers, and what lanes tell each other ----

@@ -18,7 +18,8 @@ inline kvc_status check(runtime::Error error, const char* doing) {
   return error == 0 ? kvc_status{KVC_OK} : report(error, doing);
 }
 
-// Makes a device the thread's current one, as long as it lives.
+// Makes a device the thread's current one, as long as it lives. What the thread does with the device, memory
+// and waiting included, ends no capture of another stream, whichever thread has begun that.
 class OnDevice {
  public:
   explicit OnDevice(uint32_t device) {
@@ -35,6 +36,7 @@ class OnDevice {
   kvc_status status() const { return check(error_, "choosing the device"); }
 
  private:
+  const runtime::AllowWhileCapturing allowed_;
   uint32_t before_ = 0;
   runtime::Error error_ = 0;
   bool changed_ = false;

@@ -4,24 +4,17 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <thread>
-#include <vector>
 
 #include "device/devices.h"
 #include "device/error.h"
+#include "device/registered.h"
 #include "device/reserved.h"
 
 namespace kvc::gpu {
 namespace {
 
-// Pinning takes time in proportion, and one call for hundreds of gigabytes fails on some systems.
-constexpr uint64_t kPieceBytes = uint64_t{1} << 30;
-constexpr size_t kMaxThreads = 8;
 constexpr uint32_t kAlignment = 256;  // of device memory, at least
 constexpr uint32_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
@@ -32,50 +25,6 @@ struct Owner {
   void* base;  // as the runtime gave it
 };
 
-// Memory that was registered in pieces, by its first byte.
-struct Registered {
-  std::mutex mutex;
-  std::map<void*, uint64_t> bytes;
-};
-Registered& registered() {
-  static auto* const all = new Registered;
-  return *all;
-}
-
-void unregister_pieces(char* memory, uint64_t bytes) {
-  for (uint64_t at = 0; at < bytes; at += kPieceBytes)
-    static_cast<void>(runtime::unregister_host(memory + at));
-}
-
-// All pieces or none. The threads touch the pages of fresh memory first, which takes longest.
-runtime::Error register_pieces(uint32_t device, char* memory, uint64_t bytes, bool touch) {
-  const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
-  std::atomic<size_t> next{0};
-  std::atomic<runtime::Error> first_error{0};
-  std::vector<char> done(count, 0);
-  const auto work = [&] {
-    const OnDevice on(device);
-    for (size_t i = next++; i < count && first_error == 0; i = next++) {
-      char* const piece = memory + i * kPieceBytes;
-      const uint64_t size = std::min(kPieceBytes, bytes - i * kPieceBytes);
-      for (uint64_t at = 0; touch && at < size; at += kPage) static_cast<volatile char*>(piece)[at] = 0;
-      runtime::Error error = runtime::register_host(piece, size), none = 0;
-      done[i] = error == 0;
-      if (error != 0) first_error.compare_exchange_strong(none, error);
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min({count, kMaxThreads, size_t{std::thread::hardware_concurrency()}}); ++i)
-    threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (first_error == 0) return 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (done[i] != 0) static_cast<void>(runtime::unregister_host(memory + i * kPieceBytes));
-  }
-  return first_error;
-}
-
 void release_device(void* owner, void*, size_t, size_t) {
   const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
   const OnDevice on(self->device);
@@ -84,8 +33,7 @@ void release_device(void* owner, void*, size_t, size_t) {
 
 void release_pinned(void* owner, void* memory, size_t bytes, size_t) {
   const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
-  const OnDevice on(self->device);
-  unregister_pieces(static_cast<char*>(memory), bytes);
+  static_cast<void>(unregister_pieces(self->device, memory, true));
   munmap(memory, bytes);
 }
 
@@ -125,10 +73,9 @@ kvc_status allocate_pinned(uint32_t device, uint64_t bytes, kvc_backend_memory* 
     return refuse(KVC_ERROR_OUT_OF_MEMORY, "the host has no %llu bytes",
                   static_cast<unsigned long long>(bytes));
   if (bytes >= kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
-  const runtime::Error error = register_pieces(device, static_cast<char*>(memory), bytes, true);
-  if (error != 0) {
+  if (const kvc_status status = register_pieces(device, memory, bytes, true); status != KVC_OK) {
     munmap(memory, bytes);
-    return report(error, "pinning host memory");
+    return status;
   }
   *base = out->data = memory;
   return KVC_OK;
@@ -173,35 +120,11 @@ kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t ki
 }
 
 kvc_status register_memory(uint32_t device, void* memory, uint64_t bytes) {
-  const OnDevice on(device);
-  KVC_TRY(on.status());
-  Registered& all = registered();
-  const std::lock_guard lock(all.mutex);
-  const auto next = all.bytes.lower_bound(memory);
-  const auto overlaps = [&](const auto& piece) {
-    const auto* first = static_cast<const char*>(piece.first);
-    const auto* mine = static_cast<const char*>(memory);
-    return first < mine + bytes && mine < first + piece.second;
-  };
-  if ((next != all.bytes.end() && overlaps(*next)) ||
-      (next != all.bytes.begin() && overlaps(*std::prev(next))))
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "the memory, or a part of it, is registered");
-  KVC_TRY(
-      check(register_pieces(device, static_cast<char*>(memory), bytes, false), "registering host memory"));
-  all.bytes.emplace_hint(next, memory, bytes);
-  return KVC_OK;
+  return register_pieces(device, memory, bytes, false);
 }
 
 kvc_status unregister_memory(uint32_t device, void* memory) {
-  const OnDevice on(device);
-  KVC_TRY(on.status());
-  Registered& all = registered();
-  const std::lock_guard lock(all.mutex);
-  const auto at = all.bytes.find(memory);
-  if (at == all.bytes.end()) return refuse(KVC_ERROR_NOT_FOUND, "the memory is not registered");
-  unregister_pieces(static_cast<char*>(memory), at->second);
-  all.bytes.erase(at);
-  return KVC_OK;
+  return unregister_pieces(device, memory, false);
 }
 
 kvc_status export_memory(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle) {

@@ -12,7 +12,7 @@ inline constexpr uint32_t kMemoryKinds =
 
 kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
                     uint32_t alignment, kvc_backend_memory* memory);
-// Large memory piece by piece, by several threads.
+// Large memory piece by piece: registered.h.
 kvc_status register_memory(uint32_t device, void* memory, uint64_t bytes);
 kvc_status unregister_memory(uint32_t device, void* memory);
 kvc_status export_memory(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/devices.h"
+#include "device/registered.h"
 #include "kernels/kernels.h"
 
 namespace kvc::gpu {
@@ -27,24 +28,52 @@ Known& known(uint32_t device) {
   return all[device];
 }
 
+// Collects copies and enqueues as many of them at once as the runtime takes.
+class CopyList {
+ public:
+  explicit CopyList(runtime::Stream stream) : stream_(stream) {}
+
+  runtime::Error add(char* to, const char* from, uint64_t bytes) {
+    copies_.to[copies_.count] = to;
+    copies_.from[copies_.count] = from;
+    copies_.bytes[copies_.count] = bytes;
+    return ++copies_.count < runtime::Copies::kMost ? 0 : send();
+  }
+  runtime::Error send() {
+    if (copies_.count == 0) return 0;
+    const runtime::Error error = runtime::copy(copies_, stream_);
+    copies_.count = 0;
+    return error;
+  }
+
+ private:
+  const runtime::Stream stream_;
+  runtime::Copies copies_;
+};
+
 runtime::Error copy_parts(const Layout& layout, char* slab, const kvc_backend_swap& swap,
                           runtime::Stream stream) {
   const BlockParts parts = block_parts(layout);
-  runtime::Copies runs;
+  const bool out = swap.out != 0;
+  CopyList copies(stream);
+  MemoryPiece piece = {1, 0};
   for (size_t i = 0; i < swap.num_copies; ++i) {
     const auto [source, destination] = swap.copies[i];
-    char* block = slab + static_cast<uint64_t>(swap.out != 0 ? source : destination) * parts.block;
-    char* page = swap.pages + static_cast<uint64_t>(swap.out != 0 ? destination : source) * swap.page_bytes;
+    char* block = slab + static_cast<uint64_t>(out ? source : destination) * parts.block;
+    char* page = swap.pages + static_cast<uint64_t>(out ? destination : source) * swap.page_bytes;
     for (uint64_t part = 0; part < parts.count; ++part, block += parts.part, page += parts.bytes) {
-      runs.to[runs.count] = swap.out != 0 ? page : block;
-      runs.from[runs.count] = swap.out != 0 ? block : page;
-      runs.bytes[runs.count] = parts.bytes;
-      if (++runs.count < runtime::Copies::kMost) continue;
-      if (const runtime::Error error = runtime::copy(runs, stream); error != 0) return error;
-      runs.count = 0;
+      for (uint64_t at = 0; at < parts.bytes;) {
+        if (!piece.contains(page + at)) piece = piece_of(page + at);
+        const uint64_t bytes =
+            std::min<uint64_t>(parts.bytes - at, piece.end - reinterpret_cast<uintptr_t>(page + at));
+        const runtime::Error error =
+            out ? copies.add(page + at, block + at, bytes) : copies.add(block + at, page + at, bytes);
+        if (error != 0) return error;
+        at += bytes;
+      }
     }
   }
-  return runs.count == 0 ? 0 : runtime::copy(runs, stream);
+  return copies.send();
 }
 
 // Memory to measure with, on both sides.
@@ -114,7 +143,6 @@ const SwapChoice& swap_choice(uint32_t device, bool measure) {
   auto made = std::make_unique<SwapChoice>();
   {
     const OnDevice on(device);
-    const runtime::AllowWhileCapturing allowed;
     Trial trial(device);
     if (on.status() == KVC_OK && trial.possible())
       made->calibrate([&](SwapPath path, const Swap& swap) { return trial.measure(path, swap); });

@@ -52,11 +52,7 @@ kvc_status Workspace::take(DeviceStream& stream, uint64_t capture, uint64_t byte
 kvc_status Workspace::grow(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block) {
   idle_.reserve(num_blocks_ + 1);
   void* memory = nullptr;
-  runtime::Error error;
-  {
-    const runtime::AllowWhileCapturing allowed;
-    error = runtime::allocate(bytes, &memory);
-  }
+  const runtime::Error error = runtime::allocate(bytes, &memory);
   if (error == 0) {
     *block = {static_cast<char*>(memory), bytes, nullptr, capture};
     use(block, stream);

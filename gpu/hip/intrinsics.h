@@ -24,11 +24,13 @@ using WaveMask = uint64_t;
 template <typename... P, typename... A>
 int launch(void (*kernel)(P...), Grid grid, uint32_t threads, size_t shared_bytes, Stream stream, A... args) {
   const void* function = reinterpret_cast<const void*>(kernel);
-  return [&](P... values) {
+  const hipError_t error = [&](P... values) {
     void* pointers[] = {&values...};
-    return static_cast<int>(hipLaunchKernel(function, dim3(grid.x, grid.y, grid.z), dim3(threads), pointers,
-                                            shared_bytes, static_cast<hipStream_t>(stream)));
+    return hipLaunchKernel(function, dim3(grid.x, grid.y, grid.z), dim3(threads), pointers, shared_bytes,
+                           static_cast<hipStream_t>(stream));
   }(static_cast<P>(args)...);
+  if (error != hipSuccess) static_cast<void>(hipGetLastError());  // which others would take for theirs
+  return static_cast<int>(error);
 }
 
 // ---- barriers, and what lanes tell each other ----

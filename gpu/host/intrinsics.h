@@ -135,8 +135,14 @@ inline float add_rn(float a, float b) { return a + b; }
 inline float sub_rn(float a, float b) { return a - b; }
 inline float div_rn(float a, float b) { return a / b; }
 inline float fma_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float exp2_fast(float x) { return std::exp2(x); }
-inline float log2_fast(float x) { return std::log2(x); }
+// As wrong as those of devices may be: 2^-22 of the result, to either side; but where they are exact.
+inline float approximate(float exact, float x) {
+  if (exact == std::rint(exact) || x == std::rint(x)) return exact;
+  const float error = (std::bit_cast<uint32_t>(x) * 2654435761u >> 31) != 0 ? 0x1p-22f : -0x1p-22f;
+  return exact + exact * error;
+}
+inline float exp2_fast(float x) { return approximate(std::exp2(x), x); }
+inline float log2_fast(float x) { return approximate(std::log2(x), x); }
 inline float tanh_fast(float x) { return std::tanh(x); }
 inline uint32_t float_bits(float x) { return std::bit_cast<uint32_t>(x); }
 inline float bits_float(uint32_t x) { return std::bit_cast<float>(x); }

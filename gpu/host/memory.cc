@@ -113,6 +113,15 @@ bool is_managed(const void* memory) {
   return at != s.pieces.end() && at->second.kind == Kind::kManaged;
 }
 
+bool is_one_piece(const void* memory, uint64_t bytes) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto at = find_piece(s, memory);
+  if (at != s.pieces.end()) return number(memory) + bytes <= at->first + at->second.bytes;
+  const auto next = s.pieces.lower_bound(number(memory));
+  return next == s.pieces.end() || next->first >= number(memory) + bytes;
+}
+
 uint64_t bytes_in_use(uint32_t device) {
   const std::lock_guard lock(state().mutex);
   return state().in_use[device];

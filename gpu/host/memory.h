@@ -18,6 +18,8 @@ bool adopt(void* memory, uint64_t bytes);  // registered; false: a part of it is
 // Whether it lies in memory that the device reads without reading any host memory.
 bool is_known(uint32_t device, const void* memory);
 bool is_managed(const void* memory);
+// Whether a copy may read or write it: all of it lies in one piece of memory, or in none.
+bool is_one_piece(const void* memory, uint64_t bytes);
 uint64_t bytes_in_use(uint32_t device);
 
 bool share(void* memory, unsigned char* handle);  // for another process; false: it is no device's

@@ -36,12 +36,15 @@ Error check() {
   if (triggers[static_cast<int>(Failure::kLost)].occurs()) lost = true;
   return lost ? kLost : kDone;
 }
-Error check_allocation() {
+// What ends captures, as engines begin them: everything that asks, waits, allocates or frees, in any thread.
+Error check_captures() {
   if (const Error error = check(); error != 0) return error;
-  if (host::captures_exist() && !relaxed) {
-    host::break_captures();
-    return kCaptureFailed;
-  }
+  if (!host::captures_exist() || relaxed) return kDone;
+  host::break_captures();
+  return kCaptureFailed;
+}
+Error check_allocation() {
+  if (const Error error = check_captures(); error != 0) return error;
   return triggers[static_cast<int>(Failure::kAllocate)].occurs() ? kNoMemory : kDone;
 }
 
@@ -146,6 +149,7 @@ Error allocate_managed(uint64_t bytes, void** memory) {
 }
 Error release(void* memory) {
   ++times_synchronized;
+  static_cast<void>(check_captures());
   const bool known =
       host::release(memory, host::Kind::kDevice) || host::release(memory, host::Kind::kManaged);
   return known ? kDone : kUnknownMemory;
@@ -156,6 +160,7 @@ Error allocate_pinned(uint64_t bytes, void** memory) {
   return *memory == nullptr ? kNoMemory : kDone;
 }
 Error release_pinned(void* memory) {
+  static_cast<void>(check_captures());
   return host::release(memory, host::Kind::kPinned) ? kDone : kUnknownMemory;
 }
 Error register_host(void* memory, uint64_t bytes) {
@@ -163,6 +168,7 @@ Error register_host(void* memory, uint64_t bytes) {
   return host::adopt(memory, bytes) ? kDone : kInvalid;
 }
 Error unregister_host(void* memory) {
+  static_cast<void>(check_captures());
   return host::release(memory, host::Kind::kRegistered) ? kDone : kUnknownMemory;
 }
 Error find_address(const void* memory, Found* found) {
@@ -218,7 +224,7 @@ Error destroy_stream(Stream stream) {
 Error synchronize(Stream stream) {
   ++times_synchronized;
   if (!stream_of(stream).wait_all()) return kCaptureFailed;
-  return check();
+  return check_captures();
 }
 Error find_capture(Stream stream, uint64_t* id) {
   const auto capture = stream_of(stream).capture();
@@ -275,7 +281,7 @@ Error query(Event event, bool* done) {
     return kCaptureFailed;
   }
   *done = event_of(event).marker->done;
-  return check();
+  return check_captures();
 }
 Error synchronize_event(Event event) {
   ++times_synchronized;
@@ -285,15 +291,21 @@ Error synchronize_event(Event event) {
     marker = event_of(event).marker;
   }
   marker->done.wait(false);
-  return check();
+  return check_captures();
 }
 
 Error copy(void* to, const void* from, uint64_t bytes, Stream stream) {
+  if (!host::is_one_piece(to, bytes) || !host::is_one_piece(from, bytes)) return kInvalid;
   return enqueue_checked(stream, [=] { std::memcpy(to, from, bytes); });
 }
 // As CUDA has it: at once, in another order, but not in a graph.
 Error copy(const Copies& copies, Stream stream) {
   Error error = 0;
+  for (size_t i = 0; i < copies.count; ++i) {
+    if (!host::is_one_piece(copies.to[i], copies.bytes[i]) ||
+        !host::is_one_piece(copies.from[i], copies.bytes[i]))
+      return kInvalid;
+  }
   if (stream_of(stream).capture() == nullptr) {
     return enqueue_checked(stream, [copies] {
       for (size_t i = copies.count; i > 0; --i)

@@ -41,25 +41,29 @@ struct MoveArgs {
   Extent extent;
 };
 
+// Without branches until all loads are under way: what is past the end reads the last vector again.
 KVC_KERNEL(kThreads, 4)
 move_blocks(KVC_ARGUMENT(MoveArgs) args) {
   const uint64_t total = args.extent.num_vectors;
   for (uint64_t first = blockIdx.x * kPerBlock + threadIdx.x; first < total; first += gridDim.x * kPerBlock) {
+    Position at[kInFlight];
+    kvc_block_copy pairs[kInFlight];
+#pragma unroll
+    for (uint32_t i = 0; i < kInFlight; ++i) {
+      const uint64_t index = first + uint64_t{i} * kThreads;
+      at[i] = position_of(args.extent, index < total ? index : total - 1);
+      pairs[i] = args.pairs[at[i].item];
+    }
     Vector data[kInFlight];
     Vector* to[kInFlight];
 #pragma unroll
     for (uint32_t i = 0; i < kInFlight; ++i) {
-      const uint64_t index = first + uint64_t{i} * kThreads;
-      to[i] = nullptr;
-      if (index >= total) continue;
-      const Position at = position_of(args.extent, index);
-      const kvc_block_copy pair = args.pairs[at.item];
-      data[i] = load_once(args.from.at(pair.source, at.part) + at.vector);
-      to[i] = args.to.at(pair.destination, at.part) + at.vector;
+      data[i] = load_once(args.from.at(pairs[i].source, at[i].part) + at[i].vector);
+      to[i] = args.to.at(pairs[i].destination, at[i].part) + at[i].vector;
     }
 #pragma unroll
     for (uint32_t i = 0; i < kInFlight; ++i) {
-      if (to[i] != nullptr) store_once(to[i], data[i]);
+      if (first + uint64_t{i} * kThreads < total) store_once(to[i], data[i]);
     }
   }
 }

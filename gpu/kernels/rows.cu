@@ -124,6 +124,7 @@ PlaneArgs plane_args(const Layout& layout, void* slab, const kvc_rows& rows, boo
 
 const char* unsupported(const Layout& layout) {
   if (layout.block_size > kMaxPageTokens) return "blocks of more than 1024 tokens";
+  if (layout.num_layers > UINT16_MAX) return "more than 65535 layers";  // the height of a grid
   return layout.channel_tokens != 0 ? "keys with a scale per channel" : nullptr;
 }
 

@@ -68,28 +68,44 @@ KVC_DEVICE void find_stored(const PlaneArgs& plane, uint64_t block, uint64_t hea
   place->token = static_cast<uint32_t>(token % kTileTokens);
 }
 
+// What leads to the blocks of tokens of the call: slots, or blocks. Below 0: the token is skipped. Loads of
+// several tokens do not wait for each other.
+template <uint32_t n>
+KVC_DEVICE void look_up(const RowsArgs& args, const uint64_t (&tokens)[n], int64_t (&found)[n]) {
+  if (args.slots != nullptr) {
+#pragma unroll
+    for (uint32_t i = 0; i < n; ++i) found[i] = args.slots[tokens[i]];
+    return;
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < n; ++i)
+    found[i] = static_cast<int64_t>(args.block_size.divide(args.first_token + tokens[i]));
+  if (args.table == nullptr) return;
+#pragma unroll
+  for (uint32_t i = 0; i < n; ++i) found[i] = args.table[found[i]];
+}
+
+// Head `head` of token t, for which look_up() has found this.
+KVC_DEVICE RowPlace place_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t t, uint64_t head,
+                              int64_t found) {
+  const uint64_t at = args.slots != nullptr ? static_cast<uint64_t>(found) : args.first_token + t;
+  const uint64_t index = args.block_size.divide(at);
+  RowPlace place;
+  place.token_of_call = t;
+  place.row = plane.rows + static_cast<int64_t>(blockIdx.y) * plane.row_layer +
+              static_cast<int64_t>(t) * plane.row_token + static_cast<int64_t>(head) * plane.row_head;
+  find_stored(plane, args.slots != nullptr ? index : static_cast<uint64_t>(found), head,
+              at - index * args.block_size.value, &place);
+  return place;
+}
+
 // False: the token is skipped.
 KVC_DEVICE bool find_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t index, RowPlace* place) {
-  const uint64_t t = plane.heads.divide(index), head = index - t * plane.heads.value;
-  uint64_t block, token;
-  if (args.slots != nullptr) {
-    const int64_t slot = args.slots[t];
-    if (slot < 0) return false;
-    block = args.block_size.divide(static_cast<uint64_t>(slot));
-    token = static_cast<uint64_t>(slot) - block * args.block_size.value;
-  } else {
-    block = args.block_size.divide(args.first_token + t);
-    token = args.first_token + t - block * args.block_size.value;
-    if (args.table != nullptr) {
-      const int32_t entry = args.table[block];
-      if (entry < 0) return false;
-      block = static_cast<uint64_t>(entry);
-    }
-  }
-  place->token_of_call = t;
-  place->row = plane.rows + static_cast<int64_t>(blockIdx.y) * plane.row_layer +
-               static_cast<int64_t>(t) * plane.row_token + static_cast<int64_t>(head) * plane.row_head;
-  find_stored(plane, block, head, token, place);
+  const uint64_t tokens[1] = {plane.heads.divide(index)};
+  int64_t found[1];
+  look_up(args, tokens, found);
+  if (found[0] < 0) return false;
+  *place = place_row(args, plane, tokens[0], index - tokens[0] * plane.heads.value, found[0]);
   return true;
 }
 

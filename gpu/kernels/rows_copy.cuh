@@ -9,30 +9,38 @@ namespace kvc::gpu {
 constexpr uint32_t kCopiesInFlight = 4;
 
 template <typename Piece, Direction kDirection>
-KVC_KERNEL(kThreads, 4)
+KVC_KERNEL(kThreads, 3)
 copy_rows(KVC_ARGUMENT(RowsArgs) args) {
   const PlaneArgs& plane = args.planes[blockIdx.z];
   const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
   constexpr uint64_t kPerBlock = uint64_t{kThreads} * kCopiesInFlight;
   for (uint64_t first = blockIdx.x * kPerBlock + threadIdx.x; first < total; first += gridDim.x * kPerBlock) {
+    uint64_t tokens[kCopiesInFlight];
+    uint32_t heads[kCopiesInFlight], units[kCopiesInFlight];
+    int64_t found[kCopiesInFlight];
+#pragma unroll
+    for (uint32_t i = 0; i < kCopiesInFlight; ++i) {
+      const uint64_t index = first + uint64_t{i} * kThreads, at = index < total ? index : total - 1;
+      const uint64_t row = plane.units.divide(at);
+      tokens[i] = plane.heads.divide(row);
+      heads[i] = static_cast<uint32_t>(row - tokens[i] * plane.heads.value);
+      units[i] = static_cast<uint32_t>(at - row * plane.units.value);
+    }
+    look_up(args, tokens, found);
     Piece data[kCopiesInFlight];
     Piece* to[kCopiesInFlight];
 #pragma unroll
     for (uint32_t i = 0; i < kCopiesInFlight; ++i) {
-      const uint64_t at = first + uint64_t{i} * kThreads;
-      to[i] = nullptr;
-      if (at >= total) continue;
-      const uint64_t row = plane.units.divide(at), unit = at - row * plane.units.value;
-      RowPlace place;
-      if (!find_row(args, plane, row, &place)) continue;
-      Piece* const outside = reinterpret_cast<Piece*>(place.row) + unit;
-      Piece* const stored = reinterpret_cast<Piece*>(place.stored) + unit;
-      data[i] = load_once(kDirection == Direction::kStore ? outside : stored);
+      const RowPlace place = place_row(args, plane, tokens[i], heads[i], found[i]);
+      Piece* const outside = reinterpret_cast<Piece*>(place.row) + units[i];
+      Piece* const stored = reinterpret_cast<Piece*>(place.stored) + units[i];
       to[i] = kDirection == Direction::kStore ? stored : outside;
+      if (first + uint64_t{i} * kThreads >= total) found[i] = -1;
+      if (found[i] >= 0) data[i] = load_once(kDirection == Direction::kStore ? outside : stored);
     }
 #pragma unroll
     for (uint32_t i = 0; i < kCopiesInFlight; ++i) {
-      if (to[i] != nullptr) *to[i] = data[i];
+      if (found[i] >= 0) *to[i] = data[i];
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <kvcache.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "../gpu/host/control.h"
 
@@ -24,12 +25,17 @@ inline kvc_backend_info info_of(const char* backend) {
   return info;
 }
 
-// Whether it works on any memory of the host; if not, the host does not see that of the device either.
-inline bool device_reads_host() {
-  kvc_device_info info = {};
-  info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_device_properties(device(), &info), KVC_OK) << kvc_last_error();
-  return (info.flags & KVC_DEVICE_READS_HOST) != 0;
+// Whether tests steer it, by control(): an emulated one, unless it stands for a GPU.
+inline bool is_emulated() {
+  return device() != nullptr && std::string_view(device()).substr(0, 8) == "emulated" &&
+         std::getenv("KVC_TEST_AS_GPU") == nullptr;
+}
+
+// Whether the device's memory is the host's, and the other way round: of GPUs that read ordinary memory of
+// the host too, the host does not see their own.
+inline bool shares_host_memory() {
+  const std::string_view name = device() == nullptr ? "cpu" : device();
+  return name == "cpu" || name == "emulated" || name == "emulated:0";
 }
 
 // NULL: there are no emulated devices.

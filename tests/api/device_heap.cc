@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU refuses rows in ordinary host memory, and the tests have theirs in vectors. Where the device of
-// KVC_TEST_DEVICE does not read all of the host's memory, `new` takes from memory that is registered with it.
+// Most GPUs refuse rows in ordinary host memory, and the tests have theirs in vectors. Where the memory of
+// KVC_TEST_DEVICE is not the host's, `new` takes from memory that is registered with it.
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -60,7 +60,7 @@ constinit Heap heap;
 
 class DeviceHeap : public testing::Environment {
   void SetUp() override {
-    if (kvc::test::device_reads_host()) return;
+    if (kvc::test::shares_host_memory()) return;
     void* memory = std::aligned_alloc(size_t{2} << 20, kBytes);
     ASSERT_NE(memory, nullptr);
     ASSERT_EQ(kvc_device_register(kvc::test::device(), memory, kBytes), KVC_OK) << kvc_last_error();

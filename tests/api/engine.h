@@ -10,7 +10,9 @@ namespace kvc::test::engine {
 const char* device();  // as kvcache.h names it; NULL: there is none here
 void* create_stream();
 void destroy_stream(void* stream);
-void begin_capture(void* stream);
+// Whose mistakes end a capture: PyTorch's and so most engines' is of all threads.
+enum class Capture { kOfThread, kOfAllThreads };
+void begin_capture(void* stream, Capture capture = Capture::kOfThread);
 void* end_capture(void* stream);  // a graph; NULL: something could not be captured
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph);

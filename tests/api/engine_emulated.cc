@@ -10,7 +10,7 @@ namespace kvc::test::engine {
 const char* device() { return control() == nullptr ? nullptr : "emulated:1"; }
 void* create_stream() { return control()->create_stream(1); }
 void destroy_stream(void* stream) { control()->destroy_stream(stream); }
-void begin_capture(void* stream) { control()->begin_capture(stream); }
+void begin_capture(void* stream, Capture) { control()->begin_capture(stream); }  // of all threads
 void* end_capture(void* stream) { return control()->end_capture(stream); }
 void launch_graph(void* graph, void* stream) { control()->launch_graph(graph, stream); }
 void destroy_graph(void* graph) { control()->destroy_graph(graph); }

@@ -171,6 +171,58 @@ TEST_F(Engine, ADecodeStepReplaysFromAGraph) {
   }
 }
 
+// Whatever else the library is asked for meanwhile, by a thread that has no part in the capture.
+TEST_F(Engine, ACaptureSurvivesWhatOtherStreamsDo) {
+  const char* const device = engine::device();
+  const StoragePtr s = storage(KVC_FLOAT32, 1);
+  const Adopted stream, other;
+  Batch batch(s.get(), KVC_FLOAT32, 0);
+  Results results(1);
+  constexpr size_t kMany = 1 << 16;
+  DeviceMemory many_keys(device, kMany * kHeads * kDim * sizeof(float));
+  kvc_stream_event* event = nullptr;
+  ASSERT_EQ(kvc_stream_event_create(device, &event), KVC_OK) << kvc_last_error();
+  std::vector<char> pages(1 << 20);
+  const auto survives = [&](const char* what, const auto& work) {
+    engine::begin_capture(stream.handle, engine::Capture::kOfAllThreads);
+    batch.enqueue(stream.stream.get(), results.of(0), true);
+    std::thread(work).join();
+    void* graph = engine::end_capture(stream.handle);
+    EXPECT_NE(graph, nullptr) << what << " has ended the capture";
+    if (graph != nullptr) engine::destroy_graph(graph);
+  };
+  survives("memory", [&] {
+    for (const uint32_t kind : {KVC_MEMORY_DEVICE, KVC_MEMORY_PINNED}) DeviceMemory(device, 5000, kind);
+  });
+  survives("memory that grows", [&] {
+    void* memory = nullptr;
+    EXPECT_EQ(kvc_device_reserve(device, 1, &memory), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_device_map(memory, 0, 1), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_device_release(memory), KVC_OK) << kvc_last_error();
+  });
+  survives("registered memory", [&] {
+    EXPECT_EQ(kvc_device_register(device, pages.data(), pages.size()), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_device_unregister(device, pages.data()), KVC_OK) << kvc_last_error();
+  });
+  survives("an event", [&] {
+    int32_t done = 0;
+    EXPECT_EQ(kvc_stream_event_record(event, other.stream.get()), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_stream_event_query(event, &done), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_stream_event_synchronize(event), KVC_OK) << kvc_last_error();
+  });
+  survives("a stream", [&] { EXPECT_EQ(kvc_stream_synchronize(other.stream.get()), KVC_OK); });
+  survives("calls that send much and wait", [&] {
+    const std::vector<int64_t> skipped(kMany, -1);
+    kvc_rows rows = {};
+    rows.struct_size = sizeof rows;
+    rows.k = rows.v = many_keys.data, rows.num_tokens = kMany, rows.slots = skipped.data();
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(kvc_storage_store(s.get(), &rows, nullptr), KVC_OK) << kvc_last_error();
+  });
+  survives("a storage", [] { storage(KVC_FLOAT32, 1); });
+  kvc_stream_event_destroy(event);
+}
+
 // No step waits for the one before: workspace and staging memory go from call to call in the stream's order.
 TEST_F(Engine, MemoryOfCallsIsReusedInTheStreamsOrder) {
   const StoragePtr s = storage(KVC_FLOAT32, 1);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Swaps on emulated devices: memory of the host that they refuse, graphs, failures, and the way that is
 // measured once. What a process does first is tested in a process of its own.
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -258,6 +260,37 @@ void swap_large_runs() {
   leave(!is_measured("emulated"), "it was measured");
 }
 
+// Large memory is registered in pieces, in which a page may end and begin.
+void swap_across_pieces() {
+  constexpr uint64_t kPiece = uint64_t{1} << 30, kPage = 4096;
+  kvc_storage_config c = small_config("emulated");
+  c.num_blocks = 1, c.block_size = 1024;  // 256 KiB
+  const StoragePtr s = make(c);
+  control()->fail(Failure::kAllocate, 1);
+  MUST(kvc_storage_swap_out(s.get(), nullptr, 0, nullptr, 0, 0, nullptr) == KVC_OK &&
+       !is_measured("emulated"));
+  const uint64_t bytes = info_of(s.get()).block_bytes, size = 2 * kPiece;
+  MUST(bytes >= 65536 && kPiece % bytes == 0);
+  void* mapped =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  MUST(mapped != MAP_FAILED);
+  // Begins inside a page of the host, so that pieces and pages of blocks do not end together.
+  char* const memory = static_cast<char*>(mapped) + kPage - 64;
+  const uint64_t first = kPiece - bytes / 2, pages = size - kPage - first;
+  MUST(kvc_device_register("emulated", memory, size - kPage) == KVC_OK);
+  MUST(store(s.get(), 5, 3) == KVC_OK && store(s.get(), 1000, 4) == KVC_OK);
+  const kvc_block_copy copy = {0, 0};
+  MUST(kvc_storage_swap_out(s.get(), &copy, 1, memory + first, pages, 0, nullptr) == KVC_OK);
+  MUST(store(s.get(), 5, 1) == KVC_OK && store(s.get(), 1000, 2) == KVC_OK);
+  MUST(kvc_storage_swap_in(s.get(), &copy, 1, memory + first, pages, 0, nullptr) == KVC_OK);
+  MUST(key_at(s.get(), 5) == 3 && key_at(s.get(), 1000) == 4);
+  MUST(kvc_device_unregister("emulated", memory) == KVC_OK);
+  leave(munmap(mapped, size) == 0, "unmapped");
+}
+
+TEST_F(GpuSwapDeathTest, ABlockMayLieAcrossPiecesOfRegisteredMemory) {
+  expect_leaves_well(swap_across_pieces);
+}
 TEST_F(GpuSwapDeathTest, ACaptureTakesAGuessAndIsNotBrokenByMeasuring) {
   expect_leaves_well(swap_in_a_capture);
 }

@@ -40,8 +40,7 @@ inline StoragePtr make(kvc_storage_config config) {
   if (config.device == nullptr) {
     config.device = device();
     // Tests look at the bytes. Those of attention do not, and ask for the device's own memory.
-    static const bool pinned = device() != nullptr && !device_reads_host();
-    if (pinned && config.memory_kind == KVC_MEMORY_DEFAULT && config.memory == nullptr)
+    if (!shares_host_memory() && config.memory_kind == KVC_MEMORY_DEFAULT && config.memory == nullptr)
       config.memory_kind = KVC_MEMORY_PINNED;
   }
   EXPECT_EQ(kvc_storage_create(&config, &s), KVC_OK) << kvc_last_error();

@@ -97,7 +97,7 @@ TEST(Storage, ForeignMemoryIsUsedInPlaceAndSurvives) {
 }
 
 TEST(Storage, AddressesPastFourGigabytesWork) {
-  if (!device_reads_host()) GTEST_SKIP() << "the device cannot read pages without memory behind them";
+  if (!shares_host_memory()) GTEST_SKIP() << "the device cannot read pages without memory behind them";
   kvc_storage_config c = base_config();
   c.num_blocks = 6000000, c.num_layers = 2;
   uint64_t slab_bytes = 0;

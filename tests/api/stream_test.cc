@@ -45,13 +45,12 @@ EventPtr make_event() {
 }
 
 // Holds a stream up until it is opened, at the latest by its destruction, which sees to it that nobody waits.
+// A GPU's is not held: there the tests see what comes out, not when.
 class Gate {
  public:
   explicit Gate(kvc_stream* stream) : stream_(stream) {
-    if (kvc::test::device() != nullptr) {
-      kvc::test::control()->hold(handle());
-      return;
-    }
+    if (kvc::test::is_emulated()) kvc::test::control()->hold(handle());
+    if (kvc::test::device() != nullptr) return;
     auto* task = static_cast<kvc::Stream*>(stream->impl)->make<Task>(0);
     task->gate = this;
     task->run = [](kvc::Stream::Task* self) {
@@ -66,8 +65,9 @@ class Gate {
     while (kvc::test::device() == nullptr && !passed_) std::this_thread::yield();
   }
   void open() {
-    if (!open_.exchange(true) && kvc::test::device() != nullptr) kvc::test::control()->let_go(handle());
+    if (!open_.exchange(true) && kvc::test::is_emulated()) kvc::test::control()->let_go(handle());
   }
+  static bool holds() { return kvc::test::device() == nullptr || kvc::test::is_emulated(); }
 
  private:
   struct Task : kvc::Stream::Task {
@@ -124,8 +124,10 @@ TEST(Stream, WorkIsDoneInOrderAndLater) {
   ASSERT_EQ(kvc_storage_zero_blocks(s.get(), &zeroed, 1, stream.get()), KVC_OK);
   ASSERT_EQ(kvc_storage_gather(s.get(), &read.rows, stream.get()), KVC_OK);
   ASSERT_EQ(kvc_stream_event_record(event.get(), stream.get()), KVC_OK);
-  EXPECT_EQ(key_at(s.get(), 5), 0.0f) << "nothing has been done yet";
-  EXPECT_FALSE(is_done(event.get()));
+  if (Gate::holds()) {
+    EXPECT_EQ(key_at(s.get(), 5), 0.0f) << "nothing has been done yet";
+    EXPECT_FALSE(is_done(event.get()));
+  }
   gate.open();
   ASSERT_EQ(kvc_stream_synchronize(stream.get()), KVC_OK);
   EXPECT_TRUE(is_done(event.get()));
@@ -203,7 +205,9 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
         std::fill(array->begin(), array->end(), UINT64_MAX);
       std::fill(tables.begin(), tables.end(), INT32_MAX);
       std::fill(slopes.begin(), slopes.end(), 1e30f);
-      EXPECT_EQ(later, std::vector<float>(later.size())) << "not yet";
+      if (Gate::holds()) {
+        EXPECT_EQ(later, std::vector<float>(later.size())) << "not yet";
+      }
     }
     ASSERT_EQ(kvc_stream_synchronize(stream.get()), KVC_OK);
     EXPECT_EQ(later, out);
@@ -265,9 +269,10 @@ TEST(Stream, DestroyingAStorageWaitsForItsWork) {
   later.join();
 }
 
-// Pieces of work that were ever put in the stream (emulated: in any).
+// Pieces of work that were ever put in the stream (emulated: in any; on a GPU nobody counts them).
 uint64_t enqueued(kvc_stream* stream) {
-  if (kvc::test::device() != nullptr) return kvc::test::control()->num_occasions(kvc::gpu::Failure::kLaunch);
+  if (kvc::test::is_emulated()) return kvc::test::control()->num_occasions(kvc::gpu::Failure::kLaunch);
+  if (kvc::test::device() != nullptr) return 0;
   return static_cast<kvc::Stream*>(stream->impl)->end();
 }
 

@@ -4,7 +4,9 @@
 namespace kvc::gpu::bench {
 namespace {
 
-constexpr uint32_t kThreads = 256, kBlocksPerProcessor = 8, kInFlight = 8;
+// Registers for all vectors in flight: with 8 blocks there are 32 for a thread, and copies go through the
+// stack.
+constexpr uint32_t kThreads = 256, kBlocksPerProcessor = 4, kInFlight = 8;
 constexpr uint64_t kPerBlock = uint64_t{kThreads} * kInFlight;
 
 struct alignas(16) Vector {

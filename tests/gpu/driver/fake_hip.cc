@@ -149,7 +149,7 @@ hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned flags) {
 hipError_t hipHostFree(void* memory) { return give_back(memory, hipMemoryTypeHost); }
 hipError_t hipHostRegister(void* memory, size_t bytes, unsigned flags) {
   const std::lock_guard lock(fake().mutex);
-  if (flags != hipHostRegisterPortable || find(memory, 1) != nullptr)
+  if (flags != (hipHostRegisterPortable | hipHostRegisterMapped) || find(memory, 1) != nullptr)
     return result(hipErrorHostMemoryAlreadyRegistered);
   fake().pieces[static_cast<char*>(memory)] = {bytes, hipMemoryTypeHost, false, true};
   return hipSuccess;

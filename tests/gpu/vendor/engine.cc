@@ -31,9 +31,10 @@ void* create_stream() {
 }
 void destroy_stream(void* stream) { require(KVC_VENDOR(StreamDestroy)(native(stream)), "StreamDestroy"); }
 
-void begin_capture(void* stream) {
-  require(KVC_VENDOR(StreamBeginCapture)(native(stream), KVC_VENDOR(StreamCaptureModeThreadLocal)),
-          "StreamBeginCapture");
+void begin_capture(void* stream, Capture capture) {
+  const auto mode = capture == Capture::kOfAllThreads ? KVC_VENDOR(StreamCaptureModeGlobal)
+                                                      : KVC_VENDOR(StreamCaptureModeThreadLocal);
+  require(KVC_VENDOR(StreamBeginCapture)(native(stream), mode), "StreamBeginCapture");
 }
 
 void* end_capture(void* stream) {
