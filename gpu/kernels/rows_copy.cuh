@@ -31,7 +31,8 @@ copy_rows(KVC_ARGUMENT(RowsArgs) args) {
     Piece* to[kCopiesInFlight];
 #pragma unroll
     for (uint32_t i = 0; i < kCopiesInFlight; ++i) {
-      const RowPlace place = place_row(args, plane, tokens[i], heads[i], found[i]);
+      const int64_t some = found[i] < 0 ? 0 : found[i];  // what is skipped has no place, nor an address
+      const RowPlace place = place_row(args, plane, tokens[i], heads[i], some);
       Piece* const outside = reinterpret_cast<Piece*>(place.row) + units[i];
       Piece* const stored = reinterpret_cast<Piece*>(place.stored) + units[i];
       to[i] = kDirection == Direction::kStore ? stored : outside;
