@@ -84,6 +84,7 @@ void Storage::drop_pending() {
 }
 
 void Storage::store(const kvc_rows& rows) {
+  if (rows.num_tokens == 0) return;  // the arrays may be NULL then
   if (!open_keys_) return move(rows, true, true, rows.v != nullptr);
   const auto lock = lock_if_open<std::unique_lock>();
   for (uint32_t l = 0; l < rows.num_layers; ++l)
