@@ -203,7 +203,7 @@ struct RowsPlan {
 };
 
 // What a call moves; `units` of its planes are left to who launches.
-RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary);
+RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows);
 // The stored keys alone.
 RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 // Rows of codes in arrays of their own.

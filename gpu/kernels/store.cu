@@ -224,10 +224,8 @@ int store_plan(const RowsPlan& plan, int32_t outside, int32_t stored, uint32_t n
 
 }  // namespace
 
-int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary,
-               Stream stream) {
-  return store_plan(plan_rows(layout, slab, rows, rotary), rows.dtype, layout.k.dtype, rows.num_layers,
-                    stream);
+int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, Stream stream) {
+  return store_plan(plan_rows(layout, slab, rows), rows.dtype, layout.k.dtype, rows.num_layers, stream);
 }
 
 int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
