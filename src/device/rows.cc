@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/checked.h"
@@ -126,6 +127,12 @@ void for_each_row(const Layout& layout, uint32_t layer, const int64_t* slots, si
 }
 
 }  // namespace
+
+const char* RowArray::turned_row(size_t t, uint32_t h, size_t n, char* buffer) const {
+  std::memcpy(buffer, row(t, h), n * (dtype_bits(dtype) / 8));
+  rotary.turn(t, dtype, buffer);
+  return buffer;
+}
 
 void rotate_row(const Layout& layout, float* row, size_t n) {
   if (!layout.hadamard) return;

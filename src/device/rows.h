@@ -3,8 +3,6 @@
 // rotation and the tiling of keys happen here. Arguments are valid; nothing is allocated. Different tokens
 // may be moved by different threads.
 #pragma once
-#include <cstring>
-
 #include "device/rotary.h"
 #include "layout/layout.h"
 #include "quant/metrics.h"
@@ -32,11 +30,9 @@ struct RowArray {
   }
   // The row as it is stored, of n elements: the caller's, or turned, in `buffer`.
   const char* row_to_store(size_t t, uint32_t h, size_t n, char* buffer) const {
-    if (rotary.table == nullptr) return row(t, h);
-    std::memcpy(buffer, row(t, h), n * (dtype_bits(dtype) / 8));
-    rotary.turn(t, dtype, buffer);
-    return buffer;
+    return rotary.table == nullptr ? row(t, h) : turned_row(t, h, n, buffer);
   }
+  const char* turned_row(size_t t, uint32_t h, size_t n, char* buffer) const;
 };
 
 // Slot of the t-th token: the caller's, or by its position in a block table.
