@@ -1087,9 +1087,9 @@ typedef struct kvc_memory_handle {
  *  events. On the CPU a stream has a thread of its own. Opaque; made by kvc_stream_create.
  *
  *  A function of a storage that takes a stream checks its arguments at the call: an error comes back at once and means that nothing was enqueued. Host arrays
- *  that say what to do (slots, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys and values, queries, results, bounds of
- *  keys and attention masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is not ordered with
- *  what is enqueued in streams. On the CPU, work that was enqueued cannot fail. */
+ *  that say what to do (slots, rope_rows, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys, values, rope_table, queries,
+ *  results, bounds of keys and masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is
+ *  not ordered with what is enqueued in streams. On the CPU, work that was enqueued cannot fail. */
 typedef struct kvc_stream kvc_stream;
 
 /** A place in a stream that others can wait for. Opaque; made by kvc_stream_event_create. */
@@ -1498,8 +1498,8 @@ KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query *query, kvc_memory
 KVC_API kvc_status kvc_model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const double *factors, double *frequencies, size_t capacity,
                                   size_t *count, double *attention_factor);
 
-/** Cosines and sines for kvc_rope_apply: once per step for all layers that share frequencies, or once for all positions. Angles are computed in
- *  double precision, so that they are right at any position.
+/** Cosines and sines for kvc_rope_apply and kvc_rows.rope_table: once per step for all layers that share frequencies, or once for all positions. Angles
+ *  are computed in double precision, so that they are right at any position.
  *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
  *  @param[out] table     [num_positions][2][num_frequencies] cosines, sines; both times attention_factor.
  *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor that is not finite, a position past 2^40). Thread-safe. Since 0.2. */
