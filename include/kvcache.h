@@ -537,8 +537,8 @@ typedef struct kvc_rows {
   const float *rope_table;    /**< [rope_table_rows][rope_dim] from kvc_rope_table, in memory like k: a store writes the keys that kvc_rope_apply would make
                                    of a copy of k, in all layers. NULL = keys are stored as they are, and no field below is read. Gathers and
                                    measurements refuse it: what is stored is turned already. */
-  const int64_t *rope_rows;   /**< [num_tokens] the table's row of each token; NULL = row t for token t. That of a skipped token has to be in range too;
-                                   with KVC_ROWS_ON_DEVICE it is not read. */
+  const int64_t *rope_rows;   /**< [num_tokens] the table's row of each token; NULL = row t for token t. That of a skipped token has to be in range too.
+                                   With KVC_ROWS_ON_DEVICE it is not read, and a token whose row is outside turns by some row of the table. */
   size_t rope_table_rows;     /**< Rows of rope_table. */
   uint32_t rope_dim;          /**< Elements of a key that turn, even; 0 = all. */
   uint32_t rope_first_element; /**< First of them. Latent rows: latent_dim - rope_dim. */

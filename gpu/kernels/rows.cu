@@ -134,8 +134,8 @@ RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows) {
   if (rows.k != nullptr) args.planes[plan.num_planes++] = plane_args(layout, slab, rows, true);
   if (rows.rope_table != nullptr && rows.k != nullptr) {
     args.planes[0].rotary = true;
-    args.rotary = {rows.rope_table, rows.rope_rows, rows.rope_dim, rows.rope_first_element,
-                   (rows.flags & KVC_ROWS_ROPE_INTERLEAVED) != 0};
+    args.rotary = {rows.rope_table, rows.rope_rows,          rows.rope_table_rows,
+                   rows.rope_dim,   rows.rope_first_element, (rows.flags & KVC_ROWS_ROPE_INTERLEAVED) != 0};
   }
   if (rows.v != nullptr) args.planes[plan.num_planes++] = plane_args(layout, slab, rows, false);
   args.num_tokens = rows.num_tokens;

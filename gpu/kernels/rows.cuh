@@ -32,6 +32,7 @@ struct PlaneArgs {
 struct RotaryArgs {
   const float* table;
   const int64_t* table_row;
+  uint64_t table_rows;
   uint32_t dim, first;
   bool interleaved;
 };

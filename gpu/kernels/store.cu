@@ -18,11 +18,11 @@ KVC_DEVICE float turned(float x, float other, float cosine, float sine, bool sec
   return Element<kFrom>::decode(Element<kFrom>::encode(sum));
 }
 
-// Cosines of the token, then its sines.
+// Cosines of the token, then its sines. Rows that the host has not seen may be outside of the table.
 KVC_DEVICE const float* angles_of(const RotaryArgs& rotary, const RowPlace& place) {
   const uint64_t t = place.token_of_call;
-  return rotary.table +
-         (rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t) * rotary.dim;
+  const uint64_t row = rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t;
+  return rotary.table + (row < rotary.table_rows ? row : 0) * rotary.dim;
 }
 
 template <int32_t kFrom>

@@ -6,8 +6,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint64_t kMaxExtent = uint64_t{1}
-                                << 60;  // elements; so many bytes, times the largest type, are an int64_t
+constexpr uint64_t kMaxExtent = uint64_t{1} << 60;  // elements, of which the bytes are an int64_t
 
 uint64_t magnitude(int64_t x) { return x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x); }
 
@@ -32,8 +31,10 @@ kvc_status check_rotary(const Rotary& rotary, size_t table_rows, uint32_t elemen
                 "%u elements from %u on of rows of %u; an even number inside of a row", rotary.dim,
                 rotary.first, elements);
   }
+  if (num_tokens == 0) return KVC_OK;
+  KVC_REQUIRE_POINTER(rotary.table);
   KVC_REQUIRE_MEMORY(rotary.table, product(table_rows, rotary.dim));
-  if (rotary.table_row == nullptr && num_tokens > table_rows) {
+  if (table_rows < (rotary.table_row == nullptr ? num_tokens : 1)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu tokens, but %zu rows of the table", num_tokens, table_rows);
   }
   if (rotary.table_row == nullptr || unseen) return KVC_OK;

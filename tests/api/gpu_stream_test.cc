@@ -210,6 +210,13 @@ TEST_F(GpuStream, KeysTurnInAGraph) {
     ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
     EXPECT_EQ(key(11), on_device != 0 ? 10.0f : 5.0f);
     EXPECT_EQ(key(12), 10.0f);
+    for (const int64_t outside : {INT64_MIN, int64_t{-1}, int64_t{3}, INT64_MAX}) {
+      rope_rows[0] = outside;
+      control()->launch_graph(graph, engine.handle);
+      ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+      const float turned = key(12);
+      EXPECT_TRUE(turned == 0 || turned == 5 || turned == 10) << turned;
+    }
     control()->destroy_graph(graph);
   }
 }

@@ -162,6 +162,7 @@ TEST(StorageRope, WhatDoesNotFitIsRefusedAndChangesNothing) {
   refused([&](R& r) { r.rope_rows = negative; });
   refused([&](R& r) { r.rope_rows = of_skipped; });
   refused([](R& r) { r.rope_rows = nullptr, r.rope_table_rows = 2; });
+  refused([](R& r) { r.rope_table_rows = 0; });
   refused([](R& r) { r.rope_table_rows = SIZE_MAX; });
   refused([](R& r) { r.rope_dim = 5; });
   refused([](R& r) { r.rope_dim = 22; });
