@@ -94,8 +94,13 @@ static size_t step_num_failed(const kvc_step *step) {
   full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;                                              \
   (void)k_bytes, (void)v_bytes, (void)num_slots
 
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_stream *stream) {
+/* With angle_table, keys turn on their way: rows->rope_dim is not 0 then. */
+static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *angle_table, size_t angle_table_bytes,
+                        const int64_t *table_row, size_t num_table_rows, kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
+  full.rope_table = (const float *)angle_table, full.rope_rows = table_row;
+  full.rope_table_rows = rows->rope_dim ? angle_table_bytes / (sizeof(float) * rows->rope_dim) : 0;
+  (void)num_table_rows;
   return kvc_storage_store(s, &full, stream);
 }
 static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {

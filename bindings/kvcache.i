@@ -179,6 +179,9 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_rows::slots;
 %ignore kvc_rows::block_table;
 %ignore kvc_rows::block_table_size;
+%ignore kvc_rows::rope_table;
+%ignore kvc_rows::rope_rows;
+%ignore kvc_rows::rope_table_rows;
 %ignore kvc_attention::q;
 %ignore kvc_attention::out;
 %ignore kvc_attention::lse;

@@ -158,7 +158,9 @@ enum {
 
 /** kvc_rows.flags. */
 enum {
-  KVC_ROWS_ON_DEVICE = 1 /**< Not on the CPU: slots and block_table are in memory that the device reads, as with KVC_ATTENTION_ON_DEVICE. */
+  KVC_ROWS_ON_DEVICE = 1,       /**< Not on the CPU: slots, block_table and rope_rows are in memory that the device reads, as with
+                                     KVC_ATTENTION_ON_DEVICE. */
+  KVC_ROWS_ROPE_INTERLEAVED = 2 /**< With rope_table: elements 2 i and 2 i + 1 of those that turn make a pair, instead of i and i + rope_dim / 2. */
 };
 
 /** kvc_group_config.kind. */
@@ -514,7 +516,8 @@ typedef struct kvc_quant_format {
 } kvc_quant_format;
 
 /** Rows to store or to gather: keys and values of tokens in some layers. Element (l, t, h, e) of the caller's k is at
- *  k + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v. */
+ *  k + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v. Layers, tokens and heads, times
+ *  their strides, stay below 2^60 in sum. */
 typedef struct kvc_rows {
   size_t struct_size;     /**< sizeof(kvc_rows) */
   void *k;                /**< [num_layers][num_tokens][num_heads][head_dim]. Only read by a store; written by a gather. */
@@ -531,6 +534,14 @@ typedef struct kvc_rows {
   const int32_t *block_table; /**< [block_table_size] block ids of a request; token t is its position first_token + t. */
   size_t block_table_size;    /**< Entries. */
   uint64_t first_token;       /**< Position of token 0. */
+  const float *rope_table;    /**< [rope_table_rows][rope_dim] from kvc_rope_table, in memory like k: a store writes the keys that kvc_rope_apply would make
+                                   of a copy of k, in all layers. NULL = keys are stored as they are, and no field below is read. Gathers and
+                                   measurements refuse it: what is stored is turned already. */
+  const int64_t *rope_rows;   /**< [num_tokens] the table's row of each token; NULL = row t for token t. That of a skipped token has to be in range too.
+                                   With KVC_ROWS_ON_DEVICE it is not read, and a token whose row is outside turns by some row of the table. */
+  size_t rope_table_rows;     /**< Rows of rope_table. */
+  uint32_t rope_dim;          /**< Elements of a key that turn, even; 0 = all. */
+  uint32_t rope_first_element; /**< First of them. Latent rows: latent_dim - rope_dim. */
 } kvc_rows;
 
 /** Queries and what they attend to. Request r has queries q_offsets[r] .. q_offsets[r + 1] - 1; its query i is at position q_starts[r] + i. */
@@ -1076,9 +1087,9 @@ typedef struct kvc_memory_handle {
  *  events. On the CPU a stream has a thread of its own. Opaque; made by kvc_stream_create.
  *
  *  A function of a storage that takes a stream checks its arguments at the call: an error comes back at once and means that nothing was enqueued. Host arrays
- *  that say what to do (slots, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys and values, queries, results, bounds of
- *  keys and attention masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is not ordered with
- *  what is enqueued in streams. On the CPU, work that was enqueued cannot fail. */
+ *  that say what to do (slots, rope_rows, block tables, offsets, lengths, copies, block ids, slopes) are copied at the call. Keys, values, rope_table, queries,
+ *  results, bounds of keys and masks are not: they must live, unchanged by others, until the work is done. With stream NULL the work is done on return; it is
+ *  not ordered with what is enqueued in streams. On the CPU, work that was enqueued cannot fail. */
 typedef struct kvc_stream kvc_stream;
 
 /** A place in a stream that others can wait for. Opaque; made by kvc_stream_event_create. */
@@ -1219,13 +1230,14 @@ KVC_API kvc_status kvc_storage_export_dlpack(kvc_storage *s, int32_t plane, uint
  *  @return KVC_OK, INVALID_ARGUMENT, BUFFER_TOO_SMALL (count = needed). Since 0.2. */
 KVC_API kvc_status kvc_storage_runs(kvc_storage *s, int32_t block, const kvc_selection *selection, kvc_run *runs, size_t capacity, size_t *count);
 
-/** Writes keys and values of tokens to their slots, converted to the stored type. All is checked before anything is written.
+/** Writes keys and values of tokens to their slots, converted to the stored type; keys turned by their rotary embedding before, with rope_table. All is
+ *  checked before anything is written.
  *  Integer types hold NaN as 0, or, asymmetric, as what comes nearest; FP8 keeps it. Infinities become the largest finite magnitude of what shares
  *  their scale (FLT_MAX if that is 0); zeros come back as zeros. Channel keys are rounded to bfloat16 first, and the state of a block does not depend on
  *  how its tokens are spread over calls in order: storing to token t of a sealed block opens it again with t and all later tokens to be stored,
  *  and until then the others keep what they held.
  *  @param[in] stream Of the storage's device, see kvc_stream; NULL: done on return.
- *  @return KVC_OK; INVALID_ARGUMENT (a slot or table entry out of range, ...); OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a slot, table entry or row of rope_table out of range, ...); OUT_OF_MEMORY (in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_store(kvc_storage *s, const kvc_rows *rows, kvc_stream *stream);
 
 /** Reads keys and values of tokens from their slots, converted to the caller's type; what kvc_storage_store wrote in that type comes back bit by bit.
@@ -1486,8 +1498,8 @@ KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query *query, kvc_memory
 KVC_API kvc_status kvc_model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const double *factors, double *frequencies, size_t capacity,
                                   size_t *count, double *attention_factor);
 
-/** Cosines and sines for kvc_rope_apply: once per step for all layers that share frequencies, or once for all positions. Angles are computed in
- *  double precision, so that they are right at any position.
+/** Cosines and sines for kvc_rope_apply and kvc_rows.rope_table: once per step for all layers that share frequencies, or once for all positions. Angles
+ *  are computed in double precision, so that they are right at any position.
  *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
  *  @param[out] table     [num_positions][2][num_frequencies] cosines, sines; both times attention_factor.
  *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor that is not finite, a position past 2^40). Thread-safe. Since 0.2. */

@@ -131,12 +131,41 @@ func (s *Storage) rows(firstLayer, layers uint32, k, v []float32, tokens int) (*
 // Store writes keys [layers][tokens][heads][HeadDim] and values (nil for latent attention) of layers from firstLayer on (0 layers = 1)
 // to the slots of the tokens; slot -1 skips one. All or nothing.
 func (s *Storage) Store(firstLayer, layers uint32, k, v []float32, slots []int64) error {
+	return s.StoreTurned(firstLayer, layers, k, v, slots, &KeyRope{})
+}
+
+// KeyRope is how StoreTurned turns keys.
+type KeyRope struct {
+	Table                 []float32 // Of RopeTable; nil = keys are stored as they are.
+	RopeDim, FirstElement uint32    // Elements that turn (0 = HeadDim), and the first of them.
+	Interleaved           bool      // Elements 2 i and 2 i + 1 turn together, instead of i and i + RopeDim / 2.
+	Rows                  []int64   // [tokens] the table's row of each token; nil = row t for token t.
+}
+
+// StoreTurned is Store of the keys that ApplyRope would make of a copy of k. ErrInvalidArgument: a row outside of the table, that of a
+// skipped token included.
+func (s *Storage) StoreTurned(firstLayer, layers uint32, k, v []float32, slots []int64, rope *KeyRope) error {
 	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
 	if err != nil {
 		return err
 	}
+	if rope.Rows != nil {
+		if err := want("Rows", len(rope.Rows), len(slots)); err != nil {
+			return err
+		}
+		if rope.Table == nil {
+			return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: "Rows without Table"}
+		}
+	}
+	rows.rope_dim, rows.rope_first_element = C.uint32_t(rope.RopeDim), C.uint32_t(rope.FirstElement)
+	if rope.RopeDim == 0 {
+		rows.rope_dim = s.info.head_dim
+	}
+	if rope.Interleaved {
+		rows.flags = C.KVC_ROWS_ROPE_INTERLEAVED
+	}
 	return s.call(func(c uintptr) error {
-		return native.Kvc_storage_store(c, asByte(rows), uint64(len(slots)), asBytes(k), asBytes(v), slots, nil, 0)
+		return native.Kvc_storage_store(c, asByte(rows), uint64(len(slots)), asBytes(k), asBytes(v), slots, nil, asBytes(rope.Table), rope.Rows, 0)
 	})
 }
 

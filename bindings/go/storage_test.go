@@ -17,6 +17,39 @@ func randoms(n int) []float32 {
 	return values
 }
 
+// TestStoreTurnsKeysAsApplyRope stores keys of which a part turns, and the same keys turned before.
+func TestStoreTurnsKeysAsApplyRope(t *testing.T) {
+	const tokens, heads, dim = 3, 2, 8
+	s, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: heads, HeadDim: dim, BlockSize: 4, DType: Float32})
+	must(t, err)
+	defer s.Close()
+	k, v, slots := randoms(tokens*heads*dim), randoms(tokens*heads*dim), []int64{9, 2, 14}
+	gotK, gotV := make([]float32, len(k)), make([]float32, len(v))
+	for _, rope := range []KeyRope{{}, {RopeDim: 4, FirstElement: 4}, {Interleaved: true, Rows: []int64{4, 0, 4}}, {RopeDim: 6, Interleaved: true}} {
+		pairs := dim / 2
+		if rope.RopeDim != 0 {
+			pairs = int(rope.RopeDim) / 2
+		}
+		rope.Table, err = RopeTable([]float64{1, 0.1, 0.01, 0.001}[:pairs], 1, []int64{1, 2, 3, 40, 500})
+		must(t, err)
+		turned := append([]float32(nil), k...)
+		must(t, ApplyRope(&RopeRows{X: turned, NumHeads: heads, HeadDim: dim, RopeDim: rope.RopeDim, FirstElement: rope.FirstElement,
+			Interleaved: rope.Interleaved, Rows: rope.Rows}, rope.Table))
+		must(t, s.StoreTurned(0, 1, k, v, slots, &rope))
+		must(t, s.Gather(0, 1, gotK, gotV, slots))
+		equal(t, gotK, turned)
+		equal(t, gotV, v)
+	}
+	table, err := RopeTable([]float64{1, 1, 1, 1}, 1, []int64{1, 2, 3})
+	must(t, err)
+	for i, rope := range []KeyRope{{Table: table[:2*dim]}, {Table: table, Rows: []int64{0, 1, 3}}, {Table: table, Rows: []int64{0}}, {Rows: slots},
+		{Table: table, RopeDim: 3}, {Table: table, FirstElement: 2}} {
+		if err := s.StoreTurned(0, 1, k, v, slots, &rope); !errors.Is(err, ErrInvalidArgument) {
+			t.Error(i, err)
+		}
+	}
+}
+
 // TestAttentionOverAManagersTables stores a prompt where the manager says and compares one query's attention with plain sums.
 func TestAttentionOverAManagersTables(t *testing.T) {
 	const tokens, heads, dim = 11, 2, 32

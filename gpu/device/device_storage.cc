@@ -70,10 +70,15 @@ void DeviceStorage::destroy(DeviceStorage* storage) {
 kvc_status DeviceStorage::find_rows(Call& call, kvc_rows* rows) const {
   KVC_TRY(call.address(rows->k, "kvc_rows.k"));
   KVC_TRY(call.address(rows->v, "kvc_rows.v"));
+  KVC_TRY(call.address(rows->rope_table, "kvc_rows.rope_table"));
   if ((rows->flags & KVC_ROWS_ON_DEVICE) != 0) {
+    KVC_TRY(call.address(rows->rope_rows, "kvc_rows.rope_rows"));
     KVC_TRY(call.address(rows->slots, "kvc_rows.slots"));
     KVC_TRY(call.address(rows->block_table, "kvc_rows.block_table"));
-  } else if (rows->slots != nullptr) {
+    return KVC_OK;
+  }
+  call.array(rows->rope_rows, rows->num_tokens);
+  if (rows->slots != nullptr) {
     rows->block_table = nullptr;
     call.array(rows->slots, rows->num_tokens);
   } else {  // the part of the table that is read
@@ -93,7 +98,7 @@ kvc_status DeviceStorage::move_rows(const kvc_rows& rows, bool store, DeviceStre
   KVC_TRY(call.begin());
   KVC_TRY(find_rows(call, &own));
   KVC_TRY(call.upload());
-  return call.end(store ? store_rows(layout_, address_, own, nullptr, call.stream())
+  return call.end(store ? store_rows(layout_, address_, own, call.stream())
                         : gather_rows(layout_, address_, own, call.stream()),
                   store ? "storing rows" : "gathering rows");
 }

@@ -58,7 +58,7 @@ compare_elements(KVC_ARGUMENT(CompareArgs) args) {
 
 int compare_rows(const Layout& layout, const kvc_rows& rows, const float* k, const float* v, ErrorSums* sums,
                  Stream stream) {
-  RowsPlan plan = plan_rows(layout, nullptr, rows, nullptr);
+  RowsPlan plan = plan_rows(layout, nullptr, rows);
   if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
   CompareArgs args = {};
   ErrorSums* const of_values = sums + uint64_t{rows.num_layers} * kCompareParts;

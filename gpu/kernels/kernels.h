@@ -16,11 +16,9 @@ const char* unsupported(const Layout& layout);
 
 // ---- rows: store.cu, gather.cu ----
 
-// kvc_storage_store, of whichever of rows.k and rows.v is not NULL. `rotary`, or NULL: keys are turned first,
-// as kvc_rope_apply would; of it, table, table_row, rope_dim, first_element and flags are read.
-int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary,
-               Stream stream);
-// kvc_storage_gather, likewise.
+// kvc_storage_store, of whichever of rows.k and rows.v is not NULL.
+int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, Stream stream);
+// kvc_storage_gather, likewise; without rope_table.
 int gather_rows(const Layout& layout, const void* slab, const kvc_rows& rows, Stream stream);
 
 // How rows of the caller, [layers][tokens][heads][elements], differ from others, float32 without gaps: from

@@ -128,14 +128,14 @@ const char* unsupported(const Layout& layout) {
   return layout.channel_tokens != 0 ? "keys with a scale per channel" : nullptr;
 }
 
-RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary) {
+RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows) {
   RowsPlan plan = {};
   RowsArgs& args = plan.args;
   if (rows.k != nullptr) args.planes[plan.num_planes++] = plane_args(layout, slab, rows, true);
-  if (rotary != nullptr && rows.k != nullptr) {
+  if (rows.rope_table != nullptr && rows.k != nullptr) {
     args.planes[0].rotary = true;
-    args.rotary = {rotary->table, rotary->table_row, rotary->rope_dim, rotary->first_element,
-                   (rotary->flags & KVC_ROPE_ROWS_INTERLEAVED) != 0};
+    args.rotary = {rows.rope_table, rows.rope_rows,          rows.rope_table_rows,
+                   rows.rope_dim,   rows.rope_first_element, (rows.flags & KVC_ROWS_ROPE_INTERLEAVED) != 0};
   }
   if (rows.v != nullptr) args.planes[plan.num_planes++] = plane_args(layout, slab, rows, false);
   args.num_tokens = rows.num_tokens;

@@ -32,6 +32,7 @@ struct PlaneArgs {
 struct RotaryArgs {
   const float* table;
   const int64_t* table_row;
+  uint64_t table_rows;
   uint32_t dim, first;
   bool interleaved;
 };
@@ -203,7 +204,7 @@ struct RowsPlan {
 };
 
 // What a call moves; `units` of its planes are left to who launches.
-RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary);
+RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows);
 // The stored keys alone.
 RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 // Rows of codes in arrays of their own.

@@ -18,11 +18,11 @@ KVC_DEVICE float turned(float x, float other, float cosine, float sine, bool sec
   return Element<kFrom>::decode(Element<kFrom>::encode(sum));
 }
 
-// Cosines of the token, then its sines.
+// Cosines of the token, then its sines. Rows that the host has not seen may be outside of the table.
 KVC_DEVICE const float* angles_of(const RotaryArgs& rotary, const RowPlace& place) {
   const uint64_t t = place.token_of_call;
-  return rotary.table +
-         (rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t) * rotary.dim;
+  const uint64_t row = rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t;
+  return rotary.table + (row < rotary.table_rows ? row : 0) * rotary.dim;
 }
 
 template <int32_t kFrom>
@@ -224,10 +224,8 @@ int store_plan(const RowsPlan& plan, int32_t outside, int32_t stored, uint32_t n
 
 }  // namespace
 
-int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, const kvc_rope_rows* rotary,
-               Stream stream) {
-  return store_plan(plan_rows(layout, slab, rows, rotary), rows.dtype, layout.k.dtype, rows.num_layers,
-                    stream);
+int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, Stream stream) {
+  return store_plan(plan_rows(layout, slab, rows), rows.dtype, layout.k.dtype, rows.num_layers, stream);
 }
 
 int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,

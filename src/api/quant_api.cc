@@ -100,7 +100,8 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
                                kvc_quant_metrics* values) {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     kvc_rows own;
-    if (const kvc_status status = kvc::read_rows(storage.layout, rows, &own); status != KVC_OK) return status;
+    const kvc_status read = kvc::read_rows(storage.layout, rows, kvc::RowsUse::kMeasure, &own);
+    if (read != KVC_OK) return read;
     for (const kvc_quant_metrics* metrics : {keys, values}) {
       if (metrics == nullptr) continue;
       const kvc_status status = kvc::check_size<kvc_quant_metrics>(metrics->struct_size, "kvc_quant_metrics");

@@ -2,8 +2,7 @@
 // C functions of rotary embedding. They need no storage and take no lock.
 #include <cmath>
 
-#include "api/guard.h"
-#include "attention/rotate.h"
+#include "api/row_args.h"
 #include "layout/layout.h"
 #include "models/rope.h"
 
@@ -24,31 +23,23 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
   if (own->dtype == 0) own->dtype = KVC_FLOAT32;
   if (own->rope_dim == 0) own->rope_dim = own->head_dim;
   if (own->head_stride == 0) own->head_stride = own->head_dim;
-  if (own->token_stride == 0) own->token_stride = own->head_stride * own->num_heads;
+  if (own->token_stride == 0)  // what overflows is refused below
+    static_cast<void>(__builtin_mul_overflow(own->head_stride, own->num_heads, &own->token_stride));
   if (!kvc::is_float(own->dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rope_rows.dtype %d is no float type", own->dtype);
   if ((own->flags & ~uint32_t{KVC_ROPE_ROWS_INTERLEAVED}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "rope flags %#x are not supported", own->flags);
-  if (own->head_dim == 0 || own->head_dim > kvc::kMaxRowElements || own->rope_dim % 2 != 0 ||
-      own->first_element > own->head_dim || own->rope_dim > own->head_dim - own->first_element) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%u elements from %u on of rows of %u; an even number inside of a row of 1 .. %u",
-                own->rope_dim, own->first_element, own->head_dim, kvc::kMaxRowElements);
+  if (own->head_dim == 0 || own->head_dim > kvc::kMaxRowElements) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rope_rows.head_dim is %u; 1 .. %u", own->head_dim,
+                kvc::kMaxRowElements);
   }
   KVC_REQUIRE_ARRAY(own->x, own->num_tokens);
   KVC_REQUIRE_MEMORY(own->x,
                      kvc::product(own->num_tokens, size_t{own->num_heads} * own->head_dim * sizeof(float)));
-  KVC_REQUIRE_ARRAY(own->table, own->num_tokens);
-  if (own->table_row == nullptr && own->num_tokens > own->table_rows) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu tokens, but %zu rows of the table", own->num_tokens,
-                own->table_rows);
-  }
-  for (size_t t = 0; own->table_row != nullptr && t < own->num_tokens; ++t) {
-    if (own->table_row[t] >= 0 && static_cast<uint64_t>(own->table_row[t]) < own->table_rows) continue;
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "table_row[%zu] is %lld; the table has %zu rows", t,
-                static_cast<long long>(own->table_row[t]), own->table_rows);
-  }
-  return KVC_OK;
+  const kvc_status status = kvc::check_strides("kvc_rope_rows.x", 0, 1, own->token_stride, own->num_tokens,
+                                               own->head_stride, own->num_heads);
+  if (status != KVC_OK) return status;
+  return kvc::check_rotary(kvc::rotary_of(*own), own->table_rows, own->head_dim, own->num_tokens, false);
 }
 
 }  // namespace

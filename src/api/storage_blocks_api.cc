@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions that write, read, copy and clear tokens and blocks of a storage: every slot, block and shape is
 // checked before anything is touched.
+#include "api/row_args.h"
 #include "api/storage_handle.h"
 
 using kvc::on_storage;
@@ -9,6 +10,8 @@ namespace kvc {
 namespace {
 
 using ull = unsigned long long;
+
+constexpr uint32_t kRowsFlags = KVC_ROWS_ON_DEVICE | KVC_ROWS_ROPE_INTERLEAVED;
 
 kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
   const bool unseen = (rows.flags & KVC_ROWS_ON_DEVICE) != 0;
@@ -38,6 +41,22 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
   return KVC_OK;
 }
 
+kvc_status complete_rotary(const Layout& layout, RowsUse use, kvc_rows* rows) {
+  if (rows->rope_table == nullptr) {
+    rows->rope_rows = nullptr;
+    return KVC_OK;
+  }
+  if (use == RowsUse::kGather)
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_rows.rope_table with a gather, which gives keys as they are stored; leave it out");
+  if (use == RowsUse::kMeasure)
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_rows.rope_table with kvc_storage_measure; give it keys that kvc_rope_apply has turned");
+  if (rows->rope_dim == 0) rows->rope_dim = layout.k_dim;
+  return check_rotary(rotary_of(*rows), rows->rope_table_rows, layout.k_dim, rows->num_tokens,
+                      (rows->flags & KVC_ROWS_ON_DEVICE) != 0);
+}
+
 }  // namespace
 
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks) {
@@ -48,7 +67,7 @@ kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_
   return KVC_OK;
 }
 
-kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) {
+kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_rows* out) {
   KVC_REQUIRE_POINTER(rows);
   if (const kvc_status status = read_struct(rows, rows->struct_size, "kvc_rows", out); status != KVC_OK)
     return status;
@@ -56,9 +75,8 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
   if (out->dtype == 0) out->dtype = KVC_FLOAT32;
   if (!is_float(out->dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.dtype %d is no float type", out->dtype);
-  if ((out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE}) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported",
-                out->flags & ~uint32_t{KVC_ROWS_ON_DEVICE});
+  if ((out->flags & ~kRowsFlags) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported", out->flags & ~kRowsFlags);
   if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layers %u + %u of %u", out->first_layer, out->num_layers,
                 layout.num_layers);
@@ -73,25 +91,30 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out) 
   } else {
     KVC_REQUIRE_ARRAY(out->v, out->num_tokens);
   }
-  const auto fill = [&](int64_t& layer_stride, int64_t& token, int64_t& head, uint32_t dim) {
+  const auto fill = [&](const char* name, int64_t& layer, int64_t& token, int64_t& head, uint32_t dim) {
     if (head == 0) head = dim;
     if (token == 0) token = int64_t{dim} * layout.num_heads;
-    if (layer_stride == 0) layer_stride = token * static_cast<int64_t>(out->num_tokens);
+    if (layer == 0)  // what overflows is refused below
+      static_cast<void>(__builtin_mul_overflow(token, out->num_tokens, &layer));
+    return check_strides(name, layer, out->num_layers, token, out->num_tokens, head, layout.num_heads);
   };
-  fill(out->k_layer_stride, out->k_token_stride, out->k_head_stride, layout.k_dim);
-  fill(out->v_layer_stride, out->v_token_stride, out->v_head_stride, layout.v_dim);
-  return check_slots(layout, *out);
+  kvc_status status =
+      fill("kvc_rows.k", out->k_layer_stride, out->k_token_stride, out->k_head_stride, layout.k_dim);
+  if (status == KVC_OK)
+    status = fill("kvc_rows.v", out->v_layer_stride, out->v_token_stride, out->v_head_stride, layout.v_dim);
+  if (status == KVC_OK) status = complete_rotary(layout, use, out);
+  return status == KVC_OK ? check_slots(layout, *out) : status;
 }
 
 }  // namespace kvc
 
 namespace {
 
-kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream,
+kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, kvc::RowsUse use,
                      decltype(kvc_backend::store) kvc_backend::*move) {
   return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_rows own;
-    const kvc_status status = kvc::read_rows(storage.layout, rows, &own);
+    const kvc_status status = kvc::read_rows(storage.layout, rows, use, &own);
     if (status != KVC_OK) return status;
     return (storage.backend->*move)(storage.impl, &own, kvc::impl_of(stream));
   });
@@ -102,11 +125,11 @@ kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream,
 extern "C" {
 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return move_rows(s, rows, stream, &kvc_backend::store);
+  return move_rows(s, rows, stream, kvc::RowsUse::kStore, &kvc_backend::store);
 }
 
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return move_rows(s, rows, stream, &kvc_backend::gather);
+  return move_rows(s, rows, stream, kvc::RowsUse::kGather, &kvc_backend::gather);
 }
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,

@@ -50,7 +50,8 @@ uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
 // Checks of arguments. (storage_blocks_api.cc)
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks);
 // Fills in defaults as well: *out is ready for the functions of Storage.
-kvc_status read_rows(const Layout& layout, const kvc_rows* rows, kvc_rows* out);
+enum class RowsUse { kStore, kGather, kMeasure };
+kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_rows* out);
 
 // Runs function(storage).
 template <typename Function>

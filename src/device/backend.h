@@ -5,14 +5,14 @@
 //
 // Arguments are valid and complete, with defaults filled in: what callers can get wrong is refused above. A
 // function that fails has changed nothing and has set the thread's error text (base/status.h). With a stream,
-// an operation is enqueued: host arrays (slots, tables, offsets, copies) are copied at the call, rows,
-// queries and results must live until the work is done. Without one (NULL) it is done on return. Functions
-// may be called by any thread.
+// an operation is enqueued: host arrays (slots, rope_rows, tables, offsets, copies) are copied at the call,
+// rows, rope_table, queries and results must live until the work is done. Without one (NULL) it is done on
+// return. Functions may be called by any thread.
 #pragma once
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 7u
+#define KVC_BACKEND_ABI 8u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus

@@ -31,6 +31,7 @@ struct MoveRows {
   void for_each_array(F&& array) {
     array(rows.slots, rows.num_tokens);
     array(rows.block_table, rows.block_table_size);
+    array(rows.rope_rows, rows.num_tokens);
   }
 };
 

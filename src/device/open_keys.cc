@@ -183,10 +183,11 @@ void OpenKeys::write(uint32_t layer, const Run& run, uint32_t head, const RowArr
                      const kvc_rows& rows, float* scratch) {
   const uint32_t dim = layout_->k_dim;
   alignas(64) float values[kMaxRowElements];
+  alignas(64) char turned[kMaxRowElements * sizeof(float)];
   uint16_t rounded[kMaxRowElements];
   for (size_t t = run.begin; t < run.end; ++t) {
     const uint64_t token = static_cast<uint64_t>(slot_of(rows, layout_->block_size, t)) % layout_->block_size;
-    to_float(from.dtype, from.row(t, head), values, dim);
+    to_float(from.dtype, from.row_to_store(t, head, dim, turned), values, dim);
     rotate_row(*layout_, values, dim);
     uint16_t* to = run.area == kNone ? rounded : area_row(layer, run.area, head) + token * dim;
     from_float(KVC_BFLOAT16, values, to, dim);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/checked.h"
@@ -113,20 +114,25 @@ void gather_row(const Context& c, const Stored& stored, const Place& place, char
   }
 }
 
-// Calls row(place, caller's row) for each row, in the order in which the caller's rows usually lie: measured,
-// that is faster than the order of the slab.
+// Calls row(place, t) for each row of each token, in the order in which the caller's rows usually lie:
+// measured, that is faster than the order of the slab.
 template <typename Row>
-void for_each_row(const Layout& layout, uint32_t layer, const RowArray& rows, const int64_t* slots,
-                  size_t count, Row&& row) {
+void for_each_row(const Layout& layout, uint32_t layer, const int64_t* slots, size_t count, Row&& row) {
   for (size_t t = 0; t < count; ++t) {
     if (slots[t] < 0) continue;
     const uint64_t slot = static_cast<uint64_t>(slots[t]);
     Place place{layer, slot / layout.block_size, 0, slot % layout.block_size};
-    for (; place.head < layout.num_heads; ++place.head) row(place, rows.row(t, place.head));
+    for (; place.head < layout.num_heads; ++place.head) row(place, t);
   }
 }
 
 }  // namespace
+
+const char* RowArray::turned_row(size_t t, uint32_t h, size_t n, char* buffer) const {
+  std::memcpy(buffer, row(t, h), n * (dtype_bits(dtype) / 8));
+  rotary.turn(t, dtype, buffer);
+  return buffer;
+}
 
 void rotate_row(const Layout& layout, float* row, size_t n) {
   if (!layout.hadamard) return;
@@ -153,9 +159,10 @@ void store_rows(const Layout& layout, char* slab, bool keys, uint32_t layer, con
                 const int64_t* slots, size_t count, bool stream) {
   const Context c(layout, keys, from.dtype, stream);
   alignas(64) float values[kMaxRowElements];
-  alignas(64) char stored[kMaxRowElements * sizeof(float)];
-  for_each_row(layout, layer, from, slots, count,
-               [&](const Place& place, const char* row) { store_row(c, slab, place, row, values, stored); });
+  alignas(64) char stored[kMaxRowElements * sizeof(float)], turned[kMaxRowElements * sizeof(float)];
+  for_each_row(layout, layer, slots, count, [&](const Place& place, size_t t) {
+    store_row(c, slab, place, from.row_to_store(t, place.head, c.plane.num_elements, turned), values, stored);
+  });
   stream_fence(stream);
 }
 
@@ -164,11 +171,11 @@ void gather_rows(const Stored& stored, bool keys, uint32_t layer, const RowArray
   const Context c(*stored.layout, keys, to.dtype, stream);
   alignas(64) float values[kMaxRowElements];
   alignas(64) char untiled[kMaxRowElements * sizeof(float)];
-  for_each_row(c.layout, layer, to, slots, count, [&](const Place& place, char* row) {
+  for_each_row(c.layout, layer, slots, count, [&](const Place& place, size_t t) {
     // The next token's row of this head: the rows of other heads come in between.
     for (uint32_t i = 0; i < c.plane.row_bytes; i += 64)
       __builtin_prefetch(stored.slab + place.in(c.plane) + c.plane.token + i);
-    gather_row(c, stored, place, row, values, untiled);
+    gather_row(c, stored, place, to.row(t, place.head), values, untiled);
   });
   stream_fence(stream);
 }
@@ -180,8 +187,8 @@ void measure_rows(const Stored& stored, bool keys, uint32_t layer, const RowArra
   const uint32_t shared_by = c.per_channel() ? c.layout.channel_tokens : 1;
   const uint64_t row_bytes = c.plane.row_bytes + ceil_div(c.scales.row_bytes, shared_by);
   alignas(64) float original[kMaxRowElements], restored[kMaxRowElements];
-  for_each_row(c.layout, layer, with, slots, count, [&](const Place& place, const char* row) {
-    to_float(c.dtype, row, original, n);
+  for_each_row(c.layout, layer, slots, count, [&](const Place& place, size_t t) {
+    to_float(c.dtype, with.row(t, place.head), original, n);
     read_row(stored, keys, layer, place.block, place.head, place.token, n, restored);
     rotate_row(c.layout, restored, n);
     const bool open =

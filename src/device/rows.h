@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of keys and values between a caller's arrays and a slab: conversion, quantization, rotation and the
-// tiling of keys happen here. Arguments are valid; nothing is allocated. Different tokens may be moved by
-// different threads.
+// Rows of keys and values between a caller's arrays and a slab: conversion, quantization, rotary embedding,
+// rotation and the tiling of keys happen here. Arguments are valid; nothing is allocated. Different tokens
+// may be moved by different threads.
 #pragma once
+#include "device/rotary.h"
 #include "layout/layout.h"
 #include "quant/metrics.h"
 
@@ -22,10 +23,16 @@ struct RowArray {
   char* data;
   int32_t dtype;  // a float type
   int64_t token, head;
+  Rotary rotary = {};  // of keys that a store turns on their way
 
   char* row(size_t t, uint32_t h) const {
     return data + (static_cast<int64_t>(t) * token + h * head) * static_cast<int64_t>(dtype_bits(dtype) / 8);
   }
+  // The row as it is stored, of n elements: the caller's, or turned, in `buffer`.
+  const char* row_to_store(size_t t, uint32_t h, size_t n, char* buffer) const {
+    return rotary.table == nullptr ? row(t, h) : turned_row(t, h, n, buffer);
+  }
+  const char* turned_row(size_t t, uint32_t h, size_t n, char* buffer) const;
 };
 
 // Slot of the t-th token: the caller's, or by its position in a block table.

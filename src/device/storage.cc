@@ -29,7 +29,8 @@ const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin,
 RowArray array_of(const kvc_rows& rows, bool keys, uint32_t layer, size_t begin) {
   RowArray array{static_cast<char*>(keys ? rows.k : rows.v), rows.dtype,
                  keys ? rows.k_token_stride : rows.v_token_stride,
-                 keys ? rows.k_head_stride : rows.v_head_stride};
+                 keys ? rows.k_head_stride : rows.v_head_stride,
+                 keys ? rotary_of(rows).from(begin) : Rotary{}};
   const int64_t first =
       layer * (keys ? rows.k_layer_stride : rows.v_layer_stride) + static_cast<int64_t>(begin) * array.token;
   array.data += first * static_cast<int64_t>(dtype_bits(rows.dtype) / 8);

@@ -28,6 +28,17 @@ TEST_F(GpuMemory, HostRowsAreRefusedByADeviceThatCannotReadThem) {
   ASSERT_EQ(kvc_storage_gather(s.get(), &back.rows, nullptr), KVC_OK);
   EXPECT_EQ(back.k, rows.k);
   EXPECT_EQ(back.v, rows.v);
+  const std::vector<float> zeros(kDim);
+  rows.rows.rope_table = zeros.data(), rows.rows.rope_table_rows = 1;
+  EXPECT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("kvc_rows.rope_table is in host memory that emulated:1 cannot read")) << kvc_last_error();
+  DeviceMemory table("emulated:1", kDim * sizeof(float));
+  std::copy(zeros.begin(), zeros.end(), table.as<float>());
+  rows.rows.rope_table = table.as<float>();
+  ASSERT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_storage_gather(s.get(), &back.rows, nullptr), KVC_OK);
+  EXPECT_EQ(back.k, std::vector<float>(back.k.size())) << "a table of zeros makes zeros of all";
+  rows.rows.rope_table = nullptr;
   for (ValueRows* r : {&rows, &back}) {
     for (std::vector<float>* x : {&r->k, &r->v})
       EXPECT_EQ(kvc_device_unregister("emulated:1", x->data()), KVC_OK);

@@ -182,6 +182,45 @@ TEST_F(GpuStream, HostArraysOfACapturedCallAreTheGraphs) {
   control()->destroy_graph(graph);
 }
 
+// Rows of the table and slots are the capture's, or with KVC_ROWS_ON_DEVICE what lies there at each replay;
+// then nothing is looked up for a token that is skipped.
+TEST_F(GpuStream, KeysTurnInAGraph) {
+  const StoragePtr s = make(small_config("emulated"));
+  const EngineStream engine;
+  std::vector<float> table(3 * kDim);  // the cosines of row r are r
+  for (size_t i = 0; i < table.size(); ++i)
+    table[i] = i % kDim < kDim / 2 ? static_cast<float>(i / kDim) : 0.0f;
+  const auto key = [&](int64_t slot) {
+    ValueRows one(1);
+    one.rows.slots = &slot;
+    EXPECT_EQ(kvc_storage_gather(s.get(), &one.rows, nullptr), KVC_OK) << kvc_last_error();
+    return one.k[0];
+  };
+  for (const uint32_t on_device : {0u, uint32_t{KVC_ROWS_ON_DEVICE}}) {
+    std::vector<int64_t> slots = {11, 12, -1}, rope_rows = {1, 2, on_device != 0 ? INT64_MIN : 0};
+    ValueRows rows(slots.size(), 5);
+    rows.rows.slots = slots.data(), rows.rows.rope_rows = rope_rows.data();
+    rows.rows.rope_table = table.data(), rows.rows.rope_table_rows = 3, rows.rows.flags = on_device;
+    control()->begin_capture(engine.handle);
+    ASSERT_EQ(kvc_storage_store(s.get(), &rows.rows, engine.stream.get()), KVC_OK) << kvc_last_error();
+    void* graph = control()->end_capture(engine.handle);
+    ASSERT_NE(graph, nullptr);
+    slots = {12, -1, 11}, rope_rows = {2, INT64_MIN, 2};
+    control()->launch_graph(graph, engine.handle);
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    EXPECT_EQ(key(11), on_device != 0 ? 10.0f : 5.0f);
+    EXPECT_EQ(key(12), 10.0f);
+    for (const int64_t outside : {INT64_MIN, int64_t{-1}, int64_t{3}, INT64_MAX}) {
+      rope_rows[0] = outside;
+      control()->launch_graph(graph, engine.handle);
+      ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+      const float turned = key(12);
+      EXPECT_TRUE(turned == 0 || turned == 5 || turned == 10) << turned;
+    }
+    control()->destroy_graph(graph);
+  }
+}
+
 TEST_F(GpuStream, WaitingInACaptureIsTheCallersFaultAndSaysSo) {
   const EngineStream engine;
   control()->begin_capture(engine.handle);

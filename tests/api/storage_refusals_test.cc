@@ -78,6 +78,13 @@ TEST(Storage, BadCallsChangeNothing) {
   refused([&](kvc_rows& r) { r.first_layer = 3; });
   refused([&](kvc_rows& r) { r.num_layers = 4; });
   refused([&](kvc_rows& r) { r.dtype = KVC_INT8; });
+  for (int64_t kvc_rows::*const stride :
+       {&kvc_rows::k_layer_stride, &kvc_rows::k_token_stride, &kvc_rows::k_head_stride,
+        &kvc_rows::v_layer_stride, &kvc_rows::v_token_stride, &kvc_rows::v_head_stride}) {
+    for (const int64_t beyond : {INT64_MAX, INT64_MIN, int64_t{1} << 60, -(int64_t{1} << 60)})
+      refused([&](kvc_rows& r) { r.*stride = beyond; });
+  }
+  refused([&](kvc_rows& r) { r.k_layer_stride = r.k_token_stride = r.k_head_stride = int64_t{1} << 58; });
   refused([&](kvc_rows& r) { r.struct_size = 4; });
   refused([&](kvc_rows& r) { r.flags = 1u << 31; }, KVC_ERROR_UNSUPPORTED);
   if (device() == nullptr) {

@@ -125,7 +125,7 @@ AT(kvc_quant_format, flags, 12);
 AT(kvc_quant_format, group, 16);
 AT(kvc_quant_format, scale, 20);
 
-SIZE(kvc_rows, 128);
+SIZE(kvc_rows, 160);
 AT(kvc_rows, struct_size, 0);
 AT(kvc_rows, k, 8);
 AT(kvc_rows, v, 16);
@@ -144,6 +144,11 @@ AT(kvc_rows, slots, 96);
 AT(kvc_rows, block_table, 104);
 AT(kvc_rows, block_table_size, 112);
 AT(kvc_rows, first_token, 120);
+AT(kvc_rows, rope_table, 128);
+AT(kvc_rows, rope_rows, 136);
+AT(kvc_rows, rope_table_rows, 144);
+AT(kvc_rows, rope_dim, 152);
+AT(kvc_rows, rope_first_element, 156);
 
 SIZE(kvc_attention, 200);
 AT(kvc_attention, struct_size, 0);

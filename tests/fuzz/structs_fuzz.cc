@@ -106,8 +106,9 @@ kvc_status storage_config(Claimed& s) {
 
 kvc_status rows(Claimed& s, kvc_storage* storage) {
   using R = kvc_rows;
-  static float k[4096], v[4096];
+  static float k[4096], v[4096], angles[64 * 8];  // no key has more than 8 elements
   s.point(&R::k, k), s.point(&R::v, v), s.point(&R::slots), s.point(&R::block_table);
+  s.point(&R::rope_table, angles), s.point(&R::rope_rows), s.cut(&R::rope_table_rows, 64);
   s.cut(&R::num_tokens, 16);
   for (int64_t R::*stride : {&R::k_layer_stride, &R::k_token_stride, &R::k_head_stride, &R::v_layer_stride,
                              &R::v_token_stride, &R::v_head_stride}) {

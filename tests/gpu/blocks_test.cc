@@ -149,7 +149,7 @@ TEST_F(BlocksTest, OffsetsPastFourGigaElementsAreReached) {
     rows.dtype = KVC_BFLOAT16, rows.slots = slots.data();
     rows.k_head_stride = rows.v_head_stride = 128, rows.k_token_stride = rows.v_token_stride = 1024;
     rows.k_layer_stride = rows.v_layer_stride = static_cast<int64_t>(count);
-    ASSERT_EQ(store_rows(made, memory, rows, nullptr, nullptr), 0);
+    ASSERT_EQ(store_rows(made, memory, rows, nullptr), 0);
     synchronize();
     for (uint32_t l = 0; l < 2; ++l)
       for (size_t t = 0; t < where.size(); ++t)

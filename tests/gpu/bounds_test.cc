@@ -25,7 +25,7 @@ TEST_F(BoundsTest, BoundsOfKeysAreThoseOfTheCpu) {
           fill_any(random, KVC_FLOAT32, rows.v);
           DeviceRows device(rows, pair->layout());
           ASSERT_EQ(kvc_storage_store(pair->cpu(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
-          ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device.rows(), nullptr, nullptr), 0);
+          ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device.rows(), nullptr), 0);
         }
         const kvc_storage_info info = pair->info();
         std::vector<uint16_t> bounds(info.num_blocks * info.num_heads * 2 * info.head_dim);

@@ -100,7 +100,7 @@ void compare(const kvc_storage_config& config, int32_t outside, std::mt19937& ra
                            std::to_string(in.rows.num_tokens);
   ASSERT_EQ(kvc_storage_store(pair->cpu(), &in.rows, nullptr), KVC_OK) << kvc_last_error() << what;
   DeviceRows device_in(in, pair->layout());
-  ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device_in.rows(), nullptr, nullptr), 0) << what;
+  ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device_in.rows(), nullptr), 0) << what;
   ASSERT_EQ(pair->difference(), "") << "store" << what;
 
   // Gathered into rows that hold something, since skipped ones keep it.
@@ -174,7 +174,7 @@ TEST_F(RowsTest, ValuesAloneAndKeysAloneLeaveTheOtherPlane) {
     const std::vector<char> old = pair->device_bytes();
     DeviceRows device(rows, pair->layout());
     (keys ? device.rows().v : device.rows().k) = nullptr;
-    ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device.rows(), nullptr, nullptr), 0);
+    ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device.rows(), nullptr), 0);
     const std::vector<char> now = pair->device_bytes();
     EXPECT_NE(old, now);
     const Plane& other = keys ? pair->layout().v : pair->layout().k;
@@ -218,9 +218,12 @@ void compare_rotary(const kvc_storage_config& config, int32_t outside, std::mt19
   DeviceRows device(rows, pair->layout());
   DeviceArray<float> device_table(table);
   DeviceArray<int64_t> device_table_row(table_row);
-  kvc_rope_rows on_device = rope;
-  on_device.table = device_table.data();
-  on_device.table_row = by_row ? device_table_row.data() : nullptr;
+  kvc_rows& turned = device.rows();
+  turned.rope_table = device_table.data();
+  turned.rope_rows = by_row ? device_table_row.data() : nullptr;
+  turned.rope_table_rows = table.size() / rope.rope_dim;
+  turned.rope_dim = rope.rope_dim, turned.rope_first_element = rope.first_element;
+  if (rope.flags != 0) turned.flags = KVC_ROWS_ROPE_INTERLEAVED;
 
   rope.table = table.data();
   rope.table_rows = table.size() / rope.rope_dim;
@@ -238,7 +241,7 @@ void compare_rotary(const kvc_storage_config& config, int32_t outside, std::mt19
     ASSERT_EQ(kvc_rope_apply(&rope), KVC_OK) << kvc_last_error() << what;
   }
   ASSERT_EQ(kvc_storage_store(pair->cpu(), &rows.rows, nullptr), KVC_OK) << kvc_last_error() << what;
-  ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device.rows(), &on_device, nullptr), 0) << what;
+  ASSERT_EQ(store_rows(pair->layout(), pair->slab(), turned, nullptr), 0) << what;
   ASSERT_EQ(pair->difference(), "") << what;
 }
 

@@ -55,6 +55,9 @@ TEST(Arguments, RowsThatNoMemoryHasAreRefusedBeforeAnythingIsRead) {
     rows.num_tokens = huge;
     EXPECT_EQ(kvc_storage_store(scene.storage, &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(kvc_storage_gather(scene.storage, &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+    rows = scene.turned_rows;
+    rows.rope_table_rows = huge;
+    EXPECT_EQ(kvc_storage_store(scene.storage, &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
     kvc_rope_rows rope = scene.rope;
     rope.num_tokens = rope.table_rows = huge;
     EXPECT_EQ(kvc_rope_apply(&rope), KVC_ERROR_INVALID_ARGUMENT);

@@ -45,7 +45,7 @@ class Scene {
   // Inputs.
   std::vector<int32_t> tokens, raw, blocks_in, table, parents;
   std::vector<kvc_extra_key> keys;
-  std::vector<int64_t> slots_in, positions;
+  std::vector<int64_t> slots_in, positions, rope_rows;
   const int32_t unpublished[3] = {1, -1, 2};
   std::vector<float> k, v, q, lses;
   std::vector<double> frequencies;
@@ -56,7 +56,7 @@ class Scene {
   kvc_request_config request_config = {};
   kvc_step_limits limits = {};
   kvc_storage_config storage_config = {}, small_config = {}, threads_config = {};
-  kvc_rows rows = {}, out_rows = {};
+  kvc_rows rows = {}, out_rows = {}, turned_rows = {};
   kvc_attention attention = {};
   kvc_block_choice choice = {};
   kvc_quant_format format = {};

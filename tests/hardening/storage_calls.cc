@@ -90,6 +90,13 @@ void add_rows(std::vector<Call>& calls) {
                       .may_be_null({2})
                       .after(with_stream));
   calls.push_back(KVC_CALL(kvc_storage_store, s.channels, &s.rows, nullptr).as("channels").may_be_null({2}));
+  calls.push_back(
+      KVC_CALL(kvc_storage_store, s.storage, &s.turned_rows, nullptr).as("turned").may_be_null({2}));
+  calls.push_back(KVC_CALL(kvc_storage_store, s.storage, &s.turned_rows, s.made_stream)
+                      .as("turned in a stream")
+                      .allocating()
+                      .may_be_null({2})
+                      .after(with_stream));
   calls.push_back(KVC_CALL(kvc_storage_gather, s.storage, &s.out_rows, nullptr).may_be_null({2}));
   calls.push_back(KVC_CALL(kvc_storage_gather, s.storage, &s.out_rows, s.made_stream)
                       .as("stream")

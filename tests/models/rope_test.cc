@@ -378,8 +378,14 @@ TEST(RopeApply, BadRowsAreRefusedBeforeAnythingTurns) {
   refused([](R& r) { r.head_dim = 0; });
   refused([](R& r) { r.head_dim = 8194; });
   refused([](R& r) { r.dtype = KVC_INT8; });
+  refused([](R& r) { r.token_stride = INT64_MAX; });
+  refused([](R& r) { r.head_stride = INT64_MIN; });
+  refused([](R& r) { r.num_heads = 4, r.head_stride = INT64_MAX / 2; });
   refused([](R& r) { r.flags = 2; }, KVC_ERROR_UNSUPPORTED);
   EXPECT_EQ(kvc_rope_apply(nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  kvc_rope_rows none = rows_of(x.data(), table, 6);
+  none.num_tokens = 0, none.x = nullptr, none.table = nullptr;
+  EXPECT_EQ(kvc_rope_apply(&none), KVC_OK) << kvc_last_error();
 }
 
 }  // namespace

@@ -36,6 +36,16 @@ def rope_table(frequencies: "numpy.ndarray", positions: "numpy.ndarray | int", a
     return table
 
 
+def check_table(table: "numpy.ndarray", rows: "Optional[numpy.ndarray]", tokens: int) -> "Optional[numpy.ndarray]":
+    """The rows of a table that so many tokens turn by, as the library takes them."""
+    if table.ndim != 3:
+        raise ValueError(f"table has {table.ndim} dimensions; it must be [rows, 2, pairs]")
+    if table.dtype != np.float32:
+        raise TypeError(f"table is {table.dtype.name}; it must be float32, from rope_table()")
+    contiguous(table, (len(table), 2, table.shape[2]), "table")
+    return None if rows is None else contiguous(np.ascontiguousarray(rows, np.int64), (tokens,), "rows")
+
+
 def apply_rope(x: "numpy.ndarray", table: "numpy.ndarray", rows: "Optional[numpy.ndarray]" = None, *, first_element: int = 0,
                interleaved: bool = False) -> "numpy.ndarray":
     """Turns queries or keys in place, and returns them: kvc_rope_apply.
@@ -43,14 +53,10 @@ def apply_rope(x: "numpy.ndarray", table: "numpy.ndarray", rows: "Optional[numpy
     x: [tokens, heads, head_dim], float32, float16, or bfloat16 as uint16 bits. table: of rope_table(). rows: int64 [tokens], the table's
     row of each token; None: row t for token t. Elements first_element .. first_element + 2 * pairs - 1 of each head turn, element i with
     i + pairs, or, interleaved, 2 i with 2 i + 1."""
-    if x.ndim != 3 or table.ndim != 3:
-        raise ValueError(f"x has {x.ndim} dimensions and table {table.ndim}; they must be [tokens, heads, head_dim] and [rows, 2, pairs]")
-    if table.dtype != np.float32:
-        raise TypeError(f"table is {table.dtype.name}; it must be float32, from rope_table()")
+    if x.ndim != 3:
+        raise ValueError(f"x has {x.ndim} dimensions; it must be [tokens, heads, head_dim]")
     contiguous(x, x.shape, "x")
-    contiguous(table, (len(table), 2, table.shape[2]), "table")
-    if rows is not None:
-        rows = contiguous(np.ascontiguousarray(rows, np.int64), (len(x),), "rows")
+    rows = check_table(table, rows, len(x))
     struct = _native.kvc_rope_rows()
     struct.num_heads, struct.head_dim, struct.dtype = x.shape[1], x.shape[2], float_type(x, "x")
     struct.rope_dim, struct.first_element = 2 * table.shape[2], first_element

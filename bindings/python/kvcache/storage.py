@@ -10,6 +10,7 @@ from ._arrays import as_bytes, contiguous, float_type, np, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError
 from .records import record
+from .rope import check_table
 
 if TYPE_CHECKING:
     import numpy
@@ -73,11 +74,25 @@ class Storage:
             except BufferTooSmallError:
                 size *= 4
 
-    def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+    def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0, *, rope_table: "Optional[Array]" = None,
+              rope_rows: "Optional[Array]" = None, rope_first_element: int = 0, rope_interleaved: bool = False,
+              stream: "Optional[Stream]" = None) -> None:
         """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] (or both without
         the first dimension: one layer; v None for latent attention) to int64 slots [tokens]; slot -1 skips a token.
-        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing."""
-        self._do(stream, (k, v), _native.kvc_storage_store, *self._rows(k, v, first_layer, len(slots)), slots, None)
+        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing.
+
+        rope_table: of kvcache.rope_table(), float32 [rows, 2, pairs]: keys are stored as kvcache.apply_rope() would leave them; k stays as
+        it is. rope_rows: int64 [tokens], the table's row of each token; None: row t for token t. rope_first_element (of latent keys:
+        head_dim - 2 * pairs) and rope_interleaved are those of apply_rope(). Raises InvalidArgumentError if a row is outside of the table,
+        that of a skipped token included, or more elements would turn than a key has."""
+        rows, *arrays = self._rows(k, v, first_layer, len(slots))
+        if rope_table is not None:
+            rope_rows = check_table(rope_table, rope_rows, len(slots))
+            rows.rope_dim, rows.rope_first_element = 2 * rope_table.shape[2], rope_first_element
+            rows.flags = _native.KVC_ROWS_ROPE_INTERLEAVED if rope_interleaved else 0
+        elif rope_rows is not None:
+            raise ValueError("rope_rows without rope_table")
+        self._do(stream, (k, v, rope_table), _native.kvc_storage_store, rows, *arrays, slots, None, as_bytes(rope_table), rope_rows)
 
     def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32", out: Any = None,
                *, stream: "Optional[Stream]" = None) -> "tuple[Array, Array]":

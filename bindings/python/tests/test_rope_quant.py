@@ -38,6 +38,43 @@ def test_rope_of_a_part_of_a_row_interleaved():
     np.testing.assert_allclose(turned[:, 0, 6::2], x[:, 0, 6::2] * np.cos(angle) - x[:, 0, 7::2] * np.sin(angle), atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_store_turns_keys_as_apply_rope_does(dtype, interleaved):
+    slots = np.array([9, -1, 3, 4, 12])
+    k, v = rng.standard_normal((2, 2, 5, 2, 16), np.float32)
+    rows = np.array([6, 0, 2, 2, 5])
+    table = kvcache.rope_table(0.3 ** np.arange(4), 7)
+    with kvcache.Storage(4, 2, 2, 16, block_size=4, dtype=dtype) as turning, kvcache.Storage(4, 2, 2, 16, block_size=4, dtype=dtype) as plain, \
+            kvcache.Stream() as stream:
+        for given, by_row in ((rows, table[rows]), (None, table[:5])):
+            turned = np.stack([kvcache.apply_rope(layer.copy(), np.ascontiguousarray(by_row), first_element=6, interleaved=interleaved) for layer in k])
+            plain.store(turned, v, slots)
+            for queue in (None, stream):
+                turning.zero_blocks(np.arange(4, dtype=np.int32))
+                before = k.copy()
+                turning.store(k, v, slots, rope_table=table, rope_rows=given, rope_first_element=6, rope_interleaved=interleaved, stream=queue)
+                stream.synchronize()
+                np.testing.assert_array_equal(k, before)
+                for mine, wanted in zip(turning.gather(slots), plain.gather(slots)):
+                    np.testing.assert_array_equal(mine, wanted)
+
+
+def test_store_refuses_a_table_that_does_not_fit():
+    table = kvcache.rope_table(np.ones(4), 2)
+    k = rng.standard_normal((2, 1, 8), np.float32)
+    with kvcache.Storage(2, 1, 1, 8, block_size=4, dtype="float32") as s:
+        for error, options in (
+                (kvcache.errors.InvalidArgumentError, {"rope_table": table[:1]}), (kvcache.errors.InvalidArgumentError, {"rope_table": table[:0]}),
+                (kvcache.errors.InvalidArgumentError, {"rope_table": table, "rope_rows": [0, 2]}),
+                (kvcache.errors.InvalidArgumentError, {"rope_table": table, "rope_first_element": 2}),
+                (TypeError, {"rope_table": table.astype(np.float64)}), (ValueError, {"rope_table": table, "rope_rows": [0]}),
+                (ValueError, {"rope_table": table[0]}), (ValueError, {"rope_rows": [0, 1]})):
+            with pytest.raises(error):
+                s.store(k, k, np.arange(2), **options)
+        assert not np.any(s.gather(np.arange(2))[0])
+
+
 def test_rope_refuses_what_does_not_fit():
     table = kvcache.rope_table(np.ones(4), 2)
     with pytest.raises(kvcache.errors.InvalidArgumentError):

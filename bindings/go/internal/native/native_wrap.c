@@ -274,8 +274,13 @@ static size_t step_num_failed(const kvc_step *step) {
   full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;                                              \
   (void)k_bytes, (void)v_bytes, (void)num_slots
 
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_stream *stream) {
+/* With angle_table, keys turn on their way: rows->rope_dim is not 0 then. */
+static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *angle_table, size_t angle_table_bytes,
+                        const int64_t *table_row, size_t num_table_rows, kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
+  full.rope_table = (const float *)angle_table, full.rope_rows = table_row;
+  full.rope_table_rows = rows->rope_dim ? angle_table_bytes / (sizeof(float) * rows->rope_dim) : 0;
+  (void)num_table_rows;
   return kvc_storage_store(s, &full, stream);
 }
 static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
@@ -401,7 +406,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_6811f4f7069c0fdf(void *_swig_go_0) {
+void _wrap_Swig_free_native_665086ddebdf4c25(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -411,7 +416,7 @@ void _wrap_Swig_free_native_6811f4f7069c0fdf(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_6811f4f7069c0fdf(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_665086ddebdf4c25(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -424,7 +429,7 @@ void *_wrap_Swig_malloc_native_6811f4f7069c0fdf(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -457,7 +462,7 @@ char *_wrap_kvc_manager_open_namespace_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -486,7 +491,7 @@ char *_wrap_kvc_manager_export_tables_native_6811f4f7069c0fdf(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -511,7 +516,7 @@ char *_wrap_kvc_manager_export_slots_native_6811f4f7069c0fdf(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -542,7 +547,7 @@ char *_wrap_kvc_manager_poll_events_native_6811f4f7069c0fdf(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_6811f4f7069c0fdf(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_665086ddebdf4c25(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -559,7 +564,7 @@ char *_wrap_kvc_step_use_native_6811f4f7069c0fdf(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_6811f4f7069c0fdf(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_665086ddebdf4c25(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -572,7 +577,7 @@ long long _wrap_kvc_step_num_failed_native_6811f4f7069c0fdf(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_store_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -584,7 +589,11 @@ char *_wrap_kvc_storage_store_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, c
   size_t arg9 ;
   int32_t *arg10 = (int32_t *) 0 ;
   size_t arg11 ;
-  kvc_stream *arg12 = (kvc_stream *) 0 ;
+  char *arg12 = (char *) 0 ;
+  size_t arg13 ;
+  int64_t *arg14 = (int64_t *) 0 ;
+  size_t arg15 ;
+  kvc_stream *arg16 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -607,15 +616,23 @@ char *_wrap_kvc_storage_store_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, c
   arg10 = (int32_t *)_swig_go_6.array;
   arg11 = (size_t)_swig_go_6.len / 1;
   
-  arg12 = (kvc_stream *)_swig_go_7;
   
-  result = (kvc_status)store(arg1,(struct kvc_rows const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,arg12);
+  arg12 = (char *)_swig_go_7.array;
+  arg13 = (size_t)_swig_go_7.len / sizeof(char);
+  
+  
+  arg14 = (int64_t *)_swig_go_8.array;
+  arg15 = (size_t)_swig_go_8.len / 1;
+  
+  arg16 = (kvc_stream *)_swig_go_9;
+  
+  result = (kvc_status)store(arg1,(struct kvc_rows const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,(char const *)arg12,arg13,(long const *)arg14,arg15,arg16);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_gather_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -658,7 +675,7 @@ char *_wrap_kvc_storage_gather_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -703,7 +720,7 @@ char *_wrap_kvc_storage_measure_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -792,7 +809,7 @@ char *_wrap_kvc_storage_attend_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -881,7 +898,7 @@ char *_wrap_kvc_storage_explain_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -984,7 +1001,7 @@ char *_wrap_kvc_storage_select_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1013,7 +1030,7 @@ char *_wrap_kvc_storage_swap_out_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1042,7 +1059,7 @@ char *_wrap_kvc_storage_swap_in_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_665086ddebdf4c25(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1071,7 +1088,7 @@ char *_wrap_kvc_storage_key_bounds_native_6811f4f7069c0fdf(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_665086ddebdf4c25(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1114,7 +1131,7 @@ char *_wrap_kvc_attention_merge_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_665086ddebdf4c25(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1145,7 +1162,7 @@ char *_wrap_kvc_tree_mask_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_6811f4f7069c0fdf(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_665086ddebdf4c25(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1162,7 +1179,7 @@ char *_wrap_kvc_estimate_memory_native_6811f4f7069c0fdf(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_6811f4f7069c0fdf(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_model_rope_native_665086ddebdf4c25(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1199,7 +1216,7 @@ char *_wrap_kvc_model_rope_native_6811f4f7069c0fdf(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_665086ddebdf4c25(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1230,7 +1247,7 @@ char *_wrap_kvc_rope_table_native_6811f4f7069c0fdf(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_rope_apply_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1263,7 +1280,7 @@ char *_wrap_kvc_rope_apply_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_quantize_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1298,7 +1315,7 @@ char *_wrap_kvc_quantize_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1333,7 +1350,7 @@ char *_wrap_kvc_dequantize_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1354,7 +1371,7 @@ char *_wrap_kvc_storage_adopt_native_6811f4f7069c0fdf(char *_swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_6811f4f7069c0fdf() {
+int _wrap_kvc_version_native_665086ddebdf4c25() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1365,7 +1382,7 @@ int _wrap_kvc_version_native_6811f4f7069c0fdf() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_6811f4f7069c0fdf() {
+_gostring_ _wrap_kvc_build_info_native_665086ddebdf4c25() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1376,7 +1393,7 @@ _gostring_ _wrap_kvc_build_info_native_6811f4f7069c0fdf() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_6811f4f7069c0fdf() {
+_gostring_ _wrap_kvc_last_error_native_665086ddebdf4c25() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1387,7 +1404,7 @@ _gostring_ _wrap_kvc_last_error_native_6811f4f7069c0fdf() {
 }
 
 
-char *_wrap_kvc_supports_native_6811f4f7069c0fdf(int _swig_go_0) {
+char *_wrap_kvc_supports_native_665086ddebdf4c25(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1400,7 +1417,7 @@ char *_wrap_kvc_supports_native_6811f4f7069c0fdf(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_6811f4f7069c0fdf(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_665086ddebdf4c25(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1415,7 +1432,7 @@ char *_wrap_kvc_manager_create_native_6811f4f7069c0fdf(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_665086ddebdf4c25(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1430,7 +1447,7 @@ char *_wrap_kvc_manager_properties_native_6811f4f7069c0fdf(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1445,7 +1462,7 @@ char *_wrap_kvc_manager_close_namespace_native_6811f4f7069c0fdf(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1460,7 +1477,7 @@ char *_wrap_kvc_manager_reset_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_665086ddebdf4c25(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1473,7 +1490,7 @@ char *_wrap_kvc_manager_check_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1488,7 +1505,7 @@ char *_wrap_kvc_manager_digest_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_665086ddebdf4c25(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1503,7 +1520,7 @@ char *_wrap_kvc_manager_stats_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1520,7 +1537,7 @@ char *_wrap_kvc_manager_pool_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1537,7 +1554,7 @@ char *_wrap_kvc_manager_block_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1566,7 +1583,7 @@ char *_wrap_kvc_manager_create_request_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1583,7 +1600,7 @@ char *_wrap_kvc_manager_admit_request_native_6811f4f7069c0fdf(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1614,7 +1631,7 @@ char *_wrap_kvc_manager_allocate_request_native_6811f4f7069c0fdf(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1631,7 +1648,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1652,7 +1669,7 @@ char *_wrap_kvc_manager_append_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1669,7 +1686,7 @@ char *_wrap_kvc_manager_commit_tokens_native_6811f4f7069c0fdf(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1686,7 +1703,7 @@ char *_wrap_kvc_manager_truncate_request_native_6811f4f7069c0fdf(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1703,7 +1720,7 @@ char *_wrap_kvc_manager_fork_request_native_6811f4f7069c0fdf(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1718,7 +1735,7 @@ char *_wrap_kvc_manager_preempt_request_native_6811f4f7069c0fdf(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1733,7 +1750,7 @@ char *_wrap_kvc_manager_free_request_native_6811f4f7069c0fdf(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1750,7 +1767,7 @@ char *_wrap_kvc_manager_request_info_native_6811f4f7069c0fdf(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1771,7 +1788,7 @@ char *_wrap_kvc_manager_list_requests_native_6811f4f7069c0fdf(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1792,7 +1809,7 @@ char *_wrap_kvc_manager_take_copies_native_6811f4f7069c0fdf(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1821,7 +1838,7 @@ char *_wrap_kvc_manager_probe_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1852,7 +1869,7 @@ char *_wrap_kvc_manager_pin_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1867,7 +1884,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1896,7 +1913,7 @@ char *_wrap_kvc_manager_drop_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1913,7 +1930,7 @@ char *_wrap_kvc_manager_evict_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1934,7 +1951,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1971,7 +1988,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2006,7 +2023,7 @@ char *_wrap_kvc_manager_publish_blocks_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2025,7 +2042,7 @@ char *_wrap_kvc_manager_release_blocks_native_6811f4f7069c0fdf(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2046,7 +2063,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_6811f4f7069c0fdf(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_665086ddebdf4c25(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2063,7 +2080,7 @@ char *_wrap_kvc_step_create_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_6811f4f7069c0fdf(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_665086ddebdf4c25(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2080,7 +2097,7 @@ char *_wrap_kvc_step_view_native_6811f4f7069c0fdf(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
+char *_wrap_kvc_manager_step_native_665086ddebdf4c25(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_status result;
@@ -2095,7 +2112,7 @@ char *_wrap_kvc_manager_step_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2110,7 +2127,7 @@ char *_wrap_kvc_manager_retire_step_native_6811f4f7069c0fdf(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2131,7 +2148,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_6811f4f7069c0fdf(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2154,7 +2171,7 @@ char *_wrap_kvc_manager_compact_native_6811f4f7069c0fdf(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_backend_open_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_665086ddebdf4c25(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -2179,7 +2196,7 @@ char *_wrap_kvc_backend_open_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_665086ddebdf4c25(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -2199,7 +2216,7 @@ char *_wrap_kvc_backend_properties_native_6811f4f7069c0fdf(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_665086ddebdf4c25(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -2219,7 +2236,7 @@ char *_wrap_kvc_device_properties_native_6811f4f7069c0fdf(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_6811f4f7069c0fdf(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_665086ddebdf4c25(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -2234,7 +2251,7 @@ char *_wrap_kvc_storage_create_native_6811f4f7069c0fdf(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -2249,7 +2266,7 @@ char *_wrap_kvc_storage_properties_native_6811f4f7069c0fdf(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_6811f4f7069c0fdf(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_665086ddebdf4c25(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2266,7 +2283,7 @@ char *_wrap_kvc_storage_size_native_6811f4f7069c0fdf(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_665086ddebdf4c25(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -2285,7 +2302,7 @@ char *_wrap_kvc_storage_view_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_665086ddebdf4c25(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -2310,7 +2327,7 @@ char *_wrap_kvc_storage_runs_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2331,7 +2348,7 @@ char *_wrap_kvc_storage_seal_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -2352,7 +2369,7 @@ char *_wrap_kvc_storage_copy_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2373,7 +2390,7 @@ char *_wrap_kvc_storage_zero_blocks_native_6811f4f7069c0fdf(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_6811f4f7069c0fdf() {
+long long _wrap_kvc_model_count_native_665086ddebdf4c25() {
   size_t result;
   long long _swig_go_result;
   
@@ -2384,7 +2401,7 @@ long long _wrap_kvc_model_count_native_6811f4f7069c0fdf() {
 }
 
 
-char *_wrap_kvc_model_get_native_6811f4f7069c0fdf(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_665086ddebdf4c25(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2399,7 +2416,7 @@ char *_wrap_kvc_model_get_native_6811f4f7069c0fdf(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_6811f4f7069c0fdf(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_665086ddebdf4c25(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;

@@ -18,6 +18,16 @@ public final class Rope {
   }
 
   /**
+   * How a store turns keys on their way.
+   *
+   * @param table of {@link #table}; null = keys are stored as they are
+   * @param rows the table's row of each token, skipped ones included; null = row t for token t
+   * @param ropeDim elements that turn, 0 = all, from firstElement on (of latent keys the last ones)
+   * @param interleaved elements 2 i and 2 i + 1 turn together, instead of i and i + ropeDim / 2
+   */
+  public record Turn(ByteBuffer table, LongBuffer rows, int ropeDim, int firstElement, boolean interleaved) {}
+
+  /**
    * Turns queries or keys x [tokens][heads][headDim] in place; a failure changes nothing.
    *
    * @param rows the table's row of each token; null = row t for token t

@@ -83,9 +83,21 @@ public final class Storage implements AutoCloseable {
    * nothing.
    */
   public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
+    store(k, v, dtype, slots, firstLayer, layers, new Rope.Turn(null, null, 0, 0, false), stream);
+  }
+
+  /** The same of the keys that {@link Rope#apply} would make of a copy of k. */
+  public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Rope.Turn turn, Stream stream)
+      throws KvCacheException {
+    if (turn.rows() != null && (turn.table() == null || turn.rows().remaining() != slots.remaining())) {
+      throw new IllegalArgumentException("rows has " + turn.rows().remaining() + " entries for " + slots.remaining() + " tokens and needs a table");
+    }
     kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
+    rows.setRope_dim(turn.ropeDim() != 0 ? turn.ropeDim() : shape.headDim);
+    rows.setRope_first_element(turn.firstElement());
+    rows.setFlags(turn.interleaved() ? Native.KVC_ROWS_ROPE_INTERLEAVED : 0);
     try {
-      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, slots.remaining(), k, v, slots, null, q), k, v);
+      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, slots.remaining(), k, v, slots, null, turn.table(), turn.rows(), q), k, v, turn.table());
     } finally {
       rows.delete();
     }

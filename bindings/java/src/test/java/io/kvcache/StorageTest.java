@@ -267,6 +267,36 @@ class StorageTest {
   }
 
   @Test
+  void aStoreTurnsKeysAsApplyDoes() throws Exception {
+    int tokens = slots().remaining();
+    ByteBuffer turns = Buffers.bytes(4 * tokens * DIM / 2), gotK = Buffers.bytes(k.capacity()), gotV = Buffers.bytes(v.capacity());
+    for (int i = 0; i < tokens * DIM / 2; ++i) {
+      turns.putFloat(4 * i, i % 11 * 0.25f - 1);
+    }
+    try (Storage s = new Storage(config()); Stream stream = new Stream()) {
+      for (boolean interleaved : new boolean[] {false, true}) {
+        ByteBuffer turned = Buffers.bytes(k.capacity());
+        turned.duplicate().put(k.duplicate());
+        Rope.apply(turned, DType.FLOAT32, HEADS, DIM, DIM / 2, DIM / 2, interleaved, turns, null);
+        Rope.Turn turn = new Rope.Turn(turns, null, DIM / 2, DIM / 2, interleaved);
+        for (Stream queue : new Stream[] {null, stream}) {
+          fill(s);
+          s.store(k, v, DType.FLOAT32, slots(), 0, 1, turn, queue);
+          stream.sync();
+          s.gather(gotK, gotV, DType.FLOAT32, slots(), 0, 1, null);
+          assertArrayEquals(array(turned), array(gotK));
+          assertArrayEquals(array(v), array(gotV));
+        }
+      }
+      assertThrows(KvCacheException.class,
+          () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Turn(turns.duplicate().limit(4 * DIM / 2), null, DIM / 2, 0, false), null));
+      assertThrows(KvCacheException.class, () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Turn(turns, null, DIM / 2, 1 + DIM / 2, false), null));
+      assertThrows(IllegalArgumentException.class,
+          () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Turn(turns, longs(0), DIM / 2, 0, false), null));
+    }
+  }
+
+  @Test
   void whatIsQuantizedComesBack() throws Exception {
     int rows = 6, dim = 21;
     ByteBuffer x = randoms(rows * dim), back = Buffers.bytes(x.capacity());
