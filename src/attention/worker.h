@@ -2,6 +2,8 @@
 // One worker's part of attend(): the memory it works in, and the work on one split of one piece. A worker
 // belongs to one thread; it writes the output rows of its pieces, or, of a split, its slot.
 #pragma once
+#include <algorithm>
+
 #include "attention/plan.h"
 #include "attention/tile.h"
 
@@ -99,11 +101,21 @@ class Worker {
   void start(const Piece& piece);
   void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
-  // Where row r of a head's queries and results lies: its place among all [tokens][num_q_heads].
-  size_t row_at(const Piece& piece, uint32_t head, uint32_t r) const {
-    const uint64_t row = piece.first_row + r, first_head = uint64_t{piece.first_head + head} * shape_.group;
-    return (piece.view.first_token + row / shape_.group) * args_.num_q_heads + first_head +
-           row % shape_.group;
+  // Calls each(row, count, at, ahead) for the rows of a head, as many at once as belong to one query: these lie
+  // side by side in queries and results, from place `at` of [tokens][num_q_heads] on. What lies at `ahead` is
+  // to be fetched.
+  template <class Each>
+  void for_neighbours(const Piece& piece, uint32_t head, Each each) const {
+    const uint64_t query = piece.first_row / shape_.group;
+    const size_t first = (piece.view.first_token + query) * args_.num_q_heads +
+                         size_t{piece.first_head + head} * shape_.group;
+    auto in_group = static_cast<uint32_t>(piece.first_row % shape_.group);
+    size_t at = first;
+    const size_t ahead = size_t{kRowsAhead} / shape_.group * args_.num_q_heads;
+    for (uint32_t row = 0, count; row < piece.rows; row += count, at += args_.num_q_heads, in_group = 0) {
+      count = std::min(shape_.group - in_group, piece.rows - row);
+      each(row, count, at + in_group, row + kRowsAhead < piece.rows ? at + ahead : at + in_group);
+    }
   }
   void load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to);
   uint32_t* pairs_of(const Piece& piece, size_t head, uint32_t row) const;

@@ -96,24 +96,24 @@ void Worker::load_queries(const Piece& piece) {
   for (uint32_t h = 0; h < piece.heads; ++h) {
     float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
     uint32_t* pairs = pairs_of(piece, h, 0);
-    for (uint32_t r = 0; r < piece.rows; ++r) {
-      if (r + kRowsAhead < piece.rows) {
-        const char* ahead = query_at(row_at(piece, h, r + kRowsAhead));
-        for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(ahead + i);
-      }
-      const uint64_t row = piece.first_row + r, at = row_at(piece, h, r);
-      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(row / shape_.group);
+    for_neighbours(piece, h, [&](uint32_t row, uint32_t count, size_t at, size_t ahead) {
+      for (size_t i = 0; i < count * row_bytes; i += 64) __builtin_prefetch(query_at(ahead) + i);
+      const auto position = static_cast<int64_t>(at / args_.num_q_heads - piece.view.first_token);
+      if (h == 0) std::fill_n(scratch_.positions + row, count, piece.view.start + position);
       if (args_.alibi_slopes != nullptr)
-        scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[at % args_.num_q_heads];
+        std::copy_n(args_.alibi_slopes + at % args_.num_q_heads, count,
+                    scratch_.slopes + h * piece.rows + row);
       if (as_pairs) {
-        std::memcpy(pairs + size_t{r} * dim / 2, query_at(at), row_bytes);
-        continue;
+        std::memcpy(pairs + size_t{row} * dim / 2, query_at(at), count * row_bytes);
+        return;
       }
-      float* out = q + size_t{r} * shape_.k_dim;
-      to_float(args_.q_dtype, query_at(at), out, dim);
-      rotate_row(*args_.layout, out, dim);
-      std::fill(out + dim, out + shape_.k_dim, 0.0f);
-    }
+      for (uint32_t r = 0; r < count; ++r) {
+        float* out = q + size_t{row + r} * shape_.k_dim;
+        to_float(args_.q_dtype, query_at(at + r), out, dim);
+        rotate_row(*args_.layout, out, dim);
+        std::fill(out + dim, out + shape_.k_dim, 0.0f);
+      }
+    });
     if (as_pairs) continue;
     if (use_pairs_ == Pairs::kBf16) {
       exact &= split_pairs(q, piece.rows, pairs);
