@@ -27,6 +27,12 @@ inline void for_products(uint32_t left_terms, uint32_t right_terms, Left left, R
   }
 }
 
+template <uint32_t kHalves>
+inline void zero_sums() {
+  zero_tile<0>(), zero_tile<1>();
+  if constexpr (kHalves == 2) zero_tile<2>(), zero_tile<3>();
+}
+
 // The products of a step, of one or two halves.
 template <uint32_t kHalves>
 inline void multiply_halves() {
@@ -43,8 +49,7 @@ void run_scores(const RunArgs& a, uint32_t row, Lines*& ahead) {
   const size_t pairs = a.k_dim / 2, row_bytes = pairs * 4;
   const uint32_t* q = a.q_pairs + row * pairs;
   for (uint32_t s = 0; s < a.segments; s += 2) {
-    zero_tile<0>(), zero_tile<1>();
-    if constexpr (kHalves == 2) zero_tile<2>(), zero_tile<3>();
+    zero_sums<kHalves>();
     for (size_t e = 0; e < pairs; e += 16) {
       for_products(
           a.q_terms, a.k_terms,
@@ -71,13 +76,12 @@ void run_scores(const RunArgs& a, uint32_t row, Lines*& ahead) {
   }
 }
 
-// 2^x to about 2^-18, for probabilities that are rounded to bf16; 0 and NaN as exp2().
+// 2^x to 2^-13, for probabilities that are rounded to bf16; 0 and NaN as exp2().
 inline F exp2_short(F x) {
   const F f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);  // x - floor(x), and 0 for -infinity
-  F y = fma(set1(1.353416791e-2f), f, set1(5.201146062e-2f));
-  y = fma(y, f, set1(2.414427569e-1f));
-  y = fma(y, f, set1(6.930038345e-1f));
-  y = fma(y, f, set1(1.000002593f));
+  F y = fma(set1(7.802452258e-2f), f, set1(2.260671555e-1f));
+  y = fma(y, f, set1(6.958335405e-1f));
+  y = fma(y, f, set1(9.999252186e-1f));
   return _mm512_scalef_ps(y, x);
 }
 
@@ -105,6 +109,7 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows) {
       const F factor = exp2(before - a.top[row]);
       float* totals = a.total + row * 16;
       store(totals, load(totals) * factor);
+      if (a.fresh) return;
       float* o = a.o + size_t{row} * a.v_dim;
       for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
     };
@@ -146,9 +151,12 @@ void run_values(const RunArgs& a, uint32_t row) {
   for (uint32_t c = 0; c < a.v_dim; c += 32) {
     float* o = a.o + size_t{row} * a.v_dim + c;
     const uint32_t* v = a.v + c / 16 * kColumn;
-    load_tile<0>(o, row_bytes), load_tile<1>(o + 16, row_bytes);
-    if constexpr (kHalves == 2) {
-      load_tile<2>(o + 16 * a.v_dim, row_bytes), load_tile<3>(o + 16 * a.v_dim + 16, row_bytes);
+    if (a.fresh) {
+      zero_sums<kHalves>();
+    } else {
+      load_tile<0>(o, row_bytes), load_tile<1>(o + 16, row_bytes);
+      if constexpr (kHalves == 2)
+        load_tile<2>(o + 16 * a.v_dim, row_bytes), load_tile<3>(o + 16 * a.v_dim + 16, row_bytes);
     }
     for (uint32_t step = 0; step < steps; ++step) {
       for_products(

@@ -122,6 +122,7 @@ struct RunArgs {
   const uint64_t* visible[kRunTiles];  // [rows] one bit per token, or nullptr = all, of each tile
   float scale;                         // above 0
   float nothing;                       // `top` of a row that has seen nothing
+  bool fresh;                          // no row has seen anything: o is written, whatever it holds
   float *top, *total, *o;              // as SoftmaxArgs
   float* scores;                       // [kRunRows][kRunSegments * kSegment], for the kernel
   uint32_t* p;                         // [kValueTerms][kRunRows][kRunSegments * kSegment / 2], likewise

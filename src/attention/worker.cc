@@ -36,9 +36,14 @@ Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& ker
 
 void Worker::start(const Piece& piece) {
   const size_t rows = size_t{piece.heads} * piece.rows;
-  std::fill_n(scratch_.o, rows * shape_.v_dim, 0.0f);
+  fresh_ = true;
   std::fill_n(scratch_.top, rows, kNothing);
   std::fill_n(scratch_.total, rows * 16, 0.0f);
+}
+
+void Worker::clear_o(const Piece& piece) {
+  if (fresh_) std::fill_n(scratch_.o, size_t{piece.heads} * piece.rows * shape_.v_dim, 0.0f);
+  fresh_ = false;
 }
 
 void Worker::choose_kernels(const Piece& piece) {
@@ -281,6 +286,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   start(piece);
   choose_kernels(piece);
   load_queries(piece);
+  if (!runs_ || piece.heads != 1) clear_o(piece);
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
 
@@ -298,11 +304,13 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
       now += tiles;
       continue;
     }
+    clear_o(piece);
     const Pointers& next = prepare(piece, now, filled);
     for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce)
       step(piece, step_at(now), next, row, std::min(piece.rows - row, kRowsAtOnce));
     ++now;
   }
+  clear_o(piece);
   kernels_->finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }

@@ -90,7 +90,7 @@ class Worker {
   // The piece's output from the slots of its splits: slot i lies at slot_at(i).
   template <class SlotAt>
   void merge(const Piece& piece, SlotAt slot_at) {
-    start(piece);
+    start(piece), clear_o(piece);
     for (uint64_t split = 0; split < piece.splits; ++split)
       add_slot(piece, slot_at(piece.first_slot + split));
     write_output(piece);
@@ -133,6 +133,7 @@ class Worker {
   bool pack_run(const Piece& piece, const Run& steps, const uint32_t* row, RunArgs* run);
   void attend_rows(const Piece& piece, const Run& steps, uint32_t row, uint32_t rows, RunArgs run);
   void attend_run(const Piece& piece, const Run& steps);
+  void clear_o(const Piece& piece);
   Pointers& step_at(size_t i) { return scratch_.pointers[i % kSteps]; }
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
@@ -153,6 +154,7 @@ class Worker {
   Lines ahead_[2] = {};  // of the step that is worked on
   size_t tiles_ = 0;     // found so far
   bool runs_ = false;    // the piece goes by attend_run
+  bool fresh_ = false;   // `o` holds nothing yet, not even zeros
   bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on
 };
 

@@ -91,6 +91,7 @@ void Worker::attend_rows(const Piece& piece, const Run& steps, uint32_t row, uin
   run.v = scratch_.run_values;
   run.scale = args_.scale * kLog2e;
   run.nothing = kNothing;
+  run.fresh = fresh_;
   run.top = scratch_.top + first;
   run.total = scratch_.total + first * 16;
   run.o = scratch_.o + first * shape_.v_dim;
@@ -101,7 +102,12 @@ void Worker::attend_rows(const Piece& piece, const Run& steps, uint32_t row, uin
 
 void Worker::attend_run(const Piece& piece, const Run& steps) {
   RunArgs run{};
-  if (pack_run(piece, steps, nullptr, &run)) return attend_rows(piece, steps, 0, piece.rows, run);
+  if (pack_run(piece, steps, nullptr, &run)) {
+    attend_rows(piece, steps, 0, piece.rows, run);
+    fresh_ = false;
+    return;
+  }
+  clear_o(piece);
   // What is not finite must not reach those who do not see it: rows that see the same go together.
   const auto see_the_same = [&](uint32_t a, uint32_t b) {
     for (uint32_t i = 0; i < steps.count; ++i) {
