@@ -5,6 +5,7 @@
 #pragma once
 #include "attention/kernel_amx_bf16.h"
 #include "attention/kernel_amx_int8.h"
+#include "attention/kernel_amx_run.h"
 #include "attention/kernel_scores.h"
 #include "attention/kernel_softmax.h"
 #include "attention/kernel_values.h"
@@ -36,6 +37,17 @@ constinit const Kernels KVC_ATTENTION_KERNELS = {
      KVC_OF(add_values<kE5M2>)},
     KVC_OF(in_pairs),
     KVC_OF(finish),
+#if KVC_ATTENTION_LEVEL == 4
+    KVC_OF(pack_queries),
+    KVC_OF(pack_keys),
+    KVC_OF(pack_values),
+    KVC_OF(attend_run),
+#else
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+#endif
 };
 #undef KVC_OF
 

@@ -92,6 +92,43 @@ struct ValueArgs {
   bool is_packed;  // the call before had the same v, and `packed` is as it left it
 };
 
+// Many rows against a run of tiles that all of them see whole, where there is attend_run: all that is
+// multiplied is cut into terms of bf16 first, which add up to it, and packed into words of two elements.
+inline constexpr uint32_t kRunTiles = 2;
+inline constexpr uint32_t kRunSegments = kRunTiles * kMaxSegments;
+inline constexpr uint32_t kRunRows = 32;    // that go together, and the fewest that gain
+inline constexpr uint32_t kMaxTerms = 3;    // of queries and keys: every bit of a float
+inline constexpr uint32_t kValueTerms = 2;  // of probabilities and values: 2^-18 of it is left out
+
+// Keys or values of a tile with an even number of segments; dim % 32 == 0.
+struct PackArgs {
+  uint32_t dim, segments;
+  Form form;            // kF32, or kBf16, which is its only term
+  bool tiled;           // keys, floats
+  bool must_be_finite;  // bf16 too
+  uint64_t seen;        // one bit per token; of others nothing is read, or in keys that are not floats used
+  Rows from;
+  uint32_t* to;       // aligned to 64
+  size_t term_words;  // from one term to the next
+};
+
+struct RunArgs {
+  uint32_t rows, k_dim, v_dim, segments;
+  uint32_t q_terms, k_terms, p_terms, v_terms;
+  size_t q_term_words, k_term_words, v_term_words;
+  const uint32_t* q_pairs;             // [q_terms][rows][k_dim / 2]
+  const uint32_t* k[kRunSegments];     // of each segment [k_terms][k_dim / 2][kSegment]
+  const uint32_t* v;                   // as packed
+  const uint64_t* visible[kRunTiles];  // [rows] one bit per token, or nullptr = all, of each tile
+  float scale;                         // above 0
+  float nothing;                       // `top` of a row that has seen nothing
+  bool fresh;                          // no row has seen anything: o is written, whatever it holds
+  float *top, *total, *o;              // as SoftmaxArgs
+  float* scores;                       // [kRunRows][kRunSegments * kSegment], for the kernel
+  uint32_t* p;                         // [kValueTerms][kRunRows][kRunSegments * kSegment / 2], likewise
+  Lines *ahead, *ahead_end;            // to be fetched meanwhile
+};
+
 // Plain rows need dim % 16 == 0, and group % 16 == 0 or group >= dim; tiles need dim to be a multiple of the
 // elements in 4 bytes.
 struct Kernels {
@@ -110,6 +147,11 @@ struct Kernels {
   // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
   // and all of them special registers.
   void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
+  // Return how many terms there are, or 0 if something is not finite.
+  uint32_t (*pack_queries)(const float* q, uint32_t rows, uint32_t dim, uint32_t* to, size_t term_words);
+  uint32_t (*pack_keys)(const PackArgs&);
+  uint32_t (*pack_values)(const PackArgs&);
+  void (*attend_run)(const RunArgs&);  // nullptr: there is none
 };
 
 extern const Kernels kScalarKernels;

@@ -9,7 +9,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kPreferredRows = 256;
+constexpr uint32_t kPreferredRows = 512;
 
 Form form_of(int32_t dtype, bool asymmetric) {
   switch (dtype) {

@@ -8,7 +8,7 @@
 
 namespace kvc {
 
-inline constexpr uint32_t kMaxRows = 256;     // of a piece, all its heads together
+inline constexpr uint32_t kMaxRows = 512;     // of a piece, all its heads together
 inline constexpr size_t kSlotsPerWorker = 4;  // for results of splits; see find_split()
 inline constexpr uint64_t kMinSplit = 16;     // segments
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "attention/carver.h"
 #include "attention/worker.h"
 
@@ -9,22 +11,27 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   const size_t rows = shape.max_rows, k = shape.k_dim, v = shape.v_dim;
   carver.take(&slots, kSlotsPerWorker * rows * (v + 2));
   carver.take(&q, rows * k);
-  carver.take(&pairs, rows * k * (has_bytes(shape) ? 4 : 1));
+  carver.take(&pairs, rows * k * (has_bytes(shape) ? 4 : 2));
   carver.take(&units, rows);
   carver.take(&sums, rows);
   carver.take(&o, rows * v);
   carver.take(&o_before, kRowsAtOnce * v);
   carver.take(&top, rows);
   carver.take(&total, rows * 16);
-  carver.take(&scores, size_t{kRowsAtOnce} * kTile);
+  carver.take(&scores, std::max(kRowsAtOnce * kTile, kRunRows * kRunSegments * kSegment));
   carver.take(&k_rows, shape.k_source == Source::kConverted || shape.k_form != kF32 ? kTile * k : 0);
   carver.take(&v_rows, shape.v_source == Source::kConverted || shape.v_form != kF32 ? kTile * v : 0);
   carver.take(&packed, kTile * ((v + 63) / 64 * 64) * sizeof(uint16_t));
+  const bool runs = k <= kMaxRunDim && v <= kMaxRunDim;
+  const size_t run_tokens = runs ? kRunSegments * kSegment : 0;
+  carver.take(&run_keys, run_tokens * k / 2 * (shape.k_form == kBf16 ? 1 : kMaxTerms));
+  carver.take(&run_values, run_tokens * v / 2 * (shape.v_form == kBf16 ? 1 : kValueTerms));
+  carver.take(&run_p, run_tokens / 2 * kRunRows * kValueTerms);
   carver.take(&zeros, k > v ? k : v);
   carver.take(&slopes, rows);
   carver.take(&positions, shape.piece_rows);
-  carver.take(&tiles, kAhead + 1);
-  carver.take(&pointers, kAhead + 1);
+  carver.take(&tiles, kSteps);
+  carver.take(&pointers, kSteps);
   return carver.used();
 }
 

@@ -9,10 +9,6 @@
 namespace kvc {
 namespace {
 
-constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kNothing =
-    -1e30f;  // highest logit of a row that has seen nothing: finite, so differences are
-
 // Whether keys are integers with one scale a row, so that only sums of products need it.
 bool has_integer_products(const Shape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
@@ -40,9 +36,14 @@ Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& ker
 
 void Worker::start(const Piece& piece) {
   const size_t rows = size_t{piece.heads} * piece.rows;
-  std::fill_n(scratch_.o, rows * shape_.v_dim, 0.0f);
+  fresh_ = true;
   std::fill_n(scratch_.top, rows, kNothing);
   std::fill_n(scratch_.total, rows * 16, 0.0f);
+}
+
+void Worker::clear_o(const Piece& piece) {
+  if (fresh_) std::fill_n(scratch_.o, size_t{piece.heads} * piece.rows * shape_.v_dim, 0.0f);
+  fresh_ = false;
 }
 
 void Worker::choose_kernels(const Piece& piece) {
@@ -55,9 +56,11 @@ void Worker::choose_kernels(const Piece& piece) {
                                                                          : Pairs::kInt16;
   k_form_ = shape_.k_form, k_group_ = shape_.k_group;
   v_form_ = shape_.v_form, v_group_ = shape_.v_group;
+  runs_ = false;
   if (!many) return;
   if (use_pairs_ == Pairs::kNone) k_form_ = kF32, k_group_ = shape_.k_dim;
   if (!kernels_->in_pairs(v_form_, shape_.v_dim, v_group_)) v_form_ = kF32, v_group_ = shape_.v_dim;
+  runs_ = choose_runs(piece);
 }
 
 // The tile and head after those of `before` (nullptr: the first ones); false if there are none.
@@ -66,7 +69,7 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
     now->tile = before->tile;
     now->head = before->head + 1;
   } else {
-    Tile* tile = scratch_.tiles + tiles_++ % (kAhead + 1);
+    Tile* tile = scratch_.tiles + tiles_++ % kSteps;
     if (!walk.next(tile)) return false;
     now->tile = tile;
     now->head = 0;
@@ -168,10 +171,22 @@ void Worker::widen(const Pointers& next, Pointers* pointers) {
   }
 }
 
-// Rows [row, row + kRowsAtOnce) of a head; the first of them fetch what comes next.
-void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row) {
+// Makes a step what the kernels read. Returns what is to be fetched meanwhile: past the last step that one
+// again, which costs nothing.
+const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
+  Pointers& step = step_at(now);
+  if (shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted)
+    convert(piece, *step.tile, step.head, &step);
+  const Pointers& next = step_at(std::min(now + 1, filled - 1));
+  const Pointers& ahead = next.tile->segments >= step.tile->segments ? next : step;
+  widen(ahead, &step);
+  return ahead;
+}
+
+// Rows [row, row + rows) of a head, at most kRowsAtOnce; the first of them fetch what comes next.
+void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
+                  uint32_t rows) {
   const Tile& tile = *now.tile;
-  const uint32_t rows = std::min(piece.rows - row, kRowsAtOnce);
   const size_t head = size_t{now.head} * piece.rows, first = head + row;  // rows of the piece
   const uint32_t* pairs = pairs_of(piece, now.head, row);
   const bool digits = use_pairs_ == Pairs::kDigits;
@@ -189,7 +204,7 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                    row == 0 && k_form_ == shape_.k_form ? next.k : Rows{},
                    scratch_.scores,
                    ahead_};
-  point_ahead(next, row == 0);
+  point_ahead(next, row == 0, ahead_);
   (shape_.k_source == Source::kTiles ? kernels_->tile_scores : kernels_->row_scores)[k_form_](scores);
 
   float scale = args_.scale * kLog2e;
@@ -205,7 +220,7 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
 }
 
 // Nothing of what was widened: that fetched it.
-void Worker::point_ahead(const Pointers& next, bool fetches) {
+void Worker::point_ahead(const Pointers& next, bool fetches, Lines* ahead) {
   const bool keys = fetches && k_form_ == shape_.k_form, values = fetches && v_form_ == shape_.v_form;
   const uint32_t segments = next.tile->segments;
   const uint32_t k_tokens = shape_.k_source == Source::kTiles ? kSegment : 1;  // of a place
@@ -214,8 +229,8 @@ void Worker::point_ahead(const Pointers& next, bool fetches) {
   const auto lines = [&](const Rows& rows, bool any, uint32_t places, size_t bytes) {
     return Lines{rows.base, rows.at, rows.at + (any ? places : 0), 0, bytes, segments, places, 0};
   };
-  ahead_[0] = lines(next.k, keys, kSegment / k_tokens, k_bytes);
-  ahead_[1] = lines(next.v, values, kSegment, v_bytes);
+  ahead[0] = lines(next.k, keys, kSegment / k_tokens, k_bytes);
+  ahead[1] = lines(next.v, values, kSegment, v_bytes);
 }
 
 // A row whose probability of a token is 0 because it does not see it must not even multiply its value, which
@@ -271,29 +286,31 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   start(piece);
   choose_kernels(piece);
   load_queries(piece);
+  if (!runs_ || piece.heads != 1) clear_o(piece);
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
-  const bool converts = shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted;
 
-  // A ring of steps: the one that is worked on and those after it. What lies past the last one stays as it
-  // was: fetching it again costs nothing.
-  Pointers* ring = scratch_.pointers;
+  // A ring of steps: those that are worked on and those after them.
   size_t filled = 0;
   bool more = true;
-  for (size_t now = 0;; ++now) {
-    while (more && filled <= now + kAhead) {
-      const Pointers* before = filled == 0 ? nullptr : ring + (filled - 1) % (kAhead + 1);
-      more = fill(walk, piece, ring + filled % (kAhead + 1), before);
+  for (size_t now = 0;;) {
+    while (more && filled < now + kSteps) {
+      more = fill(walk, piece, &step_at(filled), filled == 0 ? nullptr : &step_at(filled - 1));
       filled += more;
     }
     if (now == filled) break;
-    Pointers& pointers = ring[now % (kAhead + 1)];
-    if (converts) convert(piece, *pointers.tile, pointers.head, &pointers);
-    const Pointers& next = ring[std::min(now + kAhead, filled - 1) % (kAhead + 1)];
-    const Pointers& ahead = next.tile->segments >= pointers.tile->segments ? next : pointers;
-    widen(ahead, &pointers);
-    for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce) step(piece, pointers, ahead, row);
+    if (const uint32_t tiles = runs_ ? count_run(now, filled) : 0; tiles != 0) {
+      attend_run(piece, {now, tiles, filled});
+      now += tiles;
+      continue;
+    }
+    clear_o(piece);
+    const Pointers& next = prepare(piece, now, filled);
+    for (uint32_t row = 0; row < piece.rows; row += kRowsAtOnce)
+      step(piece, step_at(now), next, row, std::min(piece.rows - row, kRowsAtOnce));
+    ++now;
   }
+  clear_o(piece);
   kernels_->finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
   slot != nullptr ? store_slot(piece, slot) : write_output(piece);
 }

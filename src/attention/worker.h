@@ -2,13 +2,16 @@
 // One worker's part of attend(): the memory it works in, and the work on one split of one piece. A worker
 // belongs to one thread; it writes the output rows of its pieces, or, of a split, its slot.
 #pragma once
+#include <algorithm>
+
 #include "attention/plan.h"
 #include "attention/tile.h"
 
 namespace kvc {
 
-// Which tile and head comes after the one that is worked on: its keys and values are fetched ahead.
-inline constexpr uint32_t kAhead = 1;
+// Steps, tiles of a head, that are known: those worked on and as many after them, which are fetched
+// meanwhile.
+inline constexpr uint32_t kSteps = 2 * kRunTiles;
 
 // Rows that go from scores to values together, before those after them: what lies between stays in the cache.
 inline constexpr uint32_t kRowsAtOnce = 64;
@@ -16,8 +19,19 @@ inline constexpr uint32_t kRowsAtOnce = 64;
 // From so many rows of a head on, a tile is widened to floats once rather than by each few rows.
 inline constexpr uint32_t kManyRows = 16;
 
+// Highest logit of a row that has seen nothing: finite, so differences are.
+inline constexpr float kNothing = -1e30f;
+
+inline constexpr float kLog2e = 1.4426950408889634f;
+
 // Up to so many rows of a head, those of Kernels for few are used.
 inline constexpr uint32_t kFewRows = 4;
+
+// Rows of queries and results lie apart, one head of each token: so many are fetched ahead.
+inline constexpr uint32_t kRowsAhead = 16;
+
+// Longer rows do not go by attend_run: packed, many of them would not stay in the cache.
+inline constexpr uint32_t kMaxRunDim = 1024;
 
 // Beyond so many products of 8 and 16 bits, spread over 8 sums, these would overflow.
 inline constexpr uint32_t kMaxIntegerDim = 2048;
@@ -29,29 +43,39 @@ struct Pointers {
   uint64_t k_at[kTile], v_at[kTile], v_scale_at[kTile];
 };
 
+// Steps that go to Kernels::attend_run together, of those found so far.
+struct Run {
+  size_t first;
+  uint32_t count;
+  size_t filled;
+};
+
 // All arrays of a worker, carved out of one run of bytes. Rows count through all heads of a piece.
 struct Scratch {
   static size_t bytes(const Shape& shape);
   Scratch(char* memory, const Shape& shape) { carve(memory, shape); }
 
-  float* q = nullptr;            // [rows][k_dim]
-  uint32_t* pairs = nullptr;     // [heads][2][rows of the head][k_dim / 2], or [heads][rows / 8] of digits
-  float* units = nullptr;        // [rows] of pairs of int16, or digits
-  float* sums = nullptr;         // [rows] of queries as such pairs
-  float* o = nullptr;            // [rows][v_dim]
-  float* o_before = nullptr;     // [kRowsAtOnce][v_dim]
-  float* top = nullptr;          // [rows]
-  float* total = nullptr;        // [rows][16]
-  float* scores = nullptr;       // [kRowsAtOnce][kTile]
-  float* k_rows = nullptr;       // [kTile][k_dim], if converted or widened
-  float* v_rows = nullptr;       // [kTile][v_dim], likewise
-  char* packed = nullptr;        // [kTile][v_dim, rounded up to 64] of 2 bytes
-  float* zeros = nullptr;        // a row
-  float* slopes = nullptr;       // [rows]
-  int64_t* positions = nullptr;  // [rows of a head]
-  Tile* tiles = nullptr;         // [kAhead + 1]
-  Pointers* pointers = nullptr;  // [kAhead + 1]
-  float* slots = nullptr;        // [kSlotsPerWorker][max_rows][v_dim + 2]: o, top, total
+  float* q = nullptr;         // [rows][k_dim]
+  uint32_t* pairs = nullptr;  // [heads][terms][rows of the head][k_dim / 2], or [heads][rows / 8] of digits
+  float* units = nullptr;     // [rows] of pairs of int16, or digits
+  float* sums = nullptr;      // [rows] of queries as such pairs
+  float* o = nullptr;         // [rows][v_dim]
+  float* o_before = nullptr;  // [kRowsAtOnce][v_dim]
+  float* top = nullptr;       // [rows]
+  float* total = nullptr;     // [rows][16]
+  float* scores = nullptr;    // [kRowsAtOnce][kTile], or [kRunRows][kRunSegments * kSegment]
+  float* k_rows = nullptr;    // [kTile][k_dim], if converted or widened
+  float* v_rows = nullptr;    // [kTile][v_dim], likewise
+  char* packed = nullptr;     // [kTile][v_dim, rounded up to 64] of 2 bytes
+  uint32_t* run_keys = nullptr;    // [terms][kRunSegments][k_dim / 2][kSegment]
+  uint32_t* run_values = nullptr;  // [terms][kRunSegments * kSegment / 2][v_dim]
+  uint32_t* run_p = nullptr;       // [kValueTerms][kRunRows][kRunSegments * kSegment / 2]
+  float* zeros = nullptr;          // a row
+  float* slopes = nullptr;         // [rows]
+  int64_t* positions = nullptr;    // [rows of a head]
+  Tile* tiles = nullptr;           // [kSteps]
+  Pointers* pointers = nullptr;    // [kSteps]
+  float* slots = nullptr;          // [kSlotsPerWorker][max_rows][v_dim + 2]: o, top, total
 
  private:
   size_t carve(char* memory, const Shape& shape);
@@ -66,7 +90,7 @@ class Worker {
   // The piece's output from the slots of its splits: slot i lies at slot_at(i).
   template <class SlotAt>
   void merge(const Piece& piece, SlotAt slot_at) {
-    start(piece);
+    start(piece), clear_o(piece);
     for (uint64_t split = 0; split < piece.splits; ++split)
       add_slot(piece, slot_at(piece.first_slot + split));
     write_output(piece);
@@ -77,16 +101,40 @@ class Worker {
   void start(const Piece& piece);
   void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
+  // Calls each(row, count, at, ahead) for the rows of a head, as many at once as belong to one query: these lie
+  // side by side in queries and results, from place `at` of [tokens][num_q_heads] on. What lies at `ahead` is
+  // to be fetched.
+  template <class Each>
+  void for_neighbours(const Piece& piece, uint32_t head, Each each) const {
+    const uint64_t query = piece.first_row / shape_.group;
+    const size_t first = (piece.view.first_token + query) * args_.num_q_heads +
+                         size_t{piece.first_head + head} * shape_.group;
+    auto in_group = static_cast<uint32_t>(piece.first_row % shape_.group);
+    size_t at = first;
+    const size_t ahead = size_t{kRowsAhead} / shape_.group * args_.num_q_heads;
+    for (uint32_t row = 0, count; row < piece.rows; row += count, at += args_.num_q_heads, in_group = 0) {
+      count = std::min(shape_.group - in_group, piece.rows - row);
+      each(row, count, at + in_group, row + kRowsAhead < piece.rows ? at + ahead : at + in_group);
+    }
+  }
   void load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to);
   uint32_t* pairs_of(const Piece& piece, size_t head, uint32_t row) const;
   bool split_pairs(const float* q, uint32_t rows, uint32_t* pairs);
   bool fill(TileWalk& walk, const Piece& piece, Pointers* now, const Pointers* before);
   void place_keys(Pointers* now);
   void place_values(Pointers* now);
-  void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row);
+  void step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers);
   void widen(const Pointers& next, Pointers* pointers);
-  void point_ahead(const Pointers& next, bool fetches);
+  const Pointers& prepare(const Piece& piece, size_t now, size_t filled);
+  void point_ahead(const Pointers& next, bool fetches, Lines* ahead);
+  bool choose_runs(const Piece& piece) const;
+  uint32_t count_run(size_t now, size_t filled);
+  bool pack_run(const Piece& piece, const Run& steps, const uint32_t* row, RunArgs* run);
+  void attend_rows(const Piece& piece, const Run& steps, uint32_t row, uint32_t rows, RunArgs run);
+  void attend_run(const Piece& piece, const Run& steps);
+  void clear_o(const Piece& piece);
+  Pointers& step_at(size_t i) { return scratch_.pointers[i % kSteps]; }
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
@@ -105,6 +153,8 @@ class Worker {
   uint32_t terms_ = 1;   // of the piece's pairs
   Lines ahead_[2] = {};  // of the step that is worked on
   size_t tiles_ = 0;     // found so far
+  bool runs_ = false;    // the piece goes by attend_run
+  bool fresh_ = false;   // `o` holds nothing yet, not even zeros
   bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on
 };
 

@@ -18,7 +18,8 @@ uint32_t* Worker::pairs_of(const Piece& piece, size_t head, uint32_t row) const 
     const size_t rows = size_t{ceil_div(piece.rows, 8u)} * 8;
     return scratch_.pairs + (head * rows + row) * shape_.k_dim / 2;
   }
-  return scratch_.pairs + head * piece.rows * shape_.k_dim + size_t{row} * shape_.k_dim / 2;
+  const size_t terms = use_pairs_ == Pairs::kNone ? kMaxTerms : 2, row_words = shape_.k_dim / 2;
+  return scratch_.pairs + (head * piece.rows * terms + row) * row_words;
 }
 
 // Two terms of bf16 hold 16 bits of a float; one is exact for queries that were bf16. Returns whether it is.
@@ -86,37 +87,46 @@ void Worker::load_integers(const float* q, size_t first, uint32_t rows, uint32_t
 void Worker::load_queries(const Piece& piece) {
   const uint32_t dim = args_.layout->k_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
+  const auto query_at = [&](size_t at) { return static_cast<const char*>(args_.q) + at * row_bytes; };
   // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
   const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
                         (shape_.k_source == Source::kTiles || dim % 32 == 0);
   bool exact = true;
+  uint32_t most = 1;
   for (uint32_t h = 0; h < piece.heads; ++h) {
     float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
     uint32_t* pairs = pairs_of(piece, h, 0);
-    for (uint32_t r = 0; r < piece.rows; ++r) {
-      const uint64_t row = piece.first_row + r, query = row / shape_.group;
-      const uint64_t head = uint64_t{piece.first_head + h} * shape_.group + row % shape_.group;
-      const uint64_t at = (piece.view.first_token + query) * args_.num_q_heads + head;
-      if (h == 0) scratch_.positions[r] = piece.view.start + static_cast<int64_t>(query);
-      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + r] = args_.alibi_slopes[head];
+    for_neighbours(piece, h, [&](uint32_t row, uint32_t count, size_t at, size_t ahead) {
+      for (size_t i = 0; i < count * row_bytes; i += 64) __builtin_prefetch(query_at(ahead) + i);
+      const auto position = static_cast<int64_t>(at / args_.num_q_heads - piece.view.first_token);
+      if (h == 0) std::fill_n(scratch_.positions + row, count, piece.view.start + position);
+      if (args_.alibi_slopes != nullptr)
+        std::copy_n(args_.alibi_slopes + at % args_.num_q_heads, count,
+                    scratch_.slopes + h * piece.rows + row);
       if (as_pairs) {
-        std::memcpy(pairs + size_t{r} * dim / 2, static_cast<const char*>(args_.q) + at * row_bytes,
-                    row_bytes);
-        continue;
+        std::memcpy(pairs + size_t{row} * dim / 2, query_at(at), count * row_bytes);
+        return;
       }
-      float* out = q + size_t{r} * shape_.k_dim;
-      to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * row_bytes, out, dim);
-      rotate_row(*args_.layout, out, dim);
-      std::fill(out + dim, out + shape_.k_dim, 0.0f);
-    }
+      for (uint32_t r = 0; r < count; ++r) {
+        float* out = q + size_t{row + r} * shape_.k_dim;
+        to_float(args_.q_dtype, query_at(at + r), out, dim);
+        rotate_row(*args_.layout, out, dim);
+        std::fill(out + dim, out + shape_.k_dim, 0.0f);
+      }
+    });
     if (as_pairs) continue;
     if (use_pairs_ == Pairs::kBf16) {
       exact &= split_pairs(q, piece.rows, pairs);
     } else if (use_pairs_ != Pairs::kNone) {
       load_integers(q, size_t{h} * piece.rows, piece.rows, pairs);
+    } else if (runs_) {
+      const size_t count = size_t{piece.rows} * shape_.k_dim;
+      const uint32_t terms = kernels_->pack_queries(q, piece.rows, shape_.k_dim, pairs, count / 2);
+      runs_ = terms != 0;
+      most = std::max(most, terms);
     }
   }
-  terms_ = exact ? 1 : 2;
+  terms_ = use_pairs_ == Pairs::kNone ? most : exact ? 1 : 2;
 }
 
 }  // namespace kvc

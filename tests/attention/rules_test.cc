@@ -272,7 +272,8 @@ TEST(AttentionThreads, AnyNumberOfWorkersGivesTheSame) {
       c.run(nullptr, workers);
       EXPECT_LE(c.distance(), o.dtype == KVC_FLOAT32 ? 1e-5 : 4e-3) << describe(o);
       EXPECT_LE(c.lse_distance(), 1e-3) << describe(o);
-      EXPECT_LE(c.distance(alone), o.dtype == KVC_FLOAT32 ? 1e-6 : 2e-3) << describe(o);
+      // Where tiles go together depends on the splits, and there values count to 2^-18.
+      EXPECT_LE(c.distance(alone), o.dtype == KVC_FLOAT32 ? 4e-6 : 2e-3) << describe(o);
       const std::vector<char> first = c.out();
       c.run(nullptr, workers);
       EXPECT_EQ(c.out(), first) << "equal calls give equal bits";

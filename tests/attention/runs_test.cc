@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many rows against many tokens, where tiles go together (Worker::attend_run): every form and source of keys
+// and values, every tail of rows and tokens, logits that grow, and what is not finite.
+#include "attention/case.h"
+
+namespace kvc::test {
+namespace {
+
+std::vector<Options> stores() {
+  std::vector<Options> all;
+  for (const int32_t dtype : {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16}) {
+    all.push_back({.dtype = dtype});
+    all.push_back({.dtype = dtype, .tiled = true});
+    all.push_back({.dtype = dtype, .token_major = true, .block_size = 4});
+  }
+  all.push_back({.dtype = KVC_FLOAT8_E4M3});
+  all.push_back({.dtype = KVC_INT4, .scale_group = 32});
+  all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16, .tiled = true});
+  all.push_back({.dtype = KVC_FLOAT32, .q_dtype = KVC_BFLOAT16});
+  all.push_back({.dtype = KVC_FLOAT32, .latent = true, .k_dim = 96, .v_dim = 64, .heads = 1});
+  for (Options& o : all) o.group = 4;
+  return all;
+}
+
+TEST(AttentionRuns, AnyNumberOfRowsAndTokens) {
+  for (Options o : stores()) {
+    for (const uint64_t queries : {8, 9, 15, 130}) {  // rows from 32 on, and more than a piece has
+      if (queries == 130 && o.heads != 1) o.heads = 1;
+      o.q_lens = {queries, queries, queries}, o.kv_lens = {queries, 130, 313};
+      expect_right(o);
+    }
+  }
+}
+
+TEST(AttentionRuns, DimsThatFitAndDimsThatDoNot) {
+  for (Options o : stores()) {
+    if (o.latent) continue;
+    o.q_lens = {11}, o.kv_lens = {140}, o.heads = 1;
+    for (const uint32_t dim : {32u, 80u, 96u, 160u, 1056u}) {
+      o.k_dim = dim, o.v_dim = dim == 96 ? 32 : dim;
+      expect_right(o);
+    }
+  }
+}
+
+TEST(AttentionRuns, MasksOfAllKinds) {
+  for (Options o : stores()) {
+    o.q_lens = {20, 70}, o.kv_lens = {200, 130}, o.heads = 1;
+    o.causal = false;
+    expect_right(o);
+    o.mask_percent = 40;
+    expect_right(o);
+    o.mask_percent = 0, o.causal = true, o.window = 70, o.sinks = 3;
+    expect_right(o);
+    o.window = 0, o.tree = true;
+    expect_right(o);
+  }
+}
+
+// Logits so far apart that rows start again from their highest one, in later tiles too; and those of scales
+// that leave the way of many rows.
+TEST(AttentionRuns, LargeLogits) {
+  for (Options o : stores()) {
+    o.q_lens = {10}, o.kv_lens = {400}, o.q_scale = 40;
+    expect_right(o);
+    for (const float scale : {-0.125f, 0.0f}) {
+      Case c(o);
+      c.args().scale = scale;
+      c.run_reference();
+      for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+        c.run(kernels);
+        const bool exact = o.dtype == KVC_FLOAT32 && o.q_dtype == KVC_FLOAT32;
+        EXPECT_LE(c.distance(), exact ? 1e-5 : 8e-3) << kernels->name << ": " << describe(o);
+      }
+    }
+  }
+}
+
+// The rows of one query must not notice what later ones see, not even NaN: 16 rows each, 144 together.
+TEST(AttentionRuns, TokensSeenByOtherQueriesNeverChangeABit) {
+  for (Options o : stores()) {
+    o.kv_lens = {218}, o.q_lens = {9}, o.heads = 1, o.group = 16;
+    for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+      for (const bool poison : {false, true}) {
+        Case c(o);
+        c.run(kernels);
+        std::vector<std::vector<float>> before;
+        for (uint64_t q = 0; q < 4; ++q) before.push_back(c.output(0, q));
+        for (uint64_t j = 213; j < 218; ++j) c.fill_token(0, j, poison);
+        c.run(kernels);
+        for (uint64_t q = 0; q < 4; ++q)
+          EXPECT_EQ(c.output(0, q), before[q]) << kernels->name << ": " << describe(o);
+        EXPECT_EQ(std::isnan(c.output(0, 8)[0]), poison) << "a NaN that is seen must show";
+      }
+    }
+  }
+}
+
+TEST(AttentionRuns, WhatIsNotFiniteShowsInAllRowsThatSeeIt) {
+  for (Options o : stores()) {
+    o.kv_lens = {200}, o.q_lens = {9};
+    for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+      Case c(o);
+      c.fill_token(0, 7, true);
+      c.run(kernels);
+      for (uint64_t q = 0; q < 9; ++q) {
+        for (const float x : c.output(0, q))
+          ASSERT_TRUE(std::isnan(x)) << kernels->name << ": " << describe(o);
+      }
+    }
+  }
+}
+
+TEST(AttentionRuns, AQueryThatIsNotFiniteSpoilsItsOwnRowAlone) {
+  for (Options o : stores()) {
+    if (o.q_dtype != KVC_FLOAT32) continue;
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      o.kv_lens = {150}, o.q_lens = {20};
+      Case c(o);
+      const uint32_t heads = o.heads * o.group;
+      auto* q = static_cast<float*>(const_cast<void*>(c.args().q));
+      q[(heads + 2) * o.k_dim + 5] = bad;  // query 1, head 2
+      for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+        c.run(kernels);
+        for (uint64_t query = 0; query < 20; ++query) {
+          const std::vector<float> out = c.output(0, query);
+          for (uint32_t e = 0; e < out.size(); ++e) {
+            ASSERT_EQ(std::isnan(out[e]), query == 1 && e / o.v_dim == 2)
+                << kernels->name << ": query " << query << ", element " << e << ": " << describe(o);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvc::test
