@@ -70,8 +70,8 @@ TEST(Explain, CountsPiecesAndSplits) {
   Scene scene({.threads = 4, .lens = {3000, 264}, .queries = {1, 200}});
   kvc_attention_plan plan = explain(scene);
   EXPECT_EQ(plan.num_workers, 4u);
-  // A decoding request takes all heads at once; 200 queries of 3 heads are 600 rows, 255 at a time, per head.
-  EXPECT_EQ(plan.num_pieces, 1u + 2 * 3);
+  // A decoding request takes all heads at once; 200 queries of 3 heads are 600 rows, 510 at a time, per head.
+  EXPECT_EQ(plan.num_pieces, 1u + 2 * 2);
   EXPECT_GT(plan.num_splits, plan.num_pieces) << "the long context is cut";
   scene.a.q = nullptr, scene.a.out = nullptr;
   EXPECT_EQ(explain(scene).num_splits, plan.num_splits) << "nothing is computed";
@@ -79,7 +79,7 @@ TEST(Explain, CountsPiecesAndSplits) {
   scene.a.block_mask = mask.data(), scene.a.block_mask_stride = 24;
   plan = explain(scene);
   EXPECT_EQ(plan.sparse, 1u);
-  EXPECT_EQ(plan.num_pieces, 2u + 2 * 3) << "each head reads its own blocks";
+  EXPECT_EQ(plan.num_pieces, 2u + 2 * 2) << "each head reads its own blocks";
   const std::vector<uint8_t> full(2 * 2 * 24, 0xff);
   scene.a.block_mask = full.data();
   EXPECT_EQ(explain(scene).sparse, 0u);
