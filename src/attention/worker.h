@@ -141,7 +141,7 @@ class Worker {
   Lines ahead_[2] = {};  // of the step that is worked on
   size_t tiles_ = 0;     // found so far
   bool runs_ = false;    // the piece goes by attend_run
-  bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on
+  bool packed_ = false;  // scratch_.packed holds the values of the step that was prepared last
 };
 
 }  // namespace kvc
