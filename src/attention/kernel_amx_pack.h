@@ -9,25 +9,25 @@
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// Cuts floats into terms of 8 bits each: three leave nothing over. Two are rounded, to 2^-18 of the float, so
-// that what they leave out, and the product of two second terms, comes to nothing on average.
+// Cuts floats into terms of 8 bits each: three leave nothing over, two 2^-18 of the float. All are rounded,
+// so that what is left out, products of small terms too, comes to nothing on average.
 template <uint32_t kTerms>
 class Splitter {
  public:
   void split(F low, F high, __m512i* words) {
-    constexpr uint32_t kHalf = kTerms == kMaxTerms ? 0 : 0x8000;
     for (uint32_t t = 0; t < kTerms; ++t) {
-      const U low_bits = reinterpret_cast<U>(low) + kHalf;
-      const U high_bits = (reinterpret_cast<U>(high) + kHalf) & 0xffff0000u;
+      const U low_bits = reinterpret_cast<U>(low) + 0x8000u;
+      const U high_bits = (reinterpret_cast<U>(high) + 0x8000u) & 0xffff0000u;
       words[t] = (__m512i)(low_bits >> 16 | high_bits);
       if (t + 1 == kTerms) break;
       low = low - reinterpret_cast<F>(low_bits & 0xffff0000u);
       high = high - reinterpret_cast<F>(high_bits);
       left_[t] |= reinterpret_cast<U>(low) | reinterpret_cast<U>(high);
-      if (t == 0) not_finite_ |= _mm512_cmp_ps_mask((__m512)low, (__m512)high, _CMP_UNORD_Q);
+      if (t == 0) not_finite_ |= is_not_finite(low) | is_not_finite(high);
     }
   }
-  // How many terms are not all 0; none if there was an infinity or NaN, of which differences say nothing.
+  // How many terms are not all 0; none if there was an infinity or NaN, of which differences say nothing, or
+  // a float that rounds to infinity.
   uint32_t terms() const {
     if (not_finite_ != 0) return 0;
     uint32_t count = 1;
@@ -38,8 +38,13 @@ class Splitter {
   }
 
  private:
+  static uint32_t is_not_finite(F x) {
+    constexpr int kQuietNan = 0x01, kInfinity = 0x08, kMinusInfinity = 0x10, kSignalingNan = 0x80;
+    return _mm512_fpclass_ps_mask((__m512)x, kQuietNan | kInfinity | kMinusInfinity | kSignalingNan);
+  }
+
   U left_[kTerms - 1] = {};
-  __mmask16 not_finite_ = 0;
+  uint32_t not_finite_ = 0;
 };
 
 inline void transpose(__m512i (&x)[16]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of many rows to a run of tokens that all of them see, in the tile registers of AMX: 32 rows
-// against 32 tokens, or columns, at a time. Tiles 0 to 3 are sums, of rows 0 to 15 and then 16 to 31 against
-// the first 16 tokens or columns and the second; 4 and 5 the two halves of the rows, 6 and 7 of the others.
+// Attention of many rows to a run of tokens in the tile registers of AMX: 32 rows against 32 tokens, or
+// columns, at a time. Tiles 0 to 3 are sums, of rows 0 to 15 and then 16 to 31 against the first 16 tokens or
+// columns and the second; 4 and 5 the two halves of the rows, 6 and 7 of the others.
 #pragma once
 #include "attention/kernel_amx_pack.h"
 #include "attention/kernel_tiles.h"
@@ -17,13 +17,13 @@ inline void fetch_next(Lines*& ahead, const Lines* end, uint32_t count) {
   if (ahead != end) fetch(*ahead, count);
 }
 
-// Calls left(i) and right(j) before the products i, j of terms that count, small ones first.
+// Calls left(i) and right(j) before the products of terms i + j < orders, small ones first. Which these are
+// must not depend on the numbers of terms, which follow from other rows and tokens too.
 template <class Left, class Right>
-inline void for_products(uint32_t left_terms, uint32_t right_terms, Left left, Right right) {
-  const uint32_t most = left_terms > right_terms ? left_terms : right_terms;
+inline void for_products(uint32_t orders, uint32_t left_terms, uint32_t right_terms, Left left, Right right) {
   for (uint32_t i = left_terms; i-- != 0;) {
     left(i);
-    for (uint32_t j = most - i < right_terms ? most - i : right_terms; j-- != 0;) right(j);
+    for (uint32_t j = orders - i < right_terms ? orders - i : right_terms; j-- != 0;) right(j);
   }
 }
 
@@ -52,7 +52,7 @@ void run_scores(const RunArgs& a, uint32_t row, Lines*& ahead) {
     zero_sums<kHalves>();
     for (size_t e = 0; e < pairs; e += 16) {
       for_products(
-          a.q_terms, a.k_terms,
+          a.score_orders, a.q_terms, a.k_terms,
           [&](uint32_t i) {
             const uint32_t* term = q + i * a.q_term_words + e;
             load_tile<4>(term, row_bytes);
@@ -160,7 +160,7 @@ void run_values(const RunArgs& a, uint32_t row) {
     }
     for (uint32_t step = 0; step < steps; ++step) {
       for_products(
-          a.p_terms, a.v_terms,
+          kValueTerms, a.p_terms, a.v_terms,
           [&](uint32_t i) {
             const uint32_t* p = a.p + i * kTerm + step * 16;
             load_tile<4>(p, kRunTokens * 2);

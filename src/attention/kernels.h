@@ -92,8 +92,8 @@ struct ValueArgs {
   bool is_packed;  // the call before had the same v, and `packed` is as it left it
 };
 
-// Many rows against a run of tiles that all of them see whole, where there is attend_run: all that is
-// multiplied is cut into terms of bf16 first, which add up to it, and packed into words of two elements.
+// Many rows against a run of tiles, where there is attend_run: all that is multiplied is cut into terms of
+// bf16 first, which add up to it, and packed into words of two elements.
 inline constexpr uint32_t kRunTiles = 2;
 inline constexpr uint32_t kRunSegments = kRunTiles * kMaxSegments;
 inline constexpr uint32_t kRunRows = 32;    // that go together, and the fewest that gain
@@ -115,6 +115,7 @@ struct PackArgs {
 struct RunArgs {
   uint32_t rows, k_dim, v_dim, segments;
   uint32_t q_terms, k_terms, p_terms, v_terms;
+  uint32_t score_orders;  // of terms i of queries and j of keys, those with i + j below this are multiplied
   size_t q_term_words, k_term_words, v_term_words;
   const uint32_t* q_pairs;             // [q_terms][rows][k_dim / 2]
   const uint32_t* k[kRunSegments];     // of each segment [k_terms][k_dim / 2][kSegment]

@@ -175,6 +175,7 @@ void Worker::widen(const Pointers& next, Pointers* pointers) {
 // again, which costs nothing.
 const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
   Pointers& step = step_at(now);
+  packed_ = false;
   if (shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted)
     convert(piece, *step.tile, step.head, &step);
   const Pointers& next = step_at(std::min(now + 1, filled - 1));
@@ -248,7 +249,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 o,
                 scratch_.packed,
                 ahead_,
-                row != 0 && packed_};
+                packed_};
   const auto add = kernels_->add_values[v_form_];
   packed_ = true;
   if (tile.all) return add(all);

@@ -155,7 +155,7 @@ class Worker {
   size_t tiles_ = 0;     // found so far
   bool runs_ = false;    // the piece goes by attend_run
   bool fresh_ = false;   // `o` holds nothing yet, not even zeros
-  bool packed_ = false;  // scratch_.packed holds the values of the tile and head that is worked on
+  bool packed_ = false;  // scratch_.packed holds the values of the step that was prepared last
 };
 
 }  // namespace kvc

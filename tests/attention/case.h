@@ -170,6 +170,15 @@ class Case {
     }
   }
 
+  // The values of all heads: zeros but for one element. Floats alone.
+  void fill_values(size_t r, uint64_t position, uint32_t element, float x) {
+    std::vector<float> row(options_.v_dim);
+    row[element] = x;
+    const int32_t block = tables_[r * args_.table_stride + position / options_.block_size];
+    for (uint32_t head = 0; head < options_.heads; ++head)
+      write_row(false, static_cast<uint64_t>(block), head, position % options_.block_size, row);
+  }
+
   std::vector<float> output(size_t r, uint64_t query) const {  // of all heads
     const size_t width = size_t{args_.num_q_heads} * options_.v_dim;
     std::vector<float> values(width);

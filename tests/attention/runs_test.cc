@@ -111,6 +111,63 @@ TEST(AttentionRuns, WhatIsNotFiniteShowsInAllRowsThatSeeIt) {
   }
 }
 
+// One element of a value that only later queries see, in the second of two tiles that go together.
+TEST(AttentionRuns, AHugeElementOfAValueShowsInItsOwnColumnAlone) {
+  constexpr uint64_t kAt = 251;
+  constexpr uint32_t kElement = 5;
+  for (Options o : stores()) {
+    if (o.latent || is_quantized(o.dtype)) continue;
+    o.kv_lens = {256}, o.q_lens = {9}, o.heads = 1, o.group = 16;
+    const double limit = o.dtype == KVC_FLOAT32 && o.q_dtype == KVC_FLOAT32 ? 1e-5 : 8e-3;
+    for (const float huge : {std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN()}) {
+      Case c(o);
+      c.fill_values(0, kAt, kElement, huge);
+      c.run_by(attend_reference);
+      std::vector<std::vector<float>> expected;
+      for (uint64_t query = 0; query < 9; ++query) expected.push_back(c.output(0, query));
+      for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+        c.run(kernels);
+        for (uint64_t query = 0; query < 9; ++query) {
+          const std::vector<float> out = c.output(0, query);
+          for (uint32_t e = 0; e < out.size(); ++e) {
+            const float right = expected[query][e];
+            const bool is_right = std::isfinite(right)
+                                      ? std::abs(out[e] - right) <= limit * std::max(1.0f, std::abs(right))
+                                      : !std::isfinite(out[e]);
+            ASSERT_TRUE(is_right) << kernels->name << ": query " << query << ", element " << e << " is "
+                                  << out[e] << ", not " << right << ": " << describe(o);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Keys and queries of 11 bits, that is two terms, beside keys of 24 that only later queries see.
+TEST(AttentionRuns, FewerTermsAreAsExactAndNeverDependOnOtherTokens) {
+  for (const bool tiled : {false, true}) {
+    Options o{.tiled = tiled, .heads = 1, .group = 16, .kv_lens = {256}, .q_lens = {9}, .q_scale = 8};
+    const auto cut = [](const void* floats, size_t bytes) {
+      auto* bits = static_cast<uint32_t*>(const_cast<void*>(floats));
+      for (size_t i = 0; i < bytes / 4; ++i) bits[i] &= 0xffffe000;
+    };
+    for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+      Case c(o);
+      cut(c.args().slab, c.args().layout->slab_bytes);
+      cut(c.args().q, size_t{9} * o.group * o.k_dim * 4);
+      c.run_reference();
+      c.run(kernels);
+      EXPECT_LE(c.distance(), 1e-5) << kernels->name << ": " << describe(o);
+      EXPECT_LE(c.lse_distance(), 3e-5) << kernels->name << ": " << describe(o);
+      const std::vector<float> before = c.output(0, 2);
+      c.fill_token(0, 252, false);
+      c.run(kernels);
+      EXPECT_EQ(c.output(0, 2), before) << kernels->name << ": " << describe(o);
+    }
+  }
+}
+
 TEST(AttentionRuns, AQueryThatIsNotFiniteSpoilsItsOwnRowAlone) {
   for (Options o : stores()) {
     if (o.q_dtype != KVC_FLOAT32) continue;
