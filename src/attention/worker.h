@@ -101,14 +101,14 @@ class Worker {
   void start(const Piece& piece);
   void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
-  // Calls each(row, count, at, ahead) for the rows of a head, as many at once as belong to one query: these lie
-  // side by side in queries and results, from place `at` of [tokens][num_q_heads] on. What lies at `ahead` is
-  // to be fetched.
+  // Calls each(row, count, at, ahead) for the rows of a head, as many at once as belong to one query: these
+  // lie side by side in queries and results, from place `at` of [tokens][num_q_heads] on. What lies at
+  // `ahead` is to be fetched.
   template <class Each>
   void for_neighbours(const Piece& piece, uint32_t head, Each each) const {
     const uint64_t query = piece.first_row / shape_.group;
-    const size_t first = (piece.view.first_token + query) * args_.num_q_heads +
-                         size_t{piece.first_head + head} * shape_.group;
+    const size_t first =
+        (piece.view.first_token + query) * args_.num_q_heads + size_t{piece.first_head + head} * shape_.group;
     auto in_group = static_cast<uint32_t>(piece.first_row % shape_.group);
     size_t at = first;
     const size_t ahead = size_t{kRowsAhead} / shape_.group * args_.num_q_heads;
