@@ -86,7 +86,7 @@ inline F exp2_short(F x) {
 }
 
 // Probabilities beyond this make a row start again from its highest logit: rare after the first tiles.
-constexpr float kMostTotal = 0x1p20f;
+constexpr float kMostTotal = 0x1p10f;
 
 // One step of the online softmax, row by row.
 template <uint32_t kSegments, uint32_t kTerms, bool kMasked>

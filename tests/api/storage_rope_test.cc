@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores that turn keys on their way leave the bytes of kvc_rope_apply and a store after it.
+#include <iterator>
 #include <string>
 
 #include "api/channels.h"
@@ -111,6 +112,7 @@ TEST(StorageRope, KeysTurnOnTheirWayAsBeforeIt) {
 
 TEST(StorageRope, KeysTurnBeforeTheyAreQuantized) {
   std::mt19937 random(72);
+  size_t count = 0;  // the types of rows by turns: emulated kernels take their time
   for (const int32_t dtype : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4})
     for (const uint32_t flags : {0u, uint32_t{KVC_STORAGE_ASYMMETRIC}, uint32_t{KVC_STORAGE_HADAMARD}})
       for (const uint32_t group : {0u, 5u, 16u}) {
@@ -118,7 +120,7 @@ TEST(StorageRope, KeysTurnBeforeTheyAreQuantized) {
         kvc_storage_config c = base_config();
         c.dtype = dtype, c.flags = flags, c.scale_group = group;
         c.head_dim = c.v_head_dim = 64, c.num_threads = 1 + static_cast<uint32_t>(random() % 3);
-        for (const int32_t outside : kOutside) ASSERT_NO_FATAL_FAILURE(expect_same(c, random, outside));
+        ASSERT_NO_FATAL_FAILURE(expect_same(c, random, kOutside[count++ % std::size(kOutside)]));
       }
 }
 

@@ -24,11 +24,12 @@ std::vector<Options> stores() {
 
 TEST(AttentionRuns, AnyNumberOfRowsAndTokens) {
   for (Options o : stores()) {
-    for (const uint64_t queries : {8, 9, 15, 130}) {  // rows from 32 on, and more than a piece has
-      if (queries == 130 && o.heads != 1) o.heads = 1;
+    for (const uint64_t queries : {8, 9, 15}) {  // rows from 32 on
       o.q_lens = {queries, queries, queries}, o.kv_lens = {queries, 130, 313};
       expect_right(o);
     }
+    o.q_lens = {130}, o.kv_lens = {193}, o.heads = 1;  // more than a piece has
+    expect_right(o);
   }
 }
 
@@ -36,7 +37,7 @@ TEST(AttentionRuns, DimsThatFitAndDimsThatDoNot) {
   for (Options o : stores()) {
     if (o.latent) continue;
     o.q_lens = {11}, o.kv_lens = {140}, o.heads = 1;
-    for (const uint32_t dim : {32u, 80u, 96u, 160u, 1056u}) {
+    for (const uint32_t dim : {32u, 80u, 96u, 1056u}) {
       o.k_dim = dim, o.v_dim = dim == 96 ? 32 : dim;
       expect_right(o);
     }
@@ -45,7 +46,7 @@ TEST(AttentionRuns, DimsThatFitAndDimsThatDoNot) {
 
 TEST(AttentionRuns, MasksOfAllKinds) {
   for (Options o : stores()) {
-    o.q_lens = {20, 70}, o.kv_lens = {200, 130}, o.heads = 1;
+    o.q_lens = {20, 30}, o.kv_lens = {200, 130}, o.heads = 1;
     o.causal = false;
     expect_right(o);
     o.mask_percent = 40;
