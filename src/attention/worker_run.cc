@@ -52,18 +52,18 @@ bool Worker::pack_run(const Piece& piece, const Run& steps, const uint32_t* row,
       run->k[run->segments + s] =
           in_place ? static_cast<const uint32_t*>(pointer(step.k.base + step.k.at[s])) : keys + s * key_words;
     }
-    const auto pack = [&](auto packs, uint32_t dim, Form form, bool tiled, const Rows& from, uint32_t* to,
-                          size_t term_words, uint32_t* most) {
-      const uint32_t terms = packs({dim, tile.segments, form, tiled, !tile.all, seen, from, to, term_words});
+    const auto note = [&](uint32_t terms, uint32_t* most) {
       finite &= terms != 0;
       *most = std::max(*most, terms);
     };
     if (!in_place) {
-      pack(kernels_->pack_keys, shape_.k_dim, k_form_, shape_.k_source == Source::kTiles, step.k, keys,
-           run->k_term_words, &run->k_terms);
+      note(kernels_->pack_keys({shape_.k_dim, tile.segments, k_form_, shape_.k_source == Source::kTiles,
+                                !tile.all, seen, step.k, keys, run->k_term_words}),
+           &run->k_terms);
     }
-    pack(kernels_->pack_values, shape_.v_dim, v_form_, false, step.v, scratch_.run_values + i * value_words,
-         run->v_term_words, &run->v_terms);
+    note(kernels_->pack_values({shape_.v_dim, tile.segments, v_form_, false, !tile.all, seen, step.v,
+                                scratch_.run_values + i * value_words, run->v_term_words}),
+         &run->v_terms);
     run->segments += tile.segments;
     place_keys(&step), place_values(&step);
   }

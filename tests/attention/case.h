@@ -410,4 +410,44 @@ inline void expect_right(const Options& options, uint64_t seed = test_seed()) {
   }
 }
 
+// The first 4 of 9 queries must not notice what the last 5 tokens hold, which they do not see, not even NaN.
+inline void expect_later_tokens_unseen(Options o) {
+  o.q_lens = {9};
+  const uint64_t kv_len = o.kv_lens[0];
+  for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+    for (const bool poison : {false, true}) {
+      Case c(o);
+      c.run(kernels);
+      std::vector<std::vector<float>> before;
+      for (uint64_t q = 0; q < 4; ++q) before.push_back(c.output(0, q));
+      for (uint64_t j = kv_len - 5; j < kv_len; ++j) c.fill_token(0, j, poison);
+      c.run(kernels);
+      for (uint64_t q = 0; q < 4; ++q)
+        EXPECT_EQ(c.output(0, q), before[q]) << kernels->name << ": " << describe(o);
+      EXPECT_EQ(std::isnan(c.output(0, 8)[0]), poison) << "a NaN that is seen must show";
+    }
+  }
+}
+
+// NaN or infinity in a query is that of its own head's row: pairs and integers made of rows know nothing of
+// others. Queries are floats.
+inline void expect_bad_query_alone(const Options& o) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Case c(o);
+    auto* q = static_cast<float*>(const_cast<void*>(c.args().q));
+    q[(o.heads * o.group + 2) * o.k_dim + 5] = bad;  // query 1, head 2
+    for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+      c.run(kernels);
+      for (uint64_t query = 0; query < o.q_lens[0]; ++query) {
+        const std::vector<float> out = c.output(0, query);
+        for (uint32_t e = 0; e < out.size(); ++e) {
+          ASSERT_EQ(std::isnan(out[e]), query == 1 && e / o.v_dim == 2)
+              << kernels->name << ": query " << query << ", element " << e << " is " << out[e] << ": "
+              << describe(o);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace kvc::test
