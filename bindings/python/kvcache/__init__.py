@@ -21,7 +21,7 @@ from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, Unsup
 from .manager import Group, Manager
 from .models import Model, find_model, models
 from .quant import dequantize, quantize
-from .request import ExtraKey, Namespace, Pin, Request
+from .request import ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
 from .storage import Storage, merge_attention, storage_size, tree_mask
@@ -54,7 +54,7 @@ def replay(*args: Any, **options: Any) -> Any:
 
 __all__ = [
     "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RopeScaling", "Status", "Step", "Storage", "StorageFlags",
-    "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
+    "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage",
+    "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
     "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

@@ -39,6 +39,21 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
     return packed
 
 
+class RequestOptions(NamedTuple):
+    """What a new request of a Step asks for beside its tokens: what Manager.allocate() takes by the same names. All of them: fields of
+    kvc_request_config. namespace: a Namespace or its id. flags: RequestFlags. keys: extra keys of its tokens."""
+
+    namespace: "Namespace | int" = 0
+    lookahead: int = 0
+    slots: int = 0
+    external_tokens: int = 0
+    max_cached_tokens: int = 0
+    drop_tail_blocks: int = 0
+    user_data: int = 0
+    flags: int = 0
+    keys: "Sequence[ExtraKey]" = ()
+
+
 def request_config(options: "dict[str, int]") -> Any:
     if not options:
         return None
