@@ -187,6 +187,9 @@ KVC_LONG_CALL(dequantize)
 
 // ---- arrays ---------------------------------------------------------------------------------------------------------
 
+%ignore KVC_PYTHON_INT32;
+%ignore KVC_PYTHON_INT64;
+%ignore KVC_PYTHON_UINT64;
 #define KVC_PYTHON_INT32 'i'
 #define KVC_PYTHON_INT64 'i'
 #define KVC_PYTHON_UINT64 'u'

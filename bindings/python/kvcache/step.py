@@ -98,7 +98,7 @@ class Step:
         self._manager = manager
         memory = _Memory(_native.kvc_step_create(manager._m, limits), manager._m)
         self._step: Any = memory.step
-        self._memory = memory
+        self._memory: Optional[_Memory] = memory
         for name, array in _ARRAYS.items():
             setattr(self, name, view(_native.kvc_step_view(self._step, array), memory))
         self.use(commit_offsets=False, rows=False)
@@ -130,7 +130,7 @@ class Step:
             self._run_with(admit_options)
         else:
             _native.kvc_manager_step(self._manager._m, self._step, None, None, None)
-        return self._step.step_id
+        return self.step_id
 
     def _run_with(self, admit_options: "Sequence[Optional[RequestOptions]]") -> None:
         count = self._step.num_admissions
@@ -156,8 +156,11 @@ class Step:
         return _native.kvc_step_num_failed(self._step)
 
 
+def _field(name: str, writable: bool) -> property:
+    return property(lambda step: getattr(step._step, name), (lambda step, value: setattr(step._step, name, value)) if writable else None)
+
+
 for _name in ("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"):
-    setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name),
-                                  lambda self, value, name=_name: setattr(self._step, name, value)))
+    setattr(Step, _name, _field(_name, True))
 for _name in ("step_id", "num_slots", "num_copies", "num_changes", "num_refused", "shortage_blocks"):
-    setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name)))
+    setattr(Step, _name, _field(_name, False))
