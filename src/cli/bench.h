@@ -21,6 +21,7 @@ struct BenchOptions {
   std::string dtype = "bf16";
   std::string layout = "lbhnc";
   std::string query_dtype = "fp32";  // or bf16
+  bool own_schedules = false;  // of attention on a device: each layer's, not one for all layers of a model
 };
 
 inline bool is_attention(const BenchOptions& options) {

@@ -39,6 +39,8 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
   bench.add_option("--query-dtype", options.query_dtype, "Queries of attention")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
+  bench.add_flag("--own-schedules", options.own_schedules,
+                 "Attention on a GPU: each layer works out who does what, not the first of every 32");
 }
 
 }  // namespace kvcli

@@ -48,6 +48,8 @@ class BenchTest(command.CommandTest):
             self.assertGreater(found["enqueue_us_per_layer"], 0)
             self.assertNotIn("threads", found)
             self.assertEqual("kernel_bytes" in found, what.startswith("swap"))
+            self.assertEqual("own_schedules" in found, what in ("attention", "step"))
+        self.assertIs(self.measure("attention", "--device", "emulated:1", "--own-schedules")["own_schedules"], True)
 
     def test_an_unknown_device_is_an_error(self):
         code, out, err = command.run("bench", "store", *SHAPE, "--device", "abacus:0")
