@@ -589,8 +589,8 @@ typedef struct kvc_attention {
                                   q_starts, kv_lens, total_queries, max_queries, max_kv_len), shared_tokens and the storage's configuration; all else may
                                   differ: q, out, layer, block_tables, scale, masks. The result is that without it, bit by bit. A schedule of other calls,
                                   or memory that none has filled, gives NaN: for the whole call where the host's numbers differ, else for what the lengths have
-                                  changed; queries that it does not know may keep what `out` held. Nothing outside of the call's arrays is read or written.
-                                  NULL = worked out by each call. On the CPU it changes nothing. */
+                                  changed; of queries that it does not know out holds anything, and no memory but the call's is touched. One that something
+                                  else has written into is the caller's fault. NULL = worked out by each call. On the CPU it changes nothing. */
   uint64_t schedule_bytes;   /**< Bytes of schedule, at least kvc_attention_plan.schedule_bytes. */
 } kvc_attention;
 

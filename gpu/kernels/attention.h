@@ -109,7 +109,7 @@ uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLim
 
 // All kernels, or those after the schedule. A schedule of a call with other num_requests, heads, causality,
 // window, sinks or limits, of another kernel, or none at all makes results NaN; one of other lengths those of
-// pieces that it does not fit, and rows that it does not know stay as they are.
+// pieces that it does not fit, and of rows that it does not know they may be anything.
 int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
                      Stream stream);
 
