@@ -222,7 +222,7 @@ def test_layers_share_a_schedule():
     arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
     for device in ("cpu", *(["emulated:0"] if EMULATED.exists() else [])):
         with Storage(4, 2, 2, 32, dtype="float32", block_size=4, device=device) as s:
-            s.store(*rows, np.arange(16), num_layers=2)
+            s.store(*rows, np.arange(16))
             wanted = s.explain(*arrays).schedule_bytes
             assert (wanted == 0) == (device == "cpu")
             memory = np.zeros(wanted + 16, np.uint8)
