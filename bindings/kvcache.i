@@ -70,6 +70,7 @@ KVC_OUT_RECORDS(char, lse, lse_bytes)
 KVC_IN_RECORDS(char, alibi_slopes, alibi_bytes)
 KVC_IN_RECORDS(char, mask, mask_bytes)
 KVC_IN_RECORDS(char, block_mask, block_mask_bytes)
+KVC_OUT_RECORDS(char, schedule, schedule_bytes)
 KVC_IN_RECORDS(char, bounds, bounds_bytes)
 KVC_OUT_RECORDS(char, bounds, bounds_bytes)
 KVC_OUT_RECORDS(char, picked, picked_bytes)
@@ -195,6 +196,8 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::mask_offsets;
 %ignore kvc_attention::mask_starts;
 %ignore kvc_attention::block_mask;
+%ignore kvc_attention::schedule;
+%ignore kvc_attention::schedule_bytes;
 %ignore kvc_rope_rows::x;
 %ignore kvc_rope_rows::num_tokens;
 %ignore kvc_rope_rows::table;

@@ -153,7 +153,8 @@ enum {
   KVC_ATTENTION_NOT_CAUSAL = 1, /**< Queries see later positions too (encoders, cross attention). */
   KVC_ATTENTION_ON_DEVICE = 2,  /**< Not on the CPU: every array is in memory that the device reads. Nothing in it is looked at or copied at the call: a graph that
                                      was captured reads what is there when it is replayed. Entries out of range are the caller's fault. */
-  KVC_ATTENTION_INVARIANT = 4   /**< Not on the CPU: the bits of a request's result do not depend on what else is in the batch. */
+  KVC_ATTENTION_INVARIANT = 4,  /**< Not on the CPU: the bits of a request's result do not depend on what else is in the batch. */
+  KVC_ATTENTION_SCHEDULED = 8   /**< kvc_attention.schedule holds what an earlier call has worked out. */
 };
 
 /** kvc_rows.flags. */
@@ -582,6 +583,15 @@ typedef struct kvc_attention {
                                   stands before their end, and mask_starts, if given, are at least this. A GPU then reads them once for all queries and merges both
                                   parts (kvc_attention_plan.shared_tokens); the result is what the tables say, as without it, but for rounding. On the
                                   CPU it changes nothing. 0 = none. */
+  void *schedule;            /**< Memory that the device writes, aligned to 16, for who does which part of the work on a GPU, which follows from the lengths
+                                  alone: worked out here by the first layer of a step, used by its other layers with KVC_ATTENTION_SCHEDULED, in order behind
+                                  it (the same stream or graph). Calls that share it agree in num_requests, heads, flags, window, sinks, the lengths (q_offsets,
+                                  q_starts, kv_lens, total_queries, max_queries, max_kv_len), shared_tokens and the storage's configuration; all else may
+                                  differ: q, out, layer, block_tables, scale, masks. The result is that without it, bit by bit. A schedule of other calls,
+                                  or memory that none has filled, gives NaN: for the whole call where the host's numbers differ, else for what the lengths have
+                                  changed; of queries that it does not know out holds anything, and no memory but the call's is touched. One that something
+                                  else has written into is the caller's fault. NULL = worked out by each call. On the CPU it changes nothing. */
+  uint64_t schedule_bytes;   /**< Bytes of schedule, at least kvc_attention_plan.schedule_bytes. */
 } kvc_attention;
 
 /** How kvc_storage_select_blocks picks blocks. */
@@ -607,10 +617,11 @@ typedef struct kvc_attention_plan {
   uint32_t sparse;        /**< 1 = with a block mask that hides something. */
   uint64_t num_pieces;    /**< Units of work: a request, some KV heads, some queries; 0 = decided on the device, like num_splits. */
   uint64_t num_splits;    /**< Parts of the context that they are cut into for all threads to have work, at least num_pieces. */
-  uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one. */
+  uint64_t scratch_bytes; /**< Memory that the call takes, and the storage keeps for the next one; with kvc_attention.schedule less. */
   uint64_t shared_tokens; /**< kvc_attention.shared_tokens, if they are read once for all requests; else 0: on the CPU, for fewer than two requests, with
                                KVC_ATTENTION_INVARIANT, and with what keeps queries from seeing all of them (not causal, window, ALiBi, block mask,
                                a mask without mask_starts). */
+  uint64_t schedule_bytes; /**< Least kvc_attention.schedule_bytes; of smaller limits never more, so that the largest step's will do for all. On the CPU 0. */
 } kvc_attention_plan;
 
 /** Bytes of the host for a fixed address of a device. Frozen. */
@@ -1298,8 +1309,8 @@ KVC_API kvc_status kvc_storage_swap_in(kvc_storage *s, const kvc_block_copy *cop
 
 /** Paged attention over what is stored: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's online softmax,
  *  arXiv:2205.14135; split contexts merged by log-sum-exp as in Flash-Decoding).
- *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads); UNSUPPORTED; OUT_OF_MEMORY (scratch, or in the stream's queue).
- *  Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads, schedule: too small, not aligned, missing); UNSUPPORTED;
+ *  OUT_OF_MEMORY (scratch, or in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, kvc_stream *stream);
 
 /** Says how kvc_storage_attend would compute this, and computes nothing. q and out may be NULL. @param[in,out] plan struct_size set by the caller.

@@ -24,6 +24,8 @@ type Attention struct {
 	MaskOffsets, MaskStarts []uint64  // [requests]; MaskStarts may be nil.
 	BlockMask               []byte    // [requests][NumHeads][bytes], of SelectBlocks, or nil.
 	SharedTokens            uint64    // So many first tokens lie in the same blocks for all requests.
+	Schedule                []byte    // [AttentionPlan.ScheduleBytes], or nil: where the first of several layers leaves who does what.
+	Scheduled               bool      // Schedule is as an earlier layer has left it.
 }
 
 type arrayLength struct {
@@ -99,6 +101,9 @@ func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
 	if a.NotCausal {
 		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
 	}
+	if a.Scheduled {
+		c.flags |= C.KVC_ATTENTION_SCHEDULED
+	}
 	return c, nil
 }
 
@@ -110,7 +115,7 @@ func (s *Storage) Attend(a *Attention) error {
 	}
 	return s.call(func(handle uintptr) error {
 		return native.Kvc_storage_attend(handle, asByte(c), asBytes(a.Q), asBytes(a.Out), asBytes(a.LSE), a.QOffsets, a.QStarts, a.KVLens,
-			a.BlockTables, asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, 0)
+			a.BlockTables, asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule, 0)
 	})
 }
 
@@ -120,7 +125,7 @@ type AttentionPlan struct {
 	NumWorkers                         uint32
 	Sparse                             bool
 	NumPieces, NumSplits, ScratchBytes uint64
-	SharedTokens                       uint64
+	SharedTokens, ScheduleBytes        uint64
 }
 
 // Explain says how Attend would compute this, and computes nothing. Out may be nil.
@@ -132,11 +137,11 @@ func (s *Storage) Explain(a *Attention) (plan AttentionPlan, err error) {
 	answer := C.kvc_attention_plan{struct_size: C.sizeof_kvc_attention_plan}
 	err = s.call(func(handle uintptr) error {
 		return native.Kvc_storage_explain(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, asByte(&answer))
+			asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule, asByte(&answer))
 	})
 	return AttentionPlan{C.GoString(&answer.kernels[0]), C.GoString(&answer.keys[0]), C.GoString(&answer.values[0]), uint32(answer.num_workers),
 		answer.sparse != 0, uint64(answer.num_pieces), uint64(answer.num_splits), uint64(answer.scratch_bytes),
-		uint64(answer.shared_tokens)}, err
+		uint64(answer.shared_tokens), uint64(answer.schedule_bytes)}, err
 }
 
 // KeyBounds writes the largest and smallest of each element over the keys of full blocks: float16 bits [NumBlocks][NumHeads][2][HeadDim],
@@ -175,7 +180,7 @@ func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error)
 		recent_blocks: C.uint64_t(choice.RecentBlocks), block_mask_stride: C.size_t(stride)}
 	return picked, s.call(func(handle uintptr) error {
 		return native.Kvc_storage_select_blocks(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), nil, nil, nil, nil, asByte(&struct_), asBytes(choice.Bounds), picked, 0)
+			asBytes(a.AlibiSlopes), nil, nil, nil, nil, nil, asByte(&struct_), asBytes(choice.Bounds), picked, 0)
 	})
 }
 

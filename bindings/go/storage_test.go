@@ -99,6 +99,13 @@ func TestAttentionOverAManagersTables(t *testing.T) {
 		}
 	}
 
+	plan, err := s.Explain(attention)
+	must(t, err)
+	again := *attention
+	again.Out, again.Schedule, again.Scheduled = make([]float32, 4*dim), make([]byte, plan.ScheduleBytes+16), true
+	must(t, s.Attend(&again)) // The CPU takes a schedule and does not look at it.
+	equal(t, again.Out, out)
+
 	must(t, s.CopyBlocks([]BlockCopy{{table[0], 7}}))
 	moved := []int64{28, 29, 30, 31}
 	must(t, s.Gather(0, 1, gotK[:4*heads*dim], gotV[:4*heads*dim], moved))

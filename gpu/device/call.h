@@ -60,7 +60,7 @@ class Call {
   }
 
   runtime::Stream stream() const { return stream_->handle(); }
-  void* workspace() const { return block_.data; }
+  char* workspace() const { return block_.data; }
   // After the last launch: its error, or that of waiting.
   kvc_status end(runtime::Error error, const char* doing);
 

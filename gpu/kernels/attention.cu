@@ -22,16 +22,32 @@ struct Plan {
   MmaKernel kernels[2];
   uint32_t plain_rows;
   Schedules schedules;
-  uint64_t bytes;
+  uint64_t schedule_bytes, workspace_bytes;
 };
 
-void take_arrays(const AttentionArgs& args, Schedule* schedule, Carver* carver) {
-  carver->take(&schedule->totals, 2);
-  carver->take(&schedule->first_piece, uint64_t{args.num_requests} + 1);
-  carver->take(&schedule->first_unit, schedule->max_pieces + 1);
-  carver->take(&schedule->request_of, schedule->max_pieces);
-  carver->take(&schedule->part_out, schedule->max_slots * schedule->tile_rows * args.v_dim);
-  carver->take(&schedule->part_lse, schedule->max_slots * schedule->tile_rows);
+// Of all that the host knows of what a schedule holds and where.
+uint64_t key_of(const AttentionArgs& args, const Schedule& schedule) {
+  const uint64_t words[] = {
+      args.num_requests,  args.num_heads,      args.num_q_heads,         args.causal,
+      args.window,        args.sinks,          args.q_starts != nullptr, args.kv_starts != nullptr,
+      schedule.tile_rows, schedule.invariant,  schedule.num_blocks,      schedule.min_rows,
+      schedule.max_rows,  schedule.max_pieces, schedule.max_slots};
+  uint64_t key = 0x9E3779B97F4A7C15;
+  for (const uint64_t word : words) {
+    key = (key ^ word) * 0xD6E8FEB86659FD93;
+    key ^= key >> 32;
+  }
+  return key;
+}
+
+void take_arrays(const AttentionArgs& args, Schedule* schedule, Carver* shared, Carver* workspace) {
+  schedule->totals.key = key_of(args, *schedule);
+  shared->take(&schedule->totals.words, 3);
+  shared->take(&schedule->first_piece, uint64_t{args.num_requests} + 1);
+  shared->take(&schedule->first_unit, schedule->max_pieces + 1);
+  shared->take(&schedule->request_of, schedule->max_pieces);
+  workspace->take(&schedule->part_out, schedule->max_slots * schedule->tile_rows * args.v_dim);
+  workspace->take(&schedule->part_lse, schedule->max_slots * schedule->tile_rows);
 }
 
 Schedule make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32_t tile_rows,
@@ -60,7 +76,7 @@ Schedule make_class(const AttentionArgs& args, const AttentionLimits& limits, ui
   return schedule;
 }
 
-Plan make_plan(const AttentionArgs& args, const AttentionLimits& limits, void* workspace) {
+Plan make_plan(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory) {
   Plan plan = {};
   plan.path = attention_support(args, limits).path;
   const uint64_t group = args.num_q_heads / args.num_heads;
@@ -84,9 +100,10 @@ Plan make_plan(const AttentionArgs& args, const AttentionLimits& limits, void* w
     schedules[0] = make_class(args, limits, plan.plain_rows, 1, ~uint64_t{0}, 2);
     plan.num_classes = 1;
   }
-  Carver carver(workspace);
-  for (uint32_t i = 0; i < plan.num_classes; ++i) take_arrays(args, &schedules[i], &carver);
-  plan.bytes = carver.used();
+  Carver shared(memory.schedule), workspace(memory.workspace);
+  for (uint32_t i = 0; i < plan.num_classes; ++i) take_arrays(args, &schedules[i], &shared, &workspace);
+  plan.schedule_bytes = shared.used();
+  plan.workspace_bytes = workspace.used();
   return plan;
 }
 
@@ -189,21 +206,22 @@ AttentionSupport attention_support(const AttentionArgs& args, const AttentionLim
   return {reason == nullptr ? AttentionPath::kMma : AttentionPath::kPlain, reason};
 }
 
+uint64_t attention_schedule_bytes(const AttentionArgs& args, const AttentionLimits& limits) {
+  return make_plan(args, limits, {}).schedule_bytes;
+}
 uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLimits& limits) {
-  return make_plan(args, limits, nullptr).bytes;
+  return make_plan(args, limits, {}).workspace_bytes;
 }
 
-int launch_attention_schedule(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
-                              Stream stream) {
+int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
+                     Stream stream) {
   if (args.num_requests == 0) return 0;
-  const Plan plan = make_plan(args, limits, workspace);
-  return launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, plan.schedules);
-}
-
-int launch_attention_parts(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
-                           Stream stream) {
-  if (args.num_requests == 0) return 0;
-  const Plan plan = make_plan(args, limits, workspace);
+  const Plan plan = make_plan(args, limits, memory);
+  if (memory.scheduled == 0) {
+    const int error =
+        launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, plan.schedules);
+    if (error != 0) return error;
+  }
   uint64_t pieces = 1;
   for (uint32_t i = 0; i < plan.num_classes; ++i) {
     const Schedule& schedule = plan.schedules.of_class[i];
@@ -216,12 +234,6 @@ int launch_attention_parts(const AttentionArgs& args, const AttentionLimits& lim
   const uint64_t blocks = at_most_of(pieces * args.num_heads, 8 * uint64_t{limits.num_multiprocessors});
   return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes}, kMergeThreads, 0, stream,
                 args, plan.schedules);
-}
-
-int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
-                     Stream stream) {
-  const int error = launch_attention_schedule(args, limits, workspace, stream);
-  return error != 0 ? error : launch_attention_parts(args, limits, workspace, stream);
 }
 
 int launch_merge(const MergeArgs& args, Stream stream) {

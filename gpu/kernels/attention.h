@@ -9,6 +9,8 @@
 //              of the others go to the workspace
 //   merge      parts become the result, weighted by their log-sum-exp, always in the same order
 //
+// Calls whose requests have the same lengths may share a schedule, so that a step with many layers makes one.
+//
 // All lengths are read on the device: what was captured in a graph may be replayed with others, within the
 // bounds that the workspace was sized for. A piece sees its own request alone; with `invariant` it is also
 // cut at fixed numbers of tokens, and its bits do not depend on what else is in the batch.
@@ -96,17 +98,20 @@ struct AttentionSupport {
 // which do not matter.
 AttentionSupport attention_support(const AttentionArgs& args, const AttentionLimits& limits);
 
-// Bytes, aligned to 16, that a call needs until it is done; it need not be cleared.
+// Memory of a call, aligned to 16; it need not be cleared.
+struct AttentionMemory {
+  void* schedule;      // attention_schedule_bytes()
+  void* workspace;     // attention_workspace_bytes(), until the call is done
+  uint32_t scheduled;  // 1 = `schedule` holds what an earlier call has made: it is not made again
+};
+uint64_t attention_schedule_bytes(const AttentionArgs& args, const AttentionLimits& limits);
 uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLimits& limits);
 
-// All three kernels. Calls whose args differ in q, out, lse, layer and slab alone may share a schedule:
-// launch_attention_schedule() once, then launch_attention_parts() for each of them.
-int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
+// All kernels, or those after the schedule. A schedule of a call with other num_requests, heads, causality,
+// window, sinks or limits, of another kernel, or none at all makes results NaN; one of other lengths those of
+// pieces that it does not fit, and of rows that it does not know they may be anything.
+int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
                      Stream stream);
-int launch_attention_schedule(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
-                              Stream stream);
-int launch_attention_parts(const AttentionArgs& args, const AttentionLimits& limits, void* workspace,
-                           Stream stream);
 
 // Attention over disjoint sets of keys becomes attention over all of them: outs [num_partials][num_rows][dim]
 // of a float type, lses [num_partials][num_rows]; out and lse (or nullptr) may be those of the first partial.
@@ -134,7 +139,10 @@ struct CascadeArgs {
 // Neither windows, ALiBi, block masks nor kv_starts; a bit mask with mask_starts that lie behind the
 // prefixes.
 AttentionSupport cascade_support(const CascadeArgs& args, const AttentionLimits& limits);
+// The schedules of both parts, one after the other.
+uint64_t cascade_schedule_bytes(const CascadeArgs& args, const AttentionLimits& limits);
 uint64_t cascade_workspace_bytes(const CascadeArgs& args, const AttentionLimits& limits);
-int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, void* workspace, Stream stream);
+int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
+                   Stream stream);
 
 }  // namespace kvc::gpu

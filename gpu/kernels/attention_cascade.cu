@@ -16,7 +16,8 @@ struct CascadeArrays {
   float* outs;           // [2][queries][num_q_heads][v_dim]
   float* lses;           // [2][queries][num_q_heads]
   char* workspace;       // of both calls, one after the other
-  uint64_t bytes;
+  char* schedules[2];    // in memory that calls share
+  uint64_t workspace_bytes, schedule_bytes;
 };
 
 // A block per group.
@@ -66,19 +67,23 @@ AttentionArgs suffix_args(const CascadeArgs& args, const AttentionLimits& limits
   return suffix;
 }
 
-CascadeArrays carve(const CascadeArgs& args, const AttentionLimits& limits, void* workspace) {
+CascadeArrays carve(const CascadeArgs& args, const AttentionLimits& limits, const AttentionMemory& memory) {
   CascadeArrays arrays = {};
-  Carver carver(workspace);
+  Carver carver(memory.workspace), shared(memory.schedule);
   const uint64_t rows = rows_of(args, limits);
   carver.take(&arrays.q_offsets, uint64_t{args.num_groups} + 1);
   carver.take(&arrays.table_rows, args.num_groups);
   carver.take(&arrays.kv_starts, args.attention.num_requests);
   carver.take(&arrays.outs, 2 * rows * args.attention.v_dim);
   carver.take(&arrays.lses, 2 * rows);
-  const uint64_t prefix = attention_workspace_bytes(prefix_args(args, arrays), prefix_limits(limits));
-  const uint64_t suffix = attention_workspace_bytes(suffix_args(args, limits, arrays), limits);
-  carver.take(&arrays.workspace, prefix < suffix ? suffix : prefix);
-  arrays.bytes = carver.used();
+  const AttentionArgs prefix = prefix_args(args, arrays), suffix = suffix_args(args, limits, arrays);
+  const uint64_t of_prefix = attention_workspace_bytes(prefix, prefix_limits(limits));
+  const uint64_t of_suffix = attention_workspace_bytes(suffix, limits);
+  carver.take(&arrays.workspace, of_prefix < of_suffix ? of_suffix : of_prefix);
+  arrays.workspace_bytes = carver.used();
+  shared.take(&arrays.schedules[0], attention_schedule_bytes(prefix, prefix_limits(limits)));
+  shared.take(&arrays.schedules[1], attention_schedule_bytes(suffix, limits));
+  arrays.schedule_bytes = shared.used();
   return arrays;
 }
 
@@ -99,19 +104,25 @@ AttentionSupport cascade_support(const CascadeArgs& args, const AttentionLimits&
   return attention_support(attention, limits);
 }
 
+uint64_t cascade_schedule_bytes(const CascadeArgs& args, const AttentionLimits& limits) {
+  return carve(args, limits, {}).schedule_bytes;
+}
 uint64_t cascade_workspace_bytes(const CascadeArgs& args, const AttentionLimits& limits) {
-  return carve(args, limits, nullptr).bytes;
+  return carve(args, limits, {}).workspace_bytes;
 }
 
-int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, void* workspace, Stream stream) {
+int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
+                   Stream stream) {
   if (args.attention.num_requests == 0 || args.num_groups == 0) return 0;
-  const CascadeArrays arrays = carve(args, limits, workspace);
+  const CascadeArrays arrays = carve(args, limits, memory);
   const uint64_t rows = rows_of(args, limits);
   int error = launch(describe_groups, {args.num_groups}, kThreads, 0, stream, args, arrays);
   if (error != 0) return error;
-  error = launch_attention(prefix_args(args, arrays), prefix_limits(limits), arrays.workspace, stream);
+  error = launch_attention(prefix_args(args, arrays), prefix_limits(limits),
+                           {arrays.schedules[0], arrays.workspace, memory.scheduled}, stream);
   if (error != 0) return error;
-  error = launch_attention(suffix_args(args, limits, arrays), limits, arrays.workspace, stream);
+  error = launch_attention(suffix_args(args, limits, arrays), limits,
+                           {arrays.schedules[1], arrays.workspace, memory.scheduled}, stream);
   if (error != 0) return error;
   return launch_merge({arrays.outs, arrays.lses, 2, rows, args.attention.v_dim, KVC_FLOAT32,
                        args.attention.out_dtype != 0 ? args.attention.out_dtype : args.attention.q_dtype,

@@ -24,8 +24,9 @@ KVC_KERNEL(kScheduleThreads, 1) make_schedule(AttentionArgs args, Schedules sche
            args.num_heads;
   });
   if (threadIdx.x == 0) {
-    schedule.totals[0] = pieces;
-    schedule.totals[1] = units;
+    schedule.totals.words[0] = pieces;
+    schedule.totals.words[1] = units;
+    schedule.totals.words[2] = schedule.totals.key;
   }
 }
 

@@ -7,14 +7,26 @@
 // Units are tiles, and a block does all units of a share that follow each other as one part: it leaves at
 // most two parts, that which was begun before its share and that which ends after it. With `invariant` a unit
 // is a fixed number of tiles and a part by itself.
+//
+// A schedule may be another call's. One that was made for other arguments has another key and is not read;
+// one of other lengths is followed where its pieces are still as it says. What is left is NaN.
 #pragma once
 #include "kernels/attention_rules.cuh"
 
 namespace kvc::gpu {
 
-// One class of requests: those with min_rows .. max_rows rows per KV head. Arrays are in the workspace.
+// How much there is: nothing, if the schedule was made for other arguments, or never.
+struct ScheduleTotals {
+  uint64_t* words;  // pieces, units, key
+  uint64_t key;
+  KVC_DEVICE bool known() const { return words[2] == key; }
+  KVC_DEVICE uint64_t operator[](uint32_t i) const { return known() ? words[i] : 0; }
+};
+
+// One class of requests: those with min_rows .. max_rows rows per KV head. Parts are in the workspace, all
+// other arrays in memory that several calls may share.
 struct Schedule {
-  uint64_t* totals;       // pieces, units
+  ScheduleTotals totals;
   uint64_t* first_piece;  // [num_requests + 1]
   uint64_t* first_unit;   // [max_pieces + 1]
   uint32_t* request_of;   // [max_pieces]
@@ -61,10 +73,10 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Schedule& schedule,
   piece.view = view_request(args, request);
   const uint64_t group = args.num_q_heads / args.num_heads, all = rows_of(args, piece.view);
   piece.first_row = tile * schedule.tile_rows;
-  const uint64_t left = all - piece.first_row;
+  const uint64_t left = piece.first_row < all ? all - piece.first_row : 0;  // 0: a schedule of other lengths
   piece.rows = left < schedule.tile_rows ? static_cast<uint32_t>(left) : schedule.tile_rows;
   piece.first_query = static_cast<int64_t>(piece.first_row / group);
-  piece.last_query = static_cast<int64_t>((piece.first_row + piece.rows - 1) / group);
+  piece.last_query = static_cast<int64_t>((piece.first_row + piece.rows - (piece.rows != 0 ? 1 : 0)) / group);
   const Reach reach = reach_of(args, piece.view, piece.first_query, piece.last_query);
   piece.sinks = reach.sinks;
   piece.span = span_of(reach);
@@ -104,10 +116,13 @@ struct PartWalk {
   uint64_t unit, end;   // of the share: what is left
   uint64_t piece;       // that of `part`, or the first one
   uint64_t pieces_end;  // units of the pieces up to this one
-  uint32_t more;
+  bool known;           // else the schedule is not this call's
+  bool more;            // there is a part
+  bool fits;            // else its piece is not as the schedule says
   Part part;
 
   KVC_DEVICE void start(const Schedule& schedule) {
+    known = schedule.totals.known();
     const uint64_t pieces = schedule.totals[0];
     const Share share = share_of(schedule.totals[1], schedule.num_blocks, blockIdx.x);
     unit = share.begin;
@@ -117,13 +132,16 @@ struct PartWalk {
   }
 
   KVC_DEVICE void step(const AttentionArgs& args, const Schedule& schedule) {
-    more = unit < end ? 1 : 0;
-    if (more == 0) return;
+    more = unit < end;
+    if (!more) return;
     if (unit >= pieces_end) {
       ++piece;
       pieces_end = schedule.first_unit[piece + 1];
       const uint32_t request = schedule.request_of[piece];
       part.piece = make_piece(args, schedule, request, piece - schedule.first_piece[request]);
+      const uint64_t units = (pieces_end - schedule.first_unit[piece]) / args.num_heads;
+      fits = part.piece.rows != 0 && part.piece.units == units;
+      part.piece.units = units;  // what others who follow the schedule count with
     }
     const uint64_t of_head = part.piece.units, first = schedule.first_unit[piece];
     part.head = static_cast<uint32_t>((unit - first) / of_head);
@@ -141,6 +159,34 @@ struct PartWalk {
   }
 };
 
+// Every float type knows bits that are all set as NaN.
+KVC_DEVICE void spoil(void* data, uint64_t bytes) {
+  for (uint64_t i = threadIdx.x; i < bytes / 2; i += blockDim.x) static_cast<uint16_t*>(data)[i] = 0xFFFF;
+}
+// A row of results.
+KVC_DEVICE void spoil_row(const AttentionArgs& args, uint64_t row) {
+  const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
+  const uint64_t bytes = uint64_t{args.v_dim} * (dtype == KVC_FLOAT32 ? 4 : 2);
+  spoil(static_cast<char*>(args.out) + row * bytes, bytes);
+  if (args.lse != nullptr) spoil(args.lse + row, sizeof(float));
+}
+KVC_DEVICE void spoil_all(const AttentionArgs& args, const Schedule& schedule) {
+  const uint64_t rows = args.q_offsets[args.num_requests] * args.num_q_heads;
+  for (uint64_t row = blockIdx.x; row < rows; row += schedule.num_blocks) spoil_row(args, row);
+}
+KVC_DEVICE void spoil_part(const AttentionArgs& args, const Schedule& schedule, const Part& part) {
+  if (part.slot >= 0) {
+    const uint64_t row = static_cast<uint64_t>(part.slot) * schedule.tile_rows;
+    spoil(schedule.part_out + row * args.v_dim, uint64_t{schedule.tile_rows} * args.v_dim * sizeof(float));
+    return spoil(schedule.part_lse + row, schedule.tile_rows * sizeof(float));
+  }
+  const uint64_t group = args.num_q_heads / args.num_heads;
+  for (uint64_t m = part.piece.first_row; m < part.piece.first_row + part.piece.rows; ++m) {
+    const uint64_t query = part.piece.view.first_query + m / group;
+    spoil_row(args, query * args.num_q_heads + part.head * group + m % group);
+  }
+}
+
 // Calls work(part) for each part of this block's share, in all threads; what work() leaves in shared memory
 // may still be read by others when it returns.
 template <typename Work>
@@ -151,8 +197,13 @@ KVC_DEVICE void for_each_part(const AttentionArgs& args, const Schedule& schedul
     sync_block();
     if (threadIdx.x == 0) walk->step(args, schedule);
     sync_block();
-    if (walk->more == 0) return;
-    work(walk->part);
+    if (!walk->known) return spoil_all(args, schedule);
+    if (!walk->more) return;
+    if (walk->fits) {
+      work(walk->part);
+    } else {
+      spoil_part(args, schedule, walk->part);
+    }
   }
 }
 

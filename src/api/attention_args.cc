@@ -141,7 +141,8 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
   }
   if (!is_float(a.dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.dtype);
-  constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ON_DEVICE | KVC_ATTENTION_INVARIANT;
+  constexpr uint32_t kKnown =
+      KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ON_DEVICE | KVC_ATTENTION_INVARIANT | KVC_ATTENTION_SCHEDULED;
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
   if (!std::isfinite(a.scale) || !std::isfinite(a.soft_cap) || a.soft_cap < 0) {

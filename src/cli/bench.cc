@@ -42,6 +42,7 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   if (attention) json["heads"] = options.heads;
   if (attention) json["queries"] = options.queries;
   if (attention) json["query_dtype"] = options.query_dtype;
+  if (attention && on_device) json["own_schedules"] = options.own_schedules;
   json["kv_heads"] = options.kv_heads;
   json["head_dim"] = options.head_dim;
   json["block_size"] = options.block_size;

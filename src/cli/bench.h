@@ -22,6 +22,7 @@ struct BenchOptions {
   std::string layout = "lbhnc";
   std::string query_dtype = "fp32";  // or bf16
   bool rope = false;                 // of store and step: keys turn while they are stored
+  bool own_schedules = false;  // of attention on a device: each layer's, not one for all layers of a model
 };
 
 inline bool is_attention(const BenchOptions& options) {

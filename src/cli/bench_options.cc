@@ -41,6 +41,8 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
       ->capture_default_str();
   bench.add_flag("--rope", options.rope,
                  "store and step: keys turn by their rotary embedding while they are stored");
+  bench.add_flag("--own-schedules", options.own_schedules,
+                 "Attention on a GPU: each layer works out who does what, not the first of every 32");
 }
 
 }  // namespace kvcli

@@ -13,7 +13,7 @@
 namespace kvcli {
 namespace {
 
-constexpr uint32_t kCallsPerWait = 32;  // the layers of a model
+constexpr uint32_t kModelLayers = 32;
 
 bool is_float(int32_t dtype) { return dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16; }
 int32_t row_dtype(int32_t stored) { return is_float(stored) ? stored : KVC_FLOAT32; }
@@ -100,15 +100,15 @@ std::vector<int64_t> BenchSubject::last_slots() const {
   return slots;
 }
 
-BenchTimes BenchSubject::time(const std::function<void(uint32_t layer)>& work) {
+BenchTimes BenchSubject::time(const std::function<void(uint32_t call)>& work) {
   if (timer_) return timer_(layers_, work);
   const bool repeat = stream_ != nullptr && options_.layers == 0;
-  const uint32_t passes = repeat ? (kCallsPerWait + layers_ - 1) / layers_ : 1;
+  const uint32_t passes = repeat ? (kModelLayers + layers_ - 1) / layers_ : 1;
   std::vector<double> enqueued;
   double seconds = median_seconds([&] {
     Stopwatch watch;
     watch.start();
-    for (uint32_t i = 0; i < passes * layers_; ++i) work(i % layers_);
+    for (uint32_t i = 0; i < passes * layers_; ++i) work(i);
     watch.stop();
     enqueued.push_back(watch.seconds());
     if (stream_ != nullptr) check(kvc_stream_synchronize(stream_.get()), "kvc_stream_synchronize");
@@ -173,8 +173,17 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
   std::optional<BenchMemory> table;
   if (options_.rope) turn_by(table.emplace(angles()), options_, positions.data(), &rows);
-  return time([&](uint32_t layer) {
-    rows.first_layer = attention.layer = layer;
+  kvc_attention_plan plan{};
+  plan.struct_size = sizeof plan;
+  check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
+  const bool shares = plan.schedule_bytes != 0 && !options_.own_schedules;
+  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.schedule_bytes : 1);
+  attention.schedule = shares ? schedule.data() : nullptr;
+  attention.schedule_bytes = plan.schedule_bytes;
+  const uint32_t flags = attention.flags;
+  return time([&](uint32_t call) {
+    rows.first_layer = attention.layer = layer_of(call);
+    attention.flags = flags | (shares && call % kModelLayers != 0 ? KVC_ATTENTION_SCHEDULED : 0);
     if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
     check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
   });
@@ -195,8 +204,8 @@ BenchTimes BenchSubject::move(Move what) {
     keys = keys_of(rows, options_);
     if (what == Move::kTurnThenStore) rows.rope_table = nullptr;
   }
-  return time([&](uint32_t layer) {
-    rows.first_layer = layer;
+  return time([&](uint32_t call) {
+    rows.first_layer = layer_of(call);
     if (what == Move::kTurnThenStore) check(kvc_rope_apply(&keys), "kvc_rope_apply");
     check(what == Move::kGather ? kvc_storage_gather(storage_.get(), &rows, stream_.get())
                                 : kvc_storage_store(storage_.get(), &rows, stream_.get()),
@@ -210,8 +219,8 @@ BenchTimes BenchSubject::copy() {
   if (copies.empty()) throw InputError("--context must be at least two blocks");
   // A call copies all layers of half the blocks.
   const double calls = static_cast<double>(table_.size()) / static_cast<double>(copies.size());
-  const BenchTimes times = time([&](uint32_t layer) {
-    if (layer != 0) return;
+  const BenchTimes times = time([&](uint32_t call) {
+    if (layer_of(call) != 0) return;
     check(kvc_storage_copy_blocks(storage_.get(), copies.data(), copies.size(), stream_.get()),
           "kvc_storage_copy_blocks");
   });
@@ -228,8 +237,8 @@ BenchTimes BenchSubject::swap(bool out) {
   run(true, nullptr);  // pages that were written; and the device has measured what it measures once
   if (!out)
     for (kvc_block_copy& copy : copies) std::swap(copy.source, copy.destination);
-  return time([&](uint32_t layer) {
-    if (layer == 0) run(out, stream_.get());  // all layers at once
+  return time([&](uint32_t call) {
+    if (layer_of(call) == 0) run(out, stream_.get());  // all layers at once
   });
 }
 

@@ -21,9 +21,9 @@ struct BenchTimes {
   double enqueue_seconds;  // of those, until the call returns; without a stream the same
 };
 
-/// Times `work`, which enqueues what is done in a layer, over so many layers.
-using BenchTimer =
-    std::function<BenchTimes(uint32_t layers, const std::function<void(uint32_t layer)>& work)>;
+/// Times `work`, which enqueues what is done in a layer, for so many layers; the calls of a round are
+/// numbered from 0 on, and go through the layers again and again.
+using BenchTimer = std::function<BenchTimes(uint32_t layers, const std::function<void(uint32_t call)>& work)>;
 
 class BenchSubject {
  public:
@@ -62,7 +62,8 @@ class BenchSubject {
   /// Slots of the requests' last tokens.
   std::vector<int64_t> last_slots() const;
   /// A pass calls `work` for each layer; on a device, passes until there is more to do than to wait for.
-  BenchTimes time(const std::function<void(uint32_t layer)>& work);
+  BenchTimes time(const std::function<void(uint32_t call)>& work);
+  uint32_t layer_of(uint32_t call) const { return call % layers_; }
 
   const BenchOptions& options_;
   const char* const device_;

@@ -12,7 +12,7 @@
 #include <kvcache.h>
 
 // Changes with every change of this file or of the layout that storages are described by.
-#define KVC_BACKEND_ABI 8u
+#define KVC_BACKEND_ABI 9u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus

@@ -118,7 +118,7 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   refused([](A& a) { a.num_q_heads = 5; });
   refused([](A& a) { a.num_q_heads = 0; });
   refused([](A& a) { a.dtype = KVC_INT8; });
-  refused([](A& a) { a.flags = 8; }, KVC_ERROR_UNSUPPORTED);
+  refused([](A& a) { a.flags = 16; }, KVC_ERROR_UNSUPPORTED);
   refused([](A& a) { a.scale = std::numeric_limits<float>::quiet_NaN(); });
   refused([](A& a) { a.soft_cap = -1; });
   refused([](A& a) { a.soft_cap = std::numeric_limits<float>::infinity(); });

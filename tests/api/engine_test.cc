@@ -51,11 +51,13 @@ class Batch {
  public:
   static constexpr size_t kOutputs = kLayers * kRequests * kQueryHeads * kDim;
   static constexpr size_t kBlocksEach = kRequests * kStride;
+  static constexpr uint64_t kScheduleBytes = 4096;
 
   Batch(kvc_storage* device, int32_t dtype, size_t index)
       : device_(device),
         cpu_(make(config_of("cpu", dtype, (index + 1) * kBlocksEach))),
-        random_(static_cast<uint32_t>(index) + 1) {
+        random_(static_cast<uint32_t>(index) + 1),
+        shares_schedule_(index % 2 == 0) {
     for (size_t i = 0; i < kBlocksEach; ++i)
       tables_.host[i] = static_cast<int32_t>(index * kBlocksEach + kBlocksEach - 1 - i);
     for (size_t r = 0; r <= kRequests; ++r) offsets_.host[r] = r;
@@ -107,8 +109,13 @@ class Batch {
     a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = kQueryHeads;
     a.flags = indices_on_device ? KVC_ATTENTION_ON_DEVICE : 0;
     if (indices_on_device) a.total_queries = kRequests, a.max_queries = 1;
+    // Of every second batch each layer works out its own.
+    if (storage == device_ && shares_schedule_)
+      a.schedule = schedule_.data, a.schedule_bytes = kScheduleBytes;
+    const uint32_t flags = a.flags;
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       rows.first_layer = a.layer = layer;
+      a.flags = flags | (a.schedule != nullptr && layer != 0 ? KVC_ATTENTION_SCHEDULED : 0);
       a.out = out + layer * kOutputs / kLayers;
       EXPECT_EQ(kvc_storage_store(storage, &rows, stream), KVC_OK) << kvc_last_error();
       EXPECT_EQ(kvc_storage_attend(storage, &a, stream), KVC_OK) << kvc_last_error();
@@ -118,6 +125,8 @@ class Batch {
   kvc_storage* const device_;
   const StoragePtr cpu_;
   std::mt19937 random_;
+  const bool shares_schedule_;
+  DeviceMemory schedule_{engine::device(), kScheduleBytes};
   Both<float> k_{kRequests * kHeads * kDim}, v_{kRequests * kHeads * kDim},
       q_{kRequests * kQueryHeads * kDim};
   Both<int64_t> slots_{kRequests};

@@ -112,22 +112,36 @@ class DeviceCall {
     args_.block_mask =
         copies_.of(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
     workspace_.emplace(attention_workspace_bytes(args_, limits_));
+    schedule_.emplace(attention_schedule_bytes(args_, limits_));
   }
 
   AttentionPath path() const { return support_.path; }
+  AttentionArgs& args() { return args_; }
+  DeviceArray<char>& schedule() { return *schedule_; }
   void poison() {
+    schedule_->set(std::vector<char>(schedule_->size(), '\xff'));
+    poison_results();
+  }
+  void poison_results() {
     workspace_->set(std::vector<char>(workspace_->size(), '\xff'));
     out_.set(std::vector<char>(out_.size(), '\x7b'));
     lse_.set(std::vector<float>(lse_.size(), kUntouched));
   }
-  int launch() { return launch_attention(args_, limits_, workspace_->data(), nullptr); }
-  int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens) {
+  // `scheduled`: by the schedule of the launch before.
+  int launch(bool scheduled = false) {
+    return launch_attention(args_, limits_, {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u},
+                            nullptr);
+  }
+  int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens,
+                       bool scheduled = false) {
     DeviceArray<uint64_t> offsets(group_offsets), prefixes(prefix_lens);
     const CascadeArgs cascade{args_, static_cast<uint32_t>(prefix_lens.size()), offsets.data(),
                               prefixes.data()};
     if (cascade_support(cascade, limits_).path == AttentionPath::kUnsupported) return -1;
     workspace_.emplace(std::vector<char>(cascade_workspace_bytes(cascade, limits_), '\xff'));
-    const int error = launch_cascade(cascade, limits_, workspace_->data(), nullptr);
+    if (!scheduled) schedule_.emplace(std::vector<char>(cascade_schedule_bytes(cascade, limits_), '\xff'));
+    const int error = launch_cascade(cascade, limits_,
+                                     {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
     synchronize();
     return error;
   }
@@ -152,7 +166,7 @@ class DeviceCall {
   Copies copies_;
   DeviceArray<char> out_;
   DeviceArray<float> lse_;
-  std::optional<DeviceArray<char>> workspace_;
+  std::optional<DeviceArray<char>> workspace_, schedule_;
 };
 
 // Returns the kernels that were used.

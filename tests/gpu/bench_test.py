@@ -38,6 +38,12 @@ class GpuBench(unittest.TestCase):
             self.assertGreater(found["us_per_layer_again"], 0)
             self.assertEqual("gflops" in found, what != "store")
 
+    def test_each_layer_may_work_out_a_schedule_of_its_own(self):
+        for options, own in (((), False), (("--own-schedules",), True)):
+            found = self.found("graph", "attention", *SHAPE, *options)
+            self.assertIs(found["own_schedules"], own)
+            self.assertGreater(found["us_per_layer"], 0)
+
     def test_more_layers_than_a_model_are_all_in_it(self):
         found = self.found("graph", "store", *"--context 16 --layers 33 --kv-heads 1 --head-dim 16 --replays 1".split())
         self.assertEqual((found["layers"], found["calls_of_graph"]), (33, 33))

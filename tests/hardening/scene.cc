@@ -119,6 +119,9 @@ void Scene::make_storage_inputs() {
   attention.num_requests = 1, attention.q_offsets = offsets, attention.kv_lens = &length;
   attention.block_tables = table.data(), attention.table_stride = table.size();
   attention.num_q_heads = 2 * kHeads;
+  scheduled_attention = attention;
+  scheduled_attention.schedule = schedule, scheduled_attention.schedule_bytes = sizeof schedule;
+  scheduled_attention.flags = KVC_ATTENTION_SCHEDULED;
   choice.bounds = bounds.data(), choice.top_k = 1;
   choice.block_mask = bits.data(), choice.block_mask_stride = 8;
   format.dtype = KVC_INT8;

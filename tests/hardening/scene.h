@@ -57,7 +57,7 @@ class Scene {
   kvc_step_limits limits = {};
   kvc_storage_config storage_config = {}, small_config = {}, threads_config = {};
   kvc_rows rows = {}, out_rows = {}, turned_rows = {};
-  kvc_attention attention = {};
+  kvc_attention attention = {}, scheduled_attention = {};
   kvc_block_choice choice = {};
   kvc_quant_format format = {};
   kvc_model model = {};
@@ -76,6 +76,7 @@ class Scene {
   kvc_backend_info backend_info = {};
   alignas(4096) char host_memory[4096] = {};
   alignas(16) char pages[8192] = {};
+  alignas(16) char schedule[1 << 14] = {};
   bool registered = false;
   kvc_manager* made_manager = nullptr;
   kvc_storage* made_storage = nullptr;

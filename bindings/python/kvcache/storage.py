@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray
     Maybe = Optional[Array]
-    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
+    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
 
 
 class Storage:
@@ -170,7 +170,9 @@ class Storage:
 
         Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; mask: uint8 bits,
         lowest first, from bit mask_offsets[r] on for positions from mask_starts[r] on; block_mask: uint8 [requests, num_heads,
-        bytes], of select_blocks; shared_tokens: so many first tokens lie in the same blocks for all requests."""
+        bytes], of select_blocks; shared_tokens: so many first tokens lie in the same blocks for all requests; schedule: uint8
+        [explain().schedule_bytes] in memory of the device, where the first of several layers with the same lengths leaves who does
+        what, which the others use with scheduled=True."""
         if out is None:
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
@@ -209,7 +211,7 @@ class Storage:
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
                    mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0) -> "tuple[_native.kvc_attention, _Arrays]":
+                   shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False) -> "tuple[_native.kvc_attention, _Arrays]":
         """The struct and its arrays, which all have the shapes that the struct says."""
         info, attention, requests = self._info, _native.kvc_attention(), len(kv_lens)
         if q.ndim != 3:
@@ -233,11 +235,11 @@ class Storage:
         _check_masks(q_offsets, kv_lens, mask, mask_offsets, mask_starts, block_mask, info.block_size)
         attention.num_requests, attention.table_stride = requests, block_tables.shape[1]
         attention.layer, attention.num_q_heads, attention.dtype = layer, heads, float_type(q, "q")
-        attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
+        attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_SCHEDULED if scheduled else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
         return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables, as_bytes(alibi_slopes), as_bytes(mask),
-                           mask_offsets, mask_starts, as_bytes(block_mask))
+                           mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule))
 
 
 class DLPack:

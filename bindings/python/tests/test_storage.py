@@ -211,13 +211,38 @@ def test_requests_that_share_a_prefix_say_so():
             s.attend(*arrays, shared_tokens=5)
 
 
+EMULATED = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "backends/libkvcache_emulated.so"
+
+
+def test_layers_share_a_schedule():
+    if EMULATED.exists():
+        kvcache.open_backend("emulated", str(EMULATED))
+    rng = np.random.default_rng()
+    rows, q = rng.standard_normal((2, 2, 16, 2, 32), np.float32), rng.standard_normal((2, 4, 32), np.float32)
+    arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
+    for device in ("cpu", *(["emulated:0"] if EMULATED.exists() else [])):
+        with Storage(4, 2, 2, 32, dtype="float32", block_size=4, device=device) as s:
+            s.store(*rows, np.arange(16))
+            wanted = s.explain(*arrays).schedule_bytes
+            assert (wanted == 0) == (device == "cpu")
+            memory = np.zeros(wanted + 16, np.uint8)
+            schedule = memory[-memory.ctypes.data % 16:][:wanted]
+            own = [s.attend(*arrays, layer) for layer in (0, 1)]
+            assert (s.attend(*arrays, 0, schedule=schedule) == own[0]).all()
+            assert (s.attend(*arrays, 1, schedule=schedule, scheduled=True) == own[1]).all()
+            if wanted:
+                with pytest.raises(ValueError, match=f"needs {wanted}"):
+                    s.attend(*arrays, schedule=schedule[:-16])
+                with pytest.raises(ValueError, match="without kvc_attention.schedule"):
+                    s.attend(*arrays, scheduled=True)
+
+
 def test_dlpack_names_the_device():
-    backend = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "backends/libkvcache_emulated.so"
     with Storage(2, 1, 1, 8) as s:
         assert s.dlpack(Plane.K).__dlpack_device__() == (1, 0)
-    if not backend.exists():
+    if not EMULATED.exists():
         pytest.skip("the emulated backend is not built")
-    kvcache.open_backend("emulated", str(backend))
+    kvcache.open_backend("emulated", str(EMULATED))
     for number in (0, 1):
         with Storage(2, 1, 1, 8, device=f"emulated:{number}") as s:
             assert s.dlpack(Plane.K).__dlpack_device__() == (12, number)

@@ -98,9 +98,9 @@ Json graph(const BenchOptions& options, int replays) {
   double again = 0;
   subject.set_timer([&](uint32_t layers, const std::function<void(uint32_t)>& work) {
     calls = (std::max(kLayersOfAModel, layers) + layers - 1) / layers * layers;
-    for (uint32_t layer = 0; layer < layers; ++layer) work(layer);
+    for (uint32_t call = 0; call < layers; ++call) work(call);
     engine::begin_capture(stream.handle);
-    for (uint32_t i = 0; i < calls; ++i) work(i % layers);
+    for (uint32_t call = 0; call < calls; ++call) work(call);
     void* const captured = engine::end_capture(stream.handle);
     if (captured == nullptr) throw LibraryError("the calls cannot be captured in a graph");
     std::vector<double> times, enqueued;
@@ -128,6 +128,7 @@ Json graph(const BenchOptions& options, int replays) {
   json["layers"] = subject.layers();
   json["calls_of_graph"] = calls;
   json["replays"] = replays;
+  if (is_attention(options)) json["own_schedules"] = options.own_schedules;
   json["us_per_layer"] = times.seconds * 1e6;
   json["us_per_layer_again"] = again * 1e6;
   json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;

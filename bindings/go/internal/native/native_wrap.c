@@ -307,12 +307,14 @@ static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const),
   const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse, size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets,  \
       const uint64_t *q_starts, size_t num_q_starts, const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables,               \
       size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,   \
-      size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts, const char *block_mask, size_t block_mask_bytes
+      size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts, const char *block_mask, size_t block_mask_bytes, \
+      char *schedule, size_t schedule_bytes
 #define KVC_WITH_ARRAYS(attention)                                                                                                           \
   kvc_attention full = *(attention);                                                                                                         \
   full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;         \
   full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;                      \
   full.mask_offsets = mask_offsets, full.mask_starts = mask_starts, full.block_mask = (const uint8_t *)block_mask;                           \
+  full.schedule = schedule, full.schedule_bytes = schedule_bytes;                                                                            \
   (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;            \
   (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
 
@@ -416,7 +418,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_0a393be1c93c12e4(void *_swig_go_0) {
+void _wrap_Swig_free_native_d02a3d4c9c42db8c(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -426,7 +428,7 @@ void _wrap_Swig_free_native_0a393be1c93c12e4(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_0a393be1c93c12e4(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_d02a3d4c9c42db8c(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -439,7 +441,7 @@ void *_wrap_Swig_malloc_native_0a393be1c93c12e4(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -472,7 +474,7 @@ char *_wrap_kvc_manager_open_namespace_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -501,7 +503,7 @@ char *_wrap_kvc_manager_export_tables_native_0a393be1c93c12e4(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -526,7 +528,7 @@ char *_wrap_kvc_manager_export_slots_native_0a393be1c93c12e4(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -557,7 +559,7 @@ char *_wrap_kvc_manager_poll_events_native_0a393be1c93c12e4(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_step_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_step_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_request_config *arg3 = (kvc_request_config *) 0 ;
@@ -586,7 +588,7 @@ char *_wrap_kvc_manager_step_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_0a393be1c93c12e4(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -603,7 +605,7 @@ char *_wrap_kvc_step_use_native_0a393be1c93c12e4(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_0a393be1c93c12e4(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -616,7 +618,7 @@ long long _wrap_kvc_step_num_failed_native_0a393be1c93c12e4(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -671,7 +673,7 @@ char *_wrap_kvc_storage_store_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -714,7 +716,7 @@ char *_wrap_kvc_storage_gather_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -759,7 +761,7 @@ char *_wrap_kvc_storage_measure_native_0a393be1c93c12e4(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, kvc_stream *_swig_go_15) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -786,7 +788,9 @@ char *_wrap_kvc_storage_attend_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, 
   size_t arg24 ;
   char *arg25 = (char *) 0 ;
   size_t arg26 ;
-  kvc_stream *arg27 = (kvc_stream *) 0 ;
+  char *arg27 = (char *) 0 ;
+  size_t arg28 ;
+  kvc_stream *arg29 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -840,15 +844,19 @@ char *_wrap_kvc_storage_attend_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, 
   arg25 = (char *)_swig_go_13.array;
   arg26 = (size_t)_swig_go_13.len / sizeof(char);
   
-  arg27 = (kvc_stream *)_swig_go_14;
   
-  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27);
+  arg27 = (char *)_swig_go_14.array;
+  arg28 = (size_t)_swig_go_14.len / sizeof(char);
+  
+  arg29 = (kvc_stream *)_swig_go_15;
+  
+  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27,arg28,arg29);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_explain_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -875,7 +883,9 @@ char *_wrap_kvc_storage_explain_native_0a393be1c93c12e4(kvc_storage *_swig_go_0,
   size_t arg24 ;
   char *arg25 = (char *) 0 ;
   size_t arg26 ;
-  kvc_attention_plan *arg27 = (kvc_attention_plan *) 0 ;
+  char *arg27 = (char *) 0 ;
+  size_t arg28 ;
+  kvc_attention_plan *arg29 = (kvc_attention_plan *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -929,15 +939,19 @@ char *_wrap_kvc_storage_explain_native_0a393be1c93c12e4(kvc_storage *_swig_go_0,
   arg25 = (char *)_swig_go_13.array;
   arg26 = (size_t)_swig_go_13.len / sizeof(char);
   
-  arg27 = (kvc_attention_plan *)_swig_go_14;
   
-  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27);
+  arg27 = (char *)_swig_go_14.array;
+  arg28 = (size_t)_swig_go_14.len / sizeof(char);
+  
+  arg29 = (kvc_attention_plan *)_swig_go_15;
+  
+  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27,arg28,arg29);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -964,12 +978,14 @@ char *_wrap_kvc_storage_select_blocks_native_0a393be1c93c12e4(kvc_storage *_swig
   size_t arg24 ;
   char *arg25 = (char *) 0 ;
   size_t arg26 ;
-  kvc_block_choice *arg27 = (kvc_block_choice *) 0 ;
-  char *arg28 = (char *) 0 ;
-  size_t arg29 ;
+  char *arg27 = (char *) 0 ;
+  size_t arg28 ;
+  kvc_block_choice *arg29 = (kvc_block_choice *) 0 ;
   char *arg30 = (char *) 0 ;
   size_t arg31 ;
-  kvc_stream *arg32 = (kvc_stream *) 0 ;
+  char *arg32 = (char *) 0 ;
+  size_t arg33 ;
+  kvc_stream *arg34 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -1023,24 +1039,28 @@ char *_wrap_kvc_storage_select_blocks_native_0a393be1c93c12e4(kvc_storage *_swig
   arg25 = (char *)_swig_go_13.array;
   arg26 = (size_t)_swig_go_13.len / sizeof(char);
   
-  arg27 = (kvc_block_choice *)_swig_go_14;
   
-  arg28 = (char *)_swig_go_15.array;
-  arg29 = (size_t)_swig_go_15.len / sizeof(char);
+  arg27 = (char *)_swig_go_14.array;
+  arg28 = (size_t)_swig_go_14.len / sizeof(char);
   
+  arg29 = (kvc_block_choice *)_swig_go_15;
   
   arg30 = (char *)_swig_go_16.array;
   arg31 = (size_t)_swig_go_16.len / sizeof(char);
   
-  arg32 = (kvc_stream *)_swig_go_17;
   
-  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,(struct kvc_block_choice const *)arg27,(char const *)arg28,arg29,arg30,arg31,arg32);
+  arg32 = (char *)_swig_go_17.array;
+  arg33 = (size_t)_swig_go_17.len / sizeof(char);
+  
+  arg34 = (kvc_stream *)_swig_go_18;
+  
+  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27,arg28,(struct kvc_block_choice const *)arg29,(char const *)arg30,arg31,arg32,arg33,arg34);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1069,7 +1089,7 @@ char *_wrap_kvc_storage_swap_out_native_0a393be1c93c12e4(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1098,7 +1118,7 @@ char *_wrap_kvc_storage_swap_in_native_0a393be1c93c12e4(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1127,7 +1147,7 @@ char *_wrap_kvc_storage_key_bounds_native_0a393be1c93c12e4(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_0a393be1c93c12e4(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1170,7 +1190,7 @@ char *_wrap_kvc_attention_merge_native_0a393be1c93c12e4(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_0a393be1c93c12e4(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1201,7 +1221,7 @@ char *_wrap_kvc_tree_mask_native_0a393be1c93c12e4(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_0a393be1c93c12e4(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_d02a3d4c9c42db8c(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1218,7 +1238,7 @@ char *_wrap_kvc_estimate_memory_native_0a393be1c93c12e4(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_0a393be1c93c12e4(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_model_rope_native_d02a3d4c9c42db8c(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1255,7 +1275,7 @@ char *_wrap_kvc_model_rope_native_0a393be1c93c12e4(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_0a393be1c93c12e4(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1286,7 +1306,7 @@ char *_wrap_kvc_rope_table_native_0a393be1c93c12e4(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_rope_apply_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1319,7 +1339,7 @@ char *_wrap_kvc_rope_apply_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_quantize_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1354,7 +1374,7 @@ char *_wrap_kvc_quantize_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1389,7 +1409,7 @@ char *_wrap_kvc_dequantize_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1410,7 +1430,7 @@ char *_wrap_kvc_storage_adopt_native_0a393be1c93c12e4(char *_swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_0a393be1c93c12e4() {
+int _wrap_kvc_version_native_d02a3d4c9c42db8c() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1421,7 +1441,7 @@ int _wrap_kvc_version_native_0a393be1c93c12e4() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_0a393be1c93c12e4() {
+_gostring_ _wrap_kvc_build_info_native_d02a3d4c9c42db8c() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1432,7 +1452,7 @@ _gostring_ _wrap_kvc_build_info_native_0a393be1c93c12e4() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_0a393be1c93c12e4() {
+_gostring_ _wrap_kvc_last_error_native_d02a3d4c9c42db8c() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1443,7 +1463,7 @@ _gostring_ _wrap_kvc_last_error_native_0a393be1c93c12e4() {
 }
 
 
-char *_wrap_kvc_supports_native_0a393be1c93c12e4(int _swig_go_0) {
+char *_wrap_kvc_supports_native_d02a3d4c9c42db8c(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1456,7 +1476,7 @@ char *_wrap_kvc_supports_native_0a393be1c93c12e4(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_0a393be1c93c12e4(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_d02a3d4c9c42db8c(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1471,7 +1491,7 @@ char *_wrap_kvc_manager_create_native_0a393be1c93c12e4(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1486,7 +1506,7 @@ char *_wrap_kvc_manager_properties_native_0a393be1c93c12e4(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1501,7 +1521,7 @@ char *_wrap_kvc_manager_close_namespace_native_0a393be1c93c12e4(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1516,7 +1536,7 @@ char *_wrap_kvc_manager_reset_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_0a393be1c93c12e4(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1529,7 +1549,7 @@ char *_wrap_kvc_manager_check_native_0a393be1c93c12e4(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1544,7 +1564,7 @@ char *_wrap_kvc_manager_digest_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1559,7 +1579,7 @@ char *_wrap_kvc_manager_stats_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1576,7 +1596,7 @@ char *_wrap_kvc_manager_pool_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1593,7 +1613,7 @@ char *_wrap_kvc_manager_block_info_native_0a393be1c93c12e4(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1622,7 +1642,7 @@ char *_wrap_kvc_manager_create_request_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1639,7 +1659,7 @@ char *_wrap_kvc_manager_admit_request_native_0a393be1c93c12e4(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1670,7 +1690,7 @@ char *_wrap_kvc_manager_allocate_request_native_0a393be1c93c12e4(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1687,7 +1707,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1708,7 +1728,7 @@ char *_wrap_kvc_manager_append_tokens_native_0a393be1c93c12e4(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1725,7 +1745,7 @@ char *_wrap_kvc_manager_commit_tokens_native_0a393be1c93c12e4(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1742,7 +1762,7 @@ char *_wrap_kvc_manager_truncate_request_native_0a393be1c93c12e4(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1759,7 +1779,7 @@ char *_wrap_kvc_manager_fork_request_native_0a393be1c93c12e4(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1774,7 +1794,7 @@ char *_wrap_kvc_manager_preempt_request_native_0a393be1c93c12e4(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1789,7 +1809,7 @@ char *_wrap_kvc_manager_free_request_native_0a393be1c93c12e4(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1806,7 +1826,7 @@ char *_wrap_kvc_manager_request_info_native_0a393be1c93c12e4(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1827,7 +1847,7 @@ char *_wrap_kvc_manager_list_requests_native_0a393be1c93c12e4(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1848,7 +1868,7 @@ char *_wrap_kvc_manager_take_copies_native_0a393be1c93c12e4(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1877,7 +1897,7 @@ char *_wrap_kvc_manager_probe_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1908,7 +1928,7 @@ char *_wrap_kvc_manager_pin_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1923,7 +1943,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1952,7 +1972,7 @@ char *_wrap_kvc_manager_drop_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1969,7 +1989,7 @@ char *_wrap_kvc_manager_evict_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1990,7 +2010,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2027,7 +2047,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2062,7 +2082,7 @@ char *_wrap_kvc_manager_publish_blocks_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2081,7 +2101,7 @@ char *_wrap_kvc_manager_release_blocks_native_0a393be1c93c12e4(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2102,7 +2122,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_0a393be1c93c12e4(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2119,7 +2139,7 @@ char *_wrap_kvc_step_create_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_0a393be1c93c12e4(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2136,7 +2156,7 @@ char *_wrap_kvc_step_view_native_0a393be1c93c12e4(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2151,7 +2171,7 @@ char *_wrap_kvc_manager_retire_step_native_0a393be1c93c12e4(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2172,7 +2192,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_0a393be1c93c12e4(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2195,7 +2215,7 @@ char *_wrap_kvc_manager_compact_native_0a393be1c93c12e4(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_backend_open_native_0a393be1c93c12e4(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -2220,7 +2240,7 @@ char *_wrap_kvc_backend_open_native_0a393be1c93c12e4(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_0a393be1c93c12e4(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -2240,7 +2260,7 @@ char *_wrap_kvc_backend_properties_native_0a393be1c93c12e4(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_0a393be1c93c12e4(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -2260,7 +2280,7 @@ char *_wrap_kvc_device_properties_native_0a393be1c93c12e4(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_0a393be1c93c12e4(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_d02a3d4c9c42db8c(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -2275,7 +2295,7 @@ char *_wrap_kvc_storage_create_native_0a393be1c93c12e4(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -2290,7 +2310,7 @@ char *_wrap_kvc_storage_properties_native_0a393be1c93c12e4(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_0a393be1c93c12e4(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_d02a3d4c9c42db8c(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2307,7 +2327,7 @@ char *_wrap_kvc_storage_size_native_0a393be1c93c12e4(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -2326,7 +2346,7 @@ char *_wrap_kvc_storage_view_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -2351,7 +2371,7 @@ char *_wrap_kvc_storage_runs_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2372,7 +2392,7 @@ char *_wrap_kvc_storage_seal_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -2393,7 +2413,7 @@ char *_wrap_kvc_storage_copy_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2414,7 +2434,7 @@ char *_wrap_kvc_storage_zero_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_0a393be1c93c12e4() {
+long long _wrap_kvc_model_count_native_d02a3d4c9c42db8c() {
   size_t result;
   long long _swig_go_result;
   
@@ -2425,7 +2445,7 @@ long long _wrap_kvc_model_count_native_0a393be1c93c12e4() {
 }
 
 
-char *_wrap_kvc_model_get_native_0a393be1c93c12e4(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_d02a3d4c9c42db8c(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2440,7 +2460,7 @@ char *_wrap_kvc_model_get_native_0a393be1c93c12e4(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_0a393be1c93c12e4(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;

@@ -32,6 +32,9 @@ public final class Attention {
   public ByteBuffer blockMask;
   /** So many first tokens lie in the same blocks for all requests. */
   public long sharedTokens;
+  /** [Plan.scheduleBytes], or null: where the first of several layers leaves who does what, which the others use with {@link #scheduled}. */
+  public ByteBuffer schedule;
+  public boolean scheduled;
 
   private static void want(String name, java.nio.Buffer buffer, long elements) {
     if (buffer != null && buffer.remaining() != elements) {
@@ -80,7 +83,7 @@ public final class Attention {
     c.setLayer(layer);
     c.setNum_q_heads(numQHeads);
     c.setDtype(dtype.code);
-    c.setFlags(notCausal ? Native.KVC_ATTENTION_NOT_CAUSAL : 0);
+    c.setFlags((notCausal ? Native.KVC_ATTENTION_NOT_CAUSAL : 0) | (scheduled ? Native.KVC_ATTENTION_SCHEDULED : 0));
     c.setScale(scale);
     c.setSoft_cap(softCap);
     c.setWindow(window);
@@ -92,7 +95,7 @@ public final class Attention {
 
   /** How something would be computed: kvc_attention_plan. */
   public record Plan(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes,
-      long sharedTokens) {}
+      long sharedTokens, long scheduleBytes) {}
 
   /** Depths of the nodes of a tree of draft tokens, whose mask bits are written to an empty mask; -1 = hangs on the last token before it. */
   public static IntBuffer treeMask(IntBuffer parents, ByteBuffer mask) throws KvCacheException {

@@ -181,7 +181,7 @@ public final class Storage implements AutoCloseable {
     kvc_attention c = a.struct(shape, true);
     try {
       run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
-          a.maskOffsets, a.maskStarts, a.blockMask, q), a.q, a.out, a.lse, a.mask, a.blockMask);
+          a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, q), a.q, a.out, a.lse, a.mask, a.blockMask, a.schedule);
     } finally {
       c.delete();
     }
@@ -193,9 +193,9 @@ public final class Storage implements AutoCloseable {
     kvc_attention_plan p = new kvc_attention_plan();
     try {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
-          a.maskOffsets, a.maskStarts, a.blockMask, p));
+          a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, p));
       return new Attention.Plan(p.getKernels(), p.getKeys(), p.getValues(), p.getNum_workers(), p.getSparse() != 0, p.getNum_pieces(),
-          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens());
+          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens(), p.getSchedule_bytes());
     } finally {
       c.delete();
       p.delete();
@@ -233,7 +233,7 @@ public final class Storage implements AutoCloseable {
       choice.setRecent_blocks(recentBlocks);
       choice.setBlock_mask_stride(stride);
       run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
-          null, null, null, null, choice, bounds, picked, q), a.q, bounds, picked);
+          null, null, null, null, null, choice, bounds, picked, q), a.q, bounds, picked);
       return picked;
     } finally {
       c.delete();

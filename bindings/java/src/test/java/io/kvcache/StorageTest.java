@@ -111,6 +111,10 @@ class StorageTest {
       Attention.Plan plan = s.explain(a);
       assertFalse(plan.sparse());
       assertEquals(1, plan.numWorkers());
+      assertEquals(0, plan.scheduleBytes()); // the CPU takes a schedule and does not look at it
+      a.schedule = Buffers.bytes(16);
+      a.scheduled = true;
+      assertArrayEquals(array(a.out), attend(s, a));
       Storage.Metrics[] metrics = s.measure(k, v, DType.FLOAT32, slots(), 0, 1);
       assertEquals(0, metrics[0].mse());
       assertEquals(0.5, metrics[1].ratio());

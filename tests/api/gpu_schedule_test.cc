@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// kvc_attention.schedule on emulated devices: the first layer of a step works it out, the others use it, in
+// graphs too; what is refused, and what memory that is no schedule does.
+#include <algorithm>
+#include <cstring>
+
+#include "api/emulated.h"
+
+namespace kvc::test {
+namespace {
+
+constexpr uint32_t kLayers = 3;
+constexpr size_t kRequests = 3, kStride = 2;
+
+// A step of three requests over storages whose layers hold different numbers.
+class GpuSchedule : public OnEmulatedDevices {
+ protected:
+  struct Step {
+    explicit Step(const char* device = "emulated") : storage(make(config_of(device))) {
+      for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 13) / 8;
+      for (std::vector<float>& out : outs) out.resize(q.size());
+      a.struct_size = sizeof a;
+      a.q = q.data(), a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = tables;
+      a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = 2 * kHeads;
+      if (std::string(device) == "emulated") store_rows();
+    }
+    void store_rows() {
+      std::vector<int64_t> slots(kBlocks * kBlock);
+      for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
+      ValueRows rows(slots.size() * kLayers);
+      for (size_t i = 0; i < rows.k.size(); ++i) {
+        rows.k[i] = static_cast<float>(i * 7 % 19) / 4 - 2;
+        rows.v[i] = static_cast<float>(i * 5 % 23) / 4 - 2;
+      }
+      rows.rows.slots = slots.data(), rows.rows.num_tokens = slots.size(), rows.rows.num_layers = kLayers;
+      EXPECT_EQ(kvc_storage_store(storage.get(), &rows.rows, nullptr), KVC_OK) << kvc_last_error();
+    }
+    static kvc_storage_config config_of(const char* device) {
+      kvc_storage_config c = small_config(device);
+      c.num_layers = kLayers;
+      return c;
+    }
+    kvc_attention_plan plan() {
+      kvc_attention_plan found = {};
+      found.struct_size = sizeof found;
+      EXPECT_EQ(kvc_storage_explain(storage.get(), &a, &found), KVC_OK) << kvc_last_error();
+      return found;
+    }
+    void give_memory() {
+      memory.resize(plan().schedule_bytes / 8 + 2, ~uint64_t{0});
+      a.schedule = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
+      a.schedule_bytes = plan().schedule_bytes;
+    }
+    // All layers; those after the first one by its schedule, if there is memory for it.
+    void attend(kvc_stream* stream) {
+      for (a.layer = 0; a.layer < kLayers; ++a.layer) {
+        a.out = outs[a.layer].data();
+        const uint32_t flags = a.flags;
+        if (a.schedule != nullptr && a.layer != 0) a.flags |= KVC_ATTENTION_SCHEDULED;
+        ASSERT_EQ(kvc_storage_attend(storage.get(), &a, stream), KVC_OK) << kvc_last_error();
+        a.flags = flags;
+      }
+      a.layer = 0;
+    }
+    void clear() {
+      for (std::vector<float>& out : outs) std::fill(out.begin(), out.end(), -99.0f);
+    }
+
+    const StoragePtr storage;
+    std::vector<float> q = std::vector<float>(kRequests * 2 * kHeads * kDim), outs[kLayers];
+    uint64_t offsets[kRequests + 1] = {0, 1, 2, 3}, lens[kRequests] = {17, 20, 32};
+    int32_t tables[kRequests * kStride] = {4, 1, 4, 2, 4, 3};
+    std::vector<uint64_t> memory;
+    kvc_attention a = {};
+  };
+  static uint64_t launches() { return control()->num_occasions(Failure::kLaunch); }
+};
+
+TEST_F(GpuSchedule, OfTheFirstLayerGivesTheBitsOfTheOthers) {
+  for (const uint64_t shared : {uint64_t{0}, uint64_t{kBlock}}) {
+    for (const uint32_t flags : {0u, uint32_t{KVC_ATTENTION_INVARIANT}, uint32_t{KVC_ATTENTION_ON_DEVICE}}) {
+      Step own, step;
+      for (Step* each : {&own, &step}) {
+        each->a.shared_tokens = shared, each->a.flags = flags;
+        each->a.total_queries = (flags & KVC_ATTENTION_ON_DEVICE) != 0 ? kRequests : 0;
+      }
+      const uint64_t before = launches();
+      own.attend(nullptr);
+      const uint64_t of_own = launches() - before;
+      step.give_memory();
+      EXPECT_LT(step.plan().scratch_bytes, own.plan().scratch_bytes);
+      step.attend(nullptr);
+      // A prefix that is read once makes two schedules.
+      const uint64_t saved = shared != 0 && flags != KVC_ATTENTION_INVARIANT ? 2 : 1;
+      EXPECT_EQ(launches() - before - of_own, of_own - saved * (kLayers - 1));
+      for (uint32_t layer = 0; layer < kLayers; ++layer)
+        EXPECT_EQ(step.outs[layer], own.outs[layer]) << layer;
+      EXPECT_NE(own.outs[0], own.outs[1]);
+    }
+  }
+}
+
+// The first layer's call is in the graph, so that each replay works out a schedule of its lengths.
+TEST_F(GpuSchedule, IsMadeAnewByEachReplay) {
+  Step own, step;
+  step.a.flags = KVC_ATTENTION_ON_DEVICE, step.a.total_queries = kRequests, step.a.max_queries = 1;
+  own.a.flags = step.a.flags, own.a.total_queries = kRequests, own.a.max_queries = 1;
+  step.give_memory();
+  const EngineStream engine;
+  control()->begin_capture(engine.handle);
+  step.attend(engine.stream.get());
+  void* graph = control()->end_capture(engine.handle);
+  ASSERT_NE(graph, nullptr) << "something in it cannot be captured";
+  for (uint64_t round = 0; round < 8; ++round) {
+    for (size_t r = 0; r < kRequests; ++r) step.lens[r] = own.lens[r] = (round * 11 + r * 7) % 32 + 1;
+    std::swap(step.tables[1], step.tables[3]), std::swap(own.tables[1], own.tables[3]);
+    step.clear();
+    own.attend(nullptr);
+    control()->launch_graph(graph, engine.handle);
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    for (uint32_t layer = 0; layer < kLayers; ++layer) EXPECT_EQ(step.outs[layer], own.outs[layer]) << round;
+  }
+  control()->destroy_graph(graph);
+}
+
+TEST_F(GpuSchedule, OfTheLargestStepIsEnoughForAll) {
+  Step step;
+  step.a.flags = KVC_ATTENTION_ON_DEVICE;
+  uint64_t most = 0;
+  for (const uint64_t queries : {uint64_t{kRequests}, uint64_t{40}, uint64_t{3000}}) {
+    step.a.total_queries = step.a.max_queries = queries;
+    EXPECT_GE(step.plan().schedule_bytes, most);
+    most = step.plan().schedule_bytes;
+  }
+  step.a.num_requests = 1;
+  EXPECT_LE(step.plan().schedule_bytes, most);
+  step.a.num_requests = 0;
+  EXPECT_EQ(step.plan().schedule_bytes, 0u);
+}
+
+TEST_F(GpuSchedule, MemoryThatIsNoScheduleGivesNaNAndOtherLengthsToo) {
+  Step step;
+  step.give_memory();
+  step.a.flags = KVC_ATTENTION_SCHEDULED, step.a.out = step.outs[0].data();
+  const auto expect_nan = [&] {
+    step.clear();
+    ASSERT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
+    for (const float x : step.outs[0]) ASSERT_TRUE(std::isnan(x));
+  };
+  expect_nan();
+  step.a.flags = 0;
+  ASSERT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
+  step.a.flags = KVC_ATTENTION_SCHEDULED;
+  step.a.window = 100;  // of layers of another kind, even where it hides nothing yet
+  expect_nan();
+  step.a.window = 0, step.a.num_requests = 2;
+  step.clear();
+  ASSERT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
+  const size_t known = step.outs[0].size() / kRequests * 2;
+  for (size_t i = 0; i < step.outs[0].size(); ++i) ASSERT_EQ(std::isnan(step.outs[0][i]), i < known) << i;
+}
+
+TEST_F(GpuSchedule, WhatCannotHoldOneIsRefused) {
+  Step step("emulated:1");  // a device that reads no ordinary memory
+  DeviceMemory q("emulated:1", step.q.size() * sizeof(float)),
+      out("emulated:1", step.q.size() * sizeof(float));
+  step.a.q = q.data, step.a.out = out.data;
+  const uint64_t needed = step.plan().schedule_bytes;
+  ASSERT_GT(needed, 0u);
+  DeviceMemory memory("emulated:1", needed + 16);
+  const uint64_t before = launches();
+  const auto expect_refused = [&](const std::string& text) {
+    EXPECT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_TRUE(says(text)) << kvc_last_error();
+  };
+  step.a.flags = KVC_ATTENTION_SCHEDULED;
+  expect_refused("KVC_ATTENTION_SCHEDULED without kvc_attention.schedule");
+  step.a.schedule = memory.data, step.a.schedule_bytes = needed - 1;
+  expect_refused("schedule_bytes is " + std::to_string(needed - 1) + "; this call needs " +
+                 std::to_string(needed));
+  step.a.schedule = static_cast<char*>(memory.data) + 8, step.a.schedule_bytes = needed;
+  expect_refused("a multiple of 16");
+  alignas(16) static char host[1 << 16];
+  ASSERT_LE(needed, sizeof host);
+  step.a.schedule = host;
+  expect_refused("kvc_attention.schedule is in host memory");
+  EXPECT_EQ(launches(), before) << "nothing was enqueued";
+  step.a.schedule = memory.data, step.a.flags = 0;
+  EXPECT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
+}
+
+TEST(CpuSchedule, IsTakenAndNotLookedAt) {
+  const StoragePtr storage = make(small_config("cpu"));
+  ASSERT_EQ(store(storage.get(), 0, 3), KVC_OK);
+  const std::vector<float> q(2 * kHeads * kDim, 1);
+  std::vector<float> out(q.size());
+  const uint64_t offsets[] = {0, 1}, lens[] = {1};
+  const int32_t table[] = {0};
+  kvc_attention a = {};
+  a.struct_size = sizeof a;
+  a.q = q.data(), a.out = out.data(), a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = table;
+  a.table_stride = a.num_requests = 1, a.num_q_heads = 2 * kHeads;
+  kvc_attention_plan plan = {};
+  plan.struct_size = sizeof plan;
+  ASSERT_EQ(kvc_storage_explain(storage.get(), &a, &plan), KVC_OK);
+  EXPECT_EQ(plan.schedule_bytes, 0u);
+  char* const nowhere = nullptr;
+  for (char* const schedule : {nowhere, nowhere + 1}) {
+    a.schedule = schedule, a.flags = KVC_ATTENTION_SCHEDULED;
+    std::fill(out.begin(), out.end(), 0.0f);
+    ASSERT_EQ(kvc_storage_attend(storage.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+    for (const float x : out) EXPECT_EQ(x, -3.0f);
+  }
+}
+
+}  // namespace
+}  // namespace kvc::test
