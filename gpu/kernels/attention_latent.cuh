@@ -52,7 +52,7 @@ class LatentWorker {
     for (int32_t h = 0; h < halves; ++h) {
       wait_async<kAhead - 1>();
       sync_block();
-      if (h + kAhead < halves) copy_half(part, h + kAhead);
+      if (h + kAhead < halves) copy_half(h + kAhead);
       commit_async();
       const bool looks_up = h % 2 == 0 && h / 2 + 2 < tiles;
       TokenPlace place;
@@ -63,7 +63,7 @@ class LatentWorker {
       if (has_rows()) make_weights(weights);
       sync_block();
       multiply_values(part, h);
-      if (looks_up) tokens().keep(h / 2 + 2, place);
+      if (looks_up) tokens().keep(args_, part, h / 2 + 2, place);
     }
     wait_async<0>();
     sync_block();
@@ -92,10 +92,10 @@ class LatentWorker {
 
   KVC_DEVICE void begin(const Part& part, int32_t tiles, int32_t halves) {
     num_rows_ = part.piece.rows;
-    for (int32_t t = 0; t < 2 && t < tiles; ++t) tokens().keep(t, tokens().find(args_, part, t));
+    for (int32_t t = 0; t < 2 && t < tiles; ++t) tokens().keep(args_, part, t, tokens().find(args_, part, t));
     sync_block();
     for (int32_t h = 0; h + 1 < static_cast<int32_t>(S::kStages); ++h) {
-      if (h < halves) copy_half(part, h);
+      if (h < halves) copy_half(h);
       commit_async();
     }
     stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, rows(), S::kRows, S::kWarps, 1,
@@ -113,20 +113,16 @@ class LatentWorker {
     sync_block();
   }
 
-  KVC_DEVICE void copy_half(const Part& part, int32_t half) const {
+  KVC_DEVICE void copy_half(int32_t half) const {
+    static_assert(S::kStageTokens * S::kChunks % S::kThreads == 0);
     unsigned char* const to = stage(half);
     const uint32_t first = static_cast<uint32_t>(half % 2) * S::kStageTokens;
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < S::kStageTokens * S::kChunks; i += S::kThreads) {
-      const uint32_t token = i / S::kChunks, chunk = i % S::kChunks;
-      const uint64_t at = tokens().at(half / 2, first + token);
-      const bool is_seen = at != kNoBlock;
-      const uint64_t from =
-          is_seen
-              ? offset_in(args_.k, TokenPlace::block_at(at), part.head, TokenPlace::token_at(at)) + chunk * 16
-              : 0;
-      copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16, args_.k.data + from,
-                 is_seen ? 16 : 0);
+    for (uint32_t n = 0; n < S::kStageTokens * S::kChunks / S::kThreads; ++n) {
+      const uint32_t i = threadIdx.x + n * S::kThreads, token = i / S::kChunks, chunk = i % S::kChunks;
+      const RowOffset row = tokens().row(half / 2, first + token);
+      copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16,
+                 args_.k.data + row.bytes() + chunk * 16, row.is_read() ? 16 : 0);
     }
   }
 

@@ -25,21 +25,22 @@ class MmaWorker {
       : args_(args), schedule_(schedule), shared_(shared) {}
 
   KVC_DEVICE void run(const Part& part) {
-    begin(part);
+    TokenScales scales = begin(part);  // of the tile that is asked for next
     const int32_t tiles = part.end_tile - part.first_tile;
     for (int32_t t = 0; t < tiles; ++t) {
       wait_async<static_cast<int>(Shape::kStages) - 2>();
       sync_block();
       const int32_t asked = t + static_cast<int32_t>(Shape::kStages) - 1, looked_up = asked + 1;
-      if (asked < tiles) copy_tile(part, asked);
+      if (asked < tiles) copy_tile(asked);
       commit_async();
-      TokenScales scales;
       TokenPlace place;
-      if (asked < tiles) scales = load_scales(part, asked);
       if (looked_up < tiles) place = tokens().find(args_, part, looked_up);
       attend_tile(part, t);
       if (asked < tiles) keep_scales(asked, scales);
-      if (looked_up < tiles) tokens().keep(looked_up, place);
+      if (looked_up < tiles) {
+        tokens().keep(args_, part, looked_up, place);
+        scales = load_scales(part, place);
+      }
     }
     wait_async<0>();
     sync_block();
@@ -79,16 +80,15 @@ class MmaWorker {
   KVC_DEVICE bool has_scales() const { return S::kQuantized && args_.scale_group != 0; }
   KVC_DEVICE float key_factor() const { return S::kQuantized && args_.k_factor != 0 ? args_.k_factor : 1; }
 
-  KVC_DEVICE TokenScales load_scales(const Part& part, int32_t tile) const {
+  KVC_DEVICE TokenScales load_scales(const Part& part, const TokenPlace& place) const {
     TokenScales scales;
     if (!has_scales() || threadIdx.x >= kAttentionTile) return scales;
-    const uint64_t at = tokens().at(tile, threadIdx.x);
-    if (at == kNoBlock) return {0, 0, 0, 0};
-    const auto token = TokenPlace::token_at(at);
-    const auto* k = reinterpret_cast<const float*>(
-        args_.k_scale.data + offset_in(args_.k_scale, TokenPlace::block_at(at), part.head, token));
-    const auto* v = reinterpret_cast<const float*>(
-        args_.v_scale.data + offset_in(args_.v_scale, TokenPlace::block_at(at), part.head, token));
+    if (!place.is_read) return {0, 0, 0, 0};
+    const auto block = static_cast<uint64_t>(place.block);
+    const auto* k = reinterpret_cast<const float*>(args_.k_scale.data +
+                                                   offset_in(args_.k_scale, block, part.head, place.token));
+    const auto* v = reinterpret_cast<const float*>(args_.v_scale.data +
+                                                   offset_in(args_.v_scale, block, part.head, place.token));
     scales.k = k[0];
     scales.v = v[0];
     if (args_.asymmetric != 0) scales.k_offset = k[1], scales.v_offset = v[1];
@@ -102,38 +102,39 @@ class MmaWorker {
     scales(tile, 3)[threadIdx.x] = of_token.v_offset;
   }
 
-  KVC_DEVICE void copy_tile(const Part& part, int32_t tile) const {
-    const uint64_t head = part.head * args_.k.head;  // keys and values have the same strides
+  // A thread has the same chunk of several rows. Keys and values have the same strides.
+  KVC_DEVICE void copy_tile(int32_t tile) const {
+    constexpr uint32_t kTokensAtOnce = S::kThreads / S::kChunks;
+    static_assert(S::kThreads % S::kChunks == 0 && kAttentionTile % kTokensAtOnce == 0);
+    const uint32_t first = threadIdx.x / S::kChunks, chunk = threadIdx.x % S::kChunks;
     unsigned char* const k = keys(tile);
     unsigned char* const v = values(tile);
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < kAttentionTile * S::kChunks; i += S::kThreads) {
-      const uint32_t token = i / S::kChunks, chunk = i % S::kChunks;
-      const uint64_t at = tokens().at(tile, token);
-      const bool is_seen = at != kNoBlock;
-      const uint64_t from = is_seen ? TokenPlace::block_at(at) * args_.k.block + head +
-                                          TokenPlace::token_at(at) * args_.k.token + chunk * 16
-                                    : 0;
-      copy_async(k + token * S::kRowBytes + S::key_chunk(token, chunk) * 16, args_.k.data + from,
-                 is_seen ? 16 : 0);
-      copy_async(v + token * S::kRowBytes + S::value_chunk(token, chunk) * 16, args_.v.data + from,
-                 is_seen ? 16 : 0);
+    for (uint32_t i = 0; i < kAttentionTile; i += kTokensAtOnce) {
+      const uint32_t token = first + i;
+      const RowOffset row = tokens().row(tile, token);
+      const uint64_t from = row.bytes() + chunk * 16;
+      const uint32_t valid = row.is_read() ? 16 : 0;
+      copy_async(k + token * S::kRowBytes + S::key_chunk(token, chunk) * 16, args_.k.data + from, valid);
+      copy_async(v + token * S::kRowBytes + S::value_chunk(token, chunk) * 16, args_.v.data + from, valid);
     }
   }
 
   // ---- the beginning of a part ----
 
-  KVC_DEVICE void begin(const Part& part) {
+  KVC_DEVICE TokenScales begin(const Part& part) {
+    constexpr auto kStages = static_cast<int32_t>(S::kStages);
     const int32_t tiles = part.end_tile - part.first_tile;
-    for (int32_t t = 0; t < static_cast<int32_t>(S::kStages) && t < tiles; ++t) {
-      tokens().keep(t, tokens().find(args_, part, t));
+    TokenScales scales;
+    for (int32_t t = 0; t < kStages && t < tiles; ++t) {
+      const TokenPlace place = tokens().find(args_, part, t);
+      tokens().keep(args_, part, t, place);
+      scales = load_scales(part, place);
+      if (t + 1 < kStages) keep_scales(t, scales);
     }
     sync_block();
-    for (int32_t t = 0; t + 1 < static_cast<int32_t>(S::kStages); ++t) {
-      if (t < tiles) {
-        copy_tile(part, t);
-        keep_scales(t, load_scales(part, t));
-      }
+    for (int32_t t = 0; t + 1 < kStages; ++t) {
+      if (t < tiles) copy_tile(t);
       commit_async();
     }
     stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, &row_info(0), S::kRows, S::kThreads / 32,
@@ -154,6 +155,7 @@ class MmaWorker {
       }
     }
     unit_ = 0;
+    return scales;
   }
 
   KVC_DEVICE static uint32_t warp() { return threadIdx.x / 32; }
