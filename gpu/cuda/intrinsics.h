@@ -137,6 +137,7 @@ KVC_DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 KVC_DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
 KVC_DEVICE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 KVC_DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+KVC_DEVICE float greater(float a, float b) { return fmaxf(a, b); }
 KVC_DEVICE float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -33,6 +33,7 @@ struct LatentShape {
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   static constexpr uint32_t kBlocks = 1;
 
+  static_assert(kRowBytes % 128 == 0 && kElements * 2 % 128 == 0);  // as pair_of_chunks() has it
   static KVC_DEVICE uint32_t chunk(uint32_t token, uint32_t chunk) { return chunk ^ (token & 7); }
   static KVC_DEVICE uint32_t weight_offset(uint32_t row, uint32_t token) {
     return kWeights + row * kStageTokens * 2 + ((token / 8) ^ (row / 2 & 3)) * 16 + token % 8 * 2;
@@ -128,13 +129,14 @@ class LatentWorker {
 
   KVC_DEVICE void make_logits(const Part& part, int32_t half, float (&weights)[2][4]) const {
     const unsigned char* const keys = stage(half);
-    const uint32_t m = first_row() + lane() % 16;
     const uint32_t token = token_warp() * 16 + lane() % 8 + lane() / 16 * 8;
+    const uint32_t chunk = token * S::kRowBytes + S::chunk(token, lane() / 8 % 2) * 16;
+    const uint32_t of_queries = query_offset<S::kDim>(first_row() + lane() % 16, lane() / 16);
 #pragma unroll 4
     for (uint32_t step = 0; step < S::kDim / 16; ++step) {
       uint32_t a[4], b[4];
-      load_matrix(a, shared_ + S::kQ + query_offset<S::kDim>(m, 2 * step + lane() / 16));
-      load_matrix(b, keys + token * S::kRowBytes + S::chunk(token, 2 * step + lane() / 8 % 2) * 16);
+      load_matrix(a, shared_ + S::kQ + pair_of_chunks(of_queries, step));
+      load_matrix(b, keys + pair_of_chunks(chunk, step));
       multiply<S::kBfloat>(weights[0], a, {b[0], b[1]});
       multiply<S::kBfloat>(weights[1], a, {b[2], b[3]});
     }
@@ -151,11 +153,8 @@ class LatentWorker {
       float top = minus_infinity();
       for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
       finish_logits(args_, part, row, position, seen, full, i, weights);
-      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) {
-        top = x > top ? x : top;
-        top = y > top ? y : top;
-      });
-      top = team_max(top, 4);
+      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { top = greater(top, greater(x, y)); });
+      top = team_greatest(top, 4);
       if (lane() % 4 == 0) tops(token_warp())[row_at(i)] = top;
     }
   }
@@ -167,7 +166,7 @@ class LatentWorker {
       const uint32_t m = row_at(i);
       float top = top_[i];
 #pragma unroll
-      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = tops(w)[m] > top ? tops(w)[m] : top;
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = greater(top, tops(w)[m]);
       const float origin = top == minus_infinity() ? 0 : top, decay = exp2_fast(top_[i] - origin);
       top_[i] = top;
       float sum = 0;
@@ -204,11 +203,12 @@ class LatentWorker {
         load_matrix(a[i], shared_ + S::weight_offset(16 * i + lane() % 16, 16 * step + lane() / 16 * 8));
       }
       const uint32_t token = 16 * step + lane() % 16;
+      const uint32_t first =
+          token * S::kRowBytes + S::chunk(token, lane() / 16) * 16 + warp() * S::kElements * 2;
 #pragma unroll
       for (uint32_t n = 0; n < kTilesOfElements; n += 2) {
         uint32_t b[4];
-        const uint32_t chunk = warp() * kTilesOfElements + n + lane() / 16;
-        load_matrix<4, true>(b, values + token * S::kRowBytes + S::chunk(token, chunk) * 16);
+        load_matrix<4, true>(b, values + pair_of_chunks(first, n / 2));
 #pragma unroll
         for (uint32_t i = 0; i < S::kRowTiles; ++i) {
           if (16 * i >= part.piece.rows) continue;

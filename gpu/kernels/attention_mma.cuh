@@ -109,12 +109,14 @@ class MmaWorker {
     const uint32_t first = threadIdx.x / S::kChunks, chunk = threadIdx.x % S::kChunks;
     unsigned char* const k = keys(tile);
     unsigned char* const v = values(tile);
+    RowOffset rows[kAttentionTile / kTokensAtOnce];
 #pragma unroll
-    for (uint32_t i = 0; i < kAttentionTile; i += kTokensAtOnce) {
-      const uint32_t token = first + i;
-      const RowOffset row = tokens().row(tile, token);
-      const uint64_t from = row.bytes() + chunk * 16;
-      const uint32_t valid = row.is_read() ? 16 : 0;
+    for (uint32_t i = 0; i < kAttentionTile / kTokensAtOnce; ++i)
+      rows[i] = tokens().row(tile, first + i * kTokensAtOnce);
+#pragma unroll
+    for (uint32_t i = 0; i < kAttentionTile / kTokensAtOnce; ++i) {
+      const uint32_t token = first + i * kTokensAtOnce, valid = rows[i].is_read() ? 16 : 0;
+      const uint64_t from = rows[i].bytes() + chunk * 16;
       copy_async(k + token * S::kRowBytes + S::key_chunk(token, chunk) * 16, args_.k.data + from, valid);
       copy_async(v + token * S::kRowBytes + S::value_chunk(token, chunk) * 16, args_.v.data + from, valid);
     }
@@ -141,6 +143,7 @@ class MmaWorker {
                                        key_factor(), [](uint32_t x) { return S::key_element(x); });
     sync_block();
     row_ = warp_rows();
+    num_rows_ = part.piece.rows;
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
@@ -154,7 +157,7 @@ class MmaWorker {
         for (uint32_t c = 0; c < 4; ++c) sums_[i][n][c] = 0;
       }
     }
-    unit_ = 0;
+    unit_ = inverse_unit_ = 0;
     return scales;
   }
 
@@ -168,7 +171,7 @@ class MmaWorker {
   // ---- a tile ----
 
   KVC_DEVICE void attend_tile(const Part& part, int32_t tile) {
-    if (row_ >= part.piece.rows) return;  // of the whole warp
+    if (row_ >= num_rows_) return;  // of the whole warp
     if (tokens().is_empty(tile)) return;
     const bool full = tokens().is_full(tile);
     const Products products(shared_ + S::kQ, row_, args_.asymmetric == 0);
@@ -186,21 +189,39 @@ class MmaWorker {
   KVC_DEVICE void make_logits(const Part& part, int32_t tile, uint32_t first, bool full,
                               Weights& weights) const {
     const uint32_t column = first + lane() % 4 * 2;
+    for_each_row([&](uint32_t i, uint32_t half) {
+      const float factor = row_info(row_at(i, half)).factor;
+      for_each_pair(weights[i], half, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
+    });
+    if (has_scales()) scale_logits(scales(tile, 0) + column, weights);
+    if (full && args_.soft_cap == 0 && args_.alibi_slopes == nullptr) return;
     const int64_t position = part.piece.span.position(part.first_tile + tile) + column;
-    const float* const of_tile = scales(tile, 0) + column;
     const uint32_t may_see = tokens().seen(tile, column);
     for_each_row([&](uint32_t i, uint32_t half) {
-      const MmaRow& row = row_info(row_at(i, half));
-      const float factor = row.factor, sum = row.sum;
+      finish_logits(args_, part, row_info(row_at(i, half)), position, may_see, full, half, weights[i]);
+    });
+  }
+
+  // `of_columns`: scales of this lane's first columns.
+  KVC_DEVICE void scale_logits(const float* of_columns, Weights& weights) const {
+#pragma unroll
+    for (uint32_t n = 0; n < kStepTiles; ++n) {
+      float scale[2];
+      load_pair(of_columns + 8 * n, scale);
+#pragma unroll
+      for (uint32_t i = 0; i < S::kRowTiles; ++i) {
+#pragma unroll
+        for (uint32_t c = 0; c < 4; ++c) weights[i][n][c] *= scale[c % 2];
+      }
+    }
+    if (args_.asymmetric == 0) return;
+    for_each_row([&](uint32_t i, uint32_t half) {
+      const float sum = row_info(row_at(i, half)).sum;
       for_each_pair(weights[i], half, [&](uint32_t n, float& x, float& y) {
-        x *= factor, y *= factor;
-        if (!has_scales()) return;
-        float scale[2], offset[2] = {0, 0};
-        load_pair(of_tile + n, scale);
-        if (args_.asymmetric != 0) load_pair(of_tile + n + 2 * kAttentionTile, offset);
-        x = x * scale[0] + sum * offset[0], y = y * scale[1] + sum * offset[1];
+        float offset[2];
+        load_pair(of_columns + n + 2 * kAttentionTile, offset);
+        x += sum * offset[0], y += sum * offset[1];
       });
-      finish_logits(args_, part, row, position, may_see, full, half, weights[i]);
     });
   }
 
@@ -218,24 +239,22 @@ class MmaWorker {
 
   // Logits become weights; what was summed before is brought to the new maximum.
   KVC_DEVICE void soften(int32_t tile, uint32_t first, Weights& weights) {
-    float unit_change = 1, inverse_unit = 1;
+    float unit_change = 1;
     if (has_scales()) {
       float most = 0;
 #pragma unroll
       for (uint32_t n = 0; n < kStepTiles; ++n) {
         float scale[2];
         load_pair(scales(tile, 1) + first + 8 * n + lane() % 4 * 2, scale);
-        most = scale[0] > most ? scale[0] : most;
-        most = scale[1] > most ? scale[1] : most;
+        most = greater(most, greater(scale[0], scale[1]));
       }
-      most = team_max(most, 4);
+      most = team_greatest(most, 4);
       const uint32_t exponent = float_bits(most) >> 23;
       if (most > unit_ && exponent < 253) {
-        const float unit = bits_float((exponent + 1) << 23);
-        unit_change = unit_ / unit;
-        unit_ = unit;
+        inverse_unit_ = bits_float((253 - exponent) << 23);
+        unit_change = unit_ * inverse_unit_;
+        unit_ = bits_float((exponent + 1) << 23);
       }
-      inverse_unit = unit_ > 0 ? 1 / unit_ : 0;
     }
     bool changes = unit_change != 1;
     float decay[S::kRowTiles][2];
@@ -246,10 +265,9 @@ class MmaWorker {
         float top = top_[i][half];
 #pragma unroll
         for (uint32_t n = 0; n < kStepTiles; ++n) {
-          top = weights[i][n][2 * half] > top ? weights[i][n][2 * half] : top;
-          top = weights[i][n][2 * half + 1] > top ? weights[i][n][2 * half + 1] : top;
+          top = greater(top, greater(weights[i][n][2 * half], weights[i][n][2 * half + 1]));
         }
-        top = team_max(top, 4);
+        top = team_greatest(top, 4);
         const float origin = top == minus_infinity() ? 0 : top;
         decay[i][half] = exp2_fast(top_[i][half] - origin);
         changes |= top != top_[i][half];
@@ -267,7 +285,7 @@ class MmaWorker {
         total_[i][half] = total_[i][half] * decay[i][half] + sum;
       }
     }
-    if (has_scales()) weigh_values(tile, first, inverse_unit, decay, weights);
+    if (has_scales()) weigh_values(tile, first, decay, weights);
     if (ballot(changes) == 0) return;
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
@@ -280,8 +298,25 @@ class MmaWorker {
   }
 
   // Scales and offsets of values.
-  KVC_DEVICE void weigh_values(int32_t tile, uint32_t first, float inverse_unit,
-                               const float (&decay)[S::kRowTiles][2], Weights& weights) {
+  KVC_DEVICE void weigh_values(int32_t tile, uint32_t first, const float (&decay)[S::kRowTiles][2],
+                               Weights& weights) {
+    const uint32_t column = first + lane() % 4 * 2;
+    if (args_.asymmetric != 0) add_offsets(scales(tile, 3) + column, decay, weights);
+#pragma unroll
+    for (uint32_t n = 0; n < kStepTiles; ++n) {
+      float scale[2];
+      load_pair(scales(tile, 1) + column + 8 * n, scale);
+      scale[0] *= inverse_unit_, scale[1] *= inverse_unit_;
+#pragma unroll
+      for (uint32_t i = 0; i < S::kRowTiles; ++i) {
+#pragma unroll
+        for (uint32_t c = 0; c < 4; ++c) weights[i][n][c] *= scale[c % 2];
+      }
+    }
+  }
+
+  KVC_DEVICE void add_offsets(const float* of_columns, const float (&decay)[S::kRowTiles][2],
+                              const Weights& weights) {
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
       offset_[i][0] *= decay[i][0];
@@ -289,17 +324,12 @@ class MmaWorker {
     }
 #pragma unroll
     for (uint32_t n = 0; n < kStepTiles; ++n) {
-      const uint32_t token = first + 8 * n + lane() % 4 * 2;
-      float scale[2], offset[2] = {0, 0};
-      load_pair(scales(tile, 1) + token, scale);
-      if (args_.asymmetric != 0) load_pair(scales(tile, 3) + token, offset);
+      float offset[2];
+      load_pair(of_columns + 8 * n, offset);
 #pragma unroll
       for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
-        for (uint32_t c = 0; c < 4; ++c) {
-          offset_[i][c / 2] += weights[i][n][c] * offset[c % 2];
-          weights[i][n][c] *= scale[c % 2] * inverse_unit;
-        }
+        for (uint32_t c = 0; c < 4; ++c) offset_[i][c / 2] += weights[i][n][c] * offset[c % 2];
       }
     }
   }
@@ -362,7 +392,7 @@ class MmaWorker {
     for (uint32_t m = warp(); m < part.piece.rows; m += S::kTokenWarps) {
       float top = minus_infinity(), total = 0, weight[S::kTokenWarps];
 #pragma unroll
-      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = tops[w * 16 + m] > top ? tops[w * 16 + m] : top;
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = greater(top, tops[w * 16 + m]);
       const float origin = top == minus_infinity() ? 0 : top;
 #pragma unroll
       for (uint32_t w = 0; w < S::kTokenWarps; ++w) {
@@ -384,12 +414,12 @@ class MmaWorker {
   const AttentionArgs& args_;
   const Schedule& schedule_;
   unsigned char* const shared_;
-  uint32_t row_;                   // first row of this warp
+  uint32_t row_, num_rows_;        // first row of this warp; rows of the part
   typename Products::Sums sums_;   // O, in units of sum_unit()
   float top_[S::kRowTiles][2];     // of logits to base 2
   float total_[S::kRowTiles][2];   // of weights: this lane's columns
   float offset_[S::kRowTiles][2];  // of weights times offsets: likewise
-  float unit_;
+  float unit_, inverse_unit_;      // powers of two; 0 = no value with a scale was met
 };
 
 template <class Shape>

@@ -21,7 +21,8 @@ struct RowOffset {
   static constexpr uint64_t kUnread = uint64_t{1} << 63;
 
   uint64_t bits;
-  KVC_DEVICE bool is_read() const { return static_cast<int64_t>(bits) >= 0; }
+  // Half of it tells; as a sign, the compiler would calculate with it.
+  KVC_DEVICE bool is_read() const { return static_cast<uint32_t>(bits >> 32) != kUnread >> 32; }
   KVC_DEVICE uint64_t bytes() const { return bits & ~kUnread; }
 };
 
