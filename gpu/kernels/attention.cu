@@ -167,7 +167,7 @@ void describe_storage(const Layout& layout, const char* slab, uint32_t layer, At
   args->k_scale = describe_plane(layout.k_scale, slab, layer);
   args->v_scale = describe_plane(layout.v_scale, slab, layer);
   args->num_heads = layout.num_heads;
-  args->block_size = layout.block_size;
+  args->block_size = small_divisor(layout.block_size);
   args->k_dim = layout.k_dim;
   args->v_dim = layout.v_dim;
   args->latent = layout.latent ? 1 : 0;

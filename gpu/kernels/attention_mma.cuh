@@ -84,7 +84,7 @@ class MmaWorker {
     TokenScales scales;
     if (!has_scales() || threadIdx.x >= kAttentionTile) return scales;
     if (!place.is_read) return {0, 0, 0, 0};
-    const auto block = static_cast<uint64_t>(place.block);
+    const uint64_t block = place.block_index();
     const auto* k = reinterpret_cast<const float*>(args_.k_scale.data +
                                                    offset_in(args_.k_scale, block, part.head, place.token));
     const auto* v = reinterpret_cast<const float*>(args_.v_scale.data +
@@ -127,17 +127,26 @@ class MmaWorker {
   KVC_DEVICE TokenScales begin(const Part& part) {
     constexpr auto kStages = static_cast<int32_t>(S::kStages);
     const int32_t tiles = part.end_tile - part.first_tile;
-    TokenScales scales;
-    for (int32_t t = 0; t < kStages && t < tiles; ++t) {
-      const TokenPlace place = tokens().find(args_, part, t);
-      tokens().keep(args_, part, t, place);
-      scales = load_scales(part, place);
-      if (t + 1 < kStages) keep_scales(t, scales);
+    TokenPlace places[kStages];  // none of which waits for another
+    TokenScales scales[kStages];
+#pragma unroll
+    for (int32_t t = 0; t < kStages; ++t) {
+      if (t < tiles) places[t] = tokens().find(args_, part, t);
+    }
+#pragma unroll
+    for (int32_t t = 0; t < kStages; ++t) {
+      if (t >= tiles) continue;
+      tokens().keep(args_, part, t, places[t]);
+      scales[t] = load_scales(part, places[t]);
     }
     sync_block();
     for (int32_t t = 0; t + 1 < kStages; ++t) {
       if (t < tiles) copy_tile(t);
       commit_async();
+    }
+#pragma unroll
+    for (int32_t t = 0; t + 1 < kStages; ++t) {
+      if (t < tiles) keep_scales(t, scales[t]);
     }
     stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, &row_info(0), S::kRows, S::kThreads / 32,
                                        key_factor(), [](uint32_t x) { return S::key_element(x); });
@@ -158,7 +167,7 @@ class MmaWorker {
       }
     }
     unit_ = inverse_unit_ = 0;
-    return scales;
+    return scales[kStages - 1];
   }
 
   KVC_DEVICE static uint32_t warp() { return threadIdx.x / 32; }

@@ -19,19 +19,20 @@ struct MmaShape {
 
   // Decode: one tile of 16 rows, whose tokens the warps share. Prefill: warps with rows of their own.
   static constexpr uint32_t kRowWarps = kDecode ? 1 : kDim == 256 ? 8 : 4;
-  static constexpr uint32_t kTokenWarps = kDecode ? 4 : 1;
+  static constexpr uint32_t kTokenWarps = !kDecode ? 1 : kQuantized ? 2 : 4;
   static constexpr uint32_t kRowTiles = kDecode || kDim == 256 ? 1 : 2;  // of 16 rows, of a warp
   static constexpr uint32_t kThreads = kRowWarps * kTokenWarps * 32;
   static constexpr uint32_t kRows = kRowWarps * kRowTiles * 16;
   static constexpr uint32_t kWarpTokens = kAttentionTile / kTokenWarps;
   // Between two updates of the softmax: what registers hold.
-  static constexpr uint32_t kStepTokens = kDecode || kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
+  static constexpr uint32_t kStepTokens = kDecode ? kWarpTokens : kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
-  // As many as let two blocks share a multiprocessor, or one where a tile is large.
+  // Where tiles are small, more of them hide the same latency; several blocks of a multiprocessor have some
+  // 100 KiB on their way together.
   static constexpr uint32_t stages() {
     if (!kDecode) return 2;
-    return kTileBytes >= (32u << 10) ? 3 : kTileBytes >= (16u << 10) ? 5 : 8;
+    return kTileBytes >= (16u << 10) ? 3 : kTileBytes >= (8u << 10) ? 4 : 6;
   }
   static constexpr uint32_t kStages = stages();
   static constexpr uint32_t kSlots = kStages + 1;  // tiles whose tokens are known
@@ -43,8 +44,18 @@ struct MmaShape {
   static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;  // [kSlots][4][tile] float
   static constexpr uint32_t kRowInfo = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
-  // Of a multiprocessor: as many as shared memory and 255 registers of a thread let be.
-  static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) && kThreads <= 128 ? 2 : 1;
+  // Of a multiprocessor of 228 KiB and 64K registers. A block has 1 KiB that is the system's, and its
+  // PartWalk.
+  static constexpr uint32_t kRegisters = !kDecode || kDim == 256 ? 255
+                                         : kDim == 128           ? 200
+                                                                 : 128;  // of a thread
+  static constexpr uint32_t blocks() {
+    constexpr uint32_t kByShared = (228u << 10) / (kSharedBytes + 1024 + sizeof(PartWalk));
+    constexpr uint32_t kByRegisters = (64u << 10) / (kThreads * kRegisters);
+    constexpr uint32_t kLeast = kByShared < kByRegisters ? kByShared : kByRegisters;
+    return kLeast == 0 ? 1 : kLeast;
+  }
+  static constexpr uint32_t kBlocks = blocks();
 
   // Elements that a lane loads at once of a row of keys and of values, for quantized rows: a quarter and an
   // eighth of the row, but no more than 16 bytes.

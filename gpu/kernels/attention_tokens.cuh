@@ -13,6 +13,8 @@ struct TokenPlace {
   bool is_read = false;
   uint32_t seen = 0;  // of the 32 tokens of this warp, a bit each: those that are read
   bool full = false;  // every row sees all of the tile that is read
+
+  KVC_DEVICE uint64_t block_index() const { return static_cast<uint32_t>(block); }
 };
 
 // What is kept of a token: where its row of the part's head lies in the plane of keys. A row that is not read
@@ -40,9 +42,15 @@ class TokenRing {
     if (threadIdx.x >= kAttentionTile) return place;
     const Piece& piece = part.piece;
     const int64_t position = piece.span.position(part.first_tile + tile), j = position + threadIdx.x;
+    place.token = args.block_size.remainder(static_cast<uint32_t>(j));
+    if (piece.whole.holds_tile(position)) {
+      place.block = block_of(args, part, j);
+      place.is_read = place.full = true;
+      place.seen = 0xFFFFFFFFu;
+      return place;
+    }
     place.is_read = may_read(args, part, j);
     if (place.is_read) place.block = block_of(args, part, j);
-    place.token = static_cast<uint32_t>(j) % args.block_size;
     place.seen = static_cast<uint32_t>(ballot(place.is_read));
     place.full = sees_tile(args, piece.view, piece.first_query, piece.last_query, position);
     return place;
@@ -50,7 +58,7 @@ class TokenRing {
   KVC_DEVICE void keep(const AttentionArgs& args, const Part& part, int32_t tile,
                        const TokenPlace& place) const {
     if (threadIdx.x >= kAttentionTile) return;
-    const uint64_t offset = offset_in(args.k, static_cast<uint64_t>(place.block), part.head, place.token);
+    const uint64_t offset = offset_in(args.k, place.block_index(), part.head, place.token);
     rows(tile)[threadIdx.x] = place.is_read ? offset : RowOffset::kUnread;
     if (threadIdx.x % 32 == 0) marks(tile)[threadIdx.x / 32] = place.seen;
     if (threadIdx.x == 0) marks(tile)[2] = place.full ? 1 : 0;
