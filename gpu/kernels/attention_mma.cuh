@@ -376,9 +376,9 @@ class MmaWorker {
     });
   }
 
-  // The warps' sums over their tokens, through the memory of the tiles.
+  // The warps' sums over their tokens, through the memory of the tiles and of what is known of their tokens.
   KVC_DEVICE void write_merged(const Part& part) {
-    static_assert(S::kTokenWarps * 16 * (S::kDim + 2) * 4 <= S::kStages * S::kTileBytes);
+    static_assert(S::kTokenWarps * 16 * (S::kDim + 2) * 4 <= S::kRowInfo - S::kTiles);
     float* const sums = reinterpret_cast<float*>(shared_ + S::kTiles);  // [warps][16][dim]
     float* const tops = sums + S::kTokenWarps * 16 * S::kDim;           // [warps][16]
     float* const totals = tops + S::kTokenWarps * 16;                   // [warps][16]

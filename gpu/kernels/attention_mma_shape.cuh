@@ -28,13 +28,10 @@ struct MmaShape {
   static constexpr uint32_t kStepTokens = kDecode ? kWarpTokens : kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
-  // Where tiles are small, more of them hide the same latency; several blocks of a multiprocessor have some
-  // 100 KiB on their way together.
-  static constexpr uint32_t stages() {
-    if (!kDecode) return 2;
-    return kTileBytes >= (16u << 10) ? 3 : kTileBytes >= (8u << 10) ? 4 : 6;
-  }
-  static constexpr uint32_t kStages = stages();
+  // Together the blocks of a multiprocessor have 64 KiB or more on their way. Coded rows take more
+  // instructions for a byte, and more blocks, which hide each other's latency, are worth more to them than a
+  // third stage.
+  static constexpr uint32_t kStages = !kDecode || (kQuantized && kTileBytes == 16u << 10) ? 2 : 3;
   static constexpr uint32_t kSlots = kStages + 1;  // tiles whose tokens are known
 
   // Shared memory.
@@ -45,15 +42,13 @@ struct MmaShape {
   static constexpr uint32_t kRowInfo = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   // Of a multiprocessor of 228 KiB and 64K registers. A block has 1 KiB that is the system's, and its
-  // PartWalk.
-  static constexpr uint32_t kRegisters = !kDecode || kDim == 256 ? 255
-                                         : kDim == 128           ? 200
-                                                                 : 128;  // of a thread
+  // PartWalk; a thread so many registers, or a few less.
+  static constexpr uint32_t registers() { return !kDecode || kDim == 256 ? 255 : kDim == 128 ? 168 : 128; }
   static constexpr uint32_t blocks() {
     constexpr uint32_t kByShared = (228u << 10) / (kSharedBytes + 1024 + sizeof(PartWalk));
-    constexpr uint32_t kByRegisters = (64u << 10) / (kThreads * kRegisters);
-    constexpr uint32_t kLeast = kByShared < kByRegisters ? kByShared : kByRegisters;
-    return kLeast == 0 ? 1 : kLeast;
+    constexpr uint32_t kByRegisters = (64u << 10) / (kThreads * registers());
+    constexpr uint32_t kMost = kByShared < kByRegisters ? kByShared : kByRegisters;
+    return kMost == 0 ? 1 : kMost;
   }
   static constexpr uint32_t kBlocks = blocks();
 
