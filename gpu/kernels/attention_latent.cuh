@@ -132,13 +132,21 @@ class LatentWorker {
     const uint32_t token = token_warp() * 16 + lane() % 8 + lane() / 16 * 8;
     const uint32_t chunk = token * S::kRowBytes + S::chunk(token, lane() / 8 % 2) * 16;
     const uint32_t of_queries = query_offset<S::kDim>(first_row() + lane() % 16, lane() / 16);
+    // Even and odd steps apart: 36 products in a row would each wait for the one before.
+    float odd[2][4] = {};
 #pragma unroll 4
     for (uint32_t step = 0; step < S::kDim / 16; ++step) {
       uint32_t a[4], b[4];
       load_matrix(a, shared_ + S::kQ + pair_of_chunks(of_queries, step));
       load_matrix(b, keys + pair_of_chunks(chunk, step));
-      multiply<S::kBfloat>(weights[0], a, {b[0], b[1]});
-      multiply<S::kBfloat>(weights[1], a, {b[2], b[3]});
+      float(&sums)[2][4] = step % 2 == 0 ? weights : odd;
+      multiply<S::kBfloat>(sums[0], a, {b[0], b[1]});
+      multiply<S::kBfloat>(sums[1], a, {b[2], b[3]});
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < 2; ++n) {
+#pragma unroll
+      for (uint32_t c = 0; c < 4; ++c) weights[n][c] += odd[n][c];
     }
     const int32_t tile = half / 2;
     const uint32_t column =

@@ -57,17 +57,10 @@ class MmaWorker {
   using Weights = typename Products::Weights;
   static constexpr uint32_t kDimTiles = Products::kDimTiles, kStepTiles = Products::kStepTiles;
 
-  struct TokenScales {
-    float k = 1, k_offset = 0, v = 1, v_offset = 0;
-  };
-
   // ---- shared memory ----
 
   KVC_DEVICE TokenRing<S::kSlots> tokens() const { return TokenRing<S::kSlots>(shared_ + S::kTokens); }
-  KVC_DEVICE static uint32_t slot(int32_t tile) { return static_cast<uint32_t>(tile) % S::kSlots; }
-  KVC_DEVICE float* scales(int32_t tile, uint32_t which) const {
-    return reinterpret_cast<float*>(shared_ + S::kScales) + (slot(tile) * 4 + which) * kAttentionTile;
-  }
+  KVC_DEVICE ScaleRing<S::kSlots> scales() const { return ScaleRing<S::kSlots>(shared_ + S::kScales); }
   KVC_DEVICE unsigned char* keys(int32_t tile) const {
     return shared_ + S::kTiles + static_cast<uint32_t>(tile) % S::kStages * S::kTileBytes;
   }
@@ -75,31 +68,16 @@ class MmaWorker {
   KVC_DEVICE MmaRow& row_info(uint32_t m) const {
     return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo)[m];
   }
-  // ---- tokens and their scales: one thread each, of the first two warps ----
+
+  // ---- what is loaded for a tile ----
 
   KVC_DEVICE bool has_scales() const { return S::kQuantized && args_.scale_group != 0; }
   KVC_DEVICE float key_factor() const { return S::kQuantized && args_.k_factor != 0 ? args_.k_factor : 1; }
-
   KVC_DEVICE TokenScales load_scales(const Part& part, const TokenPlace& place) const {
-    TokenScales scales;
-    if (!has_scales() || threadIdx.x >= kAttentionTile) return scales;
-    if (!place.is_read) return {0, 0, 0, 0};
-    const uint64_t block = place.block_index();
-    const auto* k = reinterpret_cast<const float*>(args_.k_scale.data +
-                                                   offset_in(args_.k_scale, block, part.head, place.token));
-    const auto* v = reinterpret_cast<const float*>(args_.v_scale.data +
-                                                   offset_in(args_.v_scale, block, part.head, place.token));
-    scales.k = k[0];
-    scales.v = v[0];
-    if (args_.asymmetric != 0) scales.k_offset = k[1], scales.v_offset = v[1];
-    return scales;
+    return has_scales() ? TokenScales::load(args_, part, place) : TokenScales{};
   }
   KVC_DEVICE void keep_scales(int32_t tile, const TokenScales& of_token) const {
-    if (!has_scales() || threadIdx.x >= kAttentionTile) return;
-    scales(tile, 0)[threadIdx.x] = of_token.k;
-    scales(tile, 1)[threadIdx.x] = of_token.v;
-    scales(tile, 2)[threadIdx.x] = of_token.k_offset;
-    scales(tile, 3)[threadIdx.x] = of_token.v_offset;
+    if (has_scales()) scales().keep(tile, of_token);
   }
 
   // A thread has the same chunk of several rows. Keys and values have the same strides.
@@ -202,7 +180,7 @@ class MmaWorker {
       const float factor = row_info(row_at(i, half)).factor;
       for_each_pair(weights[i], half, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
     });
-    if (has_scales()) scale_logits(scales(tile, 0) + column, weights);
+    if (has_scales()) scale_logits(tile, column, weights);
     if (full && args_.soft_cap == 0 && args_.alibi_slopes == nullptr) return;
     const int64_t position = part.piece.span.position(part.first_tile + tile) + column;
     const uint32_t may_see = tokens().seen(tile, column);
@@ -211,24 +189,15 @@ class MmaWorker {
     });
   }
 
-  // `of_columns`: scales of this lane's first columns.
-  KVC_DEVICE void scale_logits(const float* of_columns, Weights& weights) const {
-#pragma unroll
-    for (uint32_t n = 0; n < kStepTiles; ++n) {
-      float scale[2];
-      load_pair(of_columns + 8 * n, scale);
-#pragma unroll
-      for (uint32_t i = 0; i < S::kRowTiles; ++i) {
-#pragma unroll
-        for (uint32_t c = 0; c < 4; ++c) weights[i][n][c] *= scale[c % 2];
-      }
-    }
+  // `column`: this lane's first one.
+  KVC_DEVICE void scale_logits(int32_t tile, uint32_t column, Weights& weights) const {
+    scale_columns(scales().of_keys(tile) + column, 1, weights);
     if (args_.asymmetric == 0) return;
     for_each_row([&](uint32_t i, uint32_t half) {
       const float sum = row_info(row_at(i, half)).sum;
       for_each_pair(weights[i], half, [&](uint32_t n, float& x, float& y) {
         float offset[2];
-        load_pair(of_columns + n + 2 * kAttentionTile, offset);
+        load_pair(scales().key_offsets(tile) + column + n, offset);
         x += sum * offset[0], y += sum * offset[1];
       });
     });
@@ -254,7 +223,7 @@ class MmaWorker {
 #pragma unroll
       for (uint32_t n = 0; n < kStepTiles; ++n) {
         float scale[2];
-        load_pair(scales(tile, 1) + first + 8 * n + lane() % 4 * 2, scale);
+        load_pair(scales().of_values(tile) + first + 8 * n + lane() % 4 * 2, scale);
         most = greater(most, greater(scale[0], scale[1]));
       }
       most = team_greatest(most, 4);
@@ -310,18 +279,8 @@ class MmaWorker {
   KVC_DEVICE void weigh_values(int32_t tile, uint32_t first, const float (&decay)[S::kRowTiles][2],
                                Weights& weights) {
     const uint32_t column = first + lane() % 4 * 2;
-    if (args_.asymmetric != 0) add_offsets(scales(tile, 3) + column, decay, weights);
-#pragma unroll
-    for (uint32_t n = 0; n < kStepTiles; ++n) {
-      float scale[2];
-      load_pair(scales(tile, 1) + column + 8 * n, scale);
-      scale[0] *= inverse_unit_, scale[1] *= inverse_unit_;
-#pragma unroll
-      for (uint32_t i = 0; i < S::kRowTiles; ++i) {
-#pragma unroll
-        for (uint32_t c = 0; c < 4; ++c) weights[i][n][c] *= scale[c % 2];
-      }
-    }
+    if (args_.asymmetric != 0) add_offsets(scales().value_offsets(tile) + column, decay, weights);
+    scale_columns(scales().of_values(tile) + column, inverse_unit_, weights);
   }
 
   KVC_DEVICE void add_offsets(const float* of_columns, const float (&decay)[S::kRowTiles][2],

@@ -3,7 +3,7 @@
 // lies.
 #pragma once
 #include "kernels/attention_mma_rows.cuh"
-#include "kernels/attention_tokens.cuh"
+#include "kernels/attention_scales.cuh"
 
 namespace kvc::gpu {
 
@@ -38,8 +38,8 @@ struct MmaShape {
   static constexpr uint32_t kQ = 0;
   static constexpr uint32_t kTiles = kQ + kRows * kDim * 2;
   static constexpr uint32_t kTokens = kTiles + kStages * kTileBytes;
-  static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;  // [kSlots][4][tile] float
-  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kRows]
+  static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;
+  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? ScaleRing<kSlots>::kBytes : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   // Of a multiprocessor of 228 KiB and 64K registers. A block has 1 KiB that is the system's, and its
   // PartWalk; a thread so many registers, or a few less.
