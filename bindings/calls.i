@@ -25,6 +25,7 @@
 %rename(kvc_quantize) quantize;
 %rename(kvc_dequantize) dequantize;
 %rename(kvc_storage_adopt) storage_adopt;
+%rename(kvc_manager_step) run_step;
 %rename(kvc_step_use) step_use;
 %rename(kvc_step_num_failed) step_num_failed;
 
@@ -51,6 +52,16 @@ static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events
                               uint64_t *next, size_t *count) {
   *next = cursor;
   return kvc_manager_poll_events(m, next, events, sizeof *events, capacity, count, token_capacity ? tokens : NULL, token_capacity);
+}
+
+/* With what the new requests ask for, where it is not NULL: a config and an offset into the keys for each admission. The step keeps none of it. */
+static kvc_status run_step(kvc_manager *m, kvc_step *step, const kvc_request_config *configs, const kvc_extra_key *keys, size_t num_keys,
+                           const uint64_t *key_offsets, size_t num_key_offsets) {
+  step->admit_configs = configs, step->admit_keys = keys, step->admit_key_offsets = key_offsets;
+  (void)num_keys, (void)num_key_offsets;
+  const kvc_status status = kvc_manager_step(m, step);
+  step->admit_configs = NULL, step->admit_keys = NULL, step->admit_key_offsets = NULL;
+  return status;
 }
 
 /* Takes an optional array of a step away (as NULL does in C) or back into use. */

@@ -36,6 +36,7 @@ KVC_IN(int32_t, INT32, block_table, block_table_size)
 KVC_IN(int32_t, INT32, block_tables, num_entries)
 KVC_IN(int64_t, INT64, slots, num_slots)
 KVC_IN(uint64_t, UINT64, requests, num_requests)
+KVC_IN(uint64_t, UINT64, key_offsets, num_key_offsets)
 KVC_IN(uint64_t, UINT64, q_offsets, num_q_offsets)
 KVC_IN(uint64_t, UINT64, q_starts, num_q_starts)
 KVC_IN(uint64_t, UINT64, kv_lens, num_kv_lens)
@@ -241,6 +242,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_manager_export_tables;
 %ignore kvc_manager_export_slots;
 %ignore kvc_manager_poll_events;
+%ignore kvc_manager_step;
 %ignore kvc_storage_store;
 %ignore kvc_storage_gather;
 %ignore kvc_storage_measure;

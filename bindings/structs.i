@@ -15,10 +15,11 @@
 }
 %enddef
 
-// Arrays of structs for a config, in C memory: what a struct points to must not move.
+// Arrays of structs for a config or a step, in C memory: what a struct points to must not move.
 %include <carrays.i>
 %array_functions(kvc_pool_config, kvc_pool_configs)
 %array_functions(kvc_group_config, kvc_group_configs)
+%array_functions(kvc_request_config, kvc_request_configs)
 
 // A model's layers with a window, one at a time.
 %extend kvc_model {

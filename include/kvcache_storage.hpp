@@ -3,8 +3,8 @@
 #define KVCACHE_STORAGE_HPP
 
 /// @file kvcache_storage.hpp
-/// libkvcache for C++17, continued: owners of storages, streams, events and memory of devices. Parameters are
-/// the structs of kvcache.h, which says what they mean.
+/// libkvcache for C++17, continued: owners of storages, streams, events, memory of devices and registrations
+/// of other memory with them. Parameters are the structs of kvcache.h, which says what they mean.
 ///
 ///     kvc::Storage storage(config);              // as many blocks as the manager has
 ///     kvc::Stream stream("cuda:0");
@@ -46,6 +46,33 @@ class Memory {
     void operator()(void* memory) const noexcept { kvc_device_release(memory); }
   };
   std::unique_ptr<void, Release> data_;
+  size_t size_ = 0;
+};
+
+/// Foreign host memory that a device reads and writes itself, until its end; the memory stays the caller's.
+/// Default-made or moved from it is empty.
+class Registration {
+ public:
+  Registration() = default;  ///< Empty.
+  /// By kvc_device_register.
+  Registration(const char* device, void* memory, uint64_t bytes)
+      : memory_(nullptr, Unregister{device == nullptr ? "cpu" : device}), size_(bytes) {
+    check(kvc_device_register(device, memory, bytes));
+    memory_.reset(memory);
+  }
+  /// Its first element; null if it is empty.
+  template <class T = uint8_t>
+  T* data() const noexcept {
+    return static_cast<T*>(memory_.get());
+  }
+  size_t size() const noexcept { return memory_ ? size_ : 0; }  ///< Bytes.
+
+ private:
+  struct Unregister {
+    std::string device;
+    void operator()(void* memory) const noexcept { kvc_device_unregister(device.c_str(), memory); }
+  };
+  std::unique_ptr<void, Unregister> memory_;
   size_t size_ = 0;
 };
 

@@ -229,58 +229,6 @@ func TestGroupsAndPools(t *testing.T) {
 	equal(t, pool.FirstBlock, uint64(16))
 }
 
-func TestAStepDecodesABatch(t *testing.T) {
-	const n, steps = 5, 30
-	m := newManager(t, Config{NumBlocks: 64, BlockSize: 4})
-	s, err := m.NewStep(StepLimits{MaxRequests: n, MaxTokens: n, MaxRows: n + 1, RowStride: 16, MaxFrees: 1, MaxAdmissions: 1, MaxPromptTokens: 9})
-	must(t, err)
-	for i := 0; i < n; i++ {
-		r, _, err := m.AllocateRequest(sequence(10*i, 6), nil)
-		must(t, err)
-		s.Requests[i], s.Committed[i], s.ExtendOffsets[i+1] = uint64(r), 6, uint64(i+1)
-	}
-	s.NumRequests = n
-	for k := 0; k < steps; k++ {
-		for i := range s.ExtendTokens {
-			s.ExtendTokens[i] = int32(k + i)
-		}
-		s.RetiredStep = s.StepID
-		must(t, s.Run())
-		for i := 0; i < n; i++ {
-			equal(t, s.Status[i], StatusOK)
-			s.Committed[i]++
-		}
-	}
-	equal(t, []int{int(s.StepID), s.NumSlots}, []int{steps, n})
-	for i := 0; i < n; i++ {
-		table, err := m.BlockTable(Request(s.Requests[i]), 0)
-		must(t, err)
-		equal(t, s.Row(0, i)[:len(table)], table)
-		slot := make([]int64, 1)
-		must(t, m.Slots(Request(s.Requests[i]), 0, 6+steps-1, slot))
-		equal(t, s.Slots[i], slot[0])
-	}
-	// One leaves, one comes; nothing else happens.
-	s.Frees[0], s.NumFrees, s.NumRequests, s.NumAdmissions, s.NoCommits = s.Requests[0], 1, 0, 1, true
-	copy(s.AdmitTokens, sequence(500, 9))
-	s.AdmitOffsets[1] = 9
-	must(t, s.Run())
-	equal(t, s.Status[:2], []Status{StatusOK, StatusOK})
-	table, err := m.BlockTable(Request(s.Admitted[0]), 0)
-	must(t, err)
-	equal(t, s.Row(0, 0)[:3], table)
-	s.NumRequests = n + 1
-	if err := s.Run(); !errors.Is(err, ErrInvalidArgument) {
-		t.Fatal(err)
-	}
-	must(t, s.Close())
-	must(t, s.Close())
-	if err := s.Run(); err != ErrClosed {
-		t.Fatal(err)
-	}
-	must(t, m.Check())
-}
-
 func TestCloseWaitsForCallsAndEndsAllUse(t *testing.T) {
 	for i := 0; i < 50; i++ {
 		m := newManager(t, Config{NumBlocks: 256})

@@ -38,6 +38,8 @@ type Step struct {
 
 	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets []uint64
 	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                               []int32
+	// AdmitOptions are what the admissions ask for, [NumAdmissions]; nil: all defaults. Waiting requests keep what they were created with.
+	AdmitOptions []RequestOptions
 
 	StepID, ShortageBlocks                      uint64
 	NumSlots, NumCopies, NumChanges, NumRefused int
@@ -130,7 +132,11 @@ func (s *Step) Run() error {
 		s.c.num_frees, s.c.num_preempts, s.c.num_truncates = C.size_t(s.NumFrees), C.size_t(s.NumPreempts), C.size_t(s.NumTruncates)
 		s.c.num_requests, s.c.num_admissions = C.size_t(s.NumRequests), C.size_t(s.NumAdmissions)
 		s.c.flags, s.c.fill_id, s.c.retired_step = C.uint32_t(s.Flags), C.int32_t(s.FillID), C.uint64_t(s.RetiredStep)
-		if err := native.Kvc_manager_step(manager, uintptr(unsafe.Pointer(s.c))); err != nil {
+		configs, keys, keyOffsets, err := s.admitArrays()
+		if err != nil {
+			return err
+		}
+		if err := native.Kvc_manager_step(manager, uintptr(unsafe.Pointer(s.c)), configs, keys, keyOffsets); err != nil {
 			return err
 		}
 		s.StepID, s.ShortageBlocks = uint64(s.c.step_id), uint64(s.c.shortage_blocks)
@@ -138,6 +144,24 @@ func (s *Step) Run() error {
 		s.NumChanges, s.NumRefused = int(s.c.num_changes), int(s.c.num_refused)
 		return nil
 	})
+}
+
+// admitArrays are AdmitOptions as C takes them.
+func (s *Step) admitArrays() (first *byte, keys []byte, keyOffsets []uint64, err error) {
+	if s.AdmitOptions == nil || s.NumAdmissions == 0 {
+		return nil, nil, nil, nil
+	}
+	if err := want("AdmitOptions", len(s.AdmitOptions), s.NumAdmissions); err != nil {
+		return nil, nil, nil, err
+	}
+	configs := make([]requestConfig, s.NumAdmissions)
+	all, ends := []ExtraKey{}, make([]uint64, 1, s.NumAdmissions+1)
+	for i := range s.AdmitOptions {
+		configs[i] = *s.AdmitOptions[i].config()
+		all = append(all, s.AdmitOptions[i].ExtraKeys...)
+		ends = append(ends, uint64(len(all)))
+	}
+	return asByte(&configs[0]), asBytes(all), ends, nil
 }
 
 // Row is the block table of a row in a group.

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stubs.py [--write]: kvcache/_native.pyi from kvcache.h, kvcache.i and calls.i, with the signatures that SWIG's typemaps make. Without --write it
-fails if the committed file is another one."""
+"""stubs.py [--write]: from kvcache.h, kvcache.i and calls.i kvcache/_native.pyi, with the signatures that SWIG's typemaps make, and
+kvcache/records.py, the structs that the library fills. Without --write it fails if a committed file is another one."""
 
 import pathlib
 import re
 import sys
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
-TARGET = HERE / "kvcache" / "_native.pyi"
+PACKAGE = HERE / "kvcache"
 INTEGERS = {"int", "long", "size_t", "int32_t", "uint32_t", "int64_t", "uint64_t"}
 VIEW = "tuple[int, int, tuple[int, ...], tuple[int, ...]]"
 HAND_WRITTEN = '''
@@ -15,13 +16,7 @@ def kvc_live_objects() -> int: ...
 def kvc_pack_tokens(tokens: Sequence[int]) -> memoryview: ...
 def kvc_storage_export_dlpack(s: kvc_storage, plane: int, layer: int, owner: object) -> object: ...
 def kvc_storage_dlpack_device(s: kvc_storage, plane: int, layer: int) -> tuple[int, int]: ...
-def new_kvc_pool_configs(nelements: int) -> Any: ...
-def delete_kvc_pool_configs(ary: Any) -> None: ...
-def kvc_pool_configs_setitem(ary: Any, index: int, value: kvc_pool_config) -> None: ...
-def new_kvc_group_configs(nelements: int) -> Any: ...
-def delete_kvc_group_configs(ary: Any) -> None: ...
-def kvc_group_configs_setitem(ary: Any, index: int, value: kvc_group_config) -> None: ...
-
+@final
 class Admitted:
     id: int
     known: int
@@ -42,6 +37,20 @@ class SlotAllocator:
                        num_encoder_tokens: int = ..., full_sequence_must_fit: bool = ..., reserved_blocks: int = ...,
                        has_scheduled_reqs: bool = ..., skip_zeroing_group_ids: tuple[int, ...] = ...) -> Any: ...
 '''
+RECORDS = {
+    "Stats": ("kvc_stats", "Counters since creation and gauges"),
+    "ProbeInfo": ("kvc_probe_info", "What would hit, and whether it fits"),
+    "PoolInfo": ("kvc_pool_info", "Counts of a pool; the states sum to num_blocks"),
+    "BlockInfo": ("kvc_block_info", "State of one block"),
+    "Properties": ("kvc_properties", "What a manager was made with"),
+    "RequestInfo": ("kvc_request_info", "State of a request"),
+    "QuantMetrics": ("kvc_quant_metrics", "What storing rows has cost and saved, measured"),
+    "AttentionPlan": ("kvc_attention_plan", "How attention would be computed"),
+    "DeviceInfo": ("kvc_device_info", "What a device is"),
+    "BackendInfo": ("kvc_backend_info", "What a backend is"),
+    "MemoryEstimate": ("kvc_memory_estimate", "In bytes and blocks"),
+}
+ENUMERATIONS = {("kvc_block_info", "state"): "BlockState"}  # fields of records that are a member of one
 
 
 def read(*path):
@@ -51,13 +60,15 @@ def read(*path):
 
 class Interface:
     def __init__(self):
-        self.header, self.interface, self.calls = read("..", "include", "kvcache.h"), read("kvcache.i"), read("calls.i")
-        text = self.interface
+        self.header, self.calls = read("..", "include", "kvcache.h"), read("calls.i")
+        text = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read("kvcache.i"), flags=re.M | re.S)
         self.pairs = {(m[1], m[2]): m[0] for m in re.findall(r"^KVC_(IN|OUT|IN_RECORDS|OUT_RECORDS)\(\w+, (?:[A-Z0-9]+, )?(\w+), (\w+)\)", text, re.M)}
         self.results = set(re.findall(r"^KVC_RESULT\(\w+, (\w+)\)", text, re.M))
         self.objects = re.findall(r"^KVC_OBJECT\((\w+), \w+\)", text, re.M)
         self.structs = re.findall(r"^KVC_STRUCT\((\w+)\)", text, re.M)
         self.ignored = set(re.findall(r"^%ignore ([\w:]+);", text, re.M))
+        self.kept = set(re.findall(r'^%rename\("%s"\) ([\w:]+);', text, re.M))
+        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", read("structs.i"), re.M)
         self.known = set(self.structs) | set(self.objects) | {"kvc_step"}
 
     def functions(self):
@@ -79,8 +90,10 @@ class Interface:
             following = fields[at + 1][2] if at + 1 < len(fields) else ""
             at += 1
             if stars and (name, following) in self.pairs:
-                parameters.append(f"{name}: Array")
+                parameters.append(f"{name}: _Array")
                 at += 1
+            elif (kind, name) == ("void", "handle"):  # an address
+                results.append("int") if stars == "**" else parameters.append(f"{name}: Optional[int]")
             elif stars == "**":
                 results.append(kind)
             elif kind == "kvc_view":
@@ -89,7 +102,7 @@ class Interface:
                 results.append("int")
             elif stars:
                 optional = name in ("stream", "selection", "keys", "values", "device") or kind == "kvc_request_config"
-                known = "str" if kind == "char" else kind if kind in self.known else "Any"
+                known = "str" if kind == "char" else kind
                 parameters.append(f"{name}: " + (f"Optional[{known}]" if optional else known))
             else:
                 parameters.append(f"{name}: " + self.scalar(kind))
@@ -111,21 +124,21 @@ class Interface:
             kind, names = re.match(r"(?:const )?(\w+) (.*)", declaration).groups()
             for name in names.split(","):
                 stars, name, length = re.match(r"\s*(\**)(\w+)(\[.*)?", name).groups()
-                if name in self.ignored or f"{struct}::{name}" in self.ignored:
+                if (name in self.ignored or f"{struct}::{name}" in self.ignored) and f"{struct}::{name}" not in self.kept:
                     continue
-                yield name, "str" if kind == "char" else "Any" if stars or length else self.scalar(kind)
+                yield name, "str" if kind == "char" else f"Optional[{kind}]" if stars else self.scalar(kind)
 
 
-def generate():
-    interface = Interface()
+def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of kvcache.h under their names in C, internal to the package.",
-             "from typing import Any, Optional, Sequence, Union", "", "Array = Union[Any, Sequence[int], None]  # a buffer, or a sequence of int that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_VERSION_\w+) \d", interface.header, re.M)
+             "from typing import Any, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
+             "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":
             lines += ["", f"class {name}: ..."]
-    for struct in [*interface.structs, "kvc_step"]:
+    for struct in [*interface.structs, "kvc_selection", "kvc_step", "kvc_view"]:
         lines += ["", f"class {struct}:"]
         lines += [f"    {name}: {kind}" for name, kind in interface.fields(struct)]
         if struct == "kvc_model":
@@ -134,11 +147,30 @@ def generate():
     for name, result, arguments in interface.functions():
         parameters, results = interface.signature(result, arguments)
         lines.append(f"def {name}({parameters}) -> {results}: ...")
+    lines.append("")
+    for struct, name in interface.arrays:
+        lines += [f"def new_{name}(nelements: int) -> {struct}: ...", f"def delete_{name}(ary: {struct}) -> None: ...",
+                  f"def {name}_getitem(ary: {struct}, index: int) -> {struct}: ...", f"def {name}_setitem(ary: {struct}, index: int, value: {struct}) -> None: ..."]
     return "\n".join(lines) + "\n" + HAND_WRITTEN
 
 
+def records(interface):
+    lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of kvcache.h. Written by stubs.py."""', "",
+             "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from .constants import BlockState"]
+    for name, (struct, text) in RECORDS.items():
+        fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
+        lines += ["", "", f"class {name}(NamedTuple):", f'    """{text}: {struct}."""', ""]
+        lines += [f"    {field}: {kind}" for field, kind in fields]
+        values = [f"{kind}(filled.{field})" if (struct, field) in ENUMERATIONS else f"filled.{field}" for field, kind in fields]
+        lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:"]
+        lines += textwrap.wrap(f"return cls({', '.join(values)})", 120, initial_indent=" " * 8, subsequent_indent=" " * 19)
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
-    if "--write" in sys.argv:
-        TARGET.write_text(generate(), encoding="utf-8")
-    elif TARGET.read_text(encoding="utf-8") != generate():
-        sys.exit(f"{TARGET} is not what kvcache.h says: run {sys.argv[0]} --write")
+    for name, text in (("_native.pyi", stubs(Interface())), ("records.py", records(Interface()))):
+        target = PACKAGE / name
+        if "--write" in sys.argv:
+            target.write_text(text, encoding="utf-8")
+        elif target.read_text(encoding="utf-8") != text:
+            sys.exit(f"{target} is not what kvcache.h says: run {sys.argv[0]} --write")

@@ -132,7 +132,7 @@ KVC_LONG_CALL(kvc_manager_drop_prefix)
 KVC_LONG_CALL(kvc_manager_evict_blocks)
 KVC_LONG_CALL(kvc_manager_acquire_prefix)
 KVC_LONG_CALL(kvc_manager_publish_blocks)
-KVC_LONG_CALL(kvc_manager_step)
+KVC_LONG_CALL(run_step)
 KVC_LONG_CALL(kvc_manager_compact)
 KVC_LONG_CALL(kvc_storage_create)
 KVC_LONG_CALL(kvc_storage_copy_blocks)
@@ -187,6 +187,9 @@ KVC_LONG_CALL(dequantize)
 
 // ---- arrays ---------------------------------------------------------------------------------------------------------
 
+%ignore KVC_PYTHON_INT32;
+%ignore KVC_PYTHON_INT64;
+%ignore KVC_PYTHON_UINT64;
 #define KVC_PYTHON_INT32 'i'
 #define KVC_PYTHON_INT64 'i'
 #define KVC_PYTHON_UINT64 'u'

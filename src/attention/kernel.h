@@ -37,6 +37,7 @@ constinit const Kernels KVC_ATTENTION_KERNELS = {
      KVC_OF(add_values<kE5M2>)},
     KVC_OF(in_pairs),
     KVC_OF(finish),
+    KVC_OF(scale),
 #if KVC_ATTENTION_LEVEL == 4
     KVC_OF(pack_queries),
     KVC_OF(pack_keys),

@@ -124,10 +124,9 @@ inline bool has_infinite_bf16(__m512i x) {  // or NaN
   return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent) != 0;
 }
 
-// Values become [terms][dim / 16][kRunSegments / 2][16 pairs of tokens][16 columns] words, columns of bf16 in
-// the order of values_pairs().
+// Values become [terms][dim / 16] columns of [segments / 2][16 pairs of tokens][16 columns] words, those of
+// bf16 in the order of values_pairs().
 uint32_t pack_values(const PackArgs& a) {
-  constexpr size_t kColumn = kRunSegments / 2 * 256;
   Splitter<kValueTerms> splitter;
   bool finite = true;
   for (uint32_t step = 0; step < a.segments / 2; ++step) {
@@ -139,17 +138,17 @@ uint32_t pack_values(const PackArgs& a) {
       };
       const __mmask32 see_x = all_if(step * 32 + i), see_y = all_if(step * 32 + 16 + i);
       if (a.form == kBf16) {
-        for (uint32_t c = 0; c < a.dim; c += 32, to += 2 * kColumn) {
+        for (uint32_t c = 0; c < a.dim; c += 32, to += 2 * a.column_words) {
           const __m512i low = _mm512_maskz_loadu_epi16(see_x, x + c * 2);
           const __m512i high = _mm512_maskz_loadu_epi16(see_y, y + c * 2);
           _mm512_store_si512(to, _mm512_unpacklo_epi16(low, high));
-          _mm512_store_si512(to + kColumn, _mm512_unpackhi_epi16(low, high));
+          _mm512_store_si512(to + a.column_words, _mm512_unpackhi_epi16(low, high));
           if (a.must_be_finite) finite &= !has_infinite_bf16(low) && !has_infinite_bf16(high);
         }
         continue;
       }
       const auto *low = reinterpret_cast<const float*>(x), *high = reinterpret_cast<const float*>(y);
-      for (uint32_t c = 0; c < a.dim; c += 16, to += kColumn) {
+      for (uint32_t c = 0; c < a.dim; c += 16, to += a.column_words) {
         __m512i words[kValueTerms];
         splitter.split((F)_mm512_maskz_loadu_ps(static_cast<__mmask16>(see_x), low + c),
                        (F)_mm512_maskz_loadu_ps(static_cast<__mmask16>(see_y), high + c), words);

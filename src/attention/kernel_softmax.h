@@ -68,5 +68,9 @@ void softmax(const SoftmaxArgs& a) {
   }
 }
 
+void scale(float* row, uint32_t dim, float factor) {
+  for (uint32_t e = 0; e < dim; e += kLanes) store(row + e, load(row + e) * factor);
+}
+
 }  // namespace
 }  // namespace kvc::KVC_ATTENTION_NAMESPACE

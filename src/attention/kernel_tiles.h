@@ -18,6 +18,11 @@ template <int tile>
 inline void load_tile(const void* at, size_t row_bytes) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
 }
+// Of what is read once: it need not push anything out of the first-level cache.
+template <int tile>
+inline void stream_tile(const void* at, size_t row_bytes) {
+  asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
+}
 template <int tile>
 inline void store_tile(void* at, size_t row_bytes) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");

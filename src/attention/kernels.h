@@ -94,10 +94,11 @@ struct ValueArgs {
 
 // Many rows against a run of tiles, where there is attend_run: all that is multiplied is cut into terms of
 // bf16 first, which add up to it, and packed into words of two elements.
-inline constexpr uint32_t kRunTiles = 2;
+inline constexpr uint32_t kRunTiles = 8;  // at most
 inline constexpr uint32_t kRunSegments = kRunTiles * kMaxSegments;
-inline constexpr uint32_t kRunRows = 32;    // that go together, and the fewest that gain
-inline constexpr uint32_t kMaxTerms = 3;    // of queries and keys: every bit of a float
+inline constexpr uint32_t kScoreSegments = 2 * kMaxSegments;  // whose scores are there at once
+inline constexpr uint32_t kRunRows = 32;                      // that go together, and the fewest that gain
+inline constexpr uint32_t kMaxTerms = 3;                      // of queries and keys: every bit of a float
 inline constexpr uint32_t kValueTerms = 2;  // of probabilities and values: 2^-18 of it is left out
 
 // Keys or values of a tile with an even number of segments; dim % 32 == 0.
@@ -108,15 +109,16 @@ struct PackArgs {
   bool must_be_finite;  // bf16 too
   uint64_t seen;        // one bit per token; of others nothing is read, or in keys that are not floats used
   Rows from;
-  uint32_t* to;       // aligned to 64
-  size_t term_words;  // from one term to the next
+  uint32_t* to;         // aligned to 64
+  size_t term_words;    // from one term to the next
+  size_t column_words;  // of values, from 16 columns to the next
 };
 
 struct RunArgs {
   uint32_t rows, k_dim, v_dim, segments;
   uint32_t q_terms, k_terms, p_terms, v_terms;
   uint32_t score_orders;  // of terms i of queries and j of keys, those with i + j below this are multiplied
-  size_t q_term_words, k_term_words, v_term_words;
+  size_t q_term_words, k_term_words, v_term_words, v_column_words, p_term_words;
   const uint32_t* q_pairs;             // [q_terms][rows][k_dim / 2]
   const uint32_t* k[kRunSegments];     // of each segment [k_terms][k_dim / 2][kSegment]
   const uint32_t* v;                   // as packed
@@ -125,8 +127,8 @@ struct RunArgs {
   float nothing;                       // `top` of a row that has seen nothing
   bool fresh;                          // no row has seen anything: o is written, whatever it holds
   float *top, *total, *o;              // as SoftmaxArgs
-  float* scores;                       // [kRunRows][kRunSegments * kSegment], for the kernel
-  uint32_t* p;                         // [kValueTerms][kRunRows][kRunSegments * kSegment / 2], likewise
+  float* scores;                       // [kScoreSegments][kRunRows][kSegment], for the kernel
+  uint32_t* p;                         // [kValueTerms][segments / 2][kRunRows][16], likewise
   Lines *ahead, *ahead_end;            // to be fetched meanwhile
 };
 
@@ -148,6 +150,7 @@ struct Kernels {
   // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
   // and all of them special registers.
   void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
+  void (*scale)(float* row, uint32_t dim, float factor);  // dim % 16 == 0
   // Return how many terms there are, or 0 if something is not finite.
   uint32_t (*pack_queries)(const float* q, uint32_t rows, uint32_t dim, uint32_t* to, size_t term_words);
   uint32_t (*pack_keys)(const PackArgs&);

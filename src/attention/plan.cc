@@ -11,6 +11,11 @@ namespace {
 
 constexpr uint32_t kPreferredRows = 512;
 
+// Keys and values that go to attend_run together, packed, should stay in the cache beside queries and
+// results: so many bytes of them, but two tiles at least; of longer rows none.
+constexpr size_t kRunBytes = size_t{256} << 10;
+constexpr uint32_t kMaxRunDim = 1024;
+
 Form form_of(int32_t dtype, bool asymmetric) {
   switch (dtype) {
     case KVC_FLOAT16:
@@ -38,6 +43,15 @@ Source source_of(const Plane& plane, uint32_t dim, uint32_t block_size, uint32_t
   const bool whole = block_size % kTileTokens == 0 && dim % plane.element_tile == 0 &&
                      plane.element_tile * dtype_bits(plane.dtype) == 32;
   return whole ? Source::kTiles : Source::kConverted;
+}
+
+uint32_t find_run_tiles(const Shape& shape) {
+  if (shape.k_dim > kMaxRunDim || shape.v_dim > kMaxRunDim) return 0;
+  const size_t key_bytes = size_t{shape.k_dim} * (shape.k_form == kBf16 ? 1 : kMaxTerms) * sizeof(uint16_t);
+  const size_t value_bytes =
+      size_t{shape.v_dim} * (shape.v_form == kBf16 ? 1 : kValueTerms) * sizeof(uint16_t);
+  const size_t tiles = kRunBytes / (kTile * (key_bytes + value_bytes));
+  return static_cast<uint32_t>(std::clamp<size_t>(tiles, 2, kRunTiles));
 }
 
 uint32_t padded(uint32_t dim) { return (dim + 15) / 16 * 16; }
@@ -77,6 +91,7 @@ Shape find_shape(const Layout& layout, uint32_t num_q_heads) {
     shape.v_form = shape.k_form;
   }
   shape.v_group = group(shape.v_form, shape.v_dim);
+  shape.run_tiles = find_run_tiles(shape);
   return shape;
 }
 

@@ -29,6 +29,7 @@ struct Shape {
   Source k_source, v_source;
   Form k_form, v_form;
   uint32_t k_group, v_group;  // elements that share a scale; the dim if none do
+  uint32_t run_tiles;         // that go to Kernels::attend_run together, at most; 0: none does
 };
 Shape find_shape(const Layout& layout, uint32_t num_q_heads);
 

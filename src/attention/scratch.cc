@@ -18,15 +18,14 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   carver.take(&o_before, kRowsAtOnce * v);
   carver.take(&top, rows);
   carver.take(&total, rows * 16);
-  carver.take(&scores, std::max(kRowsAtOnce * kTile, kRunRows * kRunSegments * kSegment));
+  const size_t run_tokens = size_t{shape.run_tiles} * kTile;
+  carver.take(&scores, std::max(kRowsAtOnce * kTile, kRunRows * kScoreSegments * kSegment));
+  carver.take(&run_p, run_tokens / 2 * kRunRows * kValueTerms);
   carver.take(&k_rows, shape.k_source == Source::kConverted || shape.k_form != kF32 ? kTile * k : 0);
   carver.take(&v_rows, shape.v_source == Source::kConverted || shape.v_form != kF32 ? kTile * v : 0);
   carver.take(&packed, kTile * ((v + 63) / 64 * 64) * sizeof(uint16_t));
-  const bool runs = k <= kMaxRunDim && v <= kMaxRunDim;
-  const size_t run_tokens = runs ? kRunSegments * kSegment : 0;
   carver.take(&run_keys, run_tokens * k / 2 * (shape.k_form == kBf16 ? 1 : kMaxTerms));
   carver.take(&run_values, run_tokens * v / 2 * (shape.v_form == kBf16 ? 1 : kValueTerms));
-  carver.take(&run_p, run_tokens / 2 * kRunRows * kValueTerms);
   carver.take(&zeros, k > v ? k : v);
   carver.take(&slopes, rows);
   carver.take(&positions, shape.piece_rows);

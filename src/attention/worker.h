@@ -30,9 +30,6 @@ inline constexpr uint32_t kFewRows = 4;
 // Rows of queries and results lie apart, one head of each token: so many are fetched ahead.
 inline constexpr uint32_t kRowsAhead = 16;
 
-// Longer rows do not go by attend_run: packed, many of them would not stay in the cache.
-inline constexpr uint32_t kMaxRunDim = 1024;
-
 // Beyond so many products of 8 and 16 bits, spread over 8 sums, these would overflow.
 inline constexpr uint32_t kMaxIntegerDim = 2048;
 
@@ -63,13 +60,13 @@ struct Scratch {
   float* o_before = nullptr;  // [kRowsAtOnce][v_dim]
   float* top = nullptr;       // [rows]
   float* total = nullptr;     // [rows][16]
-  float* scores = nullptr;    // [kRowsAtOnce][kTile], or [kRunRows][kRunSegments * kSegment]
+  float* scores = nullptr;    // [kRowsAtOnce][kTile], or [kRunRows][kScoreSegments * kSegment]
   float* k_rows = nullptr;    // [kTile][k_dim], if converted or widened
   float* v_rows = nullptr;    // [kTile][v_dim], likewise
   char* packed = nullptr;     // [kTile][v_dim, rounded up to 64] of 2 bytes
-  uint32_t* run_keys = nullptr;    // [terms][kRunSegments][k_dim / 2][kSegment]
-  uint32_t* run_values = nullptr;  // [terms][kRunSegments * kSegment / 2][v_dim]
-  uint32_t* run_p = nullptr;       // [kValueTerms][kRunRows][kRunSegments * kSegment / 2]
+  uint32_t* run_keys = nullptr;    // [terms][segments of a run][k_dim / 2][kSegment]
+  uint32_t* run_values = nullptr;  // [terms][v_dim / 16][tokens of a run / 2][16]
+  uint32_t* run_p = nullptr;       // [kValueTerms][tokens of a run / 32][kRunRows][16]
   float* zeros = nullptr;          // a row
   float* slopes = nullptr;         // [rows]
   int64_t* positions = nullptr;    // [rows of a head]

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/worker.h"
+#include "base/copy.h"
 #include "quant/convert.h"
 
 namespace kvc {
@@ -38,10 +39,13 @@ void Worker::add_slot(const Piece& piece, const float* slot) {
 void Worker::write_output(const Piece& piece) {
   const uint32_t dim = args_.layout->v_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
+  const bool stream = args_.q_offsets[args_.num_requests] * args_.num_q_heads * row_bytes >= kStreamBytes;
   const auto out_at = [&](size_t at) { return static_cast<char*>(args_.out) + at * row_bytes; };
   for (uint32_t h = 0; h < piece.heads; ++h) {
     for_neighbours(piece, h, [&](uint32_t first, uint32_t count, size_t at, size_t ahead) {
-      for (size_t i = 0; i < count * row_bytes; i += 64) __builtin_prefetch(out_at(ahead) + i, 1);
+      if (!stream) {
+        for (size_t i = 0; i < count * row_bytes; i += 64) __builtin_prefetch(out_at(ahead) + i, 1);
+      }
       for (uint32_t r = 0; r < count; ++r, ++at) {
         const size_t row = size_t{h} * piece.rows + first + r;
         const float* totals = scratch_.total + row * 16;
@@ -49,10 +53,11 @@ void Worker::write_output(const Piece& piece) {
         for (size_t i = 0; i < 16; ++i) sums[i % 4] += totals[i];
         const float total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         float* o = scratch_.o + row * shape_.v_dim;
-        const float factor = total == 0 ? 0.0f : 1 / total;
-        for (uint32_t e = 0; e < dim; ++e) o[e] *= factor;
+        all_kernels_.scale(o, shape_.v_dim, total == 0 ? 0.0f : 1 / total);
         rotate_row(*args_.layout, o, dim);
-        from_float(args_.q_dtype, o, out_at(at), dim);
+        char* const row_out = stream ? reinterpret_cast<char*>(scratch_.o_before) : out_at(at);
+        from_float(args_.q_dtype, o, row_out, dim);
+        if (stream) copy_bytes(out_at(at), row_out, row_bytes, true);
         if (args_.lse != nullptr) {
           args_.lse[at] = total == 0 ? -std::numeric_limits<float>::infinity()
                                      : (scratch_.top[row] + std::log2(total)) * 0.6931471805599453f;
@@ -60,6 +65,7 @@ void Worker::write_output(const Piece& piece) {
       }
     });
   }
+  stream_fence(stream);
 }
 
 }  // namespace kvc

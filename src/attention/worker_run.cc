@@ -10,10 +10,9 @@
 namespace kvc {
 
 bool Worker::choose_runs(const Piece& piece) const {
-  if (kernels_->attend_run == nullptr || piece.rows < kRunRows) return false;
+  if (kernels_->attend_run == nullptr || shape_.run_tiles == 0 || piece.rows < kRunRows) return false;
   if (!(args_.scale > 0) || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) return false;
   if (shape_.k_dim % 32 != 0 || shape_.v_dim % 32 != 0) return false;
-  if (shape_.k_dim > kMaxRunDim || shape_.v_dim > kMaxRunDim) return false;
   const bool keys = use_pairs_ == Pairs::kBf16 || (use_pairs_ == Pairs::kNone && k_form_ == kF32);
   return keys && (v_form_ == kBf16 || v_form_ == kF32);
 }
@@ -21,7 +20,7 @@ bool Worker::choose_runs(const Piece& piece) const {
 // How many of the steps from `now` on go together; 0: not even that one.
 uint32_t Worker::count_run(size_t now, size_t filled) {
   uint32_t count = 0;
-  for (; count < kRunTiles && now + count < filled; ++count) {
+  for (; count < shape_.run_tiles && now + count < filled; ++count) {
     const Tile &tile = *step_at(now + count).tile, &first = *step_at(now).tile;
     if (tile.segments % 2 != 0) break;
     if (count == 0) continue;
@@ -36,8 +35,10 @@ uint32_t Worker::count_run(size_t now, size_t filled) {
 bool Worker::pack_run(const Piece& piece, const Run& steps, const uint32_t* row, RunArgs* run) {
   const bool in_place = k_form_ == kBf16 && shape_.k_source == Source::kTiles;
   const size_t key_words = size_t{kSegment} * shape_.k_dim / 2, value_words = size_t{kTile} / 2 * 16;
-  run->k_term_words = kRunSegments * key_words;
-  run->v_term_words = size_t{kRunSegments} * kSegment * shape_.v_dim / 2;
+  run->k_term_words = size_t{shape_.run_tiles} * kMaxSegments * key_words;
+  run->v_column_words = size_t{shape_.run_tiles} * value_words;
+  run->v_term_words = run->v_column_words * shape_.v_dim / 16;
+  run->p_term_words = size_t{shape_.run_tiles} * kTile / 2 * kRunRows;
   run->segments = 0;
   run->k_terms = run->v_terms = 1;
   bool finite = true;
@@ -58,11 +59,12 @@ bool Worker::pack_run(const Piece& piece, const Run& steps, const uint32_t* row,
     };
     if (!in_place) {
       note(kernels_->pack_keys({shape_.k_dim, tile.segments, k_form_, shape_.k_source == Source::kTiles,
-                                !tile.all, seen, step.k, keys, run->k_term_words}),
+                                !tile.all, seen, step.k, keys, run->k_term_words, 0}),
            &run->k_terms);
     }
     note(kernels_->pack_values({shape_.v_dim, tile.segments, v_form_, false, !tile.all, seen, step.v,
-                                scratch_.run_values + i * value_words, run->v_term_words}),
+                                scratch_.run_values + i * value_words, run->v_term_words,
+                                run->v_column_words}),
          &run->v_terms);
     run->segments += tile.segments;
     place_keys(&step), place_values(&step);

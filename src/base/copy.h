@@ -11,6 +11,9 @@
 
 namespace kvc {
 
+// Of a whole call, from which on it goes past the caches.
+inline constexpr size_t kStreamBytes = size_t{4} << 20;
+
 inline bool can_stream(const void* to, size_t bytes) {
 #if defined(__SSE2__)
   return reinterpret_cast<size_t>(to) % 16 == 0 && bytes % 64 == 0;

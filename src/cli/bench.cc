@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_ceiling.h"
 #include "cli/bench_subject.h"
 #include "cli/machine.h"
 
@@ -12,13 +13,6 @@ namespace kvcli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// What the machine or the device reaches, in bytes per second.
-struct Ceiling {
-  const char* key;   // in JSON
-  const char* verb;  // in text
-  double bandwidth;
-};
 
 /// From how many bytes on runs go by the copy engine.
 uint64_t kernel_bytes(const BenchOptions& options) {
@@ -28,22 +22,6 @@ uint64_t kernel_bytes(const BenchOptions& options) {
   return options.what == "swap-out" ? info.swap_out_kernel_bytes : info.swap_in_kernel_bytes;
 }
 
-Ceiling ceiling_of(const BenchOptions& options) {
-  const bool attention = is_attention(options);
-  if (options.device.empty()) {
-    if (attention) return {"read_gb_per_s", "reads", read_bandwidth(options.threads)};
-    return {"copy_gb_per_s", "copies", copy_bandwidth(options.what == "copy" ? 1 : options.threads)};
-  }
-  const size_t bytes = options.layers == 0 ? kColdBytes : size_t{4} << 20;
-  if (is_swap(options))
-    return {"swap_gb_per_s", "swaps",
-            device_swap_bandwidth(options.device.c_str(), options.what == "swap-out", bytes)};
-  const double copied = device_copy_bandwidth(options.device.c_str(), bytes);
-  // A copy moves each byte twice: so fast does the memory move bytes, read or written.
-  if (attention) return {"moved_gb_per_s", "moves", 2 * copied};
-  return {"copy_gb_per_s", "copies", copied};
-}
-
 }  // namespace
 
 void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
@@ -51,6 +29,8 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   const bool attention = is_attention(options);
   const bool on_device = !options.device.empty();
   const BenchTimes times = subject.run();
+  const bool turns_apart = options.rope && options.what == "store" && !on_device;
+  const double apart = turns_apart ? subject.store_turned_apart().seconds : 0;
   const double reached = subject.layer_bytes() / times.seconds / 1e9;
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
@@ -67,12 +47,14 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["block_size"] = options.block_size;
   json["dtype"] = options.dtype;
   json["layout"] = options.layout;
+  if (options.rope) json["rope"] = true;
   if (!on_device) json["threads"] = options.threads;
   json["layers"] = subject.layers();
   if (is_swap(options)) json["run_bytes"] = subject.run_bytes();
   if (is_swap(options) && on_device) json["kernel_bytes"] = kernel_bytes(options);
   json["us_per_layer"] = times.seconds * 1e6;
   if (on_device) json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;
+  if (turns_apart) json["apart_us_per_layer"] = apart * 1e6;
   json["gb_per_s"] = reached;
   json[ceiling.key] = machine;
   json["ratio"] = reached / machine;
@@ -99,6 +81,8 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   out << ", " << reached << " GB/s of keys and values\n  " << (on_device ? "the device " : "the machine ")
       << ceiling.verb << ' ' << machine << " GB/s" << (on_device ? "" : " with as many threads") << ": "
       << reached / machine << " of it\n";
+  if (turns_apart)
+    out << "  " << apart * 1e6 << " us where kvc_rope_apply turns the keys before, in one thread\n";
   if (is_swap(options)) out << "  runs of " << subject.run_bytes() << " bytes";
   if (is_swap(options) && on_device) {
     const uint64_t turn = kernel_bytes(options);

@@ -21,6 +21,7 @@ struct BenchOptions {
   std::string dtype = "bf16";
   std::string layout = "lbhnc";
   std::string query_dtype = "fp32";  // or bf16
+  bool rope = false;                 // of store and step: keys turn while they are stored
 };
 
 inline bool is_attention(const BenchOptions& options) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "cli/library.h"
 
@@ -60,6 +61,14 @@ inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes)
     check(kvc_stream_update_tables(stream, &update), "kvc_stream_update_tables");
     check(kvc_stream_synchronize(stream), "kvc_stream_synchronize");
   }
+}
+
+/// By kvc_storage_swap_out, or kvc_storage_swap_in.
+inline void swap_blocks(kvc_storage* storage, const std::vector<kvc_block_copy>& copies, bool out,
+                        const BenchMemory& pages, size_t bytes, kvc_stream* stream) {
+  check(out ? kvc_storage_swap_out(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream)
+            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream),
+        "kvc_storage_swap_out or in");
 }
 
 }  // namespace kvcli

@@ -39,6 +39,8 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
   bench.add_option("--query-dtype", options.query_dtype, "Queries of attention")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
+  bench.add_flag("--rope", options.rope,
+                 "store and step: keys turn by their rotary embedding while they are stored");
 }
 
 }  // namespace kvcli

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
+#include "cli/bench_rope.h"
 #include "cli/dtype.h"
 #include "cli/machine.h"
 
@@ -29,29 +31,6 @@ void fill_normal(std::mt19937& random, char* to, size_t count) {
   for (size_t i = 0; i < count; ++i) std::memcpy(to + i * 4, &pattern[i % pattern.size()], 4);
 }
 
-void swap_blocks(kvc_storage* storage, const std::vector<kvc_block_copy>& copies, bool out,
-                 const BenchMemory& pages, size_t bytes, kvc_stream* stream) {
-  check(out ? kvc_storage_swap_out(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream)
-            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream),
-        "kvc_storage_swap_out or in");
-}
-
-// A storage of blocks of 2 MiB, as many as fit into `bytes` and at least two; their number and size.
-Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint64_t* block_bytes) {
-  kvc_storage_config config{};
-  config.struct_size = sizeof config;
-  config.num_layers = config.num_heads = 1;
-  config.head_dim = 512;
-  config.block_size = 1024;
-  config.dtype = KVC_BFLOAT16;
-  config.device = device;
-  config.num_blocks = 1;
-  check(kvc_storage_size(&config, block_bytes, nullptr), "kvc_storage_size");
-  *num_blocks = std::max<size_t>(bytes / *block_bytes / 2, 1) * 2;
-  config.num_blocks = *num_blocks;
-  return create_storage(config);
-}
-
 }  // namespace
 
 BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
@@ -63,6 +42,9 @@ BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
   if (options.queries > options.context) throw InputError("--queries must not be more than --context");
   if (options.what == "step" && options.queries != 1)
     throw InputError("a step has one query of each request");
+  if (options.rope && options.what != "store" && options.what != "step")
+    throw InputError("--rope is for store and step: nothing else writes keys");
+  if (options.rope && options.head_dim % 2 != 0) throw InputError("--rope needs an even --head-dim");
   request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
   kvc_storage_config config{};
   config.struct_size = sizeof config;
@@ -105,7 +87,8 @@ double BenchSubject::flops() const {
 BenchTimes BenchSubject::run() {
   if (is_attention(options_)) return attend(options_.what == "step");
   if (is_swap(options_)) return swap(options_.what == "swap-out");
-  return options_.what == "copy" ? copy() : move(options_.what == "store");
+  if (options_.what == "copy") return copy();
+  return move(options_.what == "store" ? Move::kStore : Move::kGather);
 }
 
 std::vector<int64_t> BenchSubject::last_slots() const {
@@ -186,6 +169,10 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   rows.block_table = nullptr;
   rows.slots = reinterpret_cast<const int64_t*>(device_slots.data());
   rows.flags = stream_ != nullptr ? KVC_ROWS_ON_DEVICE : 0;
+  const std::vector<int64_t> last(options_.batch, static_cast<int64_t>(options_.context) - 1);
+  const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
+  std::optional<BenchMemory> table;
+  if (options_.rope) turn_by(table.emplace(angles()), options_, positions.data(), &rows);
   return time([&](uint32_t layer) {
     rows.first_layer = attention.layer = layer;
     if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
@@ -193,16 +180,26 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   });
 }
 
-BenchTimes BenchSubject::move(bool store) {
+BenchTimes BenchSubject::move(Move what) {
   const size_t elements = tokens() * options_.kv_heads * options_.head_dim;
   const size_t bytes = elements * width(row_dtype(dtype_));
   const BenchMemory k(device_, own_kind(device_), bytes), v(device_, own_kind(device_), bytes);
   kvc_rows rows = rows_of(row_dtype(dtype_), tokens(), k, v);
   check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");  // what is stored again
+  std::vector<int64_t> positions(options_.rope ? tokens() : 0);
+  for (size_t t = 0; t < positions.size(); ++t) positions[t] = static_cast<int64_t>(t % options_.context);
+  std::optional<BenchMemory> table;
+  kvc_rope_rows keys{};
+  if (options_.rope) {
+    turn_by(table.emplace(angles()), options_, positions.data(), &rows);
+    keys = keys_of(rows, options_);
+    if (what == Move::kTurnThenStore) rows.rope_table = nullptr;
+  }
   return time([&](uint32_t layer) {
     rows.first_layer = layer;
-    check(store ? kvc_storage_store(storage_.get(), &rows, stream_.get())
-                : kvc_storage_gather(storage_.get(), &rows, stream_.get()),
+    if (what == Move::kTurnThenStore) check(kvc_rope_apply(&keys), "kvc_rope_apply");
+    check(what == Move::kGather ? kvc_storage_gather(storage_.get(), &rows, stream_.get())
+                                : kvc_storage_store(storage_.get(), &rows, stream_.get()),
           "kvc_storage_store or gather");
   });
 }
@@ -257,6 +254,11 @@ kvc_rows BenchSubject::rows_of(int32_t dtype, uint64_t tokens, const BenchMemory
   return rows;
 }
 
+BenchMemory BenchSubject::angles() {
+  const std::vector<float> table = rope_angles(options_);
+  return place(table.data(), table.size() * sizeof table[0]);
+}
+
 void BenchSubject::fill() {
   const uint64_t all = table_.size() * options_.block_size, piece = std::min<uint64_t>(all, 4096);
   const size_t elements = piece * options_.kv_heads * options_.head_dim;
@@ -272,37 +274,6 @@ void BenchSubject::fill() {
       rows.num_tokens = std::min(piece, all - rows.first_token);
       check(kvc_storage_store(storage_.get(), &rows, nullptr), "kvc_storage_store");
     }
-}
-
-double device_copy_bandwidth(const char* device, size_t bytes) {
-  size_t num_blocks = 0;
-  uint64_t block_bytes = 0;
-  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
-  const size_t half = num_blocks / 2;
-  const Stream stream = create_stream(device);
-  std::vector<kvc_block_copy> copies(half);
-  for (size_t i = 0; i < half; ++i) copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(half + i)};
-  const double seconds = median_seconds([&] {
-    check(kvc_storage_copy_blocks(storage.get(), copies.data(), half, stream.get()),
-          "kvc_storage_copy_blocks");
-    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
-  });
-  return static_cast<double>(half * block_bytes) / seconds;
-}
-
-double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
-  size_t num_blocks = 0;
-  uint64_t block_bytes = 0;
-  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
-  const Stream stream = create_stream(device);
-  const BenchMemory pages(device, shared_kind(device), num_blocks * block_bytes);
-  std::vector<kvc_block_copy> copies(num_blocks);
-  for (size_t i = 0; i < num_blocks; ++i) copies[i].source = copies[i].destination = static_cast<int32_t>(i);
-  const double seconds = median_seconds([&] {
-    swap_blocks(storage.get(), copies, out, pages, num_blocks * block_bytes, stream.get());
-    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
-  });
-  return static_cast<double>(num_blocks * block_bytes) / seconds;
 }
 
 }  // namespace kvcli

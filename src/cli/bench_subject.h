@@ -39,12 +39,15 @@ class BenchSubject {
   double flops() const;
 
   BenchTimes run();
+  /// A store whose keys kvc_rope_apply turns before, in place: what `rope` is there to beat. On the CPU.
+  BenchTimes store_turned_apart() { return move(Move::kTurnThenStore); }
   /// Bytes of a block that lie together.
   uint64_t run_bytes() const;
 
  private:
   BenchTimes attend(bool stores_tokens);
-  BenchTimes move(bool store);
+  enum class Move { kGather, kStore, kTurnThenStore };
+  BenchTimes move(Move what);
   /// Every second block of the shuffled table to the one after it.
   BenchTimes copy();
   /// All blocks to pages of the host, or back.
@@ -54,6 +57,8 @@ class BenchSubject {
   /// A copy in the device's memory.
   BenchMemory place(const void* host, size_t bytes);
   void fill();
+  /// Cosines and sines of all positions of a request.
+  BenchMemory angles();
   /// Slots of the requests' last tokens.
   std::vector<int64_t> last_slots() const;
   /// A pass calls `work` for each layer; on a device, passes until there is more to do than to wait for.
@@ -71,11 +76,5 @@ class BenchSubject {
   size_t request_blocks_ = 0;
   std::vector<int32_t> table_;  // of all requests, one after the other
 };
-
-/// Bytes per second at which the device copies blocks of 2 MiB, each byte counted once: the fastest copy that
-/// the library itself can ask for.
-double device_copy_bandwidth(const char* device, size_t bytes);
-/// The same of swaps of such blocks: of the link between device and host.
-double device_swap_bandwidth(const char* device, bool out, size_t bytes);
 
 }  // namespace kvcli

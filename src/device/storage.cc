@@ -11,9 +11,8 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kStreamBytes = size_t{4} << 20;  // of a whole call, from which on it goes past the caches
-constexpr size_t kTokensPerPiece = 64;            // of one thread's share of a store or gather
-constexpr size_t kBytesPerPiece = 1 << 18;        // of a copy
+constexpr size_t kTokensPerPiece = 64;      // of one thread's share of a store or gather
+constexpr size_t kBytesPerPiece = 1 << 18;  // of a copy
 
 // Slots of tokens [begin, end).
 const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin, size_t end,

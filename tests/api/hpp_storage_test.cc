@@ -14,9 +14,10 @@ template <class T>
 constexpr bool kMovesOnly = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
                             std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T>;
 static_assert(kMovesOnly<kvc::Storage> && kMovesOnly<kvc::Stream> && kMovesOnly<kvc::Event> &&
-              kMovesOnly<kvc::Memory>);
+              kMovesOnly<kvc::Memory> && kMovesOnly<kvc::Registration>);
 static_assert(!std::is_convertible_v<const char*, kvc::Stream>, "a device is no stream by accident");
 static_assert(std::is_convertible_v<kvc::Memory&, kvc::Span<uint8_t>>);
+static_assert(std::is_convertible_v<kvc::Registration&, kvc::Span<uint8_t>>);
 
 TEST(HppStorage, IsWhatItWasMadeAs) {
   const kvc_storage_config c = config();
@@ -179,6 +180,46 @@ TEST(HppStorage, PagesGoOutAndComeBack) {
   expect_error(KVC_ERROR_INVALID_ARGUMENT, "no page 4", [&] {
     s.swap_in(std::vector<kvc_block_copy>{{4, 1}}, pages);
   });
+}
+
+TEST(HppStorage, MemoryIsADevicesToReadWhileItIsRegistered) {
+  if (kvc::test::control() == nullptr)
+    GTEST_SKIP() << "KVC_BACKEND_PATH names no folder with the emulated backend";
+  auto c = config();
+  c.device = "emulated:1";  // reads no ordinary memory of the host
+  kvc::Storage s(c);
+  const uint64_t page = s.info().block_bytes;
+  constexpr size_t kPage = 4096;
+  std::vector<uint8_t> room(4 * page + kPage, 5);
+  void* begin = room.data();
+  size_t left = room.size();
+  ASSERT_NE(std::align(kPage, 4 * page, begin, left), nullptr);
+  const auto swap = [&](kvc::Span<uint8_t> pages) { s.swap_out(std::vector<kvc_block_copy>{{0, 1}}, pages); };
+  const auto refused = [&] {
+    const kvc::Span<uint8_t> pages(static_cast<uint8_t*>(begin), 4 * page);
+    expect_error(KVC_ERROR_INVALID_ARGUMENT, "cannot read", [&] { swap(pages); });
+  };
+  refused();
+  {
+    kvc::Registration first("emulated:1", begin, 4 * page);
+    EXPECT_EQ(first.data<void>(), begin);
+    swap(first);
+    expect_error(KVC_ERROR_INVALID_ARGUMENT, "registered",
+                 [&] { kvc::Registration("emulated:1", begin, page); });
+    swap(first);  // the refused one has ended nothing
+    kvc::Registration second = std::move(first);
+    EXPECT_EQ(first.data(), nullptr);
+    EXPECT_EQ(first.size(), 0u);
+    swap(second);
+    second = kvc::Registration();
+    refused();
+    second = kvc::Registration("emulated:1", begin, 4 * page);
+    swap(second);
+  }
+  refused();
+  EXPECT_EQ(kvc_device_unregister("emulated:1", begin), KVC_ERROR_NOT_FOUND);
+  expect_error(KVC_ERROR_NOT_FOUND, "emulated:7", [&] { kvc::Registration("emulated:7", begin, page); });
+  EXPECT_EQ(kvc::Registration(nullptr, begin, page).size(), page) << "on the CPU there is nothing to do";
 }
 
 TEST(HppStorage, StreamsOfADevicesRuntimeStayTheCallers) {

@@ -2,6 +2,7 @@
 // Many rows against many tokens, where tiles go together (Worker::attend_run): every form and source of keys
 // and values, every tail of rows and tokens, logits that grow, and what is not finite.
 #include "attention/case.h"
+#include "base/copy.h"
 
 namespace kvc::test {
 namespace {
@@ -30,6 +31,8 @@ TEST(AttentionRuns, AnyNumberOfRowsAndTokens) {
     }
     o.q_lens = {130}, o.kv_lens = {193}, o.heads = 1;  // more than a piece has
     expect_right(o);
+    o.q_lens = {9}, o.kv_lens = {700};  // several runs
+    expect_right(o);
   }
 }
 
@@ -39,6 +42,18 @@ TEST(AttentionRuns, DimsThatFitAndDimsThatDoNot) {
     o.q_lens = {11}, o.kv_lens = {140}, o.heads = 1;
     for (const uint32_t dim : {32u, 80u, 96u, 1056u}) {
       o.k_dim = dim, o.v_dim = dim == 96 ? 32 : dim;
+      expect_right(o);
+    }
+  }
+}
+
+// Results of 4 MiB and more are written past the caches, whole lines of them.
+TEST(AttentionRuns, LargeResults) {
+  for (const int32_t dtype : {KVC_FLOAT32, KVC_BFLOAT16}) {
+    Options o{.dtype = dtype, .q_dtype = dtype, .k_dim = 32, .group = 16, .kv_lens = {129}, .q_lens = {129}};
+    for (const uint32_t bytes : {1024u, 1040u}) {
+      o.v_dim = bytes * 8 / dtype_bits(dtype);
+      ASSERT_GE(size_t{129} * o.heads * o.group * bytes, kStreamBytes);
       expect_right(o);
     }
   }

@@ -27,14 +27,20 @@ class BenchTest(command.CommandTest):
         pairs = 2 * (38 + 39 + 40)  # queries and what they see
         self.assertAlmostEqual(found["gflops"] * 1e9 * found["us_per_layer"] / 1e6 / (4 * pairs * 4 * 32), 1, delta=1e-3)
         self.assertNotIn("device", found)
-        self.measure("store", "--dtype", "int8")
+        self.assertNotIn("rope", self.measure("store", "--dtype", "int8"))
+        found = self.measure("store", "--dtype", "int8", "--rope")
+        self.assertIs(found["rope"], True)
+        self.assertGreater(found["apart_us_per_layer"], 0)
+        self.assertIs(self.measure("step", "--rope")["rope"], True)
         for what in ("swap-out", "swap-in"):
             found = self.measure(what)
             self.assertEqual(found["run_bytes"], 2 * 2 * 16 * 32 * 2)
             self.assertNotIn("kernel_bytes", found)
         self.assertEqual(self.measure("step", "--layout", "blhnc")["layout"], "blhnc")
-        code, _, err = command.run("bench", "step", *SHAPE, "--queries", 2)
-        self.assertEqual(code, 2, err)
+        for wrong, text in (("step --queries 2", "one query"), ("gather --rope", "store and step"), ("store --rope --head-dim 7", "even --head-dim")):
+            code, _, err = command.run("bench", *wrong.split(), "--context", 40, "--layers", 2)
+            self.assertEqual(code, 2, err)
+            self.assertIn(text, err)
 
     def test_on_a_device(self):
         folder = pathlib.Path(command.BINARY).resolve().parent.parent / "backends"
@@ -48,6 +54,8 @@ class BenchTest(command.CommandTest):
             self.assertGreater(found["enqueue_us_per_layer"], 0)
             self.assertNotIn("threads", found)
             self.assertEqual("kernel_bytes" in found, what.startswith("swap"))
+        for what in ("step", "store"):
+            self.assertIs(self.measure(what, "--device", "emulated:1", "--rope")["rope"], True)
 
     def test_an_unknown_device_is_an_error(self):
         code, out, err = command.run("bench", "store", *SHAPE, "--device", "abacus:0")

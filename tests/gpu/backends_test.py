@@ -176,7 +176,7 @@ class Hip(NoDevice):
         script = WORK / "hip.map"
         script.write_text(hip_versions(self.found[1]))
         subprocess.run([CXX, "-std=c++20", "-Wall", "-D__HIP_PLATFORM_AMD__", f"-I{include}", "-shared", "-fPIC", f"-Wl,-soname,{runtime}",
-                        f"-Wl,--version-script={script}", "-o", folder / runtime, HERE / "driver" / "fake_hip.cc"], check=True)
+                        f"-Wl,--version-script={script}", "-o", folder / runtime, *(HERE / "driver").glob("fake_hip*.cc")], check=True)
         compile_c("use_device.c", program, *OPTIONS)
         there = environment(folder)
         done = subprocess.run([program, "hip:0", runtime], env=there, capture_output=True, text=True, check=False)

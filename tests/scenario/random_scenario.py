@@ -5,6 +5,13 @@ import random
 import sys
 
 
+def arrivals(rng):
+    """Numbers of up to three new requests with names of their own; some slots are more than any request may have."""
+    for name in rng.sample(range(8), rng.randrange(1, 4)):
+        slots = 10**8 if rng.random() < 0.03 else rng.choice([0, 0, 4, 7, 12])
+        yield from (name, rng.choice([0, 0, 1, 2, 3]), slots, rng.choice([0, 100, 104, 200]), rng.choice([3, 8, 13, 20]))
+
+
 def scenario(seed, operations):
     rng = random.Random(seed)
     window = rng.choice([(), (), (8, 2), (5, 0)])
@@ -24,14 +31,20 @@ def scenario(seed, operations):
              ("preempt", live), ("free", live), ("copies",), ("table", live, rng.randrange(2)), ("slots", live, 0, rng.randrange(n + 1), 1),
              ("probe", space, *span), ("drop", space, *span), ("evict", rng.randrange(4)), ("pin", name, space, *span), ("unpin", name),
              ("reset", space), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
+             ("arrive", *arrivals(rng)),
              ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",)],
-            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 8, 2, 1])[0]
+            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 2, 1])[0]
         word = line[0]
         if word in ("allocate", "create", "fork") and name in known:
             yield ("free", name)
             known.pop(name, None)
         if word in ("allocate", "create"):
             known[name] = span[1]
+        elif word == "arrive":
+            for at in range(1, len(line), 5):
+                if line[at] in known:
+                    yield ("free", line[at])
+                known[line[at]] = line[at + 4]
         elif word == "fork" and name != live:
             known[name] = n
         elif word == "append":

@@ -43,8 +43,13 @@ static kvc_status make_manager(size_t count) {
   memset(namespaces, 0, sizeof namespaces);
   const kvc_status status = kvc_manager_create(&config, &m);
   if (status != KVC_OK) return status;
-  const kvc_step_limits limits = {
-      .struct_size = sizeof limits, .max_requests = 8, .max_tokens = 8, .max_rows = 8, .row_stride = 16};
+  const kvc_step_limits limits = {.struct_size = sizeof limits,
+                                  .max_requests = 8,
+                                  .max_tokens = 8,
+                                  .max_rows = 8,
+                                  .row_stride = 16,
+                                  .max_admissions = 4,
+                                  .max_prompt_tokens = 160};
   return kvc_step_create(m, &limits, &step);
 }
 
@@ -64,11 +69,34 @@ static kvc_status run_step(size_t count, char* printed) {
     array(KVC_STEP_EXTEND_OFFSETS)[i + 1] = i + 1;
     ((int32_t*)array(KVC_STEP_EXTEND_TOKENS))[i] = 7;
   }
-  step->num_requests = count, step->commit_offsets = NULL, step->rows = NULL,
+  step->num_requests = count, step->num_admissions = 0, step->commit_offsets = NULL, step->rows = NULL;
   step->retired_step = step->step_id;
   const kvc_status status = kvc_manager_step(m, step);
   for (size_t i = 0; status == KVC_OK && i < count; ++i)
     printed += sprintf(printed, " %d:%" PRId64, step->status[i], step->slots[i]);
+  return status;
+}
+
+static kvc_status run_admissions(size_t count, char* printed) {
+  kvc_request_config configs[4] = {{0}};
+  const size_t n = count / 5;
+  uint64_t* offsets = array(KVC_STEP_ADMIT_OFFSETS);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t* one = a + 5 * i;
+    configs[i].struct_size = sizeof configs[i];
+    configs[i].namespace_id = namespaces[one[1]], configs[i].slots = (uint64_t)one[2];
+    memcpy((int32_t*)array(KVC_STEP_ADMIT_TOKENS) + offsets[i], sequence(one[3], one[4]),
+           (size_t)one[4] * sizeof *tokens);
+    offsets[i + 1] = offsets[i] + (uint64_t)one[4];
+  }
+  step->num_requests = 0, step->num_admissions = n, step->commit_offsets = NULL, step->rows = NULL;
+  step->retired_step = step->step_id, step->admit_configs = configs;
+  const kvc_status status = kvc_manager_step(m, step);
+  step->admit_configs = NULL;
+  for (size_t i = 0; status == KVC_OK && i < n; ++i) {
+    if (step->status[i] == KVC_OK) requests[a[5 * i]] = step->admitted[i];
+    printed += sprintf(printed, " %d:%" PRIu64, step->status[i], step->cached[i]);
+  }
   return status;
 }
 
@@ -190,9 +218,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     if (status == KVC_OK) printf(" 0"), print_blocks((size_t)a[1]);
     return status;
   }
-  if (IS("step")) {
+  if (IS("step") || IS("arrive")) {
     char text[kRoom] = "";
-    status = run_step(count, text);
+    status = IS("step") ? run_step(count, text) : run_admissions(count, text);
     if (status == KVC_OK) printf(" 0%s", text);
     return status;
   }

@@ -57,6 +57,7 @@ class Runner {
     m_ = std::make_unique<kvc::Manager>(config);
     auto limits = kvc::make<kvc_step_limits>();
     limits.max_requests = limits.max_tokens = limits.max_rows = 8, limits.row_stride = 16;
+    limits.max_admissions = 4, limits.max_prompt_tokens = 160;
     step_ = std::make_unique<kvc::Step>(*m_, limits);
     return "";
   }
@@ -97,14 +98,41 @@ class Runner {
       step.array<uint64_t>(KVC_STEP_EXTEND_OFFSETS)[i + 1] = i + 1;
       step.array<int32_t>(KVC_STEP_EXTEND_TOKENS)[i] = 7;
     }
-    step->num_requests = a.size(), step->commit_offsets = nullptr, step->rows = nullptr;
-    step->retired_step = step->step_id;
-    step.run();
+    step->num_requests = a.size(), step->num_admissions = 0;
+    run();
     std::string text;
     for (size_t i = 0; i < a.size(); ++i)
       text += " " + std::to_string(step.status()[i]) + ":" +
               std::to_string(step.array<int64_t>(KVC_STEP_SLOTS)[i]);
     return text;
+  }
+
+  std::string run_admissions(const Numbers& a) {
+    kvc::Step& step = *step_;
+    const size_t n = a.size() / 5;
+    std::vector<kvc_request_config> configs(n, kvc::make<kvc_request_config>());
+    const auto offsets = step.array<uint64_t>(KVC_STEP_ADMIT_OFFSETS);
+    for (size_t i = 0; i < n; ++i) {
+      const int64_t* one = &a[5 * i];
+      configs[i].namespace_id = namespaces_[one[1]], configs[i].slots = static_cast<uint64_t>(one[2]);
+      const auto tokens = sequence(one[3], one[4]);
+      std::copy(tokens.begin(), tokens.end(), &step.array<int32_t>(KVC_STEP_ADMIT_TOKENS)[offsets[i]]);
+      offsets[i + 1] = offsets[i] + tokens.size();
+    }
+    step->num_requests = 0, step->num_admissions = n, step->admit_configs = configs.data();
+    run();
+    std::string text;
+    for (size_t i = 0; i < n; ++i) {
+      if (step.status()[i] == KVC_OK) id(a[5 * i]) = step->admitted[i];
+      text += " " + std::to_string(step.status()[i]) + ":" + std::to_string(step->cached[i]);
+    }
+    return text;
+  }
+
+  void run() {
+    kvc::Step& step = *step_;
+    step->commit_offsets = nullptr, step->rows = nullptr, step->retired_step = step->step_id;
+    step.run();
   }
 
   std::string events() {
@@ -219,6 +247,7 @@ class Runner {
          return done(kvc_manager_release_blocks(c(), blocks.data(), blocks.size()));
        }},
       {"step", [this](const Numbers& a) { return run_step(a); }},
+      {"arrive", [this](const Numbers& a) { return run_admissions(a); }},
       {"events", [this](const Numbers&) { return events(); }},
       {"stats", [this](const Numbers&) { return stats(); }},
       {"digest", [this](const Numbers&) { return said(m_->digest()); }},

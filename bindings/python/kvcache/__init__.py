@@ -13,7 +13,7 @@ NumPy is imported when an array is first needed. Meaning, units and threading ar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native, errors
 from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, RequestFlags, RopeScaling, Status, StorageFlags
@@ -21,11 +21,14 @@ from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, Unsup
 from .manager import Group, Manager
 from .models import Model, find_model, models
 from .quant import dequantize, quantize
-from .request import ExtraKey, Namespace, Pin, Request
+from .request import ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
 from .storage import Storage, merge_attention, storage_size, tree_mask
 from .streams import Stream, StreamEvent, device_info, open_backend
+
+if TYPE_CHECKING:
+    from ._replay import ReplayResult
 
 _version = _native.kvc_version()
 __version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
@@ -45,7 +48,7 @@ def supports(feature: Feature) -> bool:
     return True
 
 
-def replay(*args: Any, **options: Any) -> Any:
+def replay(*args: Any, **options: Any) -> "ReplayResult":
     """See kvcache._replay.replay: what a trace would hit, evict and preempt."""
     from . import _replay
 
@@ -54,7 +57,7 @@ def replay(*args: Any, **options: Any) -> Any:
 
 __all__ = [
     "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RopeScaling", "Status", "Step", "Storage", "StorageFlags",
-    "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
+    "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage",
+    "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
     "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

@@ -5,6 +5,7 @@ preempt with this many blocks? Counts are those of `kvcache replay`, the C++ pro
 from __future__ import annotations
 
 import collections
+import os
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Optional, Sequence
@@ -187,11 +188,11 @@ class _Replay:
         self.any_finished = self.any_block_filled = False
 
 
-def replay(trace: "Any", num_blocks: int, *, block_size: int = 16, concurrency: int = 16, max_requests: int = 0, sample_steps: int = 64,
-           progress: "Optional[Callable[[int], Any]]" = None) -> ReplayResult:
+def replay(trace: "str | os.PathLike[str] | Sequence[TraceRequest]", num_blocks: int, *, block_size: int = 16, concurrency: int = 16,
+           max_requests: int = 0, sample_steps: int = 64, progress: "Optional[Callable[[int], Any]]" = None) -> ReplayResult:
     """Replays a trace (a path, or TraceRequest objects) with `concurrency` live requests at most. `progress` is told how many
     requests have been taken up; occupancy is sampled every sample_steps steps."""
-    requests = read_trace(trace, max_requests) if not isinstance(trace, (list, tuple)) else list(trace[: max_requests or None])
+    requests = read_trace(trace, max_requests) if isinstance(trace, (str, os.PathLike)) else list(trace[: max_requests or None])
     engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps)
     with engine.manager:
         return engine.run(progress or (lambda done: None))

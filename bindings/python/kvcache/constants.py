@@ -6,19 +6,109 @@ from enum import IntEnum, IntFlag
 from . import _native
 
 
-def _members(prefix: str) -> "dict[str, int]":
-    return {name[len(prefix):]: value for name, value in vars(_native).items() if name.startswith(prefix) and isinstance(value, int)}
+class Status(IntEnum):
+    """Outcome of a call, or of one item of a step."""
+
+    OK = _native.KVC_OK
+    INVALID_ARGUMENT = _native.KVC_ERROR_INVALID_ARGUMENT
+    OUT_OF_MEMORY = _native.KVC_ERROR_OUT_OF_MEMORY
+    NO_SPACE = _native.KVC_ERROR_NO_SPACE
+    NOT_FOUND = _native.KVC_ERROR_NOT_FOUND
+    BUSY = _native.KVC_ERROR_BUSY
+    LIMIT = _native.KVC_ERROR_LIMIT
+    BUFFER_TOO_SMALL = _native.KVC_ERROR_BUFFER_TOO_SMALL
+    UNSUPPORTED = _native.KVC_ERROR_UNSUPPORTED
+    NOT_HELD = _native.KVC_ERROR_NOT_HELD
+    CORRUPT = _native.KVC_ERROR_CORRUPT
+    INTERNAL = _native.KVC_ERROR_INTERNAL
+    AGAIN = _native.KVC_ERROR_AGAIN
+    SKIPPED = _native.KVC_ERROR_SKIPPED
+    DEVICE = _native.KVC_ERROR_DEVICE
 
 
-Status = IntEnum("Status", {"OK": _native.KVC_OK, **_members("KVC_ERROR_")})
-Feature = IntEnum("Feature", _members("KVC_FEATURE_"))
-BlockState = IntEnum("BlockState", _members("KVC_BLOCK_"))
-EventKind = IntEnum("EventKind", _members("KVC_EVENT_"))
-Layout = IntEnum("Layout", _members("KVC_LAYOUT_"))
-Plane = IntEnum("Plane", _members("KVC_PLANE_"))
-RopeScaling = IntEnum("RopeScaling", _members("KVC_ROPE_"))
-RequestFlags = IntFlag("RequestFlags", _members("KVC_REQUEST_"))
-StorageFlags = IntFlag("StorageFlags", _members("KVC_STORAGE_"))
+class Feature(IntEnum):
+    """Questions for kvcache.supports()."""
+
+    LRU = _native.KVC_FEATURE_LRU
+    SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
+    SEVERAL_POOLS = _native.KVC_FEATURE_SEVERAL_POOLS
+    EVENTS = _native.KVC_FEATURE_EVENTS
+    PARTIAL_REUSE = _native.KVC_FEATURE_PARTIAL_REUSE
+    PUBLISH_ENQUEUED = _native.KVC_FEATURE_PUBLISH_ENQUEUED
+    MERGE_DUPLICATES = _native.KVC_FEATURE_MERGE_DUPLICATES
+    QUOTAS = _native.KVC_FEATURE_QUOTAS
+    PRIORITY = _native.KVC_FEATURE_PRIORITY
+    TIERS = _native.KVC_FEATURE_TIERS
+
+
+class BlockState(IntEnum):
+    """What a block is."""
+
+    FREE = _native.KVC_BLOCK_FREE
+    CACHED = _native.KVC_BLOCK_CACHED
+    PINNED = _native.KVC_BLOCK_PINNED
+    RESERVED = _native.KVC_BLOCK_RESERVED
+    LIVE = _native.KVC_BLOCK_LIVE
+    FILLING = _native.KVC_BLOCK_FILLING
+    FENCED = _native.KVC_BLOCK_FENCED
+
+
+class EventKind(IntEnum):
+    """What an event says of a block."""
+
+    STORED = _native.KVC_EVENT_STORED
+    REMOVED = _native.KVC_EVENT_REMOVED
+    CLEARED = _native.KVC_EVENT_CLEARED
+
+
+class Layout(IntEnum):
+    """Order of dimensions of a storage, the slowest first: layer, block, head, token (N), content."""
+
+    LBHNC = _native.KVC_LAYOUT_LBHNC
+    LBNHC = _native.KVC_LAYOUT_LBNHC
+    BLHNC = _native.KVC_LAYOUT_BLHNC
+    BLNHC = _native.KVC_LAYOUT_BLNHC
+    BHLNC = _native.KVC_LAYOUT_BHLNC
+
+
+class Plane(IntEnum):
+    """One of the arrays of a storage."""
+
+    K = _native.KVC_PLANE_K
+    V = _native.KVC_PLANE_V
+    K_SCALE = _native.KVC_PLANE_K_SCALE
+    V_SCALE = _native.KVC_PLANE_V_SCALE
+
+
+class RopeScaling(IntEnum):
+    """How a model stretches its rotary embedding."""
+
+    NONE = _native.KVC_ROPE_NONE
+    LINEAR = _native.KVC_ROPE_LINEAR
+    DYNAMIC = _native.KVC_ROPE_DYNAMIC
+    YARN = _native.KVC_ROPE_YARN
+    LLAMA3 = _native.KVC_ROPE_LLAMA3
+    LONGROPE = _native.KVC_ROPE_LONGROPE
+
+
+class RequestFlags(IntFlag):
+    """Flags of a request."""
+
+    NO_READ = _native.KVC_REQUEST_NO_READ
+    NO_WRITE = _native.KVC_REQUEST_NO_WRITE
+    FULL_MUST_FIT = _native.KVC_REQUEST_FULL_MUST_FIT
+    RESUMED = _native.KVC_REQUEST_RESUMED
+
+
+class StorageFlags(IntFlag):
+    """Flags of a storage."""
+
+    LATENT = _native.KVC_STORAGE_LATENT
+    TILED_KEYS = _native.KVC_STORAGE_TILED_KEYS
+    ASYMMETRIC = _native.KVC_STORAGE_ASYMMETRIC
+    NOT_ZEROED = _native.KVC_STORAGE_NOT_ZEROED
+    CHANNEL_KEYS = _native.KVC_STORAGE_CHANNEL_KEYS
+    HADAMARD = _native.KVC_STORAGE_HADAMARD
 
 
 class DType(IntEnum):

@@ -10,24 +10,42 @@ from ._arrays import np
 from .constants import EventKind
 
 if TYPE_CHECKING:
+    import numpy
+
     from .manager import Manager
 
-_FIELDS = [
+_NUMBERS = [
     ("sequence", "<u8"), ("time_ns", "<u8"), ("epoch", "<u8"), ("namespace_id", "<u8"), ("node", "<u8"), ("parent_node", "<u8"),
-    ("token_offset", "<u8"), ("kind", "<u4"), ("group", "<u4"), ("num_tokens", "<u4"), ("block", "<i4"), ("digest", "u1", 32),
-    ("parent_digest", "u1", 32), ("extra_digest", "u1", 32),
+    ("token_offset", "<u8"), ("kind", "<u4"), ("group", "<u4"), ("num_tokens", "<u4"), ("block", "<i4"),
 ]
+_DIGESTS = [("digest", "u1", 32), ("parent_digest", "u1", 32), ("extra_digest", "u1", 32)]
 
 
 class Event:
     """One kvc_event. digest, parent_digest, extra_digest: 32 bytes; tokens: int32 [num_tokens]."""
 
-    __slots__ = tuple(field[0] for field in _FIELDS) + ("tokens",)
+    __slots__ = (*(name for name, _ in _NUMBERS), *(name for name, _, _ in _DIGESTS), "tokens")
+    sequence: int
+    time_ns: int
+    epoch: int
+    namespace_id: int
+    node: int
+    parent_node: int
+    token_offset: int
+    kind: EventKind
+    group: int
+    num_tokens: int
+    block: int
+    digest: bytes
+    parent_digest: bytes
+    extra_digest: bytes
+    tokens: "numpy.ndarray"
 
-    def __init__(self, record: Any, tokens: Any):
-        for field in _FIELDS:
-            value = record[field[0]]
-            setattr(self, field[0], value.tobytes() if len(field) == 3 else int(value))
+    def __init__(self, record: Any, tokens: "numpy.ndarray"):
+        for name, _ in _NUMBERS:
+            setattr(self, name, int(record[name]))
+        for name, _, _ in _DIGESTS:
+            setattr(self, name, record[name].tobytes())
         self.kind = EventKind(self.kind)
         self.tokens = tokens
 
@@ -41,7 +59,7 @@ class EventReader:
 
     def __init__(self, manager: "Manager", cursor: int = 0, batch: int = 256):
         self._manager = manager
-        self._events = np.zeros(batch, np.dtype(_FIELDS))
+        self._events = np.zeros(batch, np.dtype([*_NUMBERS, *_DIGESTS]))
         self._tokens = np.empty(batch * 1024, np.int32)  # of the largest blocks
         self.cursor = cursor
         self.lost = 0

@@ -28,7 +28,7 @@ class _Architecture(NamedTuple):
     context: Optional[int] = None
 
 
-_GEMMA3 = dict(windows=_EVERY_SIXTH, window=4096, heads=8, kv_heads=4, head_dim=256, vocab=262208, context=131072)
+_GEMMA3 = _Architecture("Gemma3ForCausalLM", _EVERY_SIXTH, 4096, heads=8, kv_heads=4, head_dim=256, vocab=262208, context=131072)
 _ARCHITECTURES = {
     "llama": _Architecture("LlamaForCausalLM", kv_heads="heads", head_dim="hidden"),
     "mistral": _Architecture("MistralForCausalLM", _ALL, 4096, head_dim="hidden"),
@@ -38,14 +38,14 @@ _ARCHITECTURES = {
     "qwen3": _Architecture("Qwen3ForCausalLM", _IF_SWITCHED_ON, 4096),
     "qwen3_moe": _Architecture("Qwen3MoeForCausalLM", _IF_SWITCHED_ON, 4096),
     "gemma2": _Architecture("Gemma2ForCausalLM", _EVERY_SECOND, 4096),
-    "gemma3_text": _Architecture("Gemma3ForCausalLM", **_GEMMA3),
-    "gemma3": _Architecture("Gemma3ForConditionalGeneration", **_GEMMA3),
+    "gemma3_text": _GEMMA3,
+    "gemma3": _GEMMA3._replace(class_name="Gemma3ForConditionalGeneration"),
     "deepseek_v3": _Architecture("DeepseekV3ForCausalLM", latent=True),
     "gpt_oss": _Architecture("GptOssForCausalLM", _EVERY_SECOND, 128),
 }
 
 
-def _whole(config: dict, key: str, low: int, high: int, default: Optional[int] = None) -> int:
+def _whole(config: "dict[str, Any]", key: str, low: int, high: int, default: Optional[int] = None) -> int:
     value = config.get(key)
     value = default if value is None else value
     if type(value) is not int or not low <= value <= high:
@@ -53,7 +53,7 @@ def _whole(config: dict, key: str, low: int, high: int, default: Optional[int] =
     return value
 
 
-def _find_architecture(outer: dict, config: dict) -> "tuple[str, _Architecture]":
+def _find_architecture(outer: "dict[str, Any]", config: "dict[str, Any]") -> "tuple[str, _Architecture]":
     name = config.get("model_type") or outer.get("model_type")
     classes = outer.get("architectures") or [None]
     for model_type, architecture in _ARCHITECTURES.items():
@@ -62,7 +62,7 @@ def _find_architecture(outer: dict, config: dict) -> "tuple[str, _Architecture]"
     raise ValueError(f'"model_type" is {name or classes[0]!r}; known are {" ".join(_ARCHITECTURES)}')
 
 
-def _heads(config: dict, architecture: _Architecture) -> "dict[str, int]":
+def _heads(config: "dict[str, Any]", architecture: _Architecture) -> "dict[str, int]":
     heads = _whole(config, "num_attention_heads", 1, _MAX_DIM, architecture.heads)
     if architecture.latent:
         rope = _whole(config, "qk_rope_head_dim", 1, _MAX_DIM // 2)
@@ -81,7 +81,7 @@ def _heads(config: dict, architecture: _Architecture) -> "dict[str, int]":
     return {"num_q_heads": heads, "num_kv_heads": kv_heads, "head_dim": head_dim, "v_head_dim": head_dim}
 
 
-def _window(config: dict, architecture: _Architecture, num_layers: int, max_context: int) -> "tuple[int, tuple[int, ...]]":
+def _window(config: "dict[str, Any]", architecture: _Architecture, num_layers: int, max_context: int) -> "tuple[int, tuple[int, ...]]":
     """Tokens of the window (0 = none) and the layers that have it."""
     kind = architecture.windows
     if kind == _NEVER or (kind == _IF_SWITCHED_ON and not config.get("use_sliding_window")):

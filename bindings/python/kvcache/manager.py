@@ -8,25 +8,20 @@ array.array, memoryview: used in place) or plain sequences (copied). Failures ra
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
 from ._arrays import contiguous, np
-from .constants import BlockState
 from .errors import BufferTooSmallError, KvCacheError
-from .records import record
-from .request import ExtraKey, Namespace, Pin, Request, pack_keys, request_config
+from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
+from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
+    import numpy.typing
 
+    from .events import EventReader
     from .request import Tokens
-
-Stats = record("Stats", _native.kvc_stats, "Counters since creation and gauges: kvc_stats.")
-ProbeInfo = record("ProbeInfo", _native.kvc_probe_info, "What would hit, and whether it fits: kvc_probe_info.")
-PoolInfo = record("PoolInfo", _native.kvc_pool_info, "Counts of a pool; the states sum to num_blocks: kvc_pool_info.")
-BlockInfo = record("BlockInfo", _native.kvc_block_info, "State of one block: kvc_block_info.")
-Properties = record("Properties", _native.kvc_properties, "What a manager was made with: kvc_properties.")
 
 
 class Group(NamedTuple):
@@ -112,12 +107,12 @@ class Manager:
         max_cached_tokens, drop_tail_blocks, user_data, flags (RequestFlags).
         Raises NoSpaceError, AgainError, InvalidArgumentError, LimitError; then there is no request."""
         self._free_dropped()
-        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, pack_keys(keys), request_config(options)))
+        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, pack_keys(keys), request_config(options) if options else None))
 
     def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, **options: Any) -> Request:
         """Creates a waiting request: tokens are copied and hashed, no block is taken. Parameters as allocate()."""
         self._free_dropped()
-        return Request(self, _native.kvc_manager_create_request(self._m, tokens, pack_keys(keys), request_config(options)))
+        return Request(self, _native.kvc_manager_create_request(self._m, tokens, pack_keys(keys), request_config(options) if options else None))
 
     def request(self, id: int) -> Request:
         """A Request for an id, such as one of Step.admitted; it is freed by free() only."""
@@ -125,7 +120,8 @@ class Manager:
 
     def requests(self) -> "list[int]":
         """Ids of all requests."""
-        return self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
+        ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
+        return ids
 
     def block_tables(self, requests: "numpy.ndarray", out: "numpy.ndarray", group: int = 0, fill_id: int = -1) -> "numpy.ndarray":
         """Writes whole block tables. requests: uint64 [n] admitted ones. out: int32 [n, entries], returned."""
@@ -148,7 +144,7 @@ class Manager:
         moves = np.empty((max_moves, 2), np.int32)
         return moves[: _native.kvc_manager_compact(self._m, pool, moves)]
 
-    def _grown(self, call: Any, dtype: Any, size: int = 64) -> Any:
+    def _grown(self, call: "Callable[[numpy.ndarray], int]", dtype: "numpy.typing.DTypeLike", size: int = 64) -> "numpy.ndarray":
         while True:
             room = np.empty(size, dtype)
             try:
@@ -164,21 +160,21 @@ class Manager:
 
     def reset(self, namespace: "Namespace | int" = 0) -> None:
         """Forgets everything cached in a namespace (0 = all) in constant time; running requests finish."""
-        _native.kvc_manager_reset(self._m, getattr(namespace, "id", namespace))
+        _native.kvc_manager_reset(self._m, namespace_id(namespace))
 
-    def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Any:
+    def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> ProbeInfo:
         """Would these tokens fit, and how much is cached? ProbeInfo; changes nothing."""
         struct = _native.kvc_probe_info()
-        _native.kvc_manager_probe(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys), struct)
+        _native.kvc_manager_probe(self._m, namespace_id(namespace), tokens, pack_keys(keys), struct)
         return ProbeInfo.read(struct)
 
     def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:
         """Keeps the cached part of a prefix from eviction. Raises NotFoundError if not even one block is cached."""
-        return Pin(self, *_native.kvc_manager_pin_prefix(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys)))
+        return Pin(self, *_native.kvc_manager_pin_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys)))
 
     def drop(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> int:
         """Drops every cached block of these tokens that nobody holds; returns their number."""
-        return _native.kvc_manager_drop_prefix(self._m, getattr(namespace, "id", namespace), tokens, pack_keys(keys))
+        return _native.kvc_manager_drop_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys))
 
     def evict(self, max_blocks: int) -> int:
         """Evicts up to max_blocks cached blocks in policy order; returns their number."""
@@ -195,13 +191,13 @@ class Manager:
     def acquire_prefix(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> "numpy.ndarray":
         """Takes a raw hold on the cached blocks of a prefix: int32 [positions]; -1 where a window needs none."""
-        packed, id = pack_keys(keys), getattr(namespace, "id", namespace)
+        packed, id = pack_keys(keys), namespace_id(namespace)
         return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, group, tokens, packed, room), np.int32)
 
     def publish_blocks(self, tokens: "Tokens", blocks: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> None:
         """Publishes raw-held blocks as the KV of the first len(blocks) * block_size tokens, which must be written."""
-        _native.kvc_manager_publish_blocks(self._m, getattr(namespace, "id", namespace), group, tokens, pack_keys(keys), blocks)
+        _native.kvc_manager_publish_blocks(self._m, namespace_id(namespace), group, tokens, pack_keys(keys), blocks)
 
     def release_blocks(self, blocks: "Tokens") -> None:
         """Gives back one raw hold per entry, all or nothing. Raises NotHeldError."""
@@ -215,7 +211,7 @@ class Manager:
     # ---- what it is and how it does
 
     @property
-    def stats(self) -> Any:
+    def stats(self) -> Stats:
         """Stats as of the last finished call; never waits for the manager's lock."""
         struct = _native.kvc_stats()
         _native.kvc_manager_stats(self._m, struct)
@@ -229,23 +225,23 @@ class Manager:
         return 1 - (stats.blocks_free + stats.blocks_cached) / stats.blocks_total
 
     @property
-    def properties(self) -> Any:
+    def properties(self) -> Properties:
         """Properties: what the manager was made with, defaults filled in."""
         struct = _native.kvc_properties()
         _native.kvc_manager_properties(self._m, struct)
         return Properties.read(struct)
 
-    def pool_info(self, pool: int = 0) -> Any:
+    def pool_info(self, pool: int = 0) -> PoolInfo:
         """PoolInfo of a pool."""
         struct = _native.kvc_pool_info()
         _native.kvc_manager_pool_info(self._m, pool, struct)
         return PoolInfo.read(struct)
 
-    def block_info(self, block: int) -> Any:
+    def block_info(self, block: int) -> BlockInfo:
         """BlockInfo of a block; its `state` is a BlockState."""
         struct = _native.kvc_block_info()
         _native.kvc_manager_block_info(self._m, block, struct)
-        return BlockInfo.read(struct)._replace(state=BlockState(struct.state))
+        return BlockInfo.read(struct)
 
     def digest(self) -> int:
         """A hash of the state: equal call sequences give equal digests anywhere."""
@@ -259,14 +255,14 @@ class Manager:
         """The kernels of all steps up to step_id have finished: their fences fall."""
         _native.kvc_manager_retire_step(self._m, step_id)
 
-    def events(self, cursor: int = 0) -> "Any":
+    def events(self, cursor: int = 0) -> "EventReader":
         """An iterator over events from `cursor` on, to the present end; see EventReader. Needs event_capacity."""
         from .events import EventReader
 
         return EventReader(self, cursor)
 
 
-def _group_config(group: Group) -> Any:
+def _group_config(group: Group) -> "_native.kvc_group_config":
     config = _native.kvc_group_config()
     config.kind = _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_FULL
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens

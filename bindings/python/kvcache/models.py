@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 from . import _native
 from .constants import DType
-from .records import record
+from .records import MemoryEstimate
 
-MemoryEstimate = record("MemoryEstimate", _native.kvc_memory_estimate, "In bytes and blocks: kvc_memory_estimate.")
+if TYPE_CHECKING:
+    import os
+
+    import numpy
 
 
 class Model:
@@ -29,7 +32,7 @@ class Model:
             self._model.set_window(layer)
 
     @classmethod
-    def from_config(cls, path: Any) -> "Model":
+    def from_config(cls, path: "str | os.PathLike[str]") -> "Model":
         """Of a Hugging Face config.json or its folder; without the rotary embedding."""
         from .hf_config import read_hf_config
 
@@ -46,7 +49,7 @@ class Model:
         return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
 
     def estimate(self, dtype: "DType | str" = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
-                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, **options: int) -> Any:
+                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, **options: int) -> MemoryEstimate:
         """MemoryEstimate of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) each, sharing nothing; with a budget
         also what fits: max_tokens and max_sequences. Other options are fields of kvc_memory_query: tensor_scales, channel_keys,
         channel_tokens."""
@@ -61,7 +64,7 @@ class Model:
         _native.kvc_estimate_memory(self._model, query, answer)
         return MemoryEstimate.read(answer)
 
-    def rope(self, layer: int = 0, length: int = 0, factors: Any = None) -> "tuple[Any, float]":
+    def rope(self, layer: int = 0, length: int = 0, factors: "Optional[numpy.ndarray]" = None) -> "tuple[numpy.ndarray, float]":
         """(frequencies, attention factor) of a layer's rotary embedding: see kvcache.rope_frequencies."""
         from .rope import rope_frequencies
 

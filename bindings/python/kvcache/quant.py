@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 from . import _native
 from ._arrays import as_bytes, contiguous, np
@@ -46,7 +46,7 @@ def dequantize(codes: "numpy.ndarray", scales: "Optional[numpy.ndarray]", dim: i
     return values
 
 
-def _format(dtype: "DType | str", group: int, asymmetric: bool, channels: bool, scale: float) -> Any:
+def _format(dtype: "DType | str", group: int, asymmetric: bool, channels: bool, scale: float) -> "_native.kvc_quant_format":
     struct = _native.kvc_quant_format()
     struct.dtype, struct.group, struct.scale = DType.parse(dtype), group, scale
     struct.flags = (_native.KVC_QUANT_ASYMMETRIC if asymmetric else 0) | (_native.KVC_QUANT_CHANNELS if channels else 0)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, TypeVar, Union
 
 from . import _native
 from ._arrays import np
-from .records import record
+from .records import RequestInfo
 
 if TYPE_CHECKING:
     import numpy
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .manager import Manager
 
     Tokens = Union[Sequence[int], "numpy.ndarray", memoryview]
-
-RequestInfo = record("RequestInfo", _native.kvc_request_info, "State of a request: kvc_request_info.")
 
 
 class ExtraKey(NamedTuple):
@@ -39,17 +37,37 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
     return packed
 
 
-def request_config(options: "dict[str, int]") -> Any:
-    if not options:
-        return None
+class RequestOptions(NamedTuple):
+    """What a new request of a Step asks for beside its tokens: what Manager.allocate() takes by the same names. All of them: fields of
+    kvc_request_config. namespace: a Namespace or its id. flags: RequestFlags. keys: extra keys of its tokens."""
+
+    namespace: "Namespace | int" = 0
+    lookahead: int = 0
+    slots: int = 0
+    external_tokens: int = 0
+    max_cached_tokens: int = 0
+    drop_tail_blocks: int = 0
+    user_data: int = 0
+    flags: int = 0
+    keys: "Sequence[ExtraKey]" = ()
+
+
+def namespace_id(namespace: "Namespace | int") -> int:
+    return namespace.id if isinstance(namespace, Namespace) else namespace
+
+
+def request_config(options: "dict[str, Any]") -> "_native.kvc_request_config":
     config = _native.kvc_request_config()
     for name, value in options.items():
         if name == "namespace":
-            name, value = "namespace_id", getattr(value, "id", value)
+            name, value = "namespace_id", namespace_id(value)
         if not hasattr(config, name):
             raise TypeError(f"{name!r} is no option of a request; see kvc_request_config")
         setattr(config, name, value)
     return config
+
+
+_Self = TypeVar("_Self", bound="_Owned")
 
 
 class _Owned:
@@ -74,7 +92,7 @@ class _Owned:
         """Somebody else gives it back, such as a Step that frees it: close() does nothing any more."""
         self._owned = False
 
-    def __enter__(self) -> Any:
+    def __enter__(self: "_Self") -> "_Self":
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -153,7 +171,7 @@ class Request(_Owned):
         return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
 
     @property
-    def info(self) -> Any:
+    def info(self) -> RequestInfo:
         """RequestInfo: num_tokens, num_committed, capacity, num_blocks, ..."""
         struct = _native.kvc_request_info()
         _native.kvc_manager_request_info(self._manager._m, self.id, struct)

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from . import _native
 from ._arrays import view
+from .request import RequestOptions, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
 
     from .manager import Manager
+    from .request import ExtraKey
 
 _ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_native).items()
            if name.startswith("KVC_STEP_") and name not in ("KVC_STEP_WHOLE_ROWS", "KVC_STEP_ADMIT_PAST_REFUSAL")}
@@ -96,7 +98,7 @@ class Step:
         self._manager = manager
         memory = _Memory(_native.kvc_step_create(manager._m, limits), manager._m)
         self._step: Any = memory.step
-        self._memory = memory
+        self._memory: Optional[_Memory] = memory
         for name, array in _ARRAYS.items():
             setattr(self, name, view(_native.kvc_step_view(self._step, array), memory))
         self.use(commit_offsets=False, rows=False)
@@ -118,11 +120,34 @@ class Step:
         for name, used in arrays.items():
             _native.kvc_step_use(self._step, _ARRAYS[name], used)
 
-    def run(self) -> int:
+    def run(self, admit_options: "Sequence[Optional[RequestOptions]]" = ()) -> int:
         """kvc_manager_step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if it fails
-        as a whole, and then nothing has changed; each item has its status."""
-        _native.kvc_manager_step(self._manager._m, self._step)
-        return self._step.step_id
+        as a whole, and then nothing has changed; each item has its status.
+
+        admit_options: what each admission of this run asks for, [num_admissions], None = defaults as with an empty list. Requests
+        that wait already keep what they were created with."""
+        if admit_options:
+            self._run_with(admit_options)
+        else:
+            _native.kvc_manager_step(self._manager._m, self._step, None, None, None)
+        return self.step_id
+
+    def _run_with(self, admit_options: "Sequence[Optional[RequestOptions]]") -> None:
+        count = self._step.num_admissions
+        if len(admit_options) != count:
+            raise ValueError(f"admit_options has {len(admit_options)} entries for {count} admissions")
+        configs = _native.new_kvc_request_configs(count)
+        try:
+            all_keys: "list[ExtraKey]" = []
+            key_offsets = [0]
+            for i, options in enumerate(admit_options):
+                *values, keys = options or RequestOptions()
+                _native.kvc_request_configs_setitem(configs, i, request_config(dict(zip(RequestOptions._fields, values))))
+                all_keys += keys
+                key_offsets.append(len(all_keys))
+            _native.kvc_manager_step(self._manager._m, self._step, configs, pack_keys(all_keys), key_offsets)
+        finally:
+            _native.delete_kvc_request_configs(configs)
 
     @property
     def num_failed(self) -> int:
@@ -131,8 +156,11 @@ class Step:
         return _native.kvc_step_num_failed(self._step)
 
 
+def _field(name: str, writable: bool) -> property:
+    return property(lambda step: getattr(step._step, name), (lambda step, value: setattr(step._step, name, value)) if writable else None)
+
+
 for _name in ("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"):
-    setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name),
-                                  lambda self, value, name=_name: setattr(self._step, name, value)))
+    setattr(Step, _name, _field(_name, True))
 for _name in ("step_id", "num_slots", "num_copies", "num_changes", "num_refused", "shortage_blocks"):
-    setattr(Step, _name, property(lambda self, name=_name: getattr(self._step, name)))
+    setattr(Step, _name, _field(_name, False))

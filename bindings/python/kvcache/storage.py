@@ -9,7 +9,7 @@ from . import _native
 from ._arrays import as_bytes, contiguous, float_type, np, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError
-from .records import record
+from .records import AttentionPlan, QuantMetrics
 from .rope import check_table
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .streams import Stream
 
     Array = numpy.ndarray
+    Maybe = Optional[Array]
+    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
+
 
 class Storage:
     """Memory for the keys and values of a manager's blocks: kvc_storage.
@@ -53,7 +56,8 @@ class Storage:
         layout, flags, scale_group, alignment: kvc_storage_info."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._info, name)
+        value: int = getattr(self._info, name)
+        return value
 
     def view(self, plane: Plane, layer: int = 0) -> "Array":
         """A plane of one layer in place: [num_blocks, num_heads, block_size, elements]. bfloat16 as uint16 bits, float8 and int4
@@ -94,8 +98,8 @@ class Storage:
             raise ValueError("rope_rows without rope_table")
         self._do(stream, (k, v, rope_table), _native.kvc_storage_store, rows, *arrays, slots, None, as_bytes(rope_table), rope_rows)
 
-    def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32", out: Any = None,
-               *, stream: "Optional[Stream]" = None) -> "tuple[Array, Array]":
+    def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32",
+               out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
         """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
         first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
         info, tokens = self._info, len(slots)
@@ -107,7 +111,7 @@ class Storage:
         self._do(stream, out, _native.kvc_storage_gather, *self._rows(*out, first_layer, tokens), slots, None)
         return out
 
-    def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[Any, Any]":
+    def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[QuantMetrics, Optional[QuantMetrics]]":
         """The error of quantization: compares keys and values, as store() takes them, with what lies at their slots. QuantMetrics
         of the keys and of the values (None for latent attention)."""
         keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
@@ -118,7 +122,7 @@ class Storage:
         """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
         self._do(stream, None, _native.kvc_storage_seal_blocks, blocks)
 
-    def _rows(self, k: Any, v: Any, first_layer: int, tokens: int) -> "tuple[Any, ...]":
+    def _rows(self, k: "Array", v: "Maybe", first_layer: int, tokens: int) -> "tuple[_native.kvc_rows, int, Maybe, Maybe]":
         info, rows = self._info, _native.kvc_rows()
         shape = (*((k.shape[0],) if k.ndim == 4 else ()), tokens, info.num_heads)
         contiguous(k, (*shape, info.head_dim), "k")
@@ -173,7 +177,7 @@ class Storage:
         self._do(stream, arrays, _native.kvc_storage_attend, attention, *arrays)
         return out
 
-    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> Any:
+    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> AttentionPlan:
         """AttentionPlan: how attend() would compute this, and computes nothing."""
         plan = _native.kvc_attention_plan()
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
@@ -205,7 +209,7 @@ class Storage:
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
                    mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0) -> "tuple[Any, tuple[Any, ...]]":
+                   shared_tokens: int = 0) -> "tuple[_native.kvc_attention, _Arrays]":
         """The struct and its arrays, which all have the shapes that the struct says."""
         info, attention, requests = self._info, _native.kvc_attention(), len(kv_lens)
         if q.ndim != 3:
@@ -250,7 +254,7 @@ class DLPack:
         return _native.kvc_storage_dlpack_device(storage, plane, layer)
 
 
-def _pairs(copies: Any) -> Any:
+def _pairs(copies: "Array") -> "Array":
     if copies.dtype != np.int32:
         raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
     return contiguous(copies, (len(copies), 2), "copies")
@@ -291,11 +295,7 @@ def tree_mask(parents: "Array") -> "tuple[Array, Array]":
     return mask, depths
 
 
-QuantMetrics = record("QuantMetrics", _native.kvc_quant_metrics, "What storing rows has cost and saved, measured: kvc_quant_metrics.")
-AttentionPlan = record("AttentionPlan", _native.kvc_attention_plan, "How attention would be computed: kvc_attention_plan.")
-
-
-def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: Any, layout: int, flags: int, options: "dict[str, int]") -> Any:
+def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: "DType | str", layout: int, flags: int, options: "dict[str, int]") -> "_native.kvc_storage_config":
     config = _native.kvc_storage_config()
     config.num_blocks, config.num_layers, config.num_heads, config.head_dim = num_blocks, num_layers, num_heads, head_dim
     config.dtype, config.layout, config.flags = DType.parse(dtype), layout, flags

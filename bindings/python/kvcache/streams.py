@@ -7,22 +7,17 @@ import collections
 from typing import Any, Optional
 
 from . import _native
-from .records import record
-
-DeviceInfo = record("DeviceInfo", _native.kvc_device_info, "What a device is: kvc_device_info.")
+from .records import BackendInfo, DeviceInfo
 
 
-def device_info(device: Optional[str] = None) -> Any:
+def device_info(device: Optional[str] = None) -> DeviceInfo:
     """DeviceInfo of a device (None: the CPU). Raises NotFoundError, whose text says which there are."""
     info = _native.kvc_device_info()
     _native.kvc_device_properties(device, info)
     return DeviceInfo.read(info)
 
 
-BackendInfo = record("BackendInfo", _native.kvc_backend_info, "What a backend is: kvc_backend_info.")
-
-
-def open_backend(name: str, path: Optional[str] = None) -> Any:
+def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
     """BackendInfo of a backend ("cpu", "cuda", "hip"), which is opened from a file or folder, or where the environment and the library's
     own folder have it. Raises NotFoundError, which names all files that were looked for, and UnsupportedError."""
     if path is not None:

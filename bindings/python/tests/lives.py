@@ -27,8 +27,14 @@ for _ in range(2):
             str(error)
     m.namespace(model=b"abc").close()
     m.stats, m.properties, m.requests(), m.take_copies(), m.digest(), m.check(), list(m.events())
-    step = kvcache.Step(m, 4, 8, 20)
+    step = kvcache.Step(m, 4, 8, 20, max_admissions=2, max_prompt_tokens=8)
     step.run()
+    step.num_admissions, step.admit_offsets[:] = 2, [0, 4, 8]
+    for options in ([kvcache.RequestOptions(keys=[kvcache.ExtraKey(0, 2, b"y" * 32)]), None], [None], [None, kvcache.RequestOptions(slots=2**40)]):
+        try:
+            step.run(options)
+        except ValueError:
+            pass
     view = step.block_tables
     s = kvcache.Storage(8, 1, 1, 16, dtype="int8", block_size=4)
     k = np.ones((4, 1, 16), np.float32)

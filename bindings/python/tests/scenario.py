@@ -10,7 +10,7 @@ class Runner:
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
         self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups)
-        self.step = kvcache.Step(self.m, 8, 8, 16)
+        self.step = kvcache.Step(self.m, 8, 8, 16, max_rows=8, max_admissions=4, max_prompt_tokens=160)
         self.requests, self.namespaces, self.pins, self.reader = {}, {}, {}, self.m.events()
 
     def request(self, name):
@@ -104,9 +104,22 @@ class Runner:
         step.requests[:n] = [request.id for request in requests]
         step.extend_offsets[: n + 1] = range(n + 1)
         step.extend_tokens[:n] = 7
-        step.num_requests, step.retired_step = n, step.step_id
+        step.num_requests, step.num_admissions, step.retired_step = n, 0, step.step_id
         step.run()
         return [f"{status}:{slot}" for status, slot in zip(step.status[:n], step.slots[0])]
+
+    def line_arrive(self, *numbers):
+        step, end = self.step, 0
+        arriving = [numbers[i : i + 5] for i in range(0, len(numbers), 5)]
+        for i, (_, _, _, first, count) in enumerate(arriving):
+            step.admit_tokens[end : end + count] = range(first, first + count)
+            step.admit_offsets[i + 1] = end = end + count
+        step.num_requests, step.num_admissions, step.retired_step = 0, len(arriving), step.step_id
+        step.run([kvcache.RequestOptions(namespace=self.space(space), slots=slots) for _, space, slots, _, _ in arriving])
+        for (name, *_), status, id in zip(arriving, step.status, step.admitted.tolist()):
+            if status == 0:
+                self.requests[name] = id
+        return [f"{status}:{cached}" for status, cached in zip(step.status[: len(arriving)], step.cached)]
 
     def line_events(self):
         return [f"{int(e.kind)}:{e.group}:{e.block}:{e.token_offset}:{e.digest[:2].hex()}" for e in self.reader]

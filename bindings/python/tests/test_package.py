@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import kvcache
-from kvcache import _native, constants
+from kvcache import _native, constants, records
 
 
 @pytest.mark.skipif("KVC_HEADER" not in os.environ, reason="KVC_HEADER does not name kvcache.h")
@@ -50,6 +50,22 @@ def test_enumerations_have_the_values_of_c():
     assert constants.Status.SKIPPED == _native.KVC_ERROR_SKIPPED == 13
     assert constants.DType.parse("bf16") == _native.KVC_BFLOAT16 == constants.DType.parse(8)
     assert constants.BlockState.FENCED == 6 and constants.Layout.BHLNC == 4
+    prefixes = {constants.Status: "ERROR", constants.BlockState: "BLOCK", constants.EventKind: "EVENT", constants.RopeScaling: "ROPE",
+                constants.RequestFlags: "REQUEST", constants.StorageFlags: "STORAGE", **{it: it.__name__.upper() for it in (constants.Feature, constants.Layout, constants.Plane)}}
+    for enumeration, word in prefixes.items():
+        of_c = {name[len(f"KVC_{word}_"):]: value for name, value in vars(_native).items() if name.startswith(f"KVC_{word}_") and "ROPE_ROWS" not in name}
+        assert {name: int(member) for name, member in enumeration.__members__.items() if name != "OK"} == of_c
+
+
+def test_records_have_the_fields_of_c():
+    named = {name: record for name, record in vars(records).items() if hasattr(record, "_fields")}
+    assert len(named) > 10
+    for name, record in named.items():
+        struct = getattr(_native, re.search(r"kvc_\w+", record.__doc__)[0])
+        fields = {field for field, kind in vars(struct).items() if type(kind).__name__ == "getset_descriptor" and not field.startswith("_")}
+        assert set(record._fields) == fields - {"this", "thisown"}, name
+        filled = record.read(struct())
+        assert all(getattr(filled, field) == getattr(struct(), field) for field in record._fields)
 
 
 def test_importing_loads_neither_numpy_nor_torch():

@@ -42,22 +42,22 @@ typedef _goslice_ swig_type_8;
 typedef long long swig_type_9;
 typedef _goslice_ swig_type_10;
 typedef _goslice_ swig_type_11;
-typedef long long swig_type_12;
-typedef long long swig_type_13;
-typedef _goslice_ swig_type_14;
-typedef _goslice_ swig_type_15;
+typedef _goslice_ swig_type_12;
+typedef _goslice_ swig_type_13;
+typedef long long swig_type_14;
+typedef long long swig_type_15;
 typedef _goslice_ swig_type_16;
 typedef _goslice_ swig_type_17;
 typedef _goslice_ swig_type_18;
 typedef _goslice_ swig_type_19;
-typedef long long swig_type_20;
+typedef _goslice_ swig_type_20;
 typedef _goslice_ swig_type_21;
-typedef _goslice_ swig_type_22;
+typedef long long swig_type_22;
 typedef _goslice_ swig_type_23;
 typedef _goslice_ swig_type_24;
-typedef long long swig_type_25;
+typedef _goslice_ swig_type_25;
 typedef _goslice_ swig_type_26;
-typedef _goslice_ swig_type_27;
+typedef long long swig_type_27;
 typedef _goslice_ swig_type_28;
 typedef _goslice_ swig_type_29;
 typedef _goslice_ swig_type_30;
@@ -100,185 +100,187 @@ typedef _goslice_ swig_type_66;
 typedef _goslice_ swig_type_67;
 typedef _goslice_ swig_type_68;
 typedef _goslice_ swig_type_69;
-typedef long long swig_type_70;
+typedef _goslice_ swig_type_70;
 typedef _goslice_ swig_type_71;
-typedef _goslice_ swig_type_72;
-typedef long long swig_type_73;
+typedef long long swig_type_72;
+typedef _goslice_ swig_type_73;
 typedef _goslice_ swig_type_74;
-typedef _goslice_ swig_type_75;
+typedef long long swig_type_75;
 typedef _goslice_ swig_type_76;
 typedef _goslice_ swig_type_77;
-typedef long long swig_type_78;
-typedef long long swig_type_79;
-typedef _goslice_ swig_type_80;
-typedef _goslice_ swig_type_81;
+typedef _goslice_ swig_type_78;
+typedef _goslice_ swig_type_79;
+typedef long long swig_type_80;
+typedef long long swig_type_81;
 typedef _goslice_ swig_type_82;
 typedef _goslice_ swig_type_83;
-typedef long long swig_type_84;
+typedef _goslice_ swig_type_84;
 typedef _goslice_ swig_type_85;
 typedef long long swig_type_86;
 typedef _goslice_ swig_type_87;
-typedef _goslice_ swig_type_88;
+typedef long long swig_type_88;
 typedef _goslice_ swig_type_89;
 typedef _goslice_ swig_type_90;
 typedef _goslice_ swig_type_91;
 typedef _goslice_ swig_type_92;
 typedef _goslice_ swig_type_93;
-typedef long long swig_type_94;
+typedef _goslice_ swig_type_94;
 typedef _goslice_ swig_type_95;
-typedef _goslice_ swig_type_96;
+typedef long long swig_type_96;
 typedef _goslice_ swig_type_97;
-typedef long long swig_type_98;
-typedef long long swig_type_99;
-typedef _goslice_ swig_type_100;
-typedef _goslice_ swig_type_101;
+typedef _goslice_ swig_type_98;
+typedef _goslice_ swig_type_99;
+typedef long long swig_type_100;
+typedef long long swig_type_101;
 typedef _goslice_ swig_type_102;
 typedef _goslice_ swig_type_103;
-typedef long long swig_type_104;
-typedef long long swig_type_105;
-typedef _goslice_ swig_type_106;
-typedef _goslice_ swig_type_107;
-typedef _gostring_ swig_type_108;
-typedef _gostring_ swig_type_109;
-typedef long long swig_type_110;
-typedef long long swig_type_111;
-typedef _goslice_ swig_type_112;
-typedef _goslice_ swig_type_113;
-typedef long long swig_type_114;
+typedef _goslice_ swig_type_104;
+typedef _goslice_ swig_type_105;
+typedef long long swig_type_106;
+typedef long long swig_type_107;
+typedef _goslice_ swig_type_108;
+typedef _goslice_ swig_type_109;
+typedef _gostring_ swig_type_110;
+typedef _gostring_ swig_type_111;
+typedef long long swig_type_112;
+typedef long long swig_type_113;
+typedef _goslice_ swig_type_114;
 typedef _goslice_ swig_type_115;
-typedef _goslice_ swig_type_116;
-typedef long long swig_type_117;
-typedef long long swig_type_118;
+typedef long long swig_type_116;
+typedef _goslice_ swig_type_117;
+typedef _goslice_ swig_type_118;
 typedef long long swig_type_119;
-typedef _goslice_ swig_type_120;
+typedef long long swig_type_120;
 typedef long long swig_type_121;
-typedef long long swig_type_122;
+typedef _goslice_ swig_type_122;
 typedef long long swig_type_123;
 typedef long long swig_type_124;
 typedef long long swig_type_125;
 typedef long long swig_type_126;
 typedef long long swig_type_127;
 typedef long long swig_type_128;
-typedef _goslice_ swig_type_129;
-typedef _goslice_ swig_type_130;
-typedef long long swig_type_131;
+typedef long long swig_type_129;
+typedef long long swig_type_130;
+typedef _goslice_ swig_type_131;
 typedef _goslice_ swig_type_132;
-typedef _goslice_ swig_type_133;
-typedef long long swig_type_134;
+typedef long long swig_type_133;
+typedef _goslice_ swig_type_134;
 typedef _goslice_ swig_type_135;
-typedef _goslice_ swig_type_136;
-typedef long long swig_type_137;
-typedef long long swig_type_138;
-typedef _goslice_ swig_type_139;
-typedef _goslice_ swig_type_140;
-typedef long long swig_type_141;
+typedef long long swig_type_136;
+typedef _goslice_ swig_type_137;
+typedef _goslice_ swig_type_138;
+typedef long long swig_type_139;
+typedef long long swig_type_140;
+typedef _goslice_ swig_type_141;
 typedef _goslice_ swig_type_142;
 typedef long long swig_type_143;
 typedef _goslice_ swig_type_144;
-typedef _goslice_ swig_type_145;
+typedef long long swig_type_145;
 typedef _goslice_ swig_type_146;
-typedef long long swig_type_147;
+typedef _goslice_ swig_type_147;
 typedef _goslice_ swig_type_148;
-typedef _goslice_ swig_type_149;
+typedef long long swig_type_149;
 typedef _goslice_ swig_type_150;
 typedef _goslice_ swig_type_151;
 typedef _goslice_ swig_type_152;
-typedef long long swig_type_153;
+typedef _goslice_ swig_type_153;
 typedef _goslice_ swig_type_154;
-typedef _goslice_ swig_type_155;
-typedef _gostring_ swig_type_156;
-typedef _gostring_ swig_type_157;
+typedef long long swig_type_155;
+typedef _goslice_ swig_type_156;
+typedef _goslice_ swig_type_157;
 typedef _gostring_ swig_type_158;
 typedef _gostring_ swig_type_159;
-typedef _goslice_ swig_type_160;
-typedef _goslice_ swig_type_161;
+typedef _gostring_ swig_type_160;
+typedef _gostring_ swig_type_161;
 typedef _goslice_ swig_type_162;
 typedef _goslice_ swig_type_163;
-typedef long long swig_type_164;
-typedef long long swig_type_165;
-typedef _gostring_ swig_type_166;
-extern void _wrap_Swig_free_native_665086ddebdf4c25(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_665086ddebdf4c25(swig_intgo arg1);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_665086ddebdf4c25(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_665086ddebdf4c25(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_665086ddebdf4c25(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_665086ddebdf4c25(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_step_use_native_665086ddebdf4c25(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_12 _wrap_kvc_step_num_failed_native_665086ddebdf4c25(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_type_13 arg3, swig_type_14 arg4, swig_type_15 arg5, swig_type_16 arg6, swig_type_17 arg7, swig_type_18 arg8, swig_type_19 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, swig_type_23 arg6, swig_type_24 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_type_25 arg3, swig_type_26 arg4, swig_type_27 arg5, swig_type_28 arg6, swig_type_29 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_type_30 arg3, swig_type_31 arg4, swig_type_32 arg5, swig_type_33 arg6, swig_type_34 arg7, swig_type_35 arg8, swig_type_36 arg9, swig_type_37 arg10, swig_type_38 arg11, swig_type_39 arg12, swig_type_40 arg13, swig_type_41 arg14, uintptr_t arg15);
-extern swig_voidp _wrap_kvc_storage_explain_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_type_42 arg3, swig_type_43 arg4, swig_type_44 arg5, swig_type_45 arg6, swig_type_46 arg7, swig_type_47 arg8, swig_type_48 arg9, swig_type_49 arg10, swig_type_50 arg11, swig_type_51 arg12, swig_type_52 arg13, swig_type_53 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_type_54 arg3, swig_type_55 arg4, swig_type_56 arg5, swig_type_57 arg6, swig_type_58 arg7, swig_type_59 arg8, swig_type_60 arg9, swig_type_61 arg10, swig_type_62 arg11, swig_type_63 arg12, swig_type_64 arg13, swig_type_65 arg14, swig_voidp arg15, swig_type_66 arg16, swig_type_67 arg17, uintptr_t arg18);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_665086ddebdf4c25(uintptr_t arg1, swig_type_68 arg2, swig_type_69 arg3, swig_type_70 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_665086ddebdf4c25(uintptr_t arg1, swig_type_71 arg2, swig_type_72 arg3, swig_type_73 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_type_74 arg3, swig_type_75 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_attention_merge_native_665086ddebdf4c25(swig_type_76 arg1, swig_type_77 arg2, swig_type_78 arg3, swig_type_79 arg4, int arg5, int arg6, swig_type_80 arg7, swig_type_81 arg8);
-extern swig_voidp _wrap_kvc_tree_mask_native_665086ddebdf4c25(swig_type_82 arg1, swig_type_83 arg2, swig_type_84 arg3, swig_type_85 arg4);
-extern swig_voidp _wrap_kvc_estimate_memory_native_665086ddebdf4c25(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_model_rope_native_665086ddebdf4c25(swig_voidp arg1, int arg2, swig_type_86 arg3, swig_type_87 arg4, swig_type_88 arg5, swig_type_89 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_rope_table_native_665086ddebdf4c25(swig_type_90 arg1, double arg2, swig_type_91 arg3, swig_type_92 arg4);
-extern swig_voidp _wrap_kvc_rope_apply_native_665086ddebdf4c25(swig_voidp arg1, swig_type_93 arg2, swig_type_94 arg3, swig_type_95 arg4, swig_type_96 arg5);
-extern swig_voidp _wrap_kvc_quantize_native_665086ddebdf4c25(swig_voidp arg1, swig_type_97 arg2, swig_type_98 arg3, swig_type_99 arg4, swig_type_100 arg5, swig_type_101 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_665086ddebdf4c25(swig_voidp arg1, swig_type_102 arg2, swig_type_103 arg3, swig_type_104 arg4, swig_type_105 arg5, swig_type_106 arg6);
-extern swig_voidp _wrap_kvc_storage_adopt_native_665086ddebdf4c25(swig_voidp arg1, swig_type_107 arg2, swig_voidp arg3);
-extern int _wrap_kvc_version_native_665086ddebdf4c25(void);
-extern swig_type_108 _wrap_kvc_build_info_native_665086ddebdf4c25(void);
-extern swig_type_109 _wrap_kvc_last_error_native_665086ddebdf4c25(void);
-extern swig_voidp _wrap_kvc_supports_native_665086ddebdf4c25(int arg1);
-extern swig_voidp _wrap_kvc_manager_create_native_665086ddebdf4c25(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_665086ddebdf4c25(uintptr_t arg1, swig_type_110 arg2);
-extern swig_voidp _wrap_kvc_manager_reset_native_665086ddebdf4c25(uintptr_t arg1, swig_type_111 arg2);
-extern swig_voidp _wrap_kvc_manager_check_native_665086ddebdf4c25(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_create_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_112 arg2, swig_type_113 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_114 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_115 arg2, swig_type_116 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_665086ddebdf4c25(uintptr_t arg1, swig_type_117 arg2, swig_type_118 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_665086ddebdf4c25(uintptr_t arg1, swig_type_119 arg2, swig_type_120 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_665086ddebdf4c25(uintptr_t arg1, swig_type_121 arg2, swig_type_122 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_123 arg2, swig_type_124 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_125 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_126 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_665086ddebdf4c25(uintptr_t arg1, swig_type_127 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_665086ddebdf4c25(uintptr_t arg1, swig_type_128 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_665086ddebdf4c25(uintptr_t arg1, swig_type_129 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_take_copies_native_665086ddebdf4c25(uintptr_t arg1, swig_type_130 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_probe_native_665086ddebdf4c25(uintptr_t arg1, swig_type_131 arg2, swig_type_132 arg3, swig_type_133 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_665086ddebdf4c25(uintptr_t arg1, swig_type_134 arg2, swig_type_135 arg3, swig_type_136 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_665086ddebdf4c25(uintptr_t arg1, swig_type_137 arg2);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_665086ddebdf4c25(uintptr_t arg1, swig_type_138 arg2, swig_type_139 arg3, swig_type_140 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_141 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_type_142 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_665086ddebdf4c25(uintptr_t arg1, swig_type_143 arg2, int arg3, swig_type_144 arg4, swig_type_145 arg5, swig_type_146 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_147 arg2, int arg3, swig_type_148 arg4, swig_type_149 arg5, swig_type_150 arg6);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_151 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_152 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_create_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_step_native_665086ddebdf4c25(uintptr_t arg1, uintptr_t arg2);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_665086ddebdf4c25(uintptr_t arg1, swig_type_153 arg2);
-extern swig_voidp _wrap_kvc_manager_take_zero_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_154 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_type_155 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_backend_open_native_665086ddebdf4c25(swig_type_156 arg1, swig_type_157 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_665086ddebdf4c25(swig_type_158 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_665086ddebdf4c25(swig_type_159 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_665086ddebdf4c25(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_665086ddebdf4c25(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_665086ddebdf4c25(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_665086ddebdf4c25(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_665086ddebdf4c25(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_160 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_seal_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_161 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_162 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_665086ddebdf4c25(uintptr_t arg1, swig_type_163 arg2, uintptr_t arg3);
-extern swig_type_164 _wrap_kvc_model_count_native_665086ddebdf4c25(void);
-extern swig_voidp _wrap_kvc_model_get_native_665086ddebdf4c25(swig_type_165 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_665086ddebdf4c25(swig_type_166 arg1, swig_voidp arg2);
+typedef _goslice_ swig_type_164;
+typedef _goslice_ swig_type_165;
+typedef long long swig_type_166;
+typedef long long swig_type_167;
+typedef _gostring_ swig_type_168;
+extern void _wrap_Swig_free_native_0a393be1c93c12e4(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_0a393be1c93c12e4(swig_intgo arg1);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_step_native_0a393be1c93c12e4(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, swig_type_12 arg4, swig_type_13 arg5);
+extern swig_voidp _wrap_kvc_step_use_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_14 _wrap_kvc_step_num_failed_native_0a393be1c93c12e4(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, swig_type_18 arg6, swig_type_19 arg7, swig_type_20 arg8, swig_type_21 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_type_22 arg3, swig_type_23 arg4, swig_type_24 arg5, swig_type_25 arg6, swig_type_26 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_type_27 arg3, swig_type_28 arg4, swig_type_29 arg5, swig_type_30 arg6, swig_type_31 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_type_32 arg3, swig_type_33 arg4, swig_type_34 arg5, swig_type_35 arg6, swig_type_36 arg7, swig_type_37 arg8, swig_type_38 arg9, swig_type_39 arg10, swig_type_40 arg11, swig_type_41 arg12, swig_type_42 arg13, swig_type_43 arg14, uintptr_t arg15);
+extern swig_voidp _wrap_kvc_storage_explain_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_type_44 arg3, swig_type_45 arg4, swig_type_46 arg5, swig_type_47 arg6, swig_type_48 arg7, swig_type_49 arg8, swig_type_50 arg9, swig_type_51 arg10, swig_type_52 arg11, swig_type_53 arg12, swig_type_54 arg13, swig_type_55 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_type_56 arg3, swig_type_57 arg4, swig_type_58 arg5, swig_type_59 arg6, swig_type_60 arg7, swig_type_61 arg8, swig_type_62 arg9, swig_type_63 arg10, swig_type_64 arg11, swig_type_65 arg12, swig_type_66 arg13, swig_type_67 arg14, swig_voidp arg15, swig_type_68 arg16, swig_type_69 arg17, uintptr_t arg18);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_70 arg2, swig_type_71 arg3, swig_type_72 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_73 arg2, swig_type_74 arg3, swig_type_75 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_type_76 arg3, swig_type_77 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_attention_merge_native_0a393be1c93c12e4(swig_type_78 arg1, swig_type_79 arg2, swig_type_80 arg3, swig_type_81 arg4, int arg5, int arg6, swig_type_82 arg7, swig_type_83 arg8);
+extern swig_voidp _wrap_kvc_tree_mask_native_0a393be1c93c12e4(swig_type_84 arg1, swig_type_85 arg2, swig_type_86 arg3, swig_type_87 arg4);
+extern swig_voidp _wrap_kvc_estimate_memory_native_0a393be1c93c12e4(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_model_rope_native_0a393be1c93c12e4(swig_voidp arg1, int arg2, swig_type_88 arg3, swig_type_89 arg4, swig_type_90 arg5, swig_type_91 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_rope_table_native_0a393be1c93c12e4(swig_type_92 arg1, double arg2, swig_type_93 arg3, swig_type_94 arg4);
+extern swig_voidp _wrap_kvc_rope_apply_native_0a393be1c93c12e4(swig_voidp arg1, swig_type_95 arg2, swig_type_96 arg3, swig_type_97 arg4, swig_type_98 arg5);
+extern swig_voidp _wrap_kvc_quantize_native_0a393be1c93c12e4(swig_voidp arg1, swig_type_99 arg2, swig_type_100 arg3, swig_type_101 arg4, swig_type_102 arg5, swig_type_103 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_0a393be1c93c12e4(swig_voidp arg1, swig_type_104 arg2, swig_type_105 arg3, swig_type_106 arg4, swig_type_107 arg5, swig_type_108 arg6);
+extern swig_voidp _wrap_kvc_storage_adopt_native_0a393be1c93c12e4(swig_voidp arg1, swig_type_109 arg2, swig_voidp arg3);
+extern int _wrap_kvc_version_native_0a393be1c93c12e4(void);
+extern swig_type_110 _wrap_kvc_build_info_native_0a393be1c93c12e4(void);
+extern swig_type_111 _wrap_kvc_last_error_native_0a393be1c93c12e4(void);
+extern swig_voidp _wrap_kvc_supports_native_0a393be1c93c12e4(int arg1);
+extern swig_voidp _wrap_kvc_manager_create_native_0a393be1c93c12e4(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_112 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_113 arg2);
+extern swig_voidp _wrap_kvc_manager_check_native_0a393be1c93c12e4(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_stats_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_create_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_114 arg2, swig_type_115 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_116 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_117 arg2, swig_type_118 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_119 arg2, swig_type_120 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_121 arg2, swig_type_122 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_123 arg2, swig_type_124 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_125 arg2, swig_type_126 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_127 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_128 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_129 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_130 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_131 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_take_copies_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_132 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_probe_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_136 arg2, swig_type_137 arg3, swig_type_138 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_139 arg2);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_140 arg2, swig_type_141 arg3, swig_type_142 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_143 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_type_144 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_145 arg2, int arg3, swig_type_146 arg4, swig_type_147 arg5, swig_type_148 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_149 arg2, int arg3, swig_type_150 arg4, swig_type_151 arg5, swig_type_152 arg6);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_153 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_154 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_create_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_155 arg2);
+extern swig_voidp _wrap_kvc_manager_take_zero_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_156 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_type_157 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_backend_open_native_0a393be1c93c12e4(swig_type_158 arg1, swig_type_159 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_0a393be1c93c12e4(swig_type_160 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_properties_native_0a393be1c93c12e4(swig_type_161 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_0a393be1c93c12e4(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_0a393be1c93c12e4(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_0a393be1c93c12e4(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_0a393be1c93c12e4(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_162 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_seal_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_163 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_164 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_0a393be1c93c12e4(uintptr_t arg1, swig_type_165 arg2, uintptr_t arg3);
+extern swig_type_166 _wrap_kvc_model_count_native_0a393be1c93c12e4(void);
+extern swig_voidp _wrap_kvc_model_get_native_0a393be1c93c12e4(swig_type_167 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_0a393be1c93c12e4(swig_type_168 arg1, swig_voidp arg2);
 #undef intgo
 */
 import "C"
@@ -321,13 +323,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_665086ddebdf4c25(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_0a393be1c93c12e4(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -365,7 +367,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -387,7 +389,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -406,7 +408,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -423,7 +425,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -435,12 +437,31 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 *byte, arg4 []byte, arg5 []uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_4))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg5
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -449,7 +470,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -465,7 +486,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_13(_swig_i_2), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_15(_swig_i_2), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -499,7 +520,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_20(_swig_i_2), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_22)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_22(_swig_i_2), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -528,7 +549,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_25(_swig_i_2), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_27(_swig_i_2), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -563,7 +584,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_13)), C.uintptr_t(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_13)), C.uintptr_t(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -622,7 +643,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -684,7 +705,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_16)), C.uintptr_t(_swig_i_17)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_16)), C.uintptr_t(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -739,7 +760,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_2)), C.swig_type_70(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_2)), C.swig_type_72(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -758,7 +779,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_2)), C.swig_type_73(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_2)), C.swig_type_75(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -777,7 +798,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -799,7 +820,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_665086ddebdf4c25(*(*C.swig_type_76)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_1)), C.swig_type_78(_swig_i_2), C.swig_type_79(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_0a393be1c93c12e4(*(*C.swig_type_78)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_1)), C.swig_type_80(_swig_i_2), C.swig_type_81(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -823,7 +844,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_665086ddebdf4c25(*(*C.swig_type_82)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_1)), C.swig_type_84(_swig_i_2), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_0a393be1c93c12e4(*(*C.swig_type_84)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_1)), C.swig_type_86(_swig_i_2), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -843,7 +864,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -858,7 +879,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_86(_swig_i_2), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_88(_swig_i_2), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -879,7 +900,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_665086ddebdf4c25(*(*C.swig_type_90)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_0a393be1c93c12e4(*(*C.swig_type_92)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -901,7 +922,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_1)), C.swig_type_94(_swig_i_2), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_1)), C.swig_type_96(_swig_i_2), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -924,7 +945,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_1)), C.swig_type_98(_swig_i_2), C.swig_type_99(_swig_i_3), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_1)), C.swig_type_100(_swig_i_2), C.swig_type_101(_swig_i_3), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -947,7 +968,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_2)), C.swig_type_104(_swig_i_3), C.swig_type_105(_swig_i_4), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_2)), C.swig_type_106(_swig_i_3), C.swig_type_107(_swig_i_4), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -967,7 +988,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -978,13 +999,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_665086ddebdf4c25())
+	swig_r = (uint32)(C._wrap_kvc_version_native_0a393be1c93c12e4())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_665086ddebdf4c25()
+	swig_r_p := C._wrap_kvc_build_info_native_0a393be1c93c12e4()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -993,7 +1014,7 @@ func Kvc_build_info() (_swig_ret string) {
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_665086ddebdf4c25()
+	swig_r_p := C._wrap_kvc_last_error_native_0a393be1c93c12e4()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1003,7 +1024,7 @@ func Kvc_last_error() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_665086ddebdf4c25(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_0a393be1c93c12e4(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1013,7 +1034,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1023,7 +1044,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1033,7 +1054,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_110(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_112(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1043,7 +1064,7 @@ func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_111(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_113(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1052,7 +1073,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1062,7 +1083,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1072,7 +1093,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1083,7 +1104,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1094,7 +1115,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1107,7 +1128,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 *b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1124,7 +1145,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_114(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_116(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1138,7 +1159,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1155,7 +1176,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_117(_swig_i_1), C.swig_type_118(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_119(_swig_i_1), C.swig_type_120(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1166,7 +1187,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_119(_swig_i_1), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_121(_swig_i_1), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1180,7 +1201,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_121(_swig_i_1), C.swig_type_122(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_123(_swig_i_1), C.swig_type_124(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1191,7 +1212,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_123(_swig_i_1), C.swig_type_124(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_125(_swig_i_1), C.swig_type_126(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1202,7 +1223,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_125(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_127(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1212,7 +1233,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_126(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_128(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1222,7 +1243,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_127(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_129(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1233,7 +1254,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_128(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_130(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1244,7 +1265,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1258,7 +1279,7 @@ func Kvc_manager_take_copies(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1274,7 +1295,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_131(_swig_i_1), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_133(_swig_i_1), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1294,7 +1315,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_134(_swig_i_1), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_136(_swig_i_1), *(*C.swig_type_137)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1310,7 +1331,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_137(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_139(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1323,7 +1344,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_138(_swig_i_1), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_140(_swig_i_1), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1340,7 +1361,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_141(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_143(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1351,7 +1372,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1369,7 +1390,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []i
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_143(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_145(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1392,7 +1413,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []i
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_147(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_149(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1411,7 +1432,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1425,7 +1446,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1439,7 +1460,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1450,17 +1471,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_step(arg1 uintptr, arg2 uintptr) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1470,7 +1481,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_type_153(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_type_155(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1481,7 +1492,7 @@ func Kvc_manager_take_zero_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_zero_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_zero_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1496,7 +1507,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1509,7 +1520,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_665086ddebdf4c25(*(*C.swig_type_156)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_0a393be1c93c12e4(*(*C.swig_type_158)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1525,7 +1536,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_665086ddebdf4c25(*(*C.swig_type_158)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_0a393be1c93c12e4(*(*C.swig_type_160)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1538,7 +1549,7 @@ func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_665086ddebdf4c25(*(*C.swig_type_159)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_0a393be1c93c12e4(*(*C.swig_type_161)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1551,7 +1562,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1561,7 +1572,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1572,7 +1583,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_665086ddebdf4c25(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_0a393be1c93c12e4(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1584,7 +1595,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1597,7 +1608,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1611,7 +1622,7 @@ func Kvc_storage_seal_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1625,7 +1636,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_164)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1639,7 +1650,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_665086ddebdf4c25(C.uintptr_t(_swig_i_0), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_0a393be1c93c12e4(C.uintptr_t(_swig_i_0), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1650,7 +1661,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_665086ddebdf4c25())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_0a393be1c93c12e4())
 	return swig_r
 }
 
@@ -1658,7 +1669,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_665086ddebdf4c25(C.swig_type_165(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_0a393be1c93c12e4(C.swig_type_167(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1668,7 +1679,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_665086ddebdf4c25(*(*C.swig_type_166)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_0a393be1c93c12e4(*(*C.swig_type_168)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}

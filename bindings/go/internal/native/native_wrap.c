@@ -233,6 +233,16 @@ static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events
   return kvc_manager_poll_events(m, next, events, sizeof *events, capacity, count, token_capacity ? tokens : NULL, token_capacity);
 }
 
+/* With what the new requests ask for, where it is not NULL: a config and an offset into the keys for each admission. The step keeps none of it. */
+static kvc_status run_step(kvc_manager *m, kvc_step *step, const kvc_request_config *configs, const kvc_extra_key *keys, size_t num_keys,
+                           const uint64_t *key_offsets, size_t num_key_offsets) {
+  step->admit_configs = configs, step->admit_keys = keys, step->admit_key_offsets = key_offsets;
+  (void)num_keys, (void)num_key_offsets;
+  const kvc_status status = kvc_manager_step(m, step);
+  step->admit_configs = NULL, step->admit_keys = NULL, step->admit_key_offsets = NULL;
+  return status;
+}
+
 /* Takes an optional array of a step away (as NULL does in C) or back into use. */
 static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
   kvc_view view;
@@ -406,7 +416,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_665086ddebdf4c25(void *_swig_go_0) {
+void _wrap_Swig_free_native_0a393be1c93c12e4(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -416,7 +426,7 @@ void _wrap_Swig_free_native_665086ddebdf4c25(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_665086ddebdf4c25(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_0a393be1c93c12e4(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -429,7 +439,7 @@ void *_wrap_Swig_malloc_native_665086ddebdf4c25(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -462,7 +472,7 @@ char *_wrap_kvc_manager_open_namespace_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -491,7 +501,7 @@ char *_wrap_kvc_manager_export_tables_native_665086ddebdf4c25(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -516,7 +526,7 @@ char *_wrap_kvc_manager_export_slots_native_665086ddebdf4c25(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -547,7 +557,36 @@ char *_wrap_kvc_manager_poll_events_native_665086ddebdf4c25(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_step_use_native_665086ddebdf4c25(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_manager_step_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_step *arg2 = (kvc_step *) 0 ;
+  kvc_request_config *arg3 = (kvc_request_config *) 0 ;
+  kvc_extra_key *arg4 = (kvc_extra_key *) 0 ;
+  size_t arg5 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  size_t arg7 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_step *)_swig_go_1;
+  arg3 = (kvc_request_config *)_swig_go_2;
+  
+  arg4 = (kvc_extra_key *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  
+  arg6 = (uint64_t *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / 1;
+  
+  
+  result = (kvc_status)run_step(arg1,arg2,(struct kvc_request_config const *)arg3,(struct kvc_extra_key const *)arg4,arg5,(unsigned long const *)arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_use_native_0a393be1c93c12e4(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -564,7 +603,7 @@ char *_wrap_kvc_step_use_native_665086ddebdf4c25(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_665086ddebdf4c25(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_0a393be1c93c12e4(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -577,7 +616,7 @@ long long _wrap_kvc_step_num_failed_native_665086ddebdf4c25(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -632,7 +671,7 @@ char *_wrap_kvc_storage_store_native_665086ddebdf4c25(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -675,7 +714,7 @@ char *_wrap_kvc_storage_gather_native_665086ddebdf4c25(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -720,7 +759,7 @@ char *_wrap_kvc_storage_measure_native_665086ddebdf4c25(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
+char *_wrap_kvc_storage_attend_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, kvc_stream *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -809,7 +848,7 @@ char *_wrap_kvc_storage_attend_native_665086ddebdf4c25(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_storage_explain_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -898,7 +937,7 @@ char *_wrap_kvc_storage_explain_native_665086ddebdf4c25(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_select_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -1001,7 +1040,7 @@ char *_wrap_kvc_storage_select_blocks_native_665086ddebdf4c25(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1030,7 +1069,7 @@ char *_wrap_kvc_storage_swap_out_native_665086ddebdf4c25(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1059,7 +1098,7 @@ char *_wrap_kvc_storage_swap_in_native_665086ddebdf4c25(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_665086ddebdf4c25(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1088,7 +1127,7 @@ char *_wrap_kvc_storage_key_bounds_native_665086ddebdf4c25(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_665086ddebdf4c25(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_0a393be1c93c12e4(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1131,7 +1170,7 @@ char *_wrap_kvc_attention_merge_native_665086ddebdf4c25(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_665086ddebdf4c25(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_0a393be1c93c12e4(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1162,7 +1201,7 @@ char *_wrap_kvc_tree_mask_native_665086ddebdf4c25(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_665086ddebdf4c25(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_0a393be1c93c12e4(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1179,7 +1218,7 @@ char *_wrap_kvc_estimate_memory_native_665086ddebdf4c25(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_665086ddebdf4c25(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_model_rope_native_0a393be1c93c12e4(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1216,7 +1255,7 @@ char *_wrap_kvc_model_rope_native_665086ddebdf4c25(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_665086ddebdf4c25(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_0a393be1c93c12e4(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1247,7 +1286,7 @@ char *_wrap_kvc_rope_table_native_665086ddebdf4c25(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_rope_apply_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1280,7 +1319,7 @@ char *_wrap_kvc_rope_apply_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_quantize_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1315,7 +1354,7 @@ char *_wrap_kvc_quantize_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1350,7 +1389,7 @@ char *_wrap_kvc_dequantize_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_665086ddebdf4c25(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_0a393be1c93c12e4(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1371,7 +1410,7 @@ char *_wrap_kvc_storage_adopt_native_665086ddebdf4c25(char *_swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_665086ddebdf4c25() {
+int _wrap_kvc_version_native_0a393be1c93c12e4() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1382,7 +1421,7 @@ int _wrap_kvc_version_native_665086ddebdf4c25() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_665086ddebdf4c25() {
+_gostring_ _wrap_kvc_build_info_native_0a393be1c93c12e4() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1393,7 +1432,7 @@ _gostring_ _wrap_kvc_build_info_native_665086ddebdf4c25() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_665086ddebdf4c25() {
+_gostring_ _wrap_kvc_last_error_native_0a393be1c93c12e4() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1404,7 +1443,7 @@ _gostring_ _wrap_kvc_last_error_native_665086ddebdf4c25() {
 }
 
 
-char *_wrap_kvc_supports_native_665086ddebdf4c25(int _swig_go_0) {
+char *_wrap_kvc_supports_native_0a393be1c93c12e4(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1417,7 +1456,7 @@ char *_wrap_kvc_supports_native_665086ddebdf4c25(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_665086ddebdf4c25(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_0a393be1c93c12e4(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1432,7 +1471,7 @@ char *_wrap_kvc_manager_create_native_665086ddebdf4c25(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_665086ddebdf4c25(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1447,7 +1486,7 @@ char *_wrap_kvc_manager_properties_native_665086ddebdf4c25(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1462,7 +1501,7 @@ char *_wrap_kvc_manager_close_namespace_native_665086ddebdf4c25(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1477,7 +1516,7 @@ char *_wrap_kvc_manager_reset_native_665086ddebdf4c25(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_665086ddebdf4c25(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_0a393be1c93c12e4(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1490,7 +1529,7 @@ char *_wrap_kvc_manager_check_native_665086ddebdf4c25(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1505,7 +1544,7 @@ char *_wrap_kvc_manager_digest_native_665086ddebdf4c25(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_665086ddebdf4c25(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1520,7 +1559,7 @@ char *_wrap_kvc_manager_stats_native_665086ddebdf4c25(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1537,7 +1576,7 @@ char *_wrap_kvc_manager_pool_info_native_665086ddebdf4c25(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1554,7 +1593,7 @@ char *_wrap_kvc_manager_block_info_native_665086ddebdf4c25(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1583,7 +1622,7 @@ char *_wrap_kvc_manager_create_request_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1600,7 +1639,7 @@ char *_wrap_kvc_manager_admit_request_native_665086ddebdf4c25(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1631,7 +1670,7 @@ char *_wrap_kvc_manager_allocate_request_native_665086ddebdf4c25(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1648,7 +1687,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1669,7 +1708,7 @@ char *_wrap_kvc_manager_append_tokens_native_665086ddebdf4c25(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1686,7 +1725,7 @@ char *_wrap_kvc_manager_commit_tokens_native_665086ddebdf4c25(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1703,7 +1742,7 @@ char *_wrap_kvc_manager_truncate_request_native_665086ddebdf4c25(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1720,7 +1759,7 @@ char *_wrap_kvc_manager_fork_request_native_665086ddebdf4c25(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1735,7 +1774,7 @@ char *_wrap_kvc_manager_preempt_request_native_665086ddebdf4c25(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1750,7 +1789,7 @@ char *_wrap_kvc_manager_free_request_native_665086ddebdf4c25(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1767,7 +1806,7 @@ char *_wrap_kvc_manager_request_info_native_665086ddebdf4c25(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1788,7 +1827,7 @@ char *_wrap_kvc_manager_list_requests_native_665086ddebdf4c25(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1809,7 +1848,7 @@ char *_wrap_kvc_manager_take_copies_native_665086ddebdf4c25(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1838,7 +1877,7 @@ char *_wrap_kvc_manager_probe_native_665086ddebdf4c25(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1869,7 +1908,7 @@ char *_wrap_kvc_manager_pin_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1884,7 +1923,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_665086ddebdf4c25(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1913,7 +1952,7 @@ char *_wrap_kvc_manager_drop_prefix_native_665086ddebdf4c25(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1930,7 +1969,7 @@ char *_wrap_kvc_manager_evict_blocks_native_665086ddebdf4c25(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1951,7 +1990,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1988,7 +2027,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2023,7 +2062,7 @@ char *_wrap_kvc_manager_publish_blocks_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2042,7 +2081,7 @@ char *_wrap_kvc_manager_release_blocks_native_665086ddebdf4c25(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2063,7 +2102,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_665086ddebdf4c25(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_665086ddebdf4c25(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2080,7 +2119,7 @@ char *_wrap_kvc_step_create_native_665086ddebdf4c25(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_665086ddebdf4c25(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_0a393be1c93c12e4(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2097,22 +2136,7 @@ char *_wrap_kvc_step_view_native_665086ddebdf4c25(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_step_native_665086ddebdf4c25(kvc_manager *_swig_go_0, kvc_step *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_step *arg2 = (kvc_step *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_step *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_step(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_retire_step_native_665086ddebdf4c25(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2127,7 +2151,7 @@ char *_wrap_kvc_manager_retire_step_native_665086ddebdf4c25(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_665086ddebdf4c25(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2148,7 +2172,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_665086ddebdf4c25(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_665086ddebdf4c25(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_0a393be1c93c12e4(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2171,7 +2195,7 @@ char *_wrap_kvc_manager_compact_native_665086ddebdf4c25(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_backend_open_native_665086ddebdf4c25(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_0a393be1c93c12e4(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -2196,7 +2220,7 @@ char *_wrap_kvc_backend_open_native_665086ddebdf4c25(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_665086ddebdf4c25(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_0a393be1c93c12e4(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -2216,7 +2240,7 @@ char *_wrap_kvc_backend_properties_native_665086ddebdf4c25(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_665086ddebdf4c25(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_0a393be1c93c12e4(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -2236,7 +2260,7 @@ char *_wrap_kvc_device_properties_native_665086ddebdf4c25(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_665086ddebdf4c25(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_0a393be1c93c12e4(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -2251,7 +2275,7 @@ char *_wrap_kvc_storage_create_native_665086ddebdf4c25(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_665086ddebdf4c25(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -2266,7 +2290,7 @@ char *_wrap_kvc_storage_properties_native_665086ddebdf4c25(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_665086ddebdf4c25(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_0a393be1c93c12e4(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2283,7 +2307,7 @@ char *_wrap_kvc_storage_size_native_665086ddebdf4c25(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_665086ddebdf4c25(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -2302,7 +2326,7 @@ char *_wrap_kvc_storage_view_native_665086ddebdf4c25(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_665086ddebdf4c25(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -2327,7 +2351,7 @@ char *_wrap_kvc_storage_runs_native_665086ddebdf4c25(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2348,7 +2372,7 @@ char *_wrap_kvc_storage_seal_blocks_native_665086ddebdf4c25(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -2369,7 +2393,7 @@ char *_wrap_kvc_storage_copy_blocks_native_665086ddebdf4c25(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_665086ddebdf4c25(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_0a393be1c93c12e4(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2390,7 +2414,7 @@ char *_wrap_kvc_storage_zero_blocks_native_665086ddebdf4c25(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_665086ddebdf4c25() {
+long long _wrap_kvc_model_count_native_0a393be1c93c12e4() {
   size_t result;
   long long _swig_go_result;
   
@@ -2401,7 +2425,7 @@ long long _wrap_kvc_model_count_native_665086ddebdf4c25() {
 }
 
 
-char *_wrap_kvc_model_get_native_665086ddebdf4c25(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_0a393be1c93c12e4(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2416,7 +2440,7 @@ char *_wrap_kvc_model_get_native_665086ddebdf4c25(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_665086ddebdf4c25(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_0a393be1c93c12e4(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;

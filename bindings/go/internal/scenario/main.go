@@ -44,7 +44,7 @@ func (r *runner) manager(a []int) (err error) {
 	if r.m, err = kvcache.New(config); err != nil {
 		return err
 	}
-	r.step, err = r.m.NewStep(kvcache.StepLimits{MaxRequests: 8, MaxTokens: 8, MaxRows: 8, RowStride: 16})
+	r.step, err = r.m.NewStep(kvcache.StepLimits{MaxRequests: 8, MaxTokens: 8, MaxRows: 8, RowStride: 16, MaxAdmissions: 4, MaxPromptTokens: 160})
 	return err
 }
 
@@ -65,13 +65,35 @@ func (r *runner) decode(names []int) (string, error) {
 		r.step.Requests[i], r.step.Committed[i] = r.requests[name], info.NumTokens
 		r.step.ExtendOffsets[i+1], r.step.ExtendTokens[i] = uint64(i+1), 7
 	}
-	r.step.NumRequests, r.step.RetiredStep = len(names), r.step.StepID
+	r.step.NumRequests, r.step.NumAdmissions, r.step.RetiredStep = len(names), 0, r.step.StepID
 	if err := r.step.Run(); err != nil {
 		return "", err
 	}
 	text := ""
 	for i := range names {
 		text += fmt.Sprintf(" %d:%d", int32(r.step.Status[i]), r.step.Slots[i])
+	}
+	return text, nil
+}
+
+func (r *runner) arrive(a []int) (text string, err error) {
+	n, end := len(a)/5, 0
+	options := make([]kvcache.RequestOptions, n)
+	for i := range options {
+		one := a[5*i:]
+		options[i] = kvcache.RequestOptions{Namespace: r.space(one[1]), Slots: uint64(one[2])}
+		end += copy(r.step.AdmitTokens[end:], sequence(one[3], one[4]))
+		r.step.AdmitOffsets[i+1] = uint64(end)
+	}
+	r.step.NumRequests, r.step.NumAdmissions, r.step.RetiredStep, r.step.AdmitOptions = 0, n, r.step.StepID, options
+	if err = r.step.Run(); err != nil {
+		return "", err
+	}
+	for i := range options {
+		if r.step.Status[i] == kvcache.StatusOK {
+			r.requests[a[5*i]] = r.step.Admitted[i]
+		}
+		text += fmt.Sprintf(" %d:%d", int32(r.step.Status[i]), r.step.Cached[i])
 	}
 	return text, nil
 }
@@ -187,6 +209,8 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.m.ReleaseBlocks(blocks(a))
 	case "step":
 		return r.decode(a)
+	case "arrive":
+		return r.arrive(a)
 	case "events":
 		return r.events()
 	case "stats":

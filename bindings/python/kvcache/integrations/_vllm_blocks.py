@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Literal, NamedTuple, Optional, Sequence, overload
 
 from ..constants import EventKind
 from ..errors import UnsupportedError
@@ -39,19 +39,19 @@ def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
 
 def identity_keys(request: Any) -> "list[ExtraKey]":
     """What makes the KV of equal token ids different: adapter and salt, as a key on the first token, and multimodal spans."""
-    parts = []
+    parts: "list[tuple[str, ...]]" = []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
         parts.append(("lora", lora.name))
     if salt:
         parts.append(("salt", salt))
-    spans = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
+    spans: "list[tuple[int, int, tuple[str, ...]]]" = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
     if parts and not (spans and spans[0][0] == 0):
         spans.insert(0, (0, 1, ()))
     return [ExtraKey(first, length, _digest((parts if first == 0 else []) + [media])) for first, length, media in spans]
 
 
-def _digest(parts: "Iterable[tuple]") -> bytes:
+def _digest(parts: "Iterable[tuple[str, ...]]") -> bytes:
     # repr quotes strings, so no two lists of parts have one text.
     return hashlib.sha256(repr(list(parts)).encode()).digest()
 
@@ -83,6 +83,11 @@ class KVCacheBlocks:
     @property
     def blocks(self) -> "tuple[list[KVCacheBlock], ...]":
         return tuple([KVCacheBlock(id) for id in group] for group in self._found())
+
+    @overload
+    def get_block_ids(self, allow_none: Literal[False] = False, *, group_ids: "Optional[Sequence[int]]" = None) -> "tuple[list[int], ...]": ...
+    @overload
+    def get_block_ids(self, allow_none: bool, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]": ...
 
     def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]":
         """The ids, a list per group (those of group_ids, or all). allow_none: None when all are empty."""

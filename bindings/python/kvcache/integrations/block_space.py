@@ -116,14 +116,15 @@ class BlockSpaceManager:
 
     def get_block_table(self, seq: Any) -> "list[int]":
         """Block ids; -1 where a window has passed."""
-        return self._held(seq).request.block_table().tolist()
+        ids: "list[int]" = self._held(seq).request.block_table().tolist()
+        return ids
 
     def free(self, seq: Any) -> None:
         """Gives everything back. A sequence that holds nothing is passed over."""
         held = self._sequences.pop(seq.seq_id, None)
         if held is None:
             return
-        if held.host_blocks is not None:
+        if self.host and held.host_blocks is not None:
             self.host.release_blocks(held.host_blocks)
         held.request.free()
 
@@ -142,7 +143,7 @@ class BlockSpaceManager:
         for seq in self._on_device(seq_group):
             held, table = self._held(seq), self._computed_blocks(seq)
             held.host_blocks = table.copy()
-            if (table >= 0).any():
+            if self.host and (table >= 0).any():
                 held.host_blocks[table >= 0] = self.host.acquire_blocks(int((table >= 0).sum()))
             held.request.preempt()
             pairs += _pairs(table, held.host_blocks)
@@ -169,7 +170,8 @@ class BlockSpaceManager:
             held.request.commit(held.computed)
             table, first = held.request.block_table(), cached // self.block_size
             pairs += _pairs(held.host_blocks[first:], table[first:])
-            self.host.release_blocks(held.host_blocks)
+            if self.host:
+                self.host.release_blocks(held.host_blocks)
             held.host_blocks = None
         return pairs
 
@@ -222,7 +224,7 @@ def _pairs(sources: Any, destinations: Any) -> "list[tuple[int, int]]":
 
 
 def _single(seq_group: Any) -> "list[Any]":
-    sequences = seq_group.get_seqs()
+    sequences: "list[Any]" = seq_group.get_seqs()
     if len(sequences) != 1:
         raise ValueError(f"the group has {len(sequences)} sequences; allocate the prompt with one and fork() the others")
     return sequences

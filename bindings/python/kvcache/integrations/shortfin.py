@@ -18,11 +18,14 @@ to anybody else before it is released; releasing it twice is an error. A cache m
 from __future__ import annotations
 
 import enum
-from typing import Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from ..constants import BlockState
 from ..errors import NoSpaceError
 from ..manager import Manager
+
+if TYPE_CHECKING:
+    import numpy
 
 
 class InferencePhase(enum.Enum):
@@ -98,7 +101,7 @@ class AttnPageCache:
         info = self.manager.pool_info()
         return info.free + info.cached
 
-    def _pages(self, indices: Any) -> "list[AttnPageEntry]":
+    def _pages(self, indices: "numpy.ndarray") -> "list[AttnPageEntry]":
         return [AttnPageEntry(self, index) for index in indices.tolist()]
 
 
@@ -147,17 +150,17 @@ class InferenceExecRequest:
             raise ValueError(f"{self.phase.name} needs {needed} pages, {len(self.locked_pages or ())} are locked; lock_new_cache_pages() first")
         if max_len is not None and needed > max_len:
             raise ValueError(f"{needed} page indices do not fit max_len {max_len}; give at least {needed}")
-        return [page.index for page in self.locked_pages[:needed]]
+        return [page.index for page in (self.locked_pages or [])[:needed]]
 
     def publish_cache_pages(self) -> int:
         """All known tokens are written: their full pages may be found from now on. Returns the number of published pages."""
-        return self._cache.publish(self.input_token_ids, self.locked_pages) if self.locked_pages else 0
+        return self._cache.publish(self.input_token_ids, self.locked_pages) if self._cache and self.locked_pages else 0
 
     def free_cache_pages(self) -> None:
         """Releases all pages. Doing so again does nothing."""
         pages, self.locked_pages, cache, self._cache = self.locked_pages, None, self._cache, None
         self.num_cached_tokens = 0
-        if pages:
+        if cache and pages:
             cache.release_pages(pages)
 
 

@@ -34,10 +34,10 @@ _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
 
 def _layer_windows(config: Any) -> "list[int]":
     """The window of each layer; 0 = full attention."""
-    window = getattr(config, "sliding_window", None)
-    types = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    window: int = getattr(config, "sliding_window", None) or 0
+    types: "list[str]" = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
-    if unknown or getattr(config, "num_kv_shared_layers", 0):
+    if getattr(config, "num_kv_shared_layers", 0) or unknown:
         raise UnsupportedError(f"layers of kind {unknown or 'shared KV'} are not supported; use the model's own cache")
     return [window if kind == "sliding_attention" else 0 for kind in types]
 

@@ -209,7 +209,8 @@ class KVCacheManager(_native.SlotAllocator):
 
     def _processed(self, request: Any) -> int:
         """Tokens that no step in flight computes any more."""
-        return min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
+        processed: int = min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
+        return processed
 
     def _tables(self, live: _native.Admitted) -> "list[list[int]]":
         if self._windows:

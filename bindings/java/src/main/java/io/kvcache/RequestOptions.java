@@ -51,6 +51,12 @@ public final class RequestOptions {
     return this;
   }
 
+  /** Blocks to give back from the end of the hit. */
+  public RequestOptions dropTailBlocks(int blocks) {
+    config.setDrop_tail_blocks(blocks);
+    return this;
+  }
+
   /** Flags of this class, or'ed. */
   public RequestOptions flags(int flags) {
     config.setFlags(flags);
@@ -79,8 +85,10 @@ public final class RequestOptions {
    * @param digest 32 bytes
    */
   public record ExtraKey(long firstToken, long numTokens, byte[] digest) {
+    static final int BYTES = 48;
+
     static ByteBuffer pack(ExtraKey... keys) {
-      ByteBuffer packed = Buffers.bytes(48 * keys.length);
+      ByteBuffer packed = Buffers.bytes(BYTES * keys.length);
       for (ExtraKey key : keys) {
         if (key.digest.length != 32) {
           throw new IllegalArgumentException("the digest of an extra key has " + key.digest.length + " bytes; it needs 32");

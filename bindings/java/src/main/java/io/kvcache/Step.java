@@ -138,13 +138,15 @@ public final class Step implements AutoCloseable {
    * Retire, commit, frees, preempts, truncates, extend, admit. Fails only as a whole, and then nothing has changed; each item has its status.
    *
    * @param retiredStep newest step whose kernels have finished; 0 = nothing new
+   * @param admitOptions what each admission of this run asks for, null = defaults; or none, all defaults. Requests that wait already keep what
+   *     they were created with
    * @return the number of this step
    */
-  public long run(long retiredStep) throws KvCacheException {
+  public long run(long retiredStep, RequestOptions... admitOptions) throws KvCacheException {
     handle.enter();
-    try {
+    try (AdmitOptions options = AdmitOptions.of(admitOptions, step.getLong(NativeConstants.STEP_AT_num_admissions))) {
       step.putLong(NativeConstants.STEP_AT_retired_step, retiredStep);
-      manager.call(m -> Native.kvc_manager_step(m, address));
+      manager.call(m -> Native.kvc_manager_step(m, address, options.configs(), options.keys(), options.keyOffsets()));
       return step.getLong(NativeConstants.STEP_AT_step_id);
     } finally {
       handle.exit();

@@ -169,49 +169,6 @@ class ManagerTest {
   }
 
   @Test
-  void aStepDecodesABatch() throws Exception {
-    int n = 5, steps = 30;
-    try (Manager m = small(64); Step s = new Step(m, new Step.Limits(n, n, n + 1, 16, 1, 1, 9))) {
-      List<Request> requests = new ArrayList<>();
-      for (int i = 0; i < n; ++i) {
-        requests.add(m.allocate(sequence(10 * i, 6)));
-        s.requests.put(i, requests.get(i).id());
-        s.extendOffsets.put(i + 1, i + 1);
-      }
-      long id = 0;
-      for (int k = 0; k < steps; ++k) {
-        for (int i = 0; i < n; ++i) {
-          s.committed.put(i, 6 + k);
-          s.extendTokens.put(i, k + i);
-        }
-        id = s.counts(n, 0, 0).run(id);
-        for (int i = 0; i < n; ++i) {
-          assertEquals(0, s.status.get(i));
-        }
-      }
-      assertEquals(steps, id);
-      for (int i = 0; i < n; ++i) {
-        int[] table = requests.get(i).blockTable(0), row = new int[table.length];
-        s.row(0, i).get(row);
-        assertArrayEquals(table, row);
-        LongBuffer slot = Buffers.longs(1);
-        requests.get(i).slots(0, 5 + steps, slot);
-        assertEquals(slot.get(0), s.slots.get(i));
-      }
-      s.frees.put(0, requests.get(0).id());
-      s.admitTokens.put(0, sequence(500, 9));
-      s.admitOffsets.put(1, 9);
-      s.counts(0, 1, 1).run(id);
-      assertEquals(9, m.request(s.admitted.get(0)).info().numTokens());
-      assertEquals(0, s.numRefused() + s.numCopies());
-      assertThrows(KvCacheException.class, () -> s.counts(n + 1, 0, 0).run(0));
-      s.close();
-      assertThrows(IllegalStateException.class, () -> s.run(0));
-      m.check();
-    }
-  }
-
-  @Test
   void closingWhileOthersCallNeverPullsMemoryAway() throws Exception {
     AtomicReference<Throwable> failure = new AtomicReference<>();
     for (int round = 0; round < 30; ++round) {

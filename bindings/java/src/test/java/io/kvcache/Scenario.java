@@ -54,7 +54,7 @@ final class Scenario {
     namespaces.clear();
     stepId = cursor = 0;
     m = new Manager(config);
-    step = new Step(m, new Step.Limits(8, 8, 8, 16, 0, 0, 0));
+    step = new Step(m, new Step.Limits(8, 8, 8, 16, 0, 4, 160));
   }
 
   private String decode(int[] names) throws KvCacheException {
@@ -67,6 +67,24 @@ final class Scenario {
     }
     stepId = step.counts(names.length, 0, 0).run(stepId);
     return IntStream.range(0, names.length).mapToObj(i -> " " + step.status.get(i) + ":" + step.slots.get(i)).collect(Collectors.joining());
+  }
+
+  private String arrive(int[] a) throws KvCacheException {
+    RequestOptions[] options = new RequestOptions[a.length / 5];
+    int end = 0;
+    for (int i = 0; i < options.length; ++i) {
+      options[i] = new RequestOptions().namespace(space(a[5 * i + 1])).slots(a[5 * i + 2]);
+      step.admitTokens.put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
+      end += a[5 * i + 4];
+      step.admitOffsets.put(i + 1, end);
+    }
+    stepId = step.counts(0, 0, options.length).run(stepId, options);
+    for (int i = 0; i < options.length; ++i) {
+      if (step.status.get(i) == 0) {
+        requests.put(a[5 * i], step.admitted.get(i));
+      }
+    }
+    return IntStream.range(0, options.length).mapToObj(i -> " " + step.status.get(i) + ":" + step.cached.get(i)).collect(Collectors.joining());
   }
 
   private String events() throws KvCacheException {
@@ -142,6 +160,7 @@ final class Scenario {
       case "evict" -> " " + m.evict(a[0]);
       case "take" -> take(a);
       case "step" -> decode(a);
+      case "arrive" -> arrive(a);
       case "events" -> events();
       case "stats" -> stats();
       case "digest" -> " " + Long.toUnsignedString(m.digest());

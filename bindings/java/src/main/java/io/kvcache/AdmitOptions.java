@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
+
+/** What the admissions of one step ask for, as arrays for C; all null: defaults. The configs are C memory, freed by closing. */
+record AdmitOptions(kvc_request_config configs, ByteBuffer keys, LongBuffer keyOffsets) implements AutoCloseable {
+  private static final AdmitOptions NONE = new AdmitOptions(null, null, null);
+
+  static AdmitOptions of(RequestOptions[] list, long admissions) {
+    if (list == null || list.length == 0) {
+      return NONE;
+    }
+    if (list.length != admissions) {
+      throw new IllegalArgumentException(list.length + " options for " + admissions + " admissions");
+    }
+    LongBuffer ends = Buffers.longs(list.length + 1).put(0, 0);
+    int bytes = 0;
+    for (int i = 0; i < list.length; ++i) {
+      ByteBuffer keys = RequestOptions.keys(list[i]);
+      bytes = Math.addExact(bytes, keys == null ? 0 : keys.remaining());
+      ends.put(i + 1, bytes / RequestOptions.ExtraKey.BYTES);
+    }
+    ByteBuffer all = Buffers.bytes(bytes);
+    RequestOptions defaults = new RequestOptions();
+    kvc_request_config configs = Native.new_kvc_request_configs(list.length);
+    for (int i = 0; i < list.length; ++i) {
+      RequestOptions options = list[i] == null ? defaults : list[i];
+      Native.kvc_request_configs_setitem(configs, i, RequestOptions.config(options));
+      if (RequestOptions.keys(options) != null) {
+        all.put(RequestOptions.keys(options).duplicate());
+      }
+    }
+    Reference.reachabilityFence(defaults);
+    Reference.reachabilityFence(list);
+    return new AdmitOptions(configs, all.flip(), ends);
+  }
+
+  @Override
+  public void close() {
+    if (configs != null) {
+      Native.delete_kvc_request_configs(configs);
+    }
+  }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import static io.kvcache.ManagerTest.sequence;
+import static io.kvcache.ManagerTest.small;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.kvcache.RequestOptions.ExtraKey;
+import java.nio.LongBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class StepTest {
+  @Test
+  void aStepDecodesABatch() throws Exception {
+    int n = 5, steps = 30;
+    try (Manager m = small(64); Step s = new Step(m, new Step.Limits(n, n, n + 1, 16, 1, 1, 9))) {
+      List<Request> requests = new ArrayList<>();
+      for (int i = 0; i < n; ++i) {
+        requests.add(m.allocate(sequence(10 * i, 6)));
+        s.requests.put(i, requests.get(i).id());
+        s.extendOffsets.put(i + 1, i + 1);
+      }
+      long id = 0;
+      for (int k = 0; k < steps; ++k) {
+        for (int i = 0; i < n; ++i) {
+          s.committed.put(i, 6 + k);
+          s.extendTokens.put(i, k + i);
+        }
+        id = s.counts(n, 0, 0).run(id);
+        for (int i = 0; i < n; ++i) {
+          assertEquals(0, s.status.get(i));
+        }
+      }
+      assertEquals(steps, id);
+      for (int i = 0; i < n; ++i) {
+        int[] table = requests.get(i).blockTable(0), row = new int[table.length];
+        s.row(0, i).get(row);
+        assertArrayEquals(table, row);
+        LongBuffer slot = Buffers.longs(1);
+        requests.get(i).slots(0, 5 + steps, slot);
+        assertEquals(slot.get(0), s.slots.get(i));
+      }
+      s.frees.put(0, requests.get(0).id());
+      s.admitTokens.put(0, sequence(500, 9));
+      s.admitOffsets.put(1, 9);
+      s.counts(0, 1, 1).run(id);
+      assertEquals(9, m.request(s.admitted.get(0)).info().numTokens());
+      assertEquals(0, s.numRefused() + s.numCopies());
+      assertThrows(KvCacheException.class, () -> s.counts(n + 1, 0, 0).run(0));
+      s.close();
+      assertThrows(IllegalStateException.class, () -> s.run(0));
+      m.check();
+    }
+  }
+
+  private static Step admitting(Manager m) throws KvCacheException {
+    return new Step(m, new Step.Limits(0, 0, 3, 8, 0, 3, 64));
+  }
+
+  /** Runs one step that admits these prompts. */
+  private static long admit(Step s, long id, int[][] prompts, RequestOptions... options) throws KvCacheException {
+    int end = 0;
+    for (int i = 0; i < prompts.length; ++i) {
+      s.admitTokens.put(end, prompts[i]);
+      end += prompts[i].length;
+      s.admitOffsets.put(i + 1, end);
+    }
+    return s.counts(0, 0, prompts.length).run(id, options);
+  }
+
+  private static RequestOptions[] options(Manager m) throws KvCacheException {
+    return new RequestOptions[] {new RequestOptions().namespace(m.openNamespace(null, null, new byte[] {1})).lookahead(3),
+        new RequestOptions().slots(4).keys(new ExtraKey(0, 4, new byte[32]), new ExtraKey(4, 3, new byte[32])),
+        new RequestOptions().flags(RequestOptions.NO_READ).keys(new ExtraKey(4, 2, new byte[32]))};
+  }
+
+  @Test
+  void optionsOfAdmissionsEqualThoseOfSingleCalls() throws Exception {
+    int[][] prompts = {sequence(0, 9), sequence(20, 13), sequence(0, 9)};
+    int[] written = {9, 4, 9};
+    long id = 0, hits = 0;
+    try (Manager one = small(64); Manager many = small(64); Step s = admitting(many)) {
+      RequestOptions[] singles = options(one), batch = options(many);
+      for (int round = 0; round < 2; ++round) { // the second time with hits
+        id = admit(s, id, prompts, batch);
+        List<Request> made = new ArrayList<>();
+        for (int i = 0; i < 3; ++i) {
+          Request r = one.allocate(ManagerTest.direct(prompts[i]), singles[i]), other = many.request(s.admitted.get(i));
+          made.add(r);
+          made.add(other);
+          hits += r.cached();
+          assertEquals(0, s.status.get(i));
+          assertEquals(r.cached(), s.cached.get(i));
+          assertEquals(r.info(), other.info());
+          assertArrayEquals(r.blockTable(0), other.blockTable(0));
+        }
+        for (Request r : made) {
+          r.commit(written[made.indexOf(r) / 2]);
+          r.free();
+        }
+        many.retireStep(id);
+      }
+      assertEquals(12, hits);
+      assertEquals(4, many.probe(0, ManagerTest.direct(prompts[0])));
+      assertEquals(8, many.probe(0, ManagerTest.direct(prompts[0]), new ExtraKey(4, 2, new byte[32])));
+      assertEquals(4, many.probe(0, ManagerTest.direct(prompts[1]), new ExtraKey(0, 4, new byte[32]), new ExtraKey(4, 3, new byte[32])));
+    }
+  }
+
+  @Test
+  void aBadConfigInTheMiddleChangesNothing() throws Exception {
+    int[][] prompts = {sequence(0, 9), sequence(0, 9), sequence(0, 9)};
+    try (Manager m = small(64); Step s = admitting(m)) {
+      long digest = m.digest();
+      for (RequestOptions bad : new RequestOptions[] {new RequestOptions().slots(1L << 40), new RequestOptions().flags(1 << 20)}) {
+        assertThrows(KvCacheException.class, () -> admit(s, 0, prompts, new RequestOptions().lookahead(4), bad, null));
+        assertEquals(digest, m.digest());
+      }
+      assertThrows(IllegalArgumentException.class, () -> admit(s, 0, prompts, null, null));
+      assertThrows(IllegalArgumentException.class, () -> admit(s, 0, prompts, null, null, null, null));
+      assertEquals(digest, m.digest());
+      admit(s, 0, prompts, null, new RequestOptions().namespace(12345), null);
+      assertEquals(0, s.status.get(0));
+      assertEquals(4, s.status.get(1));
+      assertEquals(0, s.status.get(2));
+    }
+  }
+
+  @Test
+  void aWaitingRequestKeepsWhatItWasCreatedWith() throws Exception {
+    try (Manager m = small(64); Step s = admitting(m)) {
+      Request waiting = m.create(ManagerTest.direct(sequence(0, 9)), new RequestOptions().lookahead(2));
+      s.admitRequests.put(0, waiting.id());
+      long id = admit(s, 0, new int[][] {{}}, new RequestOptions().lookahead(30));
+      assertEquals(11, waiting.info().capacity());
+      s.admitRequests.put(0, 0);
+      admit(s, id, new int[][] {sequence(100, 5)});
+      assertEquals(5, m.request(s.admitted.get(0)).info().capacity());
+    }
+  }
+}

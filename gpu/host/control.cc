@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/control.h"
+
+#include <utility>
+
+#include "host/memory.h"
+#include "host/state.h"
+#include "host/stream.h"
+
+extern "C" [[gnu::visibility("default")]] const kvc::gpu::Control* kvc_emulated_control() {
+  using namespace kvc::gpu;
+  using namespace kvc::gpu::runtime;
+  static const Control control = {
+      [](Failure failure, uint64_t n) {
+        Trigger& trigger = state().trigger(failure);
+        trigger.at = n == 0 ? 0 : trigger.seen + n;
+        if (failure == Failure::kLost) state().lost = false;
+      },
+      [](Failure failure) -> uint64_t { return state().trigger(failure).seen; },
+      [](uint32_t device) -> void* { return new host::Stream(device); },
+      [](void* stream) { delete static_cast<host::Stream*>(stream); },
+      [](void* stream) { stream_of(stream).hold(); },
+      [](void* stream) { stream_of(stream).let_go(); },
+      [](void* stream) {
+        auto capture = std::make_shared<host::Capture>();
+        capture->id = ++state().captures_so_far;
+        stream_of(stream).begin_capture(std::move(capture));
+      },
+      [](void* stream) -> void* {
+        const auto capture = stream_of(stream).capture();
+        if (capture != nullptr) capture->ended = true;
+        return capture == nullptr || capture->broken ? nullptr : capture->graph.release();
+      },
+      [](void* graph, void* stream) {
+        for (const host::Work& work : static_cast<host::Graph*>(graph)->work) stream_of(stream).enqueue(work);
+      },
+      [](void* graph) { delete static_cast<host::Graph*>(graph); },
+      []() -> uint64_t { return state().times_synchronized; },
+      []() -> uint32_t { return device_in_use(); },
+      [](uint32_t device) { device_in_use() = device; },
+      [](uint32_t device) -> uint64_t { return host::bytes_in_use(device); },
+  };
+  return &control;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The softmax between scores and values of kernel_amx_run.h, which both lie there as tiles: scores are
+// [segments][kRunRows][16] floats, probabilities [terms][segments / 2][kRunRows][16] words of two tokens.
+#pragma once
+#include "attention/kernel_amx_pack.h"
+
+#if KVC_ATTENTION_LEVEL == 4
+namespace kvc::KVC_ATTENTION_NAMESPACE {
+namespace {
+
+constexpr size_t kScoreTile = kRunRows * kSegment;
+constexpr size_t kStepWords = kRunRows * 16;  // of the probabilities of 32 tokens
+
+// 2^x to 2^-13, for probabilities that are rounded to bf16; 0 and NaN as exp2().
+inline F exp2_short(F x) {
+  const F f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);  // x - floor(x), and 0 for -infinity
+  F y = fma(set1(7.802452258e-2f), f, set1(2.260671555e-1f));
+  y = fma(y, f, set1(6.958335405e-1f));
+  y = fma(y, f, set1(9.999252186e-1f));
+  return _mm512_scalef_ps(y, x);
+}
+
+// Probabilities beyond this make a row start again from its highest logit: rare after the first tiles.
+constexpr float kMostTotal = 0x1p10f;
+
+// Multiplies probabilities, two bf16 in a word, by a power of 2.
+inline void scale_words(uint32_t* words, F factor) {
+  const U x = reinterpret_cast<U>(_mm512_load_si512(words));
+  const U low = reinterpret_cast<U>(reinterpret_cast<F>(x << 16) * factor);
+  const U high = reinterpret_cast<U>(reinterpret_cast<F>(x & 0xffff0000u) * factor);
+  _mm512_store_si512(words, (__m512i)(low >> 16 | (high & 0xffff0000u)));
+}
+
+// One step of the online softmax, row by row, of the scores of the segments from `from` on.
+template <uint32_t kSegments, uint32_t kTerms, bool kMasked>
+void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from) {
+  for (uint32_t r = 0; r < rows; ++r) {
+    const float* scores = a.scores + r * kSegment;
+    const uint32_t row = first + r;
+    uint32_t* const words = a.p + r * 16;
+    const auto score = [&](uint32_t i) {
+      const F x = load(scores + i * kScoreTile);
+      const uint64_t* visible = a.visible[(from + i) / kMaxSegments];
+      if (!kMasked || visible == nullptr) return x;
+      const uint64_t seen = visible[row] >> i % kMaxSegments * kSegment;
+      return (F)_mm512_mask_mov_ps((__m512)set1(-__builtin_inff()), static_cast<__mmask16>(seen), (__m512)x);
+    };
+    // By a power of 2, so that probabilities which are rounded already stay as they are.
+    const auto raise_top = [&] {
+      F highest = set1(a.top[row]);
+      const float before = a.top[row];
+      for (uint32_t i = 0; i < kSegments; ++i) highest = max(score(i) * a.scale, highest);
+      const float top = max_of(highest);
+      const float raise = before <= a.nothing ? top - before : __builtin_ceilf(top - before);
+      a.top[row] = before <= a.nothing ? top : before + raise;
+      const F factor = _mm512_scalef_ps(set1(1), set1(-raise));
+      float* totals = a.total + row * 16;
+      store(totals, load(totals) * factor);
+      for (uint32_t t = 0; t < kTerms; ++t) {
+        for (uint32_t step = 0; step < from / 2; ++step)
+          scale_words(words + t * a.p_term_words + step * kStepWords, factor);
+      }
+      if (a.fresh) return;
+      float* o = a.o + size_t{row} * a.v_dim;
+      for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
+    };
+    bool raised = a.top[row] <= a.nothing;
+    if (raised) raise_top();
+    for (;; raised = true) {
+      const F top = set1(a.top[row]);
+      F total[2] = {};
+      for (uint32_t i = 0; i < kSegments; i += 2) {
+        const F y = fma(score(i), set1(a.scale), -top), z = fma(score(i + 1), set1(a.scale), -top);
+        F low = kTerms == 1 ? exp2_short(y) : exp2(y), high = kTerms == 1 ? exp2_short(z) : exp2(z);
+        total[0] = total[0] + low, total[1] = total[1] + high;
+        for (uint32_t t = 0; t < kTerms; ++t) {
+          const U low_bits = reinterpret_cast<U>(low) + 0x8000u;
+          const U high_bits = reinterpret_cast<U>(high) + 0x8000u;
+          _mm512_store_si512(words + t * a.p_term_words + (from + i) / 2 * kStepWords,
+                             (__m512i)(low_bits >> 16 | (high_bits & 0xffff0000u)));
+          if (t + 1 == kTerms) break;
+          low = low - reinterpret_cast<F>(low_bits & 0xffff0000u);
+          high = high - reinterpret_cast<F>(high_bits & 0xffff0000u);
+        }
+      }
+      const F sum = total[0] + total[1];
+      if (raised || _mm512_cmp_ps_mask((__m512)sum, (__m512)set1(kMostTotal), _CMP_NLE_UQ) == 0) [[likely]] {
+        float* totals = a.total + row * 16;
+        store(totals, load(totals) + sum);
+        break;
+      }
+      raise_top();
+    }
+  }
+}
+
+template <uint32_t kTerms, bool kMasked>
+inline void run_softmax_of(uint32_t segments, const RunArgs& a, uint32_t row, uint32_t rows, uint32_t from) {
+  if (segments == 8) return run_softmax<8, kTerms, kMasked>(a, row, rows, from);
+  if (segments == 6) return run_softmax<6, kTerms, kMasked>(a, row, rows, from);
+  if (segments == 4) return run_softmax<4, kTerms, kMasked>(a, row, rows, from);
+  run_softmax<2, kTerms, kMasked>(a, row, rows, from);
+}
+
+}  // namespace
+}  // namespace kvc::KVC_ATTENTION_NAMESPACE
+#endif

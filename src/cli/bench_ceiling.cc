@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_ceiling.h"
+
+#include "cli/bench_memory.h"
+#include "cli/machine.h"
+
+namespace kvcli {
+namespace {
+
+// A storage of blocks of 2 MiB, as many as fit into `bytes` and at least two; their number and size.
+Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint64_t* block_bytes) {
+  kvc_storage_config config{};
+  config.struct_size = sizeof config;
+  config.num_layers = config.num_heads = 1;
+  config.head_dim = 512;
+  config.block_size = 1024;
+  config.dtype = KVC_BFLOAT16;
+  config.device = device;
+  config.num_blocks = 1;
+  check(kvc_storage_size(&config, block_bytes, nullptr), "kvc_storage_size");
+  *num_blocks = std::max<size_t>(bytes / *block_bytes / 2, 1) * 2;
+  config.num_blocks = *num_blocks;
+  return create_storage(config);
+}
+
+// Bytes per second at which the device copies blocks of 2 MiB, each byte counted once: the fastest copy that
+// the library itself can ask for.
+double device_copy_bandwidth(const char* device, size_t bytes) {
+  size_t num_blocks = 0;
+  uint64_t block_bytes = 0;
+  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
+  const size_t half = num_blocks / 2;
+  const Stream stream = create_stream(device);
+  std::vector<kvc_block_copy> copies(half);
+  for (size_t i = 0; i < half; ++i) copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(half + i)};
+  const double seconds = median_seconds([&] {
+    check(kvc_storage_copy_blocks(storage.get(), copies.data(), half, stream.get()),
+          "kvc_storage_copy_blocks");
+    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
+  });
+  return static_cast<double>(half * block_bytes) / seconds;
+}
+
+// The same of swaps of such blocks: of the link between device and host.
+double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
+  size_t num_blocks = 0;
+  uint64_t block_bytes = 0;
+  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
+  const Stream stream = create_stream(device);
+  const BenchMemory pages(device, shared_kind(device), num_blocks * block_bytes);
+  std::vector<kvc_block_copy> copies(num_blocks);
+  for (size_t i = 0; i < num_blocks; ++i) copies[i].source = copies[i].destination = static_cast<int32_t>(i);
+  const double seconds = median_seconds([&] {
+    swap_blocks(storage.get(), copies, out, pages, num_blocks * block_bytes, stream.get());
+    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
+  });
+  return static_cast<double>(num_blocks * block_bytes) / seconds;
+}
+
+}  // namespace
+
+Ceiling ceiling_of(const BenchOptions& options) {
+  const bool attention = is_attention(options);
+  if (options.device.empty()) {
+    if (attention) return {"read_gb_per_s", "reads", read_bandwidth(options.threads)};
+    return {"copy_gb_per_s", "copies", copy_bandwidth(options.what == "copy" ? 1 : options.threads)};
+  }
+  const size_t bytes = options.layers == 0 ? kColdBytes : size_t{4} << 20;
+  if (is_swap(options))
+    return {"swap_gb_per_s", "swaps",
+            device_swap_bandwidth(options.device.c_str(), options.what == "swap-out", bytes)};
+  const double copied = device_copy_bandwidth(options.device.c_str(), bytes);
+  // A copy moves each byte twice: so fast does the memory move bytes, read or written.
+  if (attention) return {"moved_gb_per_s", "moves", 2 * copied};
+  return {"copy_gb_per_s", "copies", copied};
+}
+
+}  // namespace kvcli

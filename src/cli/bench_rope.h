@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `kvcache bench --rope` turns keys by.
+#pragma once
+
+#include <kvcache.h>
+
+#include <vector>
+
+#include "cli/bench.h"
+#include "cli/bench_memory.h"
+
+namespace kvcli {
+
+/// Cosines and sines of all positions of a request.
+std::vector<float> rope_angles(const BenchOptions& options);
+
+/// A store of these rows turns their keys: by `table`, which has those angles, and a position for each token.
+void turn_by(const BenchMemory& table, const BenchOptions& options, const void* positions, kvc_rows* rows);
+
+/// The keys of such rows, for kvc_rope_apply.
+kvc_rope_rows keys_of(const kvc_rows& rows, const BenchOptions& options);
+
+}  // namespace kvcli
