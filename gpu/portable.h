@@ -16,6 +16,7 @@
 //   mma(), load_matrix(), ... (kHasMma)                       tiles of tensor cores
 //   load_once(), store_once()                memory that is not read again soon
 //   atomic_add(), atomic_max()
+//   greater(a, b)                            of a NaN and a number the number
 //   half_of_float(), e4m3_of_float(), ...    (kHasHalf, kHasFp8) conversions of the device, NaNs aside those
 //   of IEEE mul_rn(), add_rn(), sub_rn(), fma_rn()   rounded on their own, never contracted: results equal
 //   the CPU's
@@ -67,6 +68,7 @@ template <typename T>
 KVC_DEVICE T team_max(T value, uint32_t width) {
   return team_reduce(value, width, [](T a, T b) { return a < b ? b : a; });
 }
+KVC_DEVICE float team_greatest(float value, uint32_t width) { return team_reduce(value, width, greater); }
 template <typename T>
 KVC_DEVICE T team_min(T value, uint32_t width) {
   return team_reduce(value, width, [](T a, T b) { return b < a ? b : a; });

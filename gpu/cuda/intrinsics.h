@@ -21,12 +21,12 @@ using WaveMask = uint32_t;
 // Lets a kernel have so many bytes of dynamic shared memory, static ones beside them. It gets all that the
 // device has for it, so that no thread takes from another's launch what that has asked for.
 inline cudaError_t allow_shared(const void* function, size_t bytes) {
-  constexpr size_t kAlwaysThere = size_t{40} << 10;  // of 48 KiB, which static memory counts in
-  if (bytes <= kAlwaysThere) return cudaSuccess;
+  constexpr size_t kLittle = size_t{16} << 10;  // that several blocks of a multiprocessor find in any case
+  if (bytes <= kLittle) return cudaSuccess;
   cudaFuncAttributes found;
   cudaError_t error = cudaFuncGetAttributes(&found, function);
-  if (error != cudaSuccess ||
-      static_cast<size_t>(found.maxDynamicSharedSizeBytes) >= bytes + found.sharedSizeBytes)
+  if (error != cudaSuccess || (static_cast<size_t>(found.maxDynamicSharedSizeBytes) >= bytes &&
+                               found.preferredShmemCarveout == cudaSharedmemCarveoutMaxShared))
     return error;
   int device = 0, most = 0;
   error = cudaGetDevice(&device);
@@ -37,7 +37,7 @@ inline cudaError_t allow_shared(const void* function, size_t bytes) {
                                most - static_cast<int>(found.sharedSizeBytes));
   if (error != cudaSuccess) return error;
   return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
-                              cudaSharedmemCarveoutMaxShared);  // two blocks of a multiprocessor need it
+                              cudaSharedmemCarveoutMaxShared);  // the blocks of a multiprocessor need it
 }
 
 template <typename... P, typename... A>
@@ -137,6 +137,7 @@ KVC_DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 KVC_DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
 KVC_DEVICE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
 KVC_DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+KVC_DEVICE float greater(float a, float b) { return fmaxf(a, b); }
 KVC_DEVICE float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

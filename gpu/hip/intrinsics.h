@@ -123,6 +123,7 @@ KVC_DEVICE float sub_rn(float a, float b) {
 }
 KVC_DEVICE float div_rn(float a, float b) { return a / b; }
 KVC_DEVICE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+KVC_DEVICE float greater(float a, float b) { return fmaxf(a, b); }
 KVC_DEVICE float exp2_fast(float x) { return exp2f(x); }
 KVC_DEVICE float log2_fast(float x) { return __log2f(x); }
 KVC_DEVICE float tanh_fast(float x) { return tanhf(x); }

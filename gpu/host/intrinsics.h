@@ -135,6 +135,7 @@ inline float add_rn(float a, float b) { return a + b; }
 inline float sub_rn(float a, float b) { return a - b; }
 inline float div_rn(float a, float b) { return a / b; }
 inline float fma_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float greater(float a, float b) { return a > b || b != b ? a : b; }
 // As wrong as those of devices may be: 2^-22 of the result, to either side; but where they are exact.
 inline float approximate(float exact, float x) {
   if (exact == std::rint(exact) || x == std::rint(x)) return exact;

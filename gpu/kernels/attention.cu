@@ -139,6 +139,7 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
   if (args.k.dtype == KVC_BFLOAT16 && args.q_dtype != KVC_BFLOAT16) return "float16 queries, bfloat16 keys";
   if (args.k.element_tile != 0 || args.v.element_tile != 0) return "tiled keys";
   if (args.hadamard != 0) return "rotated rows";
+  if (reinterpret_cast<uintptr_t>(args.out) % 4 != 0) return "results that are not aligned to 4";
   if (!is_aligned(args.k) || !is_aligned(args.v)) return "rows that are not aligned to 16";
   const char* const no_kernel = "no kernel for this stored type and these head dims";
   const char* const too_large = "too little shared memory";
@@ -184,7 +185,7 @@ void describe_storage(const Layout& layout, const char* slab, uint32_t layer, At
   args->k_scale = describe_plane(layout.k_scale, slab, layer);
   args->v_scale = describe_plane(layout.v_scale, slab, layer);
   args->num_heads = layout.num_heads;
-  args->block_size = layout.block_size;
+  args->block_size = small_divisor(layout.block_size);
   args->k_dim = layout.k_dim;
   args->v_dim = layout.v_dim;
   args->latent = layout.latent ? 1 : 0;
@@ -231,9 +232,12 @@ int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, c
                                                        : launch_plain<kPlainRows>(args, schedule, stream);
     if (error != 0) return error;
   }
-  const uint64_t blocks = at_most_of(pieces * args.num_heads, 8 * uint64_t{limits.num_multiprocessors});
-  return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes}, kMergeThreads, 0, stream,
-                args, plan.schedules);
+  const uint64_t most = 8 * uint64_t{limits.num_multiprocessors};
+  const uint64_t blocks = at_most_of(pieces * args.num_heads, most);
+  // A few results of many parts keep more of the device busy by the row.
+  const uint64_t shares = at_most_of(ceil_of(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
+  return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes, static_cast<uint32_t>(shares)},
+                kMergeThreads, 0, stream, args, plan.schedules);
 }
 
 int launch_merge(const MergeArgs& args, Stream stream) {

@@ -23,6 +23,7 @@
 // Arrays are the device's, unless they are said to be the host's. Arguments are valid, as after the checks of
 // the C API. A launch function returns 0 or the runtime's error code.
 #pragma once
+#include "kernels/divide.h"
 #include "layout/layout.h"
 #include "portable.h"
 
@@ -42,7 +43,8 @@ struct AttentionPlane {
 
 struct AttentionArgs {
   AttentionPlane k, v, k_scale, v_scale;
-  uint32_t num_heads, num_q_heads, block_size;
+  uint32_t num_heads, num_q_heads;
+  SmallDivisor block_size;  // positions are below 2^31
   uint32_t k_dim, v_dim;
   uint32_t latent;       // values are the first v_dim elements of the keys
   uint32_t scale_group;  // elements per scale; 0 = no scales in the planes

@@ -17,18 +17,22 @@ KVC_DEVICE void widen_bytes(uint32_t word, bool is_signed, uint32_t (&pairs)[2])
     pairs[1] = pick_bytes(word, 0, 0x3424);
   } else {
     constexpr uint32_t kHigh = 0x64646464u;  // of 1024
-    const uint32_t bytes = is_signed ? word ^ 0x80808080u : word;
+    const uint32_t bytes = word ^ (is_signed ? 0x80808080u : 0);
     const uint32_t excess = is_signed ? 0x64806480u : 0x64006400u;  // 1152 or 1024
     pairs[0] = subtract_halves(pick_bytes(bytes, kHigh, 0x4140), excess);
     pairs[1] = subtract_halves(pick_bytes(bytes, kHigh, 0x4342), excess);
   }
 }
 
-// Nibbles i and i + 4 of a word as a pair.
-KVC_DEVICE uint32_t widen_nibbles(uint32_t word, uint32_t i, bool is_signed) {
-  const uint32_t excess = is_signed ? 0x64086408u : 0x64006400u;  // 1032 or 1024
-  const uint32_t flipped = is_signed ? word ^ 0x88888888u : word;
-  return subtract_halves((flipped >> 4 * i & 0x000F000Fu) | 0x64006400u, excess);
+// Nibbles 0 and 4 of a word as a pair, 1 and 5 as another. The highest bit of signed ones is flipped with the
+// same instruction that puts them below the exponent of 1024, where nibble 1 counts 16 times.
+KVC_DEVICE void widen_nibbles(uint32_t word, bool is_signed, uint32_t (&pairs)[2]) {
+  constexpr uint32_t kSixteenth = 0x2C002C00u;
+  const uint32_t first = is_signed ? 0x64086408u : 0x64006400u;  // 1032 or 1024
+  const uint32_t second = is_signed ? 0x64806480u : 0x64006400u,
+                 excess = is_signed ? 0xD480D480u : 0xD400D400u;
+  pairs[0] = subtract_halves(and_xor(word, 0x000F000Fu, first), first);
+  pairs[1] = fma_halves(and_xor(word, 0x00F000F0u, second), kSixteenth, excess);  // -72 or -64
 }
 
 }  // namespace kvc::gpu

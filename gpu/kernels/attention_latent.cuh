@@ -33,6 +33,7 @@ struct LatentShape {
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   static constexpr uint32_t kBlocks = 1;
 
+  static_assert(kRowBytes % 128 == 0 && kElements * 2 % 128 == 0);  // as pair_of_chunks() has it
   static KVC_DEVICE uint32_t chunk(uint32_t token, uint32_t chunk) { return chunk ^ (token & 7); }
   static KVC_DEVICE uint32_t weight_offset(uint32_t row, uint32_t token) {
     return kWeights + row * kStageTokens * 2 + ((token / 8) ^ (row / 2 & 3)) * 16 + token % 8 * 2;
@@ -52,7 +53,7 @@ class LatentWorker {
     for (int32_t h = 0; h < halves; ++h) {
       wait_async<kAhead - 1>();
       sync_block();
-      if (h + kAhead < halves) copy_half(part, h + kAhead);
+      if (h + kAhead < halves) copy_half(h + kAhead);
       commit_async();
       const bool looks_up = h % 2 == 0 && h / 2 + 2 < tiles;
       TokenPlace place;
@@ -63,7 +64,7 @@ class LatentWorker {
       if (has_rows()) make_weights(weights);
       sync_block();
       multiply_values(part, h);
-      if (looks_up) tokens().keep(h / 2 + 2, place);
+      if (looks_up) tokens().keep(args_, part, h / 2 + 2, place);
     }
     wait_async<0>();
     sync_block();
@@ -92,10 +93,10 @@ class LatentWorker {
 
   KVC_DEVICE void begin(const Part& part, int32_t tiles, int32_t halves) {
     num_rows_ = part.piece.rows;
-    for (int32_t t = 0; t < 2 && t < tiles; ++t) tokens().keep(t, tokens().find(args_, part, t));
+    for (int32_t t = 0; t < 2 && t < tiles; ++t) tokens().keep(args_, part, t, tokens().find(args_, part, t));
     sync_block();
     for (int32_t h = 0; h + 1 < static_cast<int32_t>(S::kStages); ++h) {
-      if (h < halves) copy_half(part, h);
+      if (h < halves) copy_half(h);
       commit_async();
     }
     stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, rows(), S::kRows, S::kWarps, 1,
@@ -113,34 +114,39 @@ class LatentWorker {
     sync_block();
   }
 
-  KVC_DEVICE void copy_half(const Part& part, int32_t half) const {
+  KVC_DEVICE void copy_half(int32_t half) const {
+    static_assert(S::kStageTokens * S::kChunks % S::kThreads == 0);
     unsigned char* const to = stage(half);
     const uint32_t first = static_cast<uint32_t>(half % 2) * S::kStageTokens;
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < S::kStageTokens * S::kChunks; i += S::kThreads) {
-      const uint32_t token = i / S::kChunks, chunk = i % S::kChunks;
-      const uint64_t at = tokens().at(half / 2, first + token);
-      const bool is_seen = at != kNoBlock;
-      const uint64_t from =
-          is_seen
-              ? offset_in(args_.k, TokenPlace::block_at(at), part.head, TokenPlace::token_at(at)) + chunk * 16
-              : 0;
-      copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16, args_.k.data + from,
-                 is_seen ? 16 : 0);
+    for (uint32_t n = 0; n < S::kStageTokens * S::kChunks / S::kThreads; ++n) {
+      const uint32_t i = threadIdx.x + n * S::kThreads, token = i / S::kChunks, chunk = i % S::kChunks;
+      const RowOffset row = tokens().row(half / 2, first + token);
+      copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16,
+                 args_.k.data + row.bytes() + chunk * 16, row.is_read() ? 16 : 0);
     }
   }
 
   KVC_DEVICE void make_logits(const Part& part, int32_t half, float (&weights)[2][4]) const {
     const unsigned char* const keys = stage(half);
-    const uint32_t m = first_row() + lane() % 16;
     const uint32_t token = token_warp() * 16 + lane() % 8 + lane() / 16 * 8;
+    const uint32_t chunk = token * S::kRowBytes + S::chunk(token, lane() / 8 % 2) * 16;
+    const uint32_t of_queries = query_offset<S::kDim>(first_row() + lane() % 16, lane() / 16);
+    // Even and odd steps apart: 36 products in a row would each wait for the one before.
+    float odd[2][4] = {};
 #pragma unroll 4
     for (uint32_t step = 0; step < S::kDim / 16; ++step) {
       uint32_t a[4], b[4];
-      load_matrix(a, shared_ + S::kQ + query_offset<S::kDim>(m, 2 * step + lane() / 16));
-      load_matrix(b, keys + token * S::kRowBytes + S::chunk(token, 2 * step + lane() / 8 % 2) * 16);
-      multiply<S::kBfloat>(weights[0], a, {b[0], b[1]});
-      multiply<S::kBfloat>(weights[1], a, {b[2], b[3]});
+      load_matrix(a, shared_ + S::kQ + pair_of_chunks(of_queries, step));
+      load_matrix(b, keys + pair_of_chunks(chunk, step));
+      float(&sums)[2][4] = step % 2 == 0 ? weights : odd;
+      multiply<S::kBfloat>(sums[0], a, {b[0], b[1]});
+      multiply<S::kBfloat>(sums[1], a, {b[2], b[3]});
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < 2; ++n) {
+#pragma unroll
+      for (uint32_t c = 0; c < 4; ++c) weights[n][c] += odd[n][c];
     }
     const int32_t tile = half / 2;
     const uint32_t column =
@@ -155,11 +161,8 @@ class LatentWorker {
       float top = minus_infinity();
       for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
       finish_logits(args_, part, row, position, seen, full, i, weights);
-      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) {
-        top = x > top ? x : top;
-        top = y > top ? y : top;
-      });
-      top = team_max(top, 4);
+      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { top = greater(top, greater(x, y)); });
+      top = team_greatest(top, 4);
       if (lane() % 4 == 0) tops(token_warp())[row_at(i)] = top;
     }
   }
@@ -171,7 +174,7 @@ class LatentWorker {
       const uint32_t m = row_at(i);
       float top = top_[i];
 #pragma unroll
-      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = tops(w)[m] > top ? tops(w)[m] : top;
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = greater(top, tops(w)[m]);
       const float origin = top == minus_infinity() ? 0 : top, decay = exp2_fast(top_[i] - origin);
       top_[i] = top;
       float sum = 0;
@@ -208,11 +211,12 @@ class LatentWorker {
         load_matrix(a[i], shared_ + S::weight_offset(16 * i + lane() % 16, 16 * step + lane() / 16 * 8));
       }
       const uint32_t token = 16 * step + lane() % 16;
+      const uint32_t first =
+          token * S::kRowBytes + S::chunk(token, lane() / 16) * 16 + warp() * S::kElements * 2;
 #pragma unroll
       for (uint32_t n = 0; n < kTilesOfElements; n += 2) {
         uint32_t b[4];
-        const uint32_t chunk = warp() * kTilesOfElements + n + lane() / 16;
-        load_matrix<4, true>(b, values + token * S::kRowBytes + S::chunk(token, chunk) * 16);
+        load_matrix<4, true>(b, values + pair_of_chunks(first, n / 2));
 #pragma unroll
         for (uint32_t i = 0; i < S::kRowTiles; ++i) {
           if (16 * i >= part.piece.rows) continue;

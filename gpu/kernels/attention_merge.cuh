@@ -19,6 +19,10 @@ struct CutSlots {
   }
 };
 
+// Parts whose loads are under way together.
+inline constexpr uint32_t kMergeInFlight = 8;
+
+// Blocks with the same x and y share the elements of a (piece, head).
 KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Schedules schedules) {
   const Schedule schedule = schedules.of_class[blockIdx.y];
   const uint64_t pieces = schedule.totals[0], units = schedule.totals[1];
@@ -39,20 +43,22 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Schedules schedules
     part.piece = make_piece(args, schedule, request, index - schedule.first_piece[request]);
     part.slot = -1;
     const PartOutput output{args, schedule, part};
-    for (uint32_t at = threadIdx.x; at < part.piece.rows * args.v_dim; at += kMergeThreads) {
+    for (uint32_t at = blockIdx.z * kMergeThreads + threadIdx.x; at < part.piece.rows * args.v_dim;
+         at += gridDim.z * kMergeThreads) {
       const uint32_t r = at / args.v_dim, e = at % args.v_dim;
       float top = minus_infinity(), total = 0, sum = 0;
-      for (uint64_t p = 0; p < parts; ++p) {
-        const float lse = schedule.part_lse[slots.slot(p) * schedule.tile_rows + r];
-        top = lse > top ? lse : top;
-      }
+#pragma unroll kMergeInFlight
+      for (uint64_t p = 0; p < parts; ++p)
+        top = greater(top, schedule.part_lse[slots.slot(p) * schedule.tile_rows + r]);
+#pragma unroll kMergeInFlight
       for (uint64_t p = 0; p < parts; ++p) {
         const uint64_t row = slots.slot(p) * schedule.tile_rows + r;
         const float lse = schedule.part_lse[row];
-        if (lse == minus_infinity()) continue;
-        const float weight = exp2_fast((lse - top) * kLog2e);
+        const bool empty = lse == minus_infinity();  // what stands in its row may be anything
+        const float weight = empty ? 0 : exp2_fast((lse - top) * kLog2e);
+        const float value = empty ? 0 : schedule.part_out[row * args.v_dim + e];
         total += weight;
-        sum += weight * schedule.part_out[row * args.v_dim + e];
+        sum += weight * value;
       }
       output.row(r).put(e, total == 0 ? 0 : sum / total);
       if (e == 0) output.put_lse(r, total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2);

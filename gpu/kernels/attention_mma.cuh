@@ -25,21 +25,22 @@ class MmaWorker {
       : args_(args), schedule_(schedule), shared_(shared) {}
 
   KVC_DEVICE void run(const Part& part) {
-    begin(part);
+    TokenScales scales = begin(part);  // of the tile that is asked for next
     const int32_t tiles = part.end_tile - part.first_tile;
     for (int32_t t = 0; t < tiles; ++t) {
       wait_async<static_cast<int>(Shape::kStages) - 2>();
       sync_block();
       const int32_t asked = t + static_cast<int32_t>(Shape::kStages) - 1, looked_up = asked + 1;
-      if (asked < tiles) copy_tile(part, asked);
+      if (asked < tiles) copy_tile(asked);
       commit_async();
-      TokenScales scales;
       TokenPlace place;
-      if (asked < tiles) scales = load_scales(part, asked);
       if (looked_up < tiles) place = tokens().find(args_, part, looked_up);
       attend_tile(part, t);
       if (asked < tiles) keep_scales(asked, scales);
-      if (looked_up < tiles) tokens().keep(looked_up, place);
+      if (looked_up < tiles) {
+        tokens().keep(args_, part, looked_up, place);
+        scales = load_scales(part, place);
+      }
     }
     wait_async<0>();
     sync_block();
@@ -56,17 +57,10 @@ class MmaWorker {
   using Weights = typename Products::Weights;
   static constexpr uint32_t kDimTiles = Products::kDimTiles, kStepTiles = Products::kStepTiles;
 
-  struct TokenScales {
-    float k = 1, k_offset = 0, v = 1, v_offset = 0;
-  };
-
   // ---- shared memory ----
 
   KVC_DEVICE TokenRing<S::kSlots> tokens() const { return TokenRing<S::kSlots>(shared_ + S::kTokens); }
-  KVC_DEVICE static uint32_t slot(int32_t tile) { return static_cast<uint32_t>(tile) % S::kSlots; }
-  KVC_DEVICE float* scales(int32_t tile, uint32_t which) const {
-    return reinterpret_cast<float*>(shared_ + S::kScales) + (slot(tile) * 4 + which) * kAttentionTile;
-  }
+  KVC_DEVICE ScaleRing<S::kSlots> scales() const { return ScaleRing<S::kSlots>(shared_ + S::kScales); }
   KVC_DEVICE unsigned char* keys(int32_t tile) const {
     return shared_ + S::kTiles + static_cast<uint32_t>(tile) % S::kStages * S::kTileBytes;
   }
@@ -74,72 +68,69 @@ class MmaWorker {
   KVC_DEVICE MmaRow& row_info(uint32_t m) const {
     return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo)[m];
   }
-  // ---- tokens and their scales: one thread each, of the first two warps ----
+
+  // ---- what is loaded for a tile ----
 
   KVC_DEVICE bool has_scales() const { return S::kQuantized && args_.scale_group != 0; }
   KVC_DEVICE float key_factor() const { return S::kQuantized && args_.k_factor != 0 ? args_.k_factor : 1; }
-
-  KVC_DEVICE TokenScales load_scales(const Part& part, int32_t tile) const {
-    TokenScales scales;
-    if (!has_scales() || threadIdx.x >= kAttentionTile) return scales;
-    const uint64_t at = tokens().at(tile, threadIdx.x);
-    if (at == kNoBlock) return {0, 0, 0, 0};
-    const auto token = TokenPlace::token_at(at);
-    const auto* k = reinterpret_cast<const float*>(
-        args_.k_scale.data + offset_in(args_.k_scale, TokenPlace::block_at(at), part.head, token));
-    const auto* v = reinterpret_cast<const float*>(
-        args_.v_scale.data + offset_in(args_.v_scale, TokenPlace::block_at(at), part.head, token));
-    scales.k = k[0];
-    scales.v = v[0];
-    if (args_.asymmetric != 0) scales.k_offset = k[1], scales.v_offset = v[1];
-    return scales;
+  KVC_DEVICE TokenScales load_scales(const Part& part, const TokenPlace& place) const {
+    return has_scales() ? TokenScales::load(args_, part, place) : TokenScales{};
   }
   KVC_DEVICE void keep_scales(int32_t tile, const TokenScales& of_token) const {
-    if (!has_scales() || threadIdx.x >= kAttentionTile) return;
-    scales(tile, 0)[threadIdx.x] = of_token.k;
-    scales(tile, 1)[threadIdx.x] = of_token.v;
-    scales(tile, 2)[threadIdx.x] = of_token.k_offset;
-    scales(tile, 3)[threadIdx.x] = of_token.v_offset;
+    if (has_scales()) scales().keep(tile, of_token);
   }
 
-  KVC_DEVICE void copy_tile(const Part& part, int32_t tile) const {
-    const uint64_t head = part.head * args_.k.head;  // keys and values have the same strides
+  // A thread has the same chunk of several rows. Keys and values have the same strides.
+  KVC_DEVICE void copy_tile(int32_t tile) const {
+    constexpr uint32_t kTokensAtOnce = S::kThreads / S::kChunks;
+    static_assert(S::kThreads % S::kChunks == 0 && kAttentionTile % kTokensAtOnce == 0);
+    const uint32_t first = threadIdx.x / S::kChunks, chunk = threadIdx.x % S::kChunks;
     unsigned char* const k = keys(tile);
     unsigned char* const v = values(tile);
+    RowOffset rows[kAttentionTile / kTokensAtOnce];
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < kAttentionTile * S::kChunks; i += S::kThreads) {
-      const uint32_t token = i / S::kChunks, chunk = i % S::kChunks;
-      const uint64_t at = tokens().at(tile, token);
-      const bool is_seen = at != kNoBlock;
-      const uint64_t from = is_seen ? TokenPlace::block_at(at) * args_.k.block + head +
-                                          TokenPlace::token_at(at) * args_.k.token + chunk * 16
-                                    : 0;
-      copy_async(k + token * S::kRowBytes + S::key_chunk(token, chunk) * 16, args_.k.data + from,
-                 is_seen ? 16 : 0);
-      copy_async(v + token * S::kRowBytes + S::value_chunk(token, chunk) * 16, args_.v.data + from,
-                 is_seen ? 16 : 0);
+    for (uint32_t i = 0; i < kAttentionTile / kTokensAtOnce; ++i)
+      rows[i] = tokens().row(tile, first + i * kTokensAtOnce);
+#pragma unroll
+    for (uint32_t i = 0; i < kAttentionTile / kTokensAtOnce; ++i) {
+      const uint32_t token = first + i * kTokensAtOnce, valid = rows[i].is_read() ? 16 : 0;
+      const uint64_t from = rows[i].bytes() + chunk * 16;
+      copy_async(k + token * S::kRowBytes + S::key_chunk(token, chunk) * 16, args_.k.data + from, valid);
+      copy_async(v + token * S::kRowBytes + S::value_chunk(token, chunk) * 16, args_.v.data + from, valid);
     }
   }
 
   // ---- the beginning of a part ----
 
-  KVC_DEVICE void begin(const Part& part) {
+  KVC_DEVICE TokenScales begin(const Part& part) {
+    constexpr auto kStages = static_cast<int32_t>(S::kStages);
     const int32_t tiles = part.end_tile - part.first_tile;
-    for (int32_t t = 0; t < static_cast<int32_t>(S::kStages) && t < tiles; ++t) {
-      tokens().keep(t, tokens().find(args_, part, t));
+    TokenPlace places[kStages];  // none of which waits for another
+    TokenScales scales[kStages];
+#pragma unroll
+    for (int32_t t = 0; t < kStages; ++t) {
+      if (t < tiles) places[t] = tokens().find(args_, part, t);
+    }
+#pragma unroll
+    for (int32_t t = 0; t < kStages; ++t) {
+      if (t >= tiles) continue;
+      tokens().keep(args_, part, t, places[t]);
+      scales[t] = load_scales(part, places[t]);
     }
     sync_block();
-    for (int32_t t = 0; t + 1 < static_cast<int32_t>(S::kStages); ++t) {
-      if (t < tiles) {
-        copy_tile(part, t);
-        keep_scales(t, load_scales(part, t));
-      }
+    for (int32_t t = 0; t + 1 < kStages; ++t) {
+      if (t < tiles) copy_tile(t);
       commit_async();
+    }
+#pragma unroll
+    for (int32_t t = 0; t + 1 < kStages; ++t) {
+      if (t < tiles) keep_scales(t, scales[t]);
     }
     stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, &row_info(0), S::kRows, S::kThreads / 32,
                                        key_factor(), [](uint32_t x) { return S::key_element(x); });
     sync_block();
     row_ = warp_rows();
+    num_rows_ = part.piece.rows;
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
@@ -153,7 +144,8 @@ class MmaWorker {
         for (uint32_t c = 0; c < 4; ++c) sums_[i][n][c] = 0;
       }
     }
-    unit_ = 0;
+    unit_ = inverse_unit_ = 0;
+    return scales[kStages - 1];
   }
 
   KVC_DEVICE static uint32_t warp() { return threadIdx.x / 32; }
@@ -166,7 +158,7 @@ class MmaWorker {
   // ---- a tile ----
 
   KVC_DEVICE void attend_tile(const Part& part, int32_t tile) {
-    if (row_ >= part.piece.rows) return;  // of the whole warp
+    if (row_ >= num_rows_) return;  // of the whole warp
     if (tokens().is_empty(tile)) return;
     const bool full = tokens().is_full(tile);
     const Products products(shared_ + S::kQ, row_, args_.asymmetric == 0);
@@ -184,21 +176,30 @@ class MmaWorker {
   KVC_DEVICE void make_logits(const Part& part, int32_t tile, uint32_t first, bool full,
                               Weights& weights) const {
     const uint32_t column = first + lane() % 4 * 2;
+    for_each_row([&](uint32_t i, uint32_t half) {
+      const float factor = row_info(row_at(i, half)).factor;
+      for_each_pair(weights[i], half, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
+    });
+    if (has_scales()) scale_logits(tile, column, weights);
+    if (full && args_.soft_cap == 0 && args_.alibi_slopes == nullptr) return;
     const int64_t position = part.piece.span.position(part.first_tile + tile) + column;
-    const float* const of_tile = scales(tile, 0) + column;
     const uint32_t may_see = tokens().seen(tile, column);
     for_each_row([&](uint32_t i, uint32_t half) {
-      const MmaRow& row = row_info(row_at(i, half));
-      const float factor = row.factor, sum = row.sum;
+      finish_logits(args_, part, row_info(row_at(i, half)), position, may_see, full, half, weights[i]);
+    });
+  }
+
+  // `column`: this lane's first one.
+  KVC_DEVICE void scale_logits(int32_t tile, uint32_t column, Weights& weights) const {
+    scale_columns(scales().of_keys(tile) + column, 1, weights);
+    if (args_.asymmetric == 0) return;
+    for_each_row([&](uint32_t i, uint32_t half) {
+      const float sum = row_info(row_at(i, half)).sum;
       for_each_pair(weights[i], half, [&](uint32_t n, float& x, float& y) {
-        x *= factor, y *= factor;
-        if (!has_scales()) return;
-        float scale[2], offset[2] = {0, 0};
-        load_pair(of_tile + n, scale);
-        if (args_.asymmetric != 0) load_pair(of_tile + n + 2 * kAttentionTile, offset);
-        x = x * scale[0] + sum * offset[0], y = y * scale[1] + sum * offset[1];
+        float offset[2];
+        load_pair(scales().key_offsets(tile) + column + n, offset);
+        x += sum * offset[0], y += sum * offset[1];
       });
-      finish_logits(args_, part, row, position, may_see, full, half, weights[i]);
     });
   }
 
@@ -216,24 +217,22 @@ class MmaWorker {
 
   // Logits become weights; what was summed before is brought to the new maximum.
   KVC_DEVICE void soften(int32_t tile, uint32_t first, Weights& weights) {
-    float unit_change = 1, inverse_unit = 1;
+    float unit_change = 1;
     if (has_scales()) {
       float most = 0;
 #pragma unroll
       for (uint32_t n = 0; n < kStepTiles; ++n) {
         float scale[2];
-        load_pair(scales(tile, 1) + first + 8 * n + lane() % 4 * 2, scale);
-        most = scale[0] > most ? scale[0] : most;
-        most = scale[1] > most ? scale[1] : most;
+        load_pair(scales().of_values(tile) + first + 8 * n + lane() % 4 * 2, scale);
+        most = greater(most, greater(scale[0], scale[1]));
       }
-      most = team_max(most, 4);
+      most = team_greatest(most, 4);
       const uint32_t exponent = float_bits(most) >> 23;
       if (most > unit_ && exponent < 253) {
-        const float unit = bits_float((exponent + 1) << 23);
-        unit_change = unit_ / unit;
-        unit_ = unit;
+        inverse_unit_ = bits_float((253 - exponent) << 23);
+        unit_change = unit_ * inverse_unit_;
+        unit_ = bits_float((exponent + 1) << 23);
       }
-      inverse_unit = unit_ > 0 ? 1 / unit_ : 0;
     }
     bool changes = unit_change != 1;
     float decay[S::kRowTiles][2];
@@ -244,10 +243,9 @@ class MmaWorker {
         float top = top_[i][half];
 #pragma unroll
         for (uint32_t n = 0; n < kStepTiles; ++n) {
-          top = weights[i][n][2 * half] > top ? weights[i][n][2 * half] : top;
-          top = weights[i][n][2 * half + 1] > top ? weights[i][n][2 * half + 1] : top;
+          top = greater(top, greater(weights[i][n][2 * half], weights[i][n][2 * half + 1]));
         }
-        top = team_max(top, 4);
+        top = team_greatest(top, 4);
         const float origin = top == minus_infinity() ? 0 : top;
         decay[i][half] = exp2_fast(top_[i][half] - origin);
         changes |= top != top_[i][half];
@@ -265,7 +263,7 @@ class MmaWorker {
         total_[i][half] = total_[i][half] * decay[i][half] + sum;
       }
     }
-    if (has_scales()) weigh_values(tile, first, inverse_unit, decay, weights);
+    if (has_scales()) weigh_values(tile, first, decay, weights);
     if (ballot(changes) == 0) return;
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
@@ -278,8 +276,15 @@ class MmaWorker {
   }
 
   // Scales and offsets of values.
-  KVC_DEVICE void weigh_values(int32_t tile, uint32_t first, float inverse_unit,
-                               const float (&decay)[S::kRowTiles][2], Weights& weights) {
+  KVC_DEVICE void weigh_values(int32_t tile, uint32_t first, const float (&decay)[S::kRowTiles][2],
+                               Weights& weights) {
+    const uint32_t column = first + lane() % 4 * 2;
+    if (args_.asymmetric != 0) add_offsets(scales().value_offsets(tile) + column, decay, weights);
+    scale_columns(scales().of_values(tile) + column, inverse_unit_, weights);
+  }
+
+  KVC_DEVICE void add_offsets(const float* of_columns, const float (&decay)[S::kRowTiles][2],
+                              const Weights& weights) {
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
       offset_[i][0] *= decay[i][0];
@@ -287,17 +292,12 @@ class MmaWorker {
     }
 #pragma unroll
     for (uint32_t n = 0; n < kStepTiles; ++n) {
-      const uint32_t token = first + 8 * n + lane() % 4 * 2;
-      float scale[2], offset[2] = {0, 0};
-      load_pair(scales(tile, 1) + token, scale);
-      if (args_.asymmetric != 0) load_pair(scales(tile, 3) + token, offset);
+      float offset[2];
+      load_pair(of_columns + 8 * n, offset);
 #pragma unroll
       for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
-        for (uint32_t c = 0; c < 4; ++c) {
-          offset_[i][c / 2] += weights[i][n][c] * offset[c % 2];
-          weights[i][n][c] *= scale[c % 2] * inverse_unit;
-        }
+        for (uint32_t c = 0; c < 4; ++c) offset_[i][c / 2] += weights[i][n][c] * offset[c % 2];
       }
     }
   }
@@ -335,9 +335,9 @@ class MmaWorker {
     });
   }
 
-  // The warps' sums over their tokens, through the memory of the tiles.
+  // The warps' sums over their tokens, through the memory of the tiles and of what is known of their tokens.
   KVC_DEVICE void write_merged(const Part& part) {
-    static_assert(S::kTokenWarps * 16 * (S::kDim + 2) * 4 <= S::kStages * S::kTileBytes);
+    static_assert(S::kTokenWarps * 16 * (S::kDim + 2) * 4 <= S::kRowInfo - S::kTiles);
     float* const sums = reinterpret_cast<float*>(shared_ + S::kTiles);  // [warps][16][dim]
     float* const tops = sums + S::kTokenWarps * 16 * S::kDim;           // [warps][16]
     float* const totals = tops + S::kTokenWarps * 16;                   // [warps][16]
@@ -360,7 +360,7 @@ class MmaWorker {
     for (uint32_t m = warp(); m < part.piece.rows; m += S::kTokenWarps) {
       float top = minus_infinity(), total = 0, weight[S::kTokenWarps];
 #pragma unroll
-      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = tops[w * 16 + m] > top ? tops[w * 16 + m] : top;
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = greater(top, tops[w * 16 + m]);
       const float origin = top == minus_infinity() ? 0 : top;
 #pragma unroll
       for (uint32_t w = 0; w < S::kTokenWarps; ++w) {
@@ -382,12 +382,12 @@ class MmaWorker {
   const AttentionArgs& args_;
   const Schedule& schedule_;
   unsigned char* const shared_;
-  uint32_t row_;                   // first row of this warp
+  uint32_t row_, num_rows_;        // first row of this warp; rows of the part
   typename Products::Sums sums_;   // O, in units of sum_unit()
   float top_[S::kRowTiles][2];     // of logits to base 2
   float total_[S::kRowTiles][2];   // of weights: this lane's columns
   float offset_[S::kRowTiles][2];  // of weights times offsets: likewise
-  float unit_;
+  float unit_, inverse_unit_;      // powers of two; 0 = no value with a scale was met
 };
 
 template <class Shape>

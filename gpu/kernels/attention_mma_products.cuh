@@ -32,6 +32,8 @@ class MmaProducts {
   // weights += Q K^T, for tokens first .. first + kStepTokens - 1 of a tile.
   KVC_DEVICE void multiply_keys(const unsigned char* keys, uint32_t first, Weights& weights) const {
     if constexpr (!S::kQuantized) {
+      const uint32_t token = first + lane() % 8 + lane() / 16 * 8;
+      const uint32_t chunk = token * S::kRowBytes + S::key_chunk(token, lane() / 8 % 2) * 16;
 #pragma unroll
       for (uint32_t step = 0; step < S::kDim / 16; ++step) {
         uint32_t a[S::kRowTiles][4];
@@ -39,9 +41,8 @@ class MmaProducts {
         for (uint32_t i = 0; i < S::kRowTiles; ++i) load_queries(i, step, a[i]);
 #pragma unroll
         for (uint32_t n = 0; n < kStepTiles; n += 2) {
-          const uint32_t token = first + 8 * n + lane() % 8 + lane() / 16 * 8;
           uint32_t b[4];
-          load_matrix(b, keys + token * S::kRowBytes + S::key_chunk(token, 2 * step + lane() / 8 % 2) * 16);
+          load_matrix(b, keys + pair_of_chunks(chunk, step) + 8 * n * S::kRowBytes);
 #pragma unroll
           for (uint32_t i = 0; i < S::kRowTiles; ++i) {
             multiply<S::kBfloat>(weights[i][n], a[i], {b[0], b[1]});
@@ -68,12 +69,12 @@ class MmaProducts {
         a[i][3] = pack_pair<S::kBfloat>(weights[i][n + 1][2], weights[i][n + 1][3]);
       }
       if constexpr (!S::kQuantized) {
-        const uint32_t token = first + 8 * n + lane() % 16;
+        const uint32_t token = first + lane() % 16;
+        const uint32_t chunk = token * S::kRowBytes + S::value_chunk(token, lane() / 16) * 16;
 #pragma unroll
         for (uint32_t d = 0; d < kDimTiles; d += 2) {
           uint32_t b[4];
-          load_matrix<4, true>(b,
-                               values + token * S::kRowBytes + S::value_chunk(token, d + lane() / 16) * 16);
+          load_matrix<4, true>(b, values + pair_of_chunks(chunk, d / 2) + 8 * n * S::kRowBytes);
 #pragma unroll
           for (uint32_t i = 0; i < S::kRowTiles; ++i) {
             multiply<S::kBfloat>(sums[i][d], a[i], {b[0], b[1]});
@@ -88,8 +89,8 @@ class MmaProducts {
 
  private:
   KVC_DEVICE void load_queries(uint32_t i, uint32_t step, uint32_t (&a)[4]) const {
-    const uint32_t m = row_ + 16 * i + lane() % 16;
-    load_matrix(a, q_ + query_offset<S::kDim>(m, 2 * step + lane() / 16));
+    const uint32_t chunk = query_offset<S::kDim>(row_ + lane() % 16, lane() / 16);
+    load_matrix(a, q_ + pair_of_chunks(chunk, step) + 16 * i * S::kDim * 2);
   }
 
   // Lane l has a quarter of token l / 4's row.
@@ -117,8 +118,7 @@ class MmaProducts {
             if constexpr (S::kBits == 8) {
               widen_bytes<S::kDtype>(codes[n][word], is_signed_, b);
             } else {
-              b[0] = widen_nibbles(codes[n][word], 2 * s, is_signed_);
-              b[1] = widen_nibbles(codes[n][word], 2 * s + 1, is_signed_);
+              widen_nibbles(codes[n][word] >> 8 * s, is_signed_, b);
             }
 #pragma unroll
             for (uint32_t i = 0; i < S::kRowTiles; ++i) multiply<S::kBfloat>(weights[i][n], a[i], b);
@@ -157,9 +157,12 @@ class MmaProducts {
           } else {
             const uint32_t low = pick_bytes(even, odd, 0x5410), high = pick_bytes(even, odd, 0x7632);
 #pragma unroll
-            for (uint32_t e = 0; e < 4; ++e) {
-              b[e][pair] = widen_nibbles(low, e, is_signed_);
-              b[e + 4][pair] = widen_nibbles(high, e, is_signed_);
+            for (uint32_t e = 0; e < 4; e += 2) {
+              uint32_t both[2];
+              widen_nibbles(low >> 4 * e, is_signed_, both);
+              b[e][pair] = both[0], b[e + 1][pair] = both[1];
+              widen_nibbles(high >> 4 * e, is_signed_, both);
+              b[e + 4][pair] = both[0], b[e + 5][pair] = both[1];
             }
           }
         }

@@ -44,6 +44,12 @@ KVC_DEVICE uint32_t query_offset(uint32_t row, uint32_t chunk) {
   return row * kDim * 2 + (chunk ^ (row & 7)) * 16;
 }
 
+// In rows whose chunks are swizzled so, and which are a multiple of 128 bytes long: from the byte of chunk 0
+// or 1 to that of the same one of pair `step`, without another address to work out for every fourth.
+KVC_DEVICE uint32_t pair_of_chunks(uint32_t first, uint32_t step) {
+  return (first ^ step % 4 * 32) + step / 4 * 128;
+}
+
 template <bool kBfloat>
 KVC_DEVICE uint32_t pack_pair(float low, float high) {
   return kBfloat ? pack_bfloat(low, high) : pack_half(low, high);

@@ -3,7 +3,7 @@
 // lies.
 #pragma once
 #include "kernels/attention_mma_rows.cuh"
-#include "kernels/attention_tokens.cuh"
+#include "kernels/attention_scales.cuh"
 
 namespace kvc::gpu {
 
@@ -19,32 +19,38 @@ struct MmaShape {
 
   // Decode: one tile of 16 rows, whose tokens the warps share. Prefill: warps with rows of their own.
   static constexpr uint32_t kRowWarps = kDecode ? 1 : kDim == 256 ? 8 : 4;
-  static constexpr uint32_t kTokenWarps = kDecode ? 4 : 1;
+  static constexpr uint32_t kTokenWarps = !kDecode ? 1 : kQuantized ? 2 : 4;
   static constexpr uint32_t kRowTiles = kDecode || kDim == 256 ? 1 : 2;  // of 16 rows, of a warp
   static constexpr uint32_t kThreads = kRowWarps * kTokenWarps * 32;
   static constexpr uint32_t kRows = kRowWarps * kRowTiles * 16;
   static constexpr uint32_t kWarpTokens = kAttentionTile / kTokenWarps;
   // Between two updates of the softmax: what registers hold.
-  static constexpr uint32_t kStepTokens = kDecode || kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
+  static constexpr uint32_t kStepTokens = kDecode ? kWarpTokens : kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
-  // As many as let two blocks share a multiprocessor, or one where a tile is large.
-  static constexpr uint32_t stages() {
-    if (!kDecode) return 2;
-    return kTileBytes >= (32u << 10) ? 3 : kTileBytes >= (16u << 10) ? 5 : 8;
-  }
-  static constexpr uint32_t kStages = stages();
+  // Together the blocks of a multiprocessor have 64 KiB or more on their way. Coded rows take more
+  // instructions for a byte, and more blocks, which hide each other's latency, are worth more to them than a
+  // third stage.
+  static constexpr uint32_t kStages = !kDecode || (kQuantized && kTileBytes == 16u << 10) ? 2 : 3;
   static constexpr uint32_t kSlots = kStages + 1;  // tiles whose tokens are known
 
   // Shared memory.
   static constexpr uint32_t kQ = 0;
   static constexpr uint32_t kTiles = kQ + kRows * kDim * 2;
   static constexpr uint32_t kTokens = kTiles + kStages * kTileBytes;
-  static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;  // [kSlots][4][tile] float
-  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? kSlots * kAttentionTile * 16 : 0);  // [kRows]
+  static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;
+  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? ScaleRing<kSlots>::kBytes : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
-  // Of a multiprocessor: as many as shared memory and 255 registers of a thread let be.
-  static constexpr uint32_t kBlocks = kSharedBytes <= (113u << 10) && kThreads <= 128 ? 2 : 1;
+  // Of a multiprocessor of 228 KiB and 64K registers. A block has 1 KiB that is the system's, and its
+  // PartWalk; a thread so many registers, or a few less.
+  static constexpr uint32_t registers() { return !kDecode || kDim == 256 ? 255 : kDim == 128 ? 168 : 128; }
+  static constexpr uint32_t blocks() {
+    constexpr uint32_t kByShared = (228u << 10) / (kSharedBytes + 1024 + sizeof(PartWalk));
+    constexpr uint32_t kByRegisters = (64u << 10) / (kThreads * registers());
+    constexpr uint32_t kMost = kByShared < kByRegisters ? kByShared : kByRegisters;
+    return kMost == 0 ? 1 : kMost;
+  }
+  static constexpr uint32_t kBlocks = blocks();
 
   // Elements that a lane loads at once of a row of keys and of values, for quantized rows: a quarter and an
   // eighth of the row, but no more than 16 bytes.

@@ -21,7 +21,7 @@ KVC_DEVICE bool may_read(const AttentionArgs& args, const Part& part, int64_t j)
 KVC_DEVICE int32_t block_of(const AttentionArgs& args, const Part& part, int64_t j) {
   const uint32_t request = part.piece.view.request;
   const uint64_t row = args.table_rows != nullptr ? args.table_rows[request] : request;
-  return args.block_tables[row * args.table_stride + static_cast<uint32_t>(j) / args.block_size];
+  return args.block_tables[row * args.table_stride + args.block_size.divide(static_cast<uint32_t>(j))];
 }
 
 KVC_DEVICE uint64_t offset_in(const AttentionPlane& plane, uint64_t block, uint32_t head, uint64_t token) {

@@ -236,7 +236,7 @@ attend_plain(AttentionArgs args, Schedule schedule) {
         const int64_t j = position + threadIdx.x;
         shared.blocks[threadIdx.x] =
             may_read(args, part, j) ? static_cast<uint64_t>(block_of(args, part, j)) : kNoBlock;
-        shared.tokens[threadIdx.x] = static_cast<uint32_t>(j) % args.block_size;
+        shared.tokens[threadIdx.x] = args.block_size.remainder(static_cast<uint32_t>(j));
       }
       sync_block();
       plain_logits<kRows>(args, part, shared, position);

@@ -90,6 +90,21 @@ KVC_DEVICE bool sees_tile(const AttentionArgs& args, const RequestView& view, in
   return end <= least.end && (position >= most.low || end <= least.sinks);
 }
 
+// Positions that each of queries first..last sees and reads: whoever is there need not ask further. Empty
+// unless begin < end.
+struct Whole {
+  int64_t begin, end;
+  KVC_DEVICE bool holds_tile(int64_t position) const {
+    return position >= begin && position + kAttentionTile <= end;
+  }
+};
+KVC_DEVICE Whole whole_of(const AttentionArgs& args, const RequestView& view, int64_t first, int64_t last) {
+  if (args.block_mask != nullptr) return {0, 0};
+  Whole whole{reach_of(args, view, last, last).low, reach_of(args, view, first, first).end};
+  if (args.mask != nullptr) whole.end = at_most(whole.end, mask_begin(args, view.request));
+  return whole;
+}
+
 KVC_DEVICE bool reads_block(const AttentionArgs& args, uint32_t request, uint32_t head, uint64_t block) {
   if (args.block_mask == nullptr) return true;
   const uint64_t row = uint64_t{request} * args.num_heads + head;
@@ -101,7 +116,7 @@ KVC_DEVICE bool is_seen(const AttentionArgs& args, const RequestView& view, uint
                         int64_t last, int64_t j) {
   const Reach reach = reach_of(args, view, first, last);
   if (j >= reach.end || (j < reach.low && j >= reach.sinks)) return false;
-  if (!reads_block(args, view.request, head, static_cast<uint32_t>(j) / args.block_size)) return false;
+  if (!reads_block(args, view.request, head, args.block_size.divide(static_cast<uint32_t>(j)))) return false;
   // Between them they see all of their reach, unless a mask hides it.
   if (args.mask == nullptr) return true;
   for (int64_t i = first; i <= last; ++i) {

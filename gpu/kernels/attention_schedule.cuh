@@ -59,6 +59,7 @@ struct Piece {
   int64_t first_query, last_query;
   int64_t sinks;  // positions below are seen whatever the window
   Span span;
+  Whole whole;
   int64_t unit_tiles;
   uint64_t units;  // of each KV head
 };
@@ -80,6 +81,7 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Schedule& schedule,
   const Reach reach = reach_of(args, piece.view, piece.first_query, piece.last_query);
   piece.sinks = reach.sinks;
   piece.span = span_of(reach);
+  piece.whole = whole_of(args, piece.view, piece.first_query, piece.last_query);
   // Many rows give work to many blocks without any parts.
   const bool whole = schedule.invariant != 0 && all > kDecodeRows;
   piece.unit_tiles = schedule.invariant == 0 ? 1 : whole ? piece.span.tiles : int64_t{kInvariantTiles};

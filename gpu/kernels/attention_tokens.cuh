@@ -14,10 +14,18 @@ struct TokenPlace {
   uint32_t seen = 0;  // of the 32 tokens of this warp, a bit each: those that are read
   bool full = false;  // every row sees all of the tile that is read
 
-  // What is kept: block and token in it, or kNoBlock.
-  static KVC_DEVICE uint64_t pack(uint64_t block, uint32_t token) { return block << 10 | token; }
-  static KVC_DEVICE uint64_t block_at(uint64_t at) { return at >> 10; }  // blocks have at most 1024 tokens
-  static KVC_DEVICE uint32_t token_at(uint64_t at) { return static_cast<uint32_t>(at & 1023); }
+  KVC_DEVICE uint64_t block_index() const { return static_cast<uint32_t>(block); }
+};
+
+// What is kept of a token: where its row of the part's head lies in the plane of keys. A row that is not read
+// is given as the first one, which is always there, with the highest bit set.
+struct RowOffset {
+  static constexpr uint64_t kUnread = uint64_t{1} << 63;
+
+  uint64_t bits;
+  // Half of it tells; as a sign, the compiler would calculate with it.
+  KVC_DEVICE bool is_read() const { return static_cast<uint32_t>(bits >> 32) != kUnread >> 32; }
+  KVC_DEVICE uint64_t bytes() const { return bits & ~kUnread; }
 };
 
 template <uint32_t kSlots>
@@ -34,22 +42,29 @@ class TokenRing {
     if (threadIdx.x >= kAttentionTile) return place;
     const Piece& piece = part.piece;
     const int64_t position = piece.span.position(part.first_tile + tile), j = position + threadIdx.x;
+    place.token = args.block_size.remainder(static_cast<uint32_t>(j));
+    if (piece.whole.holds_tile(position)) {
+      place.block = block_of(args, part, j);
+      place.is_read = place.full = true;
+      place.seen = 0xFFFFFFFFu;
+      return place;
+    }
     place.is_read = may_read(args, part, j);
     if (place.is_read) place.block = block_of(args, part, j);
-    place.token = static_cast<uint32_t>(j) % args.block_size;
     place.seen = static_cast<uint32_t>(ballot(place.is_read));
     place.full = sees_tile(args, piece.view, piece.first_query, piece.last_query, position);
     return place;
   }
-  KVC_DEVICE void keep(int32_t tile, const TokenPlace& place) const {
+  KVC_DEVICE void keep(const AttentionArgs& args, const Part& part, int32_t tile,
+                       const TokenPlace& place) const {
     if (threadIdx.x >= kAttentionTile) return;
-    places(tile)[threadIdx.x] =
-        place.is_read ? TokenPlace::pack(static_cast<uint64_t>(place.block), place.token) : kNoBlock;
+    const uint64_t offset = offset_in(args.k, place.block_index(), part.head, place.token);
+    rows(tile)[threadIdx.x] = place.is_read ? offset : RowOffset::kUnread;
     if (threadIdx.x % 32 == 0) marks(tile)[threadIdx.x / 32] = place.seen;
     if (threadIdx.x == 0) marks(tile)[2] = place.full ? 1 : 0;
   }
 
-  KVC_DEVICE uint64_t at(int32_t tile, uint32_t token) const { return places(tile)[token]; }
+  KVC_DEVICE RowOffset row(int32_t tile, uint32_t token) const { return {rows(tile)[token]}; }
   KVC_DEVICE uint32_t seen(int32_t tile, uint32_t token) const {  // from `token` on to a multiple of 32
     return marks(tile)[token / 32] >> token % 32;
   }
@@ -60,7 +75,7 @@ class TokenRing {
 
  private:
   KVC_DEVICE static uint32_t slot(int32_t tile) { return static_cast<uint32_t>(tile) % kSlots; }
-  KVC_DEVICE uint64_t* places(int32_t tile) const {
+  KVC_DEVICE uint64_t* rows(int32_t tile) const {
     return reinterpret_cast<uint64_t*>(memory_) + slot(tile) * kAttentionTile;
   }
   KVC_DEVICE uint32_t* marks(int32_t tile) const {

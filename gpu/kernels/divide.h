@@ -18,6 +18,7 @@ struct SmallDivisor {
   uint32_t value, magic, shift;
 
   KVC_DEVICE uint32_t divide(uint32_t n) const { return (multiply_high(magic, n) + n) >> shift; }
+  KVC_DEVICE uint32_t remainder(uint32_t n) const { return n - divide(n) * value; }
 };
 
 inline uint32_t ceil_log2(uint64_t n) {

@@ -14,7 +14,10 @@ gather_elements(KVC_ARGUMENT(RowsArgs) args) {
   for_each_piece<kVector>(args, [&](const PlaneArgs& plane, const RowPlace& place, uint32_t at) {
     uint32_t codes[piece_elements(kVector)];
     load_codes<kStored, kVector>(place.stored, plane.element_tile, place.token, at, plane.elements, codes);
-    if constexpr (kStored != kTo) {
+    if constexpr (kStored != kTo && kVector) {  // groups are whole pieces
+      const Restore of_group = restore_of<kStored>(args, plane, place, at);
+      for (uint32_t& code : codes) code = Element<kTo>::encode(restored<kStored>(args, of_group, code));
+    } else if constexpr (kStored != kTo) {
       for (uint32_t e = 0; e < piece_elements(kVector); ++e) {
         if (at + e < plane.elements)
           codes[e] = Element<kTo>::encode(stored_value<kStored>(args, plane, place, at + e, codes[e]));

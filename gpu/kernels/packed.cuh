@@ -41,6 +41,17 @@ KVC_DEVICE uint32_t subtract_halves(uint32_t a, uint32_t b) {
   asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
   return difference;
 }
+KVC_DEVICE uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t sum;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+// (a & b) ^ c in one instruction, which takes but one constant: the compiler would make two of it.
+KVC_DEVICE uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(bits) : "r"(a), "r"(b), "r"(c));
+  return bits;
+}
 
 #else
 
@@ -75,6 +86,11 @@ KVC_DEVICE uint32_t subtract_halves(uint32_t a, uint32_t b) {
   const auto low = [](uint32_t x) { return half_to_float(static_cast<uint16_t>(x)); };
   return pack_half(low(a) - low(b), low(a >> 16) - low(b >> 16));
 }
+KVC_DEVICE uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c) {
+  const auto low = [](uint32_t x) { return half_to_float(static_cast<uint16_t>(x)); };
+  return pack_half(low(a) * low(b) + low(c), low(a >> 16) * low(b >> 16) + low(c >> 16));
+}
+KVC_DEVICE uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) { return (a & b) ^ c; }
 
 #endif
 

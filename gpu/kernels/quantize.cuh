@@ -108,20 +108,33 @@ KVC_DEVICE void store_scale(float* scales, uint32_t group, const Step& step, boo
 // A product in which a NaN of the first factor keeps its bits: devices do not agree on those.
 KVC_DEVICE float scaled(float value, float scale) { return is_nan(value) ? value : mul_rn(value, scale); }
 
-// What scale and offset make of a code's value.
-KVC_DEVICE float dequantized(float value, const float* scales, uint32_t group, bool asymmetric) {
-  if (!asymmetric) return scaled(value, scales[group]);
-  return add_rn(mul_rn(value, scales[2 * uint64_t{group}]), scales[2 * uint64_t{group} + 1]);
+// What makes values of the codes of an element's group.
+struct Restore {
+  float scale, offset;
+  bool has_offset;
+};
+template <int32_t kStored>
+KVC_DEVICE Restore restore_of(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
+                              uint32_t element) {
+  if (bits_of_element(kStored) >= 16) return {};
+  if (plane.scales == nullptr) return {plane.step.scale, 0, false};
+  const uint64_t group = plane.group.divide(element);
+  if (!args.asymmetric) return {place.scales[group], 0, false};
+  return {place.scales[2 * group], place.scales[2 * group + 1], true};
 }
 
 // The value of a stored element's code.
 template <int32_t kStored>
-KVC_DEVICE float stored_value(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
-                              uint32_t element, uint32_t code) {
+KVC_DEVICE float restored(const RowsArgs& args, const Restore& of_group, uint32_t code) {
   if constexpr (bits_of_element(kStored) >= 16) return Element<kStored>::decode(code);
   const float value = decode_unit<kStored>(code, args.asymmetric);
-  if (plane.scales == nullptr) return scaled(value, plane.step.scale);
-  return dequantized(value, place.scales, plane.group.divide(element), args.asymmetric);
+  if (!of_group.has_offset) return scaled(value, of_group.scale);
+  return add_rn(mul_rn(value, of_group.scale), of_group.offset);
+}
+template <int32_t kStored>
+KVC_DEVICE float stored_value(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
+                              uint32_t element, uint32_t code) {
+  return restored<kStored>(args, restore_of<kStored>(args, plane, place, element), code);
 }
 
 }  // namespace kvc::gpu

@@ -22,7 +22,7 @@ constexpr uint32_t kSharedBytes = 48 << 10;                  // that every devic
 Selection make_selection(const SelectionArgs& args, const AttentionLimits& limits, Carver* carver) {
   const AttentionArgs& a = args.attention;
   Selection made = {};
-  made.columns = (limits.max_kv_len + a.block_size - 1) / a.block_size;
+  made.columns = (limits.max_kv_len + a.block_size.value - 1) / a.block_size.value;
   const uint32_t rows = kSharedBytes / (a.k_dim * static_cast<uint32_t>(sizeof(float)));
   made.tile_rows = rows < kMaxRows ? rows : kMaxRows;
   carver->take(&made.first_unit, uint64_t{a.num_requests} + 1);

@@ -42,7 +42,7 @@ struct Candidates {
 KVC_DEVICE Candidates find_candidates(const SelectionArgs& args, uint32_t request) {
   const AttentionArgs& a = args.attention;
   const RequestView view = view_request(a, request);
-  const uint32_t size = a.block_size;
+  const uint32_t size = a.block_size.value;
   const auto blocks_of = [size](int64_t tokens) { return (static_cast<uint32_t>(tokens) + size - 1) / size; };
   Candidates found = {};
   found.blocks = blocks_of(view.kv_len);

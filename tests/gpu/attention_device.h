@@ -23,6 +23,7 @@ struct DeviceOptions {
   bool invariant = false;
   uint32_t multiprocessors = 3;
   uint32_t shared_bytes = kSharedBytes;
+  uint32_t out_offset = 0;  // bytes from an aligned address to the results
 };
 
 // Stored types that stand for the kernels there are: plain ones alone on some devices.
@@ -93,13 +94,13 @@ class DeviceCall {
   DeviceCall(const kvc::AttentionArgs& host, const DeviceOptions& options, const char* slab = nullptr)
       : args_(scalars_of(host)),
         limits_(limits_of(host, options)),
-        support_(attention_support(args_, limits_)),
-        out_(rows(host) * host.layout->v_dim * bytes(host)),
+        out_offset_(options.out_offset),
+        out_(out_offset_ + rows(host) * host.layout->v_dim * bytes(host)),
         lse_(rows(host)) {
     if (slab == nullptr) slab = copies_.of(host.slab, host.layout->slab_bytes);
     describe_storage(*host.layout, slab, host.layer, &args_);
     args_.q = copies_.of(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host));
-    args_.out = out_.data();
+    args_.out = out_.data() + out_offset_;
     args_.lse = lse_.data();
     args_.q_offsets = copies_.of(host.q_offsets, host.num_requests + 1);
     args_.q_starts = copies_.of(host.q_starts, host.num_requests);
@@ -111,6 +112,7 @@ class DeviceCall {
     args_.mask_starts = copies_.of(host.mask_starts, host.num_requests);
     args_.block_mask =
         copies_.of(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
+    support_ = attention_support(args_, limits_);
     workspace_.emplace(attention_workspace_bytes(args_, limits_));
     schedule_.emplace(attention_schedule_bytes(args_, limits_));
   }
@@ -151,7 +153,7 @@ class DeviceCall {
   }
   void results(void* out, float* lse) {
     synchronize();
-    copy_out(out, out_.data(), out_.bytes());
+    copy_out(out, out_.data() + out_offset_, out_.bytes() - out_offset_);
     copy_out(lse, lse_.data(), lse_.bytes());
   }
 
@@ -162,7 +164,8 @@ class DeviceCall {
   static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
   AttentionArgs args_;
   AttentionLimits limits_;
-  AttentionSupport support_;
+  AttentionSupport support_ = {};
+  const uint32_t out_offset_;
   Copies copies_;
   DeviceArray<char> out_;
   DeviceArray<float> lse_;

@@ -180,6 +180,22 @@ TEST_F(AttentionShapes, LittleSharedMemory) {
   EXPECT_EQ(path_of(large, device), AttentionPath::kUnsupported);
 }
 
+// Tensor cores write two results of 16 bits at once.
+TEST_F(AttentionShapes, ResultsThatBeginAnywhere) {
+  const Options options{.dtype = KVC_BFLOAT16,
+                        .q_dtype = KVC_BFLOAT16,
+                        .k_dim = 64,
+                        .v_dim = 64,
+                        .kv_lens = {70},
+                        .q_lens = {2}};
+  for (const uint32_t offset : {2u, 4u}) {
+    Case c(options);
+    DeviceCall call(c.args(), {.out_offset = offset});
+    EXPECT_EQ(call.path(), kHasMma && offset == 4 ? AttentionPath::kMma : AttentionPath::kPlain);
+    expect_device_right(options, {.out_offset = offset});
+  }
+}
+
 TEST_F(AttentionShapes, NothingToDo) {
   expect_device_right({.kv_lens = {}, .q_lens = {}});
   expect_device_right({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16, .kv_lens = {5, 70}, .q_lens = {0, 0}});
