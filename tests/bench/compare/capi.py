@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What comparisons with PyTorch use of libkvcache: structs and calls of kvcache.h by ctypes, and storages as tensors."""
 import ctypes
+import functools
 import pathlib
 import re
 
@@ -14,6 +15,7 @@ class Failure(RuntimeError):
     """The library's own words."""
 
 
+@functools.cache
 def constant(name):
     return int(re.search(rf"\b{name} = (\d+)", HEADER.read_text(encoding="utf-8")).group(1))
 
@@ -33,7 +35,10 @@ Rows = struct("Rows", "k:p v:p num_tokens:z first_layer:u num_layers:u dtype:i f
               "v_token:I v_head:I slots:p block_table:p block_table_size:z first_token:U")
 Attention = struct("Attention", "q:p out:p lse:p num_requests:z q_offsets:p q_starts:p kv_lens:p block_tables:p table_stride:z "
                    "layer:u num_q_heads:u dtype:i flags:u scale:f soft_cap:f window:U sinks:U alibi_slopes:p mask:p mask_offsets:p "
-                   "mask_starts:p block_mask:p block_mask_stride:z total_queries:U max_queries:U max_kv_len:U")
+                   "mask_starts:p block_mask:p block_mask_stride:z total_queries:U max_queries:U max_kv_len:U shared_tokens:U schedule:p "
+                   "schedule_bytes:U")
+Plan = struct("Plan", "kernels:U kernels_end:U keys:U keys_end:U values:U values_end:U num_workers:u sparse:u num_pieces:U num_splits:U "
+              "scratch_bytes:U shared_tokens:U schedule_bytes:U")
 
 
 class Library:
@@ -82,11 +87,19 @@ class Storage:
             arguments.flags = constant("KVC_ATTENTION_ON_DEVICE")
             arguments.total_queries, arguments.max_queries = self.requests * queries, queries
             arguments.max_kv_len = int(self.context[0])
-        arguments.keep = (q, out, offsets)
+        plan = Plan(ctypes.sizeof(Plan))
+        self.library.call("kvc_storage_explain", self.storage, ctypes.byref(arguments), ctypes.byref(plan))
+        schedule = torch.empty(plan.schedule_bytes, dtype=torch.uint8, device=q.device)
+        arguments.schedule, arguments.schedule_bytes = schedule.data_ptr() or None, plan.schedule_bytes
+        arguments.keep = (q, out, offsets, schedule)
         return arguments
 
     def attend(self, arguments, layer):
+        """Layer 0 works out the schedule that the others use."""
         arguments.layer = layer
+        if arguments.schedule:
+            flag = constant("KVC_ATTENTION_SCHEDULED")
+            arguments.flags = arguments.flags & ~flag | (flag if layer else 0)
         self.library.call("kvc_storage_attend", self.storage, ctypes.byref(arguments), self.stream)
 
     def plane(self, name, layer):
