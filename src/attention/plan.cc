@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention/isa.h"
 #include "base/checked.h"
 
 namespace kvc {
@@ -46,7 +47,8 @@ Source source_of(const Plane& plane, uint32_t dim, uint32_t block_size, uint32_t
 }
 
 uint32_t find_run_tiles(const Shape& shape) {
-  if (shape.k_dim > kMaxRunDim || shape.v_dim > kMaxRunDim) return 0;
+  if (shape.k_dim > kMaxRunDim || shape.v_dim > kMaxRunDim || chosen_kernels().attend_run == nullptr)
+    return 0;
   const size_t key_bytes = size_t{shape.k_dim} * (shape.k_form == kBf16 ? 1 : kMaxTerms) * sizeof(uint16_t);
   const size_t value_bytes =
       size_t{shape.v_dim} * (shape.v_form == kBf16 ? 1 : kValueTerms) * sizeof(uint16_t);

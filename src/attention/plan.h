@@ -20,7 +20,7 @@ enum class Source {
   kKeys
 };  // kKeys: values are the keys, as the kernel reads them
 
-// What follows from the arguments alone.
+// What follows from the arguments and the kernels of this machine.
 struct Shape {
   uint32_t group;         // query heads of a KV head
   uint32_t piece_rows;    // at most, of one KV head

@@ -10,7 +10,7 @@
 namespace kvc {
 
 bool Worker::choose_runs(const Piece& piece) const {
-  if (kernels_->attend_run == nullptr || shape_.run_tiles == 0 || piece.rows < kRunRows) return false;
+  if (shape_.run_tiles == 0 || kernels_->attend_run == nullptr || piece.rows < kRunRows) return false;
   if (!(args_.scale > 0) || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) return false;
   if (shape_.k_dim % 32 != 0 || shape_.v_dim % 32 != 0) return false;
   const bool keys = use_pairs_ == Pairs::kBf16 || (use_pairs_ == Pairs::kNone && k_form_ == kF32);

@@ -116,13 +116,13 @@ class Case {
   }
   // With these kernels (nullptr: those chosen for this machine); workers > 1 are threads.
   void run(const Kernels* kernels = nullptr, size_t workers = 1) {
+    force_kernels(kernels);
     const size_t bytes = attention_scratch_bytes(layout_, args_.num_q_heads);
     std::vector<char> memory(workers * bytes + 64);
     char* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
     std::memset(scratch, 0xff, workers * bytes);  // NaN
     ParallelFor parallel_for{nullptr, nullptr, workers};
     if (workers > 1) parallel_for.run = run_threads;
-    force_kernels(kernels);
     run_by([&](const AttentionArgs& args) { attend(args, parallel_for, scratch); });
     force_kernels(nullptr);
   }
