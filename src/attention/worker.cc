@@ -67,7 +67,7 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
     now->tile = before->tile;
     now->head = before->head + 1;
   } else {
-    Tile* tile = scratch_.tiles + tiles_++ % kSteps;
+    Tile* tile = scratch_.tiles + (tiles_++ & (steps_ - 1));
     if (!walk.next(tile)) return false;
     now->tile = tile;
     now->head = 0;
@@ -193,6 +193,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   start(piece);
   choose_kernels(piece);
   load_queries(piece);
+  steps_ = runs_ ? kSteps : kFewSteps;
   if (!runs_ || piece.heads != 1) clear_o(piece);
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
@@ -201,7 +202,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   size_t filled = 0;
   bool more = true;
   for (size_t now = 0;;) {
-    while (more && filled < now + kSteps) {
+    while (more && filled < now + steps_) {
       more = fill(walk, piece, &step_at(filled), filled == 0 ? nullptr : &step_at(filled - 1));
       filled += more;
     }

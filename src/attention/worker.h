@@ -11,7 +11,7 @@ namespace kvc {
 
 // Steps, tiles of a head, that are known: those worked on and as many after them, which are fetched
 // meanwhile.
-inline constexpr uint32_t kSteps = 2 * kRunTiles;
+inline constexpr uint32_t kSteps = 2 * kRunTiles, kFewSteps = 4;  // powers of 2
 
 // Rows that go from scores to values together, before those after them: what lies between stays in the cache.
 inline constexpr uint32_t kRowsAtOnce = 64;
@@ -131,7 +131,7 @@ class Worker {
   void attend_rows(const Piece& piece, const Run& steps, uint32_t row, uint32_t rows, RunArgs run);
   void attend_run(const Piece& piece, const Run& steps);
   void clear_o(const Piece& piece);
-  Pointers& step_at(size_t i) { return scratch_.pointers[i % kSteps]; }
+  Pointers& step_at(size_t i) { return scratch_.pointers[i & (steps_ - 1)]; }
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
@@ -147,12 +147,13 @@ class Worker {
   Pairs use_pairs_ = Pairs::kNone;
   Form k_form_ = kF32, v_form_ = kF32;
   uint32_t k_group_ = 0, v_group_ = 0;
-  uint32_t terms_ = 1;   // of the piece's pairs
-  Lines ahead_[2] = {};  // of the step that is worked on
-  size_t tiles_ = 0;     // found so far
-  bool runs_ = false;    // the piece goes by attend_run
-  bool fresh_ = false;   // `o` holds nothing yet, not even zeros
-  bool packed_ = false;  // scratch_.packed holds the values of the step that was prepared last
+  uint32_t terms_ = 1;          // of the piece's pairs
+  Lines ahead_[2] = {};         // of the step that is worked on
+  uint32_t steps_ = kFewSteps;  // known at most: without runs, few enough for the first-level cache
+  size_t tiles_ = 0;            // found so far
+  bool runs_ = false;           // the piece goes by attend_run
+  bool fresh_ = false;          // `o` holds nothing yet, not even zeros
+  bool packed_ = false;         // scratch_.packed holds the values of the step that was prepared last
 };
 
 }  // namespace kvc
