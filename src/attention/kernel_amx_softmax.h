@@ -23,6 +23,8 @@ inline F exp2_short(F x) {
 // Probabilities beyond this make a row start again from its highest logit: rare after the first tiles.
 constexpr float kMostTotal = 0x1p10f;
 
+constexpr float kLargeLogit = 0x1p20f;
+
 // Multiplies probabilities, two bf16 in a word, by a power of 2.
 inline void scale_words(uint32_t* words, F factor) {
   const U x = reinterpret_cast<U>(_mm512_load_si512(words));
@@ -35,7 +37,7 @@ inline void scale_words(uint32_t* words, F factor) {
 template <uint32_t kSegments, uint32_t kTerms, bool kMasked>
 void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from) {
   for (uint32_t r = 0; r < rows; ++r) {
-    const float* scores = a.scores + r * kSegment;
+    float* const scores = a.scores + r * kSegment;
     const uint32_t row = first + r;
     uint32_t* const words = a.p + r * 16;
     const auto score = [&](uint32_t i) {
@@ -45,14 +47,16 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       const uint64_t seen = visible[row] >> i % kMaxSegments * kSegment;
       return (F)_mm512_mask_mov_ps((__m512)set1(-__builtin_inff()), static_cast<__mmask16>(seen), (__m512)x);
     };
-    // By a power of 2, so that probabilities which are rounded already stay as they are.
+    // By a power of 2, so that probabilities which are rounded already stay as they are; none is left of
+    // those far below.
     const auto raise_top = [&] {
       F highest = set1(a.top[row]);
       const float before = a.top[row];
       for (uint32_t i = 0; i < kSegments; ++i) highest = max(score(i) * a.scale, highest);
       const float top = max_of(highest);
-      const float raise = before <= a.nothing ? top - before : __builtin_ceilf(top - before);
-      a.top[row] = before <= a.nothing ? top : before + raise;
+      const bool is_far = !(top - before < 256);
+      const float raise = is_far ? top - before : __builtin_ceilf(top - before);
+      a.top[row] = is_far ? top : before + raise;
       const F factor = _mm512_scalef_ps(set1(1), set1(-raise));
       float* totals = a.total + row * 16;
       store(totals, load(totals) * factor);
@@ -64,13 +68,23 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       float* o = a.o + size_t{row} * a.v_dim;
       for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
     };
-    bool raised = a.top[row] <= a.nothing;
+    // There, what rounding a logit leaves out may be above all others; a row that has seen nothing is there
+    // too.
+    const auto is_large = [&] { return !(__builtin_fabsf(a.top[row]) <= kLargeLogit); };
+    bool raised = is_large();
     if (raised) raise_top();
     for (;; raised = true) {
-      const F top = set1(a.top[row]);
+      F scale = set1(a.scale), top = set1(a.top[row]);
+      if (is_large()) [[unlikely]] {
+        for (uint32_t i = 0; i < kSegments; ++i) {
+          float* at = scores + i * kScoreTile;
+          store(at, (F)_mm512_mul_round_ps((__m512)load(at), (__m512)scale, _MM_FROUND_CUR_DIRECTION) - top);
+        }
+        scale = set1(1), top = F{};
+      }
       F total[2] = {};
       for (uint32_t i = 0; i < kSegments; i += 2) {
-        const F y = fma(score(i), set1(a.scale), -top), z = fma(score(i + 1), set1(a.scale), -top);
+        const F y = fma(score(i), scale, -top), z = fma(score(i + 1), scale, -top);
         F low = kTerms == 1 ? exp2_short(y) : exp2(y), high = kTerms == 1 ? exp2_short(z) : exp2(z);
         total[0] = total[0] + low, total[1] = total[1] + high;
         for (uint32_t t = 0; t < kTerms; ++t) {

@@ -29,8 +29,9 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   carver.take(&zeros, k > v ? k : v);
   carver.take(&slopes, rows);
   carver.take(&positions, shape.piece_rows);
-  carver.take(&tiles, kSteps);
-  carver.take(&pointers, kSteps);
+  const size_t steps = shape.run_tiles != 0 ? kSteps : kFewSteps;
+  carver.take(&tiles, steps);
+  carver.take(&pointers, steps);
   return carver.used();
 }
 

@@ -60,7 +60,7 @@ struct Scratch {
   float* o_before = nullptr;  // [kRowsAtOnce][v_dim]
   float* top = nullptr;       // [rows]
   float* total = nullptr;     // [rows][16]
-  float* scores = nullptr;    // [kRowsAtOnce][kTile], or [kRunRows][kScoreSegments * kSegment]
+  float* scores = nullptr;    // [kRowsAtOnce][kTile], or [kScoreSegments][kRunRows][kSegment]
   float* k_rows = nullptr;    // [kTile][k_dim], if converted or widened
   float* v_rows = nullptr;    // [kTile][v_dim], likewise
   char* packed = nullptr;     // [kTile][v_dim, rounded up to 64] of 2 bytes
@@ -70,8 +70,8 @@ struct Scratch {
   float* zeros = nullptr;          // a row
   float* slopes = nullptr;         // [rows]
   int64_t* positions = nullptr;    // [rows of a head]
-  Tile* tiles = nullptr;           // [kSteps]
-  Pointers* pointers = nullptr;    // [kSteps]
+  Tile* tiles = nullptr;           // [kSteps], or [kFewSteps] without runs
+  Pointers* pointers = nullptr;    // likewise
   float* slots = nullptr;          // [kSlotsPerWorker][max_rows][v_dim + 2]: o, top, total
 
  private:

@@ -92,6 +92,31 @@ TEST(AttentionRuns, LargeLogits) {
   }
 }
 
+// The first tokens far below all others, by so much that a float of one's logit does not tell others apart.
+TEST(AttentionRuns, LogitsFarApart) {
+  for (const float far : {1e4f, 1e9f, 1e11f, 1e12f, 1e20f}) {
+    for (const float shift : {0.0f, -2000.0f, 2000.0f}) {
+      Options o{.heads = 1, .group = 16, .kv_lens = {700}, .q_lens = {9}};
+      Case c(o);
+      const Layout& layout = *c.args().layout;
+      for (uint64_t token = 0; token < 700; ++token) {
+        const auto block = static_cast<uint64_t>(c.args().block_tables[token / o.block_size]);
+        const uint64_t at = layout.k.offset(c.args().layer, block, 0, token % o.block_size);
+        auto* key = reinterpret_cast<float*>(const_cast<char*>(c.args().slab) + at);
+        key[0] = token < 200 ? -std::sqrt(far) : 0, key[1] = 1;
+      }
+      auto* q = static_cast<float*>(const_cast<void*>(c.args().q));
+      for (size_t row = 0; row < size_t{9} * o.group; ++row)
+        q[row * o.k_dim] = std::sqrt(far), q[row * o.k_dim + 1] = shift;
+      c.run_reference();
+      for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
+        c.run(kernels);
+        EXPECT_LE(c.distance(), 1e-3) << kernels->name << ": " << far << " apart, and " << shift;
+      }
+    }
+  }
+}
+
 TEST(AttentionRuns, TokensSeenByOtherQueriesNeverChangeABit) {
   for (Options o : stores()) {
     o.kv_lens = {218}, o.heads = 1, o.group = 16;  // 16 rows a query, 144 together
