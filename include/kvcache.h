@@ -585,12 +585,13 @@ typedef struct kvc_attention {
                                   CPU it changes nothing. 0 = none. */
   void *schedule;            /**< Memory that the device writes, aligned to 16, for who does which part of the work on a GPU, which follows from the lengths
                                   alone: worked out here by the first layer of a step, used by its other layers with KVC_ATTENTION_SCHEDULED, in order behind
-                                  it (the same stream or graph). Calls that share it agree in num_requests, heads, flags, window, sinks, the lengths (q_offsets,
-                                  q_starts, kv_lens, total_queries, max_queries, max_kv_len), shared_tokens and the storage's configuration; all else may
-                                  differ: q, out, layer, block_tables, scale, masks. The result is that without it, bit by bit. A schedule of other calls,
-                                  or memory that none has filled, gives NaN: for the whole call where the host's numbers differ, else for what the lengths have
-                                  changed; of queries that it does not know out holds anything, and no memory but the call's is touched. One that something
-                                  else has written into is the caller's fault. NULL = worked out by each call. On the CPU it changes nothing. */
+                                  it (the same stream or graph). Calls that share it agree in num_requests, heads, dtype, flags, window, sinks, the lengths
+                                  (q_offsets, q_starts, kv_lens, total_queries, max_queries, max_kv_len), shared_tokens (with it also in whether they have
+                                  block_mask, alibi_slopes, mask and mask_starts) and the storage's configuration; all else may differ: q, out (a multiple of
+                                  4), layer, block_tables, scale, what the masks hold. The result is that without it, bit by bit. A schedule of other calls,
+                                  or memory that none has filled, gives NaN where it does not fit; of queries that it does not know out holds anything, and
+                                  no memory but the call's is touched. One that something else has written into is the caller's fault. NULL = worked out by
+                                  each call. On the CPU it changes nothing. */
   uint64_t schedule_bytes;   /**< Bytes of schedule, at least kvc_attention_plan.schedule_bytes. */
 } kvc_attention;
 
@@ -1309,7 +1310,7 @@ KVC_API kvc_status kvc_storage_swap_in(kvc_storage *s, const kvc_block_copy *cop
 
 /** Paged attention over what is stored: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's online softmax,
  *  arXiv:2205.14135; split contexts merged by log-sum-exp as in Flash-Decoding).
- *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads, schedule: too small, not aligned, missing); UNSUPPORTED;
+ *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads; on a GPU schedule: too small, not aligned, missing); UNSUPPORTED;
  *  OUT_OF_MEMORY (scratch, or in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, kvc_stream *stream);
 

@@ -59,6 +59,10 @@ kvc_status check_schedule(const kvc_attention& a, uint64_t needed) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.schedule,
                   ull{kScheduleAlignment});
   }
+  if (reinterpret_cast<uintptr_t>(a.out) % 4 != 0) {  // other kernels, with a schedule of their own
+    return refuse(KVC_ERROR_INVALID_ARGUMENT,
+                  "kvc_attention.out is %p; with kvc_attention.schedule a multiple of 4", a.out);
+  }
   if (a.schedule_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_attention.schedule_bytes is %llu; this call needs %llu, which kvc_storage_explain says",

@@ -110,8 +110,8 @@ uint64_t attention_schedule_bytes(const AttentionArgs& args, const AttentionLimi
 uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLimits& limits);
 
 // All kernels, or those after the schedule. A schedule of a call with other num_requests, heads, causality,
-// window, sinks or limits, of another kernel, or none at all makes results NaN; one of other lengths those of
-// pieces that it does not fit, and of rows that it does not know they may be anything.
+// window or sinks, of another kernel, or none at all makes results NaN; one of other lengths or limits those
+// of pieces that it does not fit, and of rows that it does not know they may be anything.
 int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
                      Stream stream);
 

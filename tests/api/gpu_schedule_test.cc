@@ -184,8 +184,10 @@ TEST_F(GpuSchedule, WhatCannotHoldOneIsRefused) {
   ASSERT_LE(needed, sizeof host);
   step.a.schedule = host;
   expect_refused("kvc_attention.schedule is in host memory");
+  step.a.schedule = memory.data, step.a.out = static_cast<char*>(out.data) + 2;
+  expect_refused("with kvc_attention.schedule a multiple of 4");
   EXPECT_EQ(launches(), before) << "nothing was enqueued";
-  step.a.schedule = memory.data, step.a.flags = 0;
+  step.a.out = out.data, step.a.flags = 0;
   EXPECT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
 }
 

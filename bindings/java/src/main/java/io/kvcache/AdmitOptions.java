@@ -25,13 +25,14 @@ record AdmitOptions(kvc_request_config configs, ByteBuffer keys, LongBuffer keyO
     }
     ByteBuffer all = Buffers.bytes(bytes);
     RequestOptions defaults = new RequestOptions();
-    kvc_request_config configs = Native.new_kvc_request_configs(list.length);
-    for (int i = 0; i < list.length; ++i) {
-      RequestOptions options = list[i] == null ? defaults : list[i];
-      Native.kvc_request_configs_setitem(configs, i, RequestOptions.config(options));
-      if (RequestOptions.keys(options) != null) {
+    for (RequestOptions options : list) {
+      if (options != null && RequestOptions.keys(options) != null) {
         all.put(RequestOptions.keys(options).duplicate());
       }
+    }
+    kvc_request_config configs = Native.new_kvc_request_configs(list.length);
+    for (int i = 0; i < list.length; ++i) {
+      Native.kvc_request_configs_setitem(configs, i, RequestOptions.config(list[i] == null ? defaults : list[i]));
     }
     Reference.reachabilityFence(defaults);
     Reference.reachabilityFence(list);
