@@ -3,88 +3,27 @@
 // unused blocks, slack and tokens that no query sees hold NaN; table entries of blocks that no query sees
 // lead far out of the slab.
 #pragma once
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <limits>
 #include <random>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "attention/attention.h"
+#include "attention/case_parts.h"
 #include "attention/isa.h"
 #include "quant/convert.h"
-#include "quant/quantize.h"
 
 namespace kvc::test {
 
-struct Options {
-  int32_t dtype = KVC_FLOAT32;  // stored
-  int32_t q_dtype = KVC_FLOAT32;
-  bool tiled = false, tiled_values = false;
-  bool token_major = false;  // heads of a token side by side, and gaps between rows
-  bool latent = false;
-  uint32_t scale_group = 0;  // quantized: 0 = the whole row
-  bool asymmetric = false;
-  uint32_t k_dim = 64, v_dim = 64, heads = 2, group = 2, block_size = 16;
-  std::vector<uint64_t> kv_lens{33}, q_lens{1};
-  std::vector<uint64_t> q_starts{};  // empty = not given
-  bool causal = true;
-  uint64_t window = 0, sinks = 0;
-  float soft_cap = 0;
-  bool alibi = false;
-  bool shared = false;    // later requests read the blocks of the first one where they have that many
-  int mask_percent = 0;   // of bits set; 0 = no bit mask
-  bool tree = false;      // bit mask: the last q_len positions are a random tree
-  bool tail = false;      // bit mask: of the last q_len positions alone
-  int block_percent = 0;  // of blocks that a KV head reads; 0 = no block mask
-  float q_scale = 1;
-};
-
-inline std::string describe(const Options& o) {
-  std::string text = std::string(dtype_name(o.dtype)) + (o.tiled ? " tiled" : "") +
-                     (o.tiled_values ? " tiled-v" : "") + (o.token_major ? " token-major" : "") +
-                     (o.latent ? " latent" : "") + (o.asymmetric ? " asymmetric" : "") +
-                     (o.scale_group != 0 ? " scale group " + std::to_string(o.scale_group) : "") + ", q " +
-                     dtype_name(o.q_dtype) + ", dims " + std::to_string(o.k_dim) + "/" +
-                     std::to_string(o.v_dim) + ", heads " + std::to_string(o.heads) + " x " +
-                     std::to_string(o.group) + ", blocks of " + std::to_string(o.block_size) + ", lengths";
-  for (size_t r = 0; r < o.kv_lens.size(); ++r) {
-    text += " " + std::to_string(o.q_lens[r]) + "/" + std::to_string(o.kv_lens[r]);
-  }
-  if (o.causal) text += ", causal";
-  if (o.window != 0) text += ", window " + std::to_string(o.window) + "+" + std::to_string(o.sinks);
-  if (o.soft_cap != 0) text += ", soft cap";
-  if (o.alibi) text += ", alibi";
-  if (o.tree) text += ", tree";
-  if (o.mask_percent != 0) text += ", mask " + std::to_string(o.mask_percent) + " %";
-  if (o.tail) text += " of the tail";
-  if (o.block_percent != 0) text += ", blocks " + std::to_string(o.block_percent) + " %";
-  return text;
-}
-
-// Random, printed once; KVC_TEST_SEED sets it.
-inline uint64_t test_seed() {
-  static const uint64_t seed = [] {
-    const char* given = std::getenv("KVC_TEST_SEED");
-    const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
-    std::cout << "KVC_TEST_SEED=" << value << std::endl;
-    return value;
-  }();
-  return seed;
-}
-
 class Case {
  public:
-  explicit Case(const Options& options, uint64_t seed = test_seed()) : options_(options), random_(seed) {
-    make_layout();
+  explicit Case(const Options& options, uint64_t seed = test_seed())
+      : options_(options), random_(seed), layout_(make_layout(options)) {
+    slab_.assign(layout_.slab_bytes, '\xff');  // NaN in every type
     make_block_mask();
-    make_mask();
+    mask_ = make_mask(options_, random_);
     make_tables();
     make_queries();
     for (size_t r = 0; r < options_.kv_lens.size(); ++r) {
@@ -137,9 +76,9 @@ class Case {
       const uint64_t row = (r * o.heads + head) * args_.block_mask_stride, block = j / o.block_size;
       if ((block_mask_[row + block / 8] >> block % 8 & 1) == 0) return false;
     }
-    if (mask_.empty() || j < mask_starts_[r]) return true;
-    const uint64_t bit = mask_offsets_[r] + i * (o.kv_lens[r] - mask_starts_[r]) + j - mask_starts_[r];
-    return (mask_[bit / 8] >> bit % 8 & 1) != 0;
+    if (mask_.bits.empty() || j < mask_.starts[r]) return true;
+    const uint64_t bit = mask_.offsets[r] + i * (o.kv_lens[r] - mask_.starts[r]) + j - mask_.starts[r];
+    return (mask_.bits[bit / 8] >> bit % 8 & 1) != 0;
   }
   bool seen_by_any(size_t r, uint64_t j, uint32_t head) const {
     for (uint64_t i = 0; i < options_.q_lens[r]; ++i) {
@@ -177,6 +116,14 @@ class Case {
     const int32_t block = tables_[r * args_.table_stride + position / options_.block_size];
     for (uint32_t head = 0; head < options_.heads; ++head)
       write_row(false, static_cast<uint64_t>(block), head, position % options_.block_size, row);
+  }
+
+  // A key of floats that is not tiled.
+  float* key(size_t r, uint64_t position, uint32_t head) {
+    const auto block =
+        static_cast<uint64_t>(tables_[r * args_.table_stride + position / options_.block_size]);
+    const uint64_t at = layout_.k.offset(kLayer, block, head, position % options_.block_size);
+    return reinterpret_cast<float*>(slab_.data() + at);
   }
 
   std::vector<float> output(size_t r, uint64_t query) const {  // of all heads
@@ -221,9 +168,7 @@ class Case {
     for (size_t i = 0; i < count; ++i) threads.emplace_back(job, data, i, i);
     for (std::thread& thread : threads) thread.join();
   }
-  uint64_t blocks_of(size_t r) const {
-    return (options_.kv_lens[r] + options_.block_size - 1) / options_.block_size;
-  }
+  uint64_t blocks_of(size_t r) const { return kvc::test::blocks_of(options_, r); }
   int64_t start(size_t r) const {
     return options_.q_starts.empty()
                ? static_cast<int64_t>(options_.kv_lens[r]) - static_cast<int64_t>(options_.q_lens[r])
@@ -247,48 +192,6 @@ class Case {
     }
   }
 
-  void make_layout() {
-    const Options& o = options_;
-    uint64_t blocks = 2;
-    for (size_t r = 0; r < o.kv_lens.size(); ++r) blocks += blocks_of(r);
-    layout_.num_layers = 2, layout_.num_heads = o.heads, layout_.block_size = o.block_size;
-    layout_.num_blocks = blocks, layout_.k_dim = o.k_dim, layout_.v_dim = o.v_dim, layout_.latent = o.latent;
-    const QuantFormat format{o.dtype, o.scale_group, o.asymmetric};
-    if (is_quantized(o.dtype)) {
-      layout_.scale_group = o.scale_group != 0 ? o.scale_group : std::max(o.k_dim, o.v_dim);
-      layout_.asymmetric = o.asymmetric;
-    }
-    uint64_t end = 0;
-    const auto plane = [&](int32_t dtype, uint32_t dim, bool tiled) {
-      Plane p{};
-      p.dtype = dtype, p.num_elements = dim, p.row_bytes = (dim * dtype_bits(dtype) + 7) / 8;
-      p.element_tile = tiled ? 32 / dtype_bits(dtype) : 0;
-      const uint32_t tokens = tiled ? (o.block_size + 15) / 16 * 16 : o.block_size;
-      if (o.token_major && !tiled) {
-        p.head = p.row_bytes + 8, p.token = p.head * o.heads;
-        p.block = p.token * tokens;
-      } else {
-        p.token = p.row_bytes, p.head = p.token * tokens;
-        p.block = p.head * o.heads;
-      }
-      p.base = end = (end + 15) / 16 * 16;
-      p.layer = p.block * static_cast<int64_t>(blocks);
-      end += static_cast<uint64_t>(p.layer) * layout_.num_layers;
-      return p;
-    };
-    layout_.k = plane(o.dtype, o.k_dim, o.tiled);
-    if (!o.latent) layout_.v = plane(o.dtype, o.v_dim, o.tiled_values);
-    if (is_quantized(o.dtype)) {
-      const auto scales = [&](uint32_t dim) {
-        return plane(KVC_FLOAT32, static_cast<uint32_t>(scales_of(format, dim)), false);
-      };
-      layout_.k_scale = scales(o.k_dim);
-      if (!o.latent) layout_.v_scale = scales(o.v_dim);
-    }
-    layout_.slab_bytes = end;
-    slab_.assign(end, '\xff');  // NaN in every type
-  }
-
   void make_block_mask() {
     const Options& o = options_;
     if (o.block_percent == 0) return;
@@ -302,38 +205,6 @@ class Case {
       }
     }
     args_.block_mask = block_mask_.data();
-  }
-
-  void make_mask() {
-    const Options& o = options_;
-    uint64_t bits = 5;  // masks need not begin at a byte
-    for (size_t r = 0; r < o.kv_lens.size(); ++r) {
-      mask_starts_.push_back(o.tail ? o.kv_lens[r] - std::min(o.kv_lens[r], o.q_lens[r]) : 0);
-      mask_offsets_.push_back(bits);
-      bits += (o.kv_lens[r] - mask_starts_[r]) * o.q_lens[r] + 3;
-    }
-    if (o.mask_percent == 0 && !o.tree) return;
-    mask_.assign(bits / 8 + 1, 0);
-    for (size_t r = 0; r < o.kv_lens.size(); ++r) {
-      const uint64_t kv_len = o.kv_lens[r], queries = o.q_lens[r],
-                     before = kv_len - std::min(kv_len, queries);
-      std::vector<uint64_t> parent(queries);
-      for (uint64_t i = 1; i < queries; ++i) parent[i] = random_() % i;
-      for (uint64_t i = 0; i < queries; ++i) {
-        const auto set = [&](uint64_t j) {
-          if (j < mask_starts_[r]) return;
-          const uint64_t bit = mask_offsets_[r] + i * (kv_len - mask_starts_[r]) + j - mask_starts_[r];
-          mask_[bit / 8] = static_cast<uint8_t>(mask_[bit / 8] | 1u << bit % 8);
-        };
-        for (uint64_t j = 0; j < kv_len; ++j) {
-          if (o.tree ? j < before : random_() % 100 < static_cast<uint64_t>(o.mask_percent)) set(j);
-        }
-        for (uint64_t node = i; o.tree && before + node < kv_len; node = parent[node]) {
-          set(before + node);
-          if (node == 0) break;
-        }
-      }
-    }
   }
 
   void make_tables() {
@@ -377,8 +248,8 @@ class Case {
     a.kv_lens = options_.kv_lens.data(), a.block_tables = tables_.data();
     a.scale = 1 / std::sqrt(static_cast<float>(o.k_dim)), a.causal = o.causal, a.window = o.window;
     a.sinks = o.sinks, a.soft_cap = o.soft_cap, a.alibi_slopes = o.alibi ? slopes_.data() : nullptr;
-    a.mask = mask_.empty() ? nullptr : mask_.data(), a.mask_offsets = mask_offsets_.data();
-    a.mask_starts = o.tail ? mask_starts_.data() : nullptr;
+    a.mask = mask_.bits.empty() ? nullptr : mask_.bits.data(), a.mask_offsets = mask_.offsets.data();
+    a.mask_starts = o.tail ? mask_.starts.data() : nullptr;
   }
 
   static constexpr uint32_t kLayer = 1;
@@ -386,68 +257,14 @@ class Case {
   Options options_;
   std::mt19937_64 random_;
   std::normal_distribution<float> normal_{0, 1};
-  Layout layout_{};
+  Layout layout_;
   std::vector<char> slab_, q_, out_, expected_;
   std::vector<float> lse_, expected_lse_, slopes_;
-  std::vector<uint64_t> q_offsets_, mask_offsets_, mask_starts_;
+  std::vector<uint64_t> q_offsets_;
   std::vector<int32_t> tables_;
-  std::vector<uint8_t> mask_, block_mask_;
+  std::vector<uint8_t> block_mask_;
+  Mask mask_;
   AttentionArgs args_{};
 };
-
-// Runs the case with every available instruction set against the reference.
-inline void expect_right(const Options& options, uint64_t seed = test_seed()) {
-  Case c(options, seed);
-  c.run_reference();
-  // Quantized elements are exact to the kernels; integers meet queries and probabilities of 16 bits.
-  const bool exact =
-      options.q_dtype == KVC_FLOAT32 && options.dtype != KVC_FLOAT16 && options.dtype != KVC_BFLOAT16;
-  const double limit = !exact ? 4e-3 : is_quantized(options.dtype) ? 5e-4 : 1e-5;
-  for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
-    c.run(kernels);
-    EXPECT_LE(c.distance(), limit) << kernels->name << ": " << describe(options) << ", seed " << seed;
-    EXPECT_LE(c.lse_distance(), 1e-3) << kernels->name << ": " << describe(options) << ", seed " << seed;
-  }
-}
-
-// The first 4 of 9 queries must not notice what the last 5 tokens hold, which they do not see, not even NaN.
-inline void expect_later_tokens_unseen(Options o) {
-  o.q_lens = {9};
-  const uint64_t kv_len = o.kv_lens[0];
-  for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
-    for (const bool poison : {false, true}) {
-      Case c(o);
-      c.run(kernels);
-      std::vector<std::vector<float>> before;
-      for (uint64_t q = 0; q < 4; ++q) before.push_back(c.output(0, q));
-      for (uint64_t j = kv_len - 5; j < kv_len; ++j) c.fill_token(0, j, poison);
-      c.run(kernels);
-      for (uint64_t q = 0; q < 4; ++q)
-        EXPECT_EQ(c.output(0, q), before[q]) << kernels->name << ": " << describe(o);
-      EXPECT_EQ(std::isnan(c.output(0, 8)[0]), poison) << "a NaN that is seen must show";
-    }
-  }
-}
-
-// NaN or infinity in a query is that of its own head's row: pairs and integers made of rows know nothing of
-// others. Queries are floats.
-inline void expect_bad_query_alone(const Options& o) {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    Case c(o);
-    auto* q = static_cast<float*>(const_cast<void*>(c.args().q));
-    q[(o.heads * o.group + 2) * o.k_dim + 5] = bad;  // query 1, head 2
-    for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
-      c.run(kernels);
-      for (uint64_t query = 0; query < o.q_lens[0]; ++query) {
-        const std::vector<float> out = c.output(0, query);
-        for (uint32_t e = 0; e < out.size(); ++e) {
-          ASSERT_EQ(std::isnan(out[e]), query == 1 && e / o.v_dim == 2)
-              << kernels->name << ": query " << query << ", element " << e << " is " << out[e] << ": "
-              << describe(o);
-        }
-      }
-    }
-  }
-}
 
 }  // namespace kvc::test

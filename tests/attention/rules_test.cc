@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a query sees: windows, sinks, soft cap, ALiBi, bit and tree masks, empty rows; that nothing else
 // reaches its output; and that prefill, decode, shared blocks and numbers of workers agree with each other.
-#include "attention/case.h"
+#include "attention/expect.h"
 #include "attention/visibility.h"
 
 namespace kvc::test {

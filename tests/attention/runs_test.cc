@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many rows against many tokens, where tiles go together (Worker::attend_run): every form and source of keys
 // and values, every tail of rows and tokens, logits that grow, and what is not finite.
-#include "attention/case.h"
+#include "attention/expect.h"
 #include "base/copy.h"
 
 namespace kvc::test {
@@ -98,11 +98,8 @@ TEST(AttentionRuns, LogitsFarApart) {
     for (const float shift : {0.0f, -2000.0f, 2000.0f}) {
       Options o{.heads = 1, .group = 16, .kv_lens = {700}, .q_lens = {9}};
       Case c(o);
-      const Layout& layout = *c.args().layout;
       for (uint64_t token = 0; token < 700; ++token) {
-        const auto block = static_cast<uint64_t>(c.args().block_tables[token / o.block_size]);
-        const uint64_t at = layout.k.offset(c.args().layer, block, 0, token % o.block_size);
-        auto* key = reinterpret_cast<float*>(const_cast<char*>(c.args().slab) + at);
+        float* key = c.key(0, token, 0);
         key[0] = token < 200 ? -std::sqrt(far) : 0, key[1] = 1;
       }
       auto* q = static_cast<float*>(const_cast<void*>(c.args().q));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attend() against the reference over shapes: element types, dims, groups, block sizes, lengths around every
 // edge of a block and a tile, prefill and decode, each with every instruction set of this machine.
-#include "attention/case.h"
+#include "attention/expect.h"
 
 namespace kvc::test {
 namespace {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attention problem of a test is like, in words for failures, and the seed of all randomness.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attention/attention.h"
+
+namespace kvc::test {
+
+struct Options {
+  int32_t dtype = KVC_FLOAT32;  // stored
+  int32_t q_dtype = KVC_FLOAT32;
+  bool tiled = false, tiled_values = false;
+  bool token_major = false;  // heads of a token side by side, and gaps between rows
+  bool latent = false;
+  uint32_t scale_group = 0;  // quantized: 0 = the whole row
+  bool asymmetric = false;
+  uint32_t k_dim = 64, v_dim = 64, heads = 2, group = 2, block_size = 16;
+  std::vector<uint64_t> kv_lens{33}, q_lens{1};
+  std::vector<uint64_t> q_starts{};  // empty = not given
+  bool causal = true;
+  uint64_t window = 0, sinks = 0;
+  float soft_cap = 0;
+  bool alibi = false;
+  bool shared = false;    // later requests read the blocks of the first one where they have that many
+  int mask_percent = 0;   // of bits set; 0 = no bit mask
+  bool tree = false;      // bit mask: the last q_len positions are a random tree
+  bool tail = false;      // bit mask: of the last q_len positions alone
+  int block_percent = 0;  // of blocks that a KV head reads; 0 = no block mask
+  float q_scale = 1;
+};
+
+inline std::string describe(const Options& o) {
+  std::string text = std::string(dtype_name(o.dtype)) + (o.tiled ? " tiled" : "") +
+                     (o.tiled_values ? " tiled-v" : "") + (o.token_major ? " token-major" : "") +
+                     (o.latent ? " latent" : "") + (o.asymmetric ? " asymmetric" : "") +
+                     (o.scale_group != 0 ? " scale group " + std::to_string(o.scale_group) : "") + ", q " +
+                     dtype_name(o.q_dtype) + ", dims " + std::to_string(o.k_dim) + "/" +
+                     std::to_string(o.v_dim) + ", heads " + std::to_string(o.heads) + " x " +
+                     std::to_string(o.group) + ", blocks of " + std::to_string(o.block_size) + ", lengths";
+  for (size_t r = 0; r < o.kv_lens.size(); ++r) {
+    text += " " + std::to_string(o.q_lens[r]) + "/" + std::to_string(o.kv_lens[r]);
+  }
+  if (o.causal) text += ", causal";
+  if (o.window != 0) text += ", window " + std::to_string(o.window) + "+" + std::to_string(o.sinks);
+  if (o.soft_cap != 0) text += ", soft cap";
+  if (o.alibi) text += ", alibi";
+  if (o.tree) text += ", tree";
+  if (o.mask_percent != 0) text += ", mask " + std::to_string(o.mask_percent) + " %";
+  if (o.tail) text += " of the tail";
+  if (o.block_percent != 0) text += ", blocks " + std::to_string(o.block_percent) + " %";
+  return text;
+}
+
+// Random, printed once; KVC_TEST_SEED sets it.
+inline uint64_t test_seed() {
+  static const uint64_t seed = [] {
+    const char* given = std::getenv("KVC_TEST_SEED");
+    const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
+    std::cout << "KVC_TEST_SEED=" << value << std::endl;
+    return value;
+  }();
+  return seed;
+}
+
+}  // namespace kvc::test
