@@ -735,7 +735,7 @@ typedef struct kvc_step {
   const uint64_t *preempts;         /**< [num_preempts] */
   const uint64_t *truncates;        /**< [num_truncates] */
   const uint64_t *truncate_lengths; /**< [num_truncates] absolute number of tokens to keep. */
-  const uint64_t *requests;         /**< [num_requests] no request twice. */
+  const uint64_t *requests;         /**< [num_requests] Each request at most once: a later item of the same request is refused, INVALID_ARGUMENT. */
   const uint64_t *committed;        /**< [num_requests] absolute committed count, or NULL = no commits. */
   const uint64_t *commit_offsets;   /**< [num_requests + 1] into commit_tokens, or NULL = commits bring no ids. */
   const int32_t *commit_tokens;     /**< Ids that became known since (asynchronous scheduling), appended before the commit. */
@@ -749,7 +749,9 @@ typedef struct kvc_step {
   const kvc_request_config *admit_configs; /**< [num_admissions], or NULL = defaults; ignored for waiting ones. */
   const uint64_t *admit_key_offsets;       /**< [num_admissions + 1] into admit_keys, or NULL = none. */
   const kvc_extra_key *admit_keys;         /**< Extra keys of the new requests, concatenated. */
-  const int32_t *rows;      /**< [num_requests + num_admissions] row of each in block_tables, -1 = write none; NULL = i for item i. */
+  const int32_t *rows;      /**< [num_requests + num_admissions] Row of each item in block_tables; -1 = write none; NULL = i for item i. Two items
+                                 that write must have different rows. An item whose request this step frees or preempts writes none, so an
+                                 admission may take over its row. */
   kvc_status *status;       /**< Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. A request's commit
                                  and extension are two: if the commit fails nothing is done; if the extension fails the commit stands. */
   uint64_t *admitted;       /**< Out [num_admissions] request id, 0 if refused (a new request that is refused does not exist). */
@@ -1009,7 +1011,8 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  FENCED until the newest step issued before it is retired. Sources of copies are held until this step is retired. No block is source and
  *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
  *  fenced.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, counts past the arrays of a made step, retired_step in the future); BUFFER_TOO_SMALL
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, a row twice, counts past the arrays of a made step, retired_step
+ *  in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 

@@ -138,8 +138,9 @@ kvc_status check_items(const kvc_step& step) {
   const size_t counts[] = {step.num_frees, step.num_preempts, step.num_truncates, step.num_requests,
                            step.num_admissions};
   for (const size_t count : counts) {
-    if (count > UINT32_MAX)
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step", count);
+    if (count > INT32_MAX)
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step; at most 2^31 - 1",
+                       count);
     KVC_REQUIRE_ARRAY(step.status, count);
   }
   const struct {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_manager_check: counts everything anew and compares. The first difference is reported. O(blocks + nodes
 // + tables).
+#include "manager/growth.h"
 #include "manager/guard.h"
 
 namespace kvc {
@@ -33,7 +34,7 @@ class Checker {
     }
     kvc_status status = requests();
     if (status == KVC_OK) status = pins();
-    for (size_t i = 0; i < m_.num_copies_; ++i) ++holds_[static_cast<size_t>(m_.copies_.data[i].source)].refs;
+    copies_in_progress();
     for (size_t p = 0; p < shape_.num_pools && status == KVC_OK; ++p) status = pool(p);
     if (status == KVC_OK) status = blocks();
     if (status == KVC_OK) status = nodes();
@@ -146,6 +147,15 @@ class Checker {
       }
     }
     return KVC_OK;
+  }
+
+  // Sources of copies are held: those of single calls until they are taken, those of a step until it ends.
+  void copies_in_progress() {
+    const auto hold = [&](const kvc_block_copy& copy) { ++holds_[static_cast<size_t>(copy.source)].refs; };
+    for (size_t i = 0; i < m_.num_copies_; ++i) hold(m_.copies_.data[i]);
+    for (const Manager::CopyList* step = m_.executing_; step != nullptr; step = step->next) {
+      for (size_t i = 0; i < step->count; ++i) hold(step->out[i]);
+    }
   }
 
   kvc_status pins() {
@@ -264,7 +274,7 @@ class Checker {
       ++nodes_of_[node.space];
       KVC_CHECK(node.resident != 0 || node.holds != 0 || is_node(node.first_child),
                 "node %zu has no block, child or holder", i);
-      KVC_CHECK(node.holds >= cursors_[i], "node %zu has %u holders, %u cursors", i, node.holds, cursors_[i]);
+      KVC_CHECK(node.holds == cursors_[i], "node %zu has %u holders, %u cursors", i, node.holds, cursors_[i]);
       KVC_CHECK(!is_node(node.parent) ||
                     (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
                      tree_[node.parent].space == node.space && tree_[node.parent].epoch == node.epoch),

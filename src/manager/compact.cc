@@ -7,7 +7,7 @@ namespace kvc {
 
 kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
   const Guard lock(*this);
-  if (executing_ != 0) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");
+  if (executing_ != nullptr) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");
   if (assigned_ > retired_) {
     return fail(KVC_ERROR_BUSY, "step %llu is in flight; retire it first",
                 static_cast<unsigned long long>(assigned_));

@@ -78,13 +78,15 @@ void Manager::prefetch_items(const StepPlan& plan, size_t begin, size_t end, con
 // Items of [begin, end) that commit and extend inside a block. They touch nothing that another item could
 // see, so that it makes no difference that the phases of a step run together here. The others are left as
 // they are. Returns how many they were.
-size_t Manager::decode_items(const StepPlan& plan, size_t begin, size_t end, kvc_status* status) {
+size_t Manager::decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
+                             kvc_status* status) {
   size_t decoded = 0;
   const kvc_step step = plan.step;  // a copy: what is written below cannot change it
   const size_t num_items = plan.num_items();
   const uint32_t num_groups = shape_.num_groups;
   const auto stays_inside = [&](const Request& request, size_t i) {
     const uint64_t offset = step.extend_offsets[i];
+    if (request.stepped == step_id) return false;  // named before: commit_item() refuses it
     if (step.extend_offsets[i + 1] - offset != 1 || !lane_takes(request, step.extend_tokens[offset]))
       return false;
     if (step.committed != nullptr && !lane_commits(request, step.committed[i])) return false;
@@ -104,6 +106,7 @@ size_t Manager::decode_items(const StepPlan& plan, size_t begin, size_t end, kvc
     }
     const uint64_t offset = step.extend_offsets[i];
     const uint32_t token = request.known;
+    request.stepped = step_id;
     if (step.committed != nullptr) lane_commit(request, step.committed[i]);
     lane_append(request, step.extend_tokens[offset]);
     status[i] = kDecoded;

@@ -144,8 +144,7 @@ kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_t
   }
   if (const kvc_status status = reserve_known(request, num_tokens); status != KVC_OK) return status;
   if (request.admitted) {
-    uint64_t capacity = request.known + num_tokens + request.lookahead;
-    if (capacity > shape_.max_request_tokens) capacity = shape_.max_request_tokens;
+    const uint64_t capacity = capacity_for(request, request.known + num_tokens);
     if (const kvc_status status = extend(request, capacity, copies); status != KVC_OK) return status;
   }
   add_known(request, tokens, num_tokens);

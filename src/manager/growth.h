@@ -10,6 +10,7 @@ struct Manager::CopyList {
   bool pending;  // single calls
   kvc_block_copy* out = nullptr;
   size_t count = 0;
+  CopyList* next = nullptr;  // of another step that a thread is carrying out
 
   [[nodiscard]] bool reserve(Manager& manager, size_t added);
   void add(Manager& manager, BlockId source, BlockId destination);

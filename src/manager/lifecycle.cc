@@ -140,13 +140,11 @@ size_t Manager::hit_limit(const Request& request) const {
 
 // Tokens that get slots at admission after a hit of `cached` tokens.
 uint64_t Manager::admitted_capacity(const Request& request, uint64_t cached, bool all) const {
-  uint64_t capacity = request.known;
   if (request.slots != 0 && !all) {
     const uint64_t first = cached + request.external_tokens + request.slots;
-    if (first < capacity) return first;
+    if (first < request.known) return first;
   }
-  capacity += request.lookahead;
-  return capacity < shape_.max_request_tokens ? capacity : shape_.max_request_tokens;
+  return capacity_for(request, request.known);
 }
 
 kvc_status Manager::admit(Request& request, size_t max_positions) {

@@ -60,7 +60,9 @@ kvc_status Manager::build() {
       !requests_.create(memory_, shape_.max_requests, shape_.num_groups, tag) ||
       !pins_.create(memory_, shape_.max_requests, tag) ||
       !zeroing_.create(memory_, shape_.flags, pool_.num_ids()) ||
-      !row_owners_.create(memory_, shape_.max_requests) || !arena_.reserve(reserve)) {
+      !row_owners_.create(memory_, shape_.max_requests) ||
+      !item_marks_.create(memory_, shape_.max_requests) || !row_marks_.create(memory_, shape_.max_requests) ||
+      !arena_.reserve(reserve)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY,
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
                 static_cast<unsigned long long>(shape_.num_blocks),

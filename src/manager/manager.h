@@ -5,7 +5,7 @@
 //
 // Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits,
 // growth.cc extends and commits, shrink.cc releases, truncates and forks, step.cc batches all of these,
-// decode.cc is its usual case,
+// step_check.cc is its validation, decode.cc its usual case,
 // prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc keeps rows and exports, compact.cc
 // moves contents together, inspect.cc reports, check.cc and digest.cc walk the whole state.
 #pragma once
@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "manager/lookup.h"
+#include "manager/marks.h"
 #include "manager/pin_table.h"
 #include "manager/shape.h"
 #include "manager/zeroing.h"
@@ -188,6 +189,11 @@ class Manager {
   kvc_status reserve_known(Request& request, size_t num_tokens);
   void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
   void hash_known(Request& request);
+  // Tokens that get slots once `known` are known.
+  uint64_t capacity_for(const Request& request, uint64_t known) const {
+    const uint64_t capacity = known + request.lookahead;
+    return capacity < shape_.max_request_tokens ? capacity : shape_.max_request_tokens;
+  }
   uint64_t next_chain(const Request& request, size_t position) const;
   void hash_next(Request& request, size_t position);
   kvc_status commit(Request& request, uint64_t num_committed);
@@ -232,7 +238,7 @@ class Manager {
   }
   void open_lane(Request& request);
   void mark_committed(Request& request);
-  size_t decode_items(const StepPlan& plan, size_t begin, size_t end, kvc_status* status);
+  size_t decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
   void prefetch_items(const StepPlan& plan, size_t begin, size_t end, const kvc_status* status);
 
   // tables.cc
@@ -247,14 +253,18 @@ class Manager {
   void show(StepPlan& plan, size_t item, Request* request);
   void sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole);
 
-  // step.cc
+  // step_check.cc
   kvc_status check_step(const StepPlan& plan);
-  void end_step(const StepPlan& plan, uint64_t id);
-  static uint64_t extension_end(const StepPlan& plan, size_t i, const Request& request);
+  kvc_status check_rows(const StepPlan& plan);
+  void mark_requests(const StepPlan& plan);
+  uint64_t extension_end(const StepPlan& plan, size_t i, const Request& request) const;
   size_t bound_changes(const StepPlan& plan);
-  size_t bound_copies(const StepPlan& plan);
+  size_t bound_copies(const StepPlan& plan) const;
+
+  // step.cc
+  void end_step(CopyList& copies, uint64_t id);
   void close_lanes(const uint64_t* ids, size_t count);
-  void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
+  void commit_item(const StepPlan& plan, uint64_t step_id, size_t i, kvc_status& status);
   void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
   kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
                             uint64_t first, uint64_t count, CopyList& copies);
@@ -304,11 +314,13 @@ class Manager {
     uint32_t count;
   };
   LookAhead ahead_[kMaxPools] = {};
-  Array<uint64_t> row_owners_;  // request whose entries a row of the step tables shows
-  uint64_t assigned_ = 0;       // steps begun
-  uint64_t issued_ = 0;         // newest step that may be in flight
-  uint64_t retired_ = 0;        // may be a step that a thread is still carrying out
-  uint64_t executing_ = 0;      // steps begun and not ended
+  Array<uint64_t> row_owners_;     // request whose entries a row of the step tables shows
+  Marks item_marks_;               // by request slot: its item in the step that is checked
+  Marks row_marks_;                // by row: the item that writes it
+  uint64_t assigned_ = 0;          // steps begun
+  uint64_t issued_ = 0;            // newest step that may be in flight
+  uint64_t retired_ = 0;           // may be a step that a thread is still carrying out
+  CopyList* executing_ = nullptr;  // steps begun and not ended
   uint64_t num_requests_ = 0;
   uint64_t live_requests_ = 0;  // admitted ones
   const char* warning_ = nullptr;

@@ -5,8 +5,8 @@
 
 namespace kvc {
 
-// Reads in slices, holding the last node between two of them, so that a long prompt never keeps others
-// waiting.
+// Reads in slices, so that a long prompt never keeps others waiting. Between two of them it holds nothing:
+// what a reader holds would decide whether a position stays known.
 kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();
@@ -18,23 +18,18 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
   PoolCounts counts[kMaxPools];
 
   size_t known = 0;
-  NodeId last = kNoNode;
-  uint32_t epoch = 0;
-  for (bool more = true; more;) {
+  PrefixTree::Reader reader;
+  uint64_t epoch = 0;
+  for (bool first = true, more = true; more; first = false) {
     const std::lock_guard lock(mutex_);
+    if (!first) tree_.leave(reader);
     Prompt prompt;
-    if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) {
-      tree_.release(last);
-      return status;
-    }
-    if (is_node(last) && prompt.epoch != epoch) {  // reset in between: what was seen is gone
-      tree_.release(last);
-      last = kNoNode;
-      known = 0;
-    }
+    if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+    if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;
+    known = is_node(reader.at) ? tree_[reader.at].depth + 1 : 0;
     const size_t end = known + kSlice < limit ? known + kSlice : limit;
-    const NodeId parent = is_node(last) ? last : root_of(prompt.space);
+    const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.space);
     const size_t reached = tree_.walk(prompt, parent, known, end, needed, scratch.path());
     for (size_t i = known; i < reached; ++i) {
       const NodeId node = scratch.path()[i];
@@ -46,12 +41,12 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
       }
       scratch.idle()[i] = idle;
     }
-    more = reached == end && end < limit;
-    const NodeId held = more ? scratch.path()[reached - 1] : kNoNode;
-    tree_.hold(held);
-    if (is_node(last)) tree_.release(last);
-    last = held;
     known = reached;
+    more = reached == end && end < limit;
+    if (more) {
+      reader.at = scratch.path()[reached - 1];
+      tree_.join(reader);
+    }
     for (size_t p = 0; p < shape_.num_pools; ++p) counts[p] = pool_.counts(p);
   }
 

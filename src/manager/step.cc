@@ -23,94 +23,6 @@ kvc_status Manager::retire_step(uint64_t step_id) {
   return KVC_OK;
 }
 
-// Tokens that have slots at most once item i is extended. What is known may be far ahead of them: the rest of
-// a prompt that is computed in chunks, or ids that the same item's commit brings.
-uint64_t Manager::extension_end(const StepPlan& plan, size_t i, const Request& request) {
-  const uint64_t count = plan.extension(i);
-  if (plan.step.extend_tokens == nullptr) return request.capacity + count;
-  return request.known + plan.commit_tokens(i) + count + request.lookahead;
-}
-
-// Table entries that the step may write at most. Rows of requests that are cut in the same step count whole.
-size_t Manager::bound_changes(const StepPlan& plan) {
-  const kvc_step& step = plan.step;
-  const bool any_whole =
-      (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || step.num_truncates != 0 || step.num_preempts != 0;
-  size_t bound = 0;
-  for (size_t i = 0; i < step.num_requests; ++i) {
-    const Request* request = requests_.find(step.requests[i]);
-    if (request == nullptr || !plan.writes_row(i)) continue;
-    const uint64_t end = plan.extension(i) == 0 ? request->capacity : extension_end(plan, i, *request);
-    const uint64_t grown = ceil_div(end, shape_.block_size);
-    const uint64_t positions = (grown > request->positions ? grown : request->positions) + 1;  // and a copy
-    const bool whole = any_whole || !owns_row(*request, plan.row(i));
-    const uint64_t committed = step.committed == nullptr ? 0 : step.committed[i];
-    const uint64_t advance = committed > request->committed ? committed - request->committed : 0;
-    for (size_t g = 0; g < shape_.num_groups; ++g) {
-      const GroupTable& table = request->groups[g];
-      uint64_t entries = positions;
-      const uint32_t dropped = table.dropped - table.synced_dropped;
-      if (!whole && table.synced > dropped) entries -= table.synced - dropped;
-      if (shape_.groups[g].windowed()) entries += advance / shape_.block_size + 1;
-      bound += entries < step.row_stride ? entries : step.row_stride;
-    }
-  }
-  for (size_t i = 0; i < step.num_admissions; ++i) {
-    if (!plan.writes_row(step.num_requests + i)) continue;
-    uint64_t tokens = 0;
-    if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
-      const Request* request = requests_.find(step.admit_requests[i]);
-      if (request != nullptr) tokens = uint64_t{request->known} + request->lookahead;
-    } else {
-      tokens = step.admit_offsets[i + 1] - step.admit_offsets[i] + plan.config(i).lookahead;
-    }
-    const uint64_t entries = ceil_div(tokens, shape_.block_size);
-    bound += shape_.num_groups * (entries < step.row_stride ? entries : step.row_stride);
-  }
-  return bound;
-}
-
-// Copies that the step may make at most.
-size_t Manager::bound_copies(const StepPlan& plan) {
-  const kvc_step& step = plan.step;
-  size_t bound = 0;
-  for (size_t i = 0; i < step.num_requests; ++i) {
-    const Request* request = requests_.find(step.requests[i]);
-    if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
-      bound += shape_.num_groups;
-    }
-  }
-  return bound;
-}
-
-kvc_status Manager::check_step(const StepPlan& plan) {
-  kvc_step& step = plan.step;
-  if (step.retired_step > assigned_) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "retired_step %llu was not issued; the newest is %llu",
-                static_cast<unsigned long long>(step.retired_step),
-                static_cast<unsigned long long>(assigned_));
-  }
-  if (step.copy_capacity < shape_.num_groups * step.num_requests) {
-    const size_t needed = bound_copies(plan);
-    if (needed > step.copy_capacity) {
-      step.num_copies = needed;
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may make %zu copies, copy_capacity is %zu", needed,
-                  step.copy_capacity);
-    }
-  }
-  const bool surely_enough =
-      step.row_stride != 0 && step.change_capacity / shape_.num_groups / step.row_stride >= plan.num_items();
-  if (step.changes != nullptr && step.block_tables != nullptr && !surely_enough) {
-    const size_t needed = bound_changes(plan);
-    if (needed > step.change_capacity) {
-      step.num_changes = needed;
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step may change %zu table entries, change_capacity is %zu",
-                  needed, step.change_capacity);
-    }
-  }
-  return KVC_OK;
-}
-
 kvc_status Manager::step(StepPlan& plan) {
   kvc_step& step = plan.step;
   CopyList copies{false, step.copies};
@@ -119,7 +31,7 @@ kvc_status Manager::step(StepPlan& plan) {
     Guard lock(*this);
     if (const kvc_status status = check_step(plan); status != KVC_OK) return status;
     id = ++assigned_;
-    ++executing_;
+    copies.next = std::exchange(executing_, &copies);
     step.step_id = id;
     step.num_changes = step.num_copies = step.num_refused = 0;
     step.shortage_blocks = 0;
@@ -139,10 +51,10 @@ kvc_status Manager::step(StepPlan& plan) {
     for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
       const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
       std::memset(request_status + begin, 0, (end - begin) * sizeof *request_status);
-      const size_t decoded = plan.may_decode() ? decode_items(plan, begin, end, request_status) : 0;
+      const size_t decoded = plan.may_decode() ? decode_items(plan, id, begin, end, request_status) : 0;
       undone -= decoded;
       for (size_t i = begin; i < end && decoded < end - begin; ++i) {
-        if (request_status[i] != kDecoded) commit_item(plan, i, request_status[i]);
+        if (request_status[i] != kDecoded) commit_item(plan, id, i, request_status[i]);
       }
       if (end < step.num_requests) lock.yield();
     }
@@ -173,33 +85,43 @@ kvc_status Manager::step(StepPlan& plan) {
       request_status[i] = request_status[i] == kDecoded ? KVC_OK : request_status[i];
     step.num_copies = copies.count;
     if (step.num_admissions == 0) {
-      end_step(plan, id);
+      end_step(copies, id);
       return KVC_OK;
     }
   }
   bool refused = false;
   for (size_t i = 0; i < step.num_admissions; ++i) admit_item(plan, i, &refused);
   const Guard lock(*this);
-  end_step(plan, id);
+  end_step(copies, id);
   return KVC_OK;
 }
 
 // From now on the step may be in flight; sources of its copies wait for it.
-void Manager::end_step(const StepPlan& plan, uint64_t id) {
-  --executing_;
+void Manager::end_step(CopyList& copies, uint64_t id) {
+  CopyList** link = &executing_;
+  while (*link != &copies) link = &(*link)->next;
+  *link = copies.next;
   if (issued_ < id) issued_ = id;
-  for (size_t i = 0; i < plan.step.num_copies; ++i) {
-    const BlockId source{plan.step.copies[i].source};
+  for (size_t i = 0; i < copies.count; ++i) {
+    const BlockId source{copies.out[i].source};
     if (pool_.drop_ref(pool_[source])) place(source);
   }
 }
 
 // Tokens that became known, then the commit: both or neither.
-void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
+void Manager::commit_item(const StepPlan& plan, uint64_t step_id, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
   Request* request = nullptr;
   status = find_request(step.requests[i], true, &request);
   if (status != KVC_OK) return;
+  if (request->stepped == step_id) {
+    fail(KVC_ERROR_INVALID_ARGUMENT,
+         "requests[%zu] is %#llx, which an earlier item names; name each request once in a step", i,
+         static_cast<unsigned long long>(step.requests[i]));
+    status = kRepeated;
+    return;
+  }
+  request->stepped = step_id;
   const uint32_t known = request->known;
   if (const size_t count = plan.commit_tokens(i); count != 0) {
     const int32_t* tokens = step.commit_tokens + step.commit_offsets[i];
@@ -223,6 +145,10 @@ void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
   const kvc_step& step = plan.step;
   Request* request = requests_.find(step.requests[i]);
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
+  if (status == kRepeated) {                                        // the earlier item shows the request
+    status = KVC_ERROR_INVALID_ARGUMENT;
+    request = nullptr;
+  }
   const uint64_t count = plan.extension(i);
   uint64_t first = 0;
   if (status == KVC_OK && count != 0) {
@@ -243,7 +169,8 @@ void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
 
 kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
                                    uint64_t first, uint64_t count, CopyList& copies) {
-  const uint64_t end = first + count + request.lookahead;
+  uint64_t end = tokens == nullptr ? first + count : capacity_for(request, first + count);
+  if (end > shape_.max_request_tokens) end = shape_.max_request_tokens;  // else refused below
   if (plan.writes_row(i) && end > uint64_t{plan.step.row_stride} * shape_.block_size) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
                 static_cast<unsigned long long>(end), plan.step.row_stride);

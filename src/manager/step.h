@@ -5,8 +5,10 @@
 
 namespace kvc {
 
-// Status of an item that is committed and extended already, while its step runs; never seen by the caller.
+// Statuses of items while their step runs; never seen by the caller. Committed and extended already; of a
+// request that an earlier item names.
 inline constexpr kvc_status kDecoded = INT32_MIN;
+inline constexpr kvc_status kRepeated = INT32_MIN + 1;
 
 struct StepPlan {
   kvc_step& step;

@@ -218,11 +218,20 @@ void PrefixTree::bury(NodeId id) {
   orphans_ = id;
 }
 
+// Out of line: readers are rare.
+[[gnu::noinline]] void PrefixTree::fall_back(NodeId dead) {
+  for (Reader* reader = readers_; reader != nullptr; reader = reader->next) {
+    if (reader->at == dead) reader->at = (*this)[dead].parent;
+  }
+}
+
 // Chains are short and new nodes come first, so that walking one is cheaper than keeping links back.
 inline void PrefixTree::take_from_table(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
   node.listed = 0;
+  if (readers_ != nullptr) [[unlikely]]
+    fall_back(id);
   int32_t& bucket = buckets_[bucket_of(node.key)];
   if (bucket == raw(id)) {
     bucket = raw(node.hash_next);

@@ -29,7 +29,7 @@ struct Node {
   BlockId block;  // group 0: lowest copy
   uint32_t space;
   uint32_t epoch;  // low bits
-  uint32_t holds;  // cursors of requests, and readers between two slices
+  uint32_t holds;  // cursors of requests
   uint32_t depth;  // blocks before it
   uint32_t resident;
 };
@@ -47,6 +47,22 @@ struct Prompt {
 
 class PrefixTree {
  public:
+  // A position to which a reader comes back after others have changed the tree. It keeps nothing alive: when
+  // the position dies, the reader falls back to its parent. So no reader decides what becomes of a position.
+  struct Reader {
+    NodeId at = kNoNode;  // a root or kNoNode: no position
+    Reader* next = nullptr;
+  };
+  void join(Reader& reader) {
+    reader.next = readers_;
+    readers_ = &reader;
+  }
+  void leave(Reader& reader) {
+    Reader** link = &readers_;
+    while (*link != &reader) link = &(*link)->next;
+    *link = reader.next;
+  }
+
   PrefixTree(BlockPool& pool, SpaceTable& spaces, Arena& arena, EventRing& events, Counters& counters)
       : pool_(pool), spaces_(spaces), arena_(arena), events_(events), counters_(counters) {}
 
@@ -211,6 +227,7 @@ class PrefixTree {
   void link_before(BlockId block, BlockId next);
   void unlink(BlockId block);
   bool last_dead_child(Node& node);
+  void fall_back(NodeId dead);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
               uint32_t epoch);
   void take_from_table(NodeId id);
@@ -248,6 +265,7 @@ class PrefixTree {
   NodeId recently_freed_[kRecent] = {};
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
+  Reader* readers_ = nullptr;  // between two slices
   uint64_t next_serial_ = 1;
   bool stream_ = false;
   mutable uint64_t rejected_ = 0;

@@ -38,6 +38,7 @@ struct alignas(64) Request {
   int64_t slot_base;
   uint32_t lookahead;
   uint32_t positions;
+  uint64_t stepped;  // newest step in whose `requests` it stood
 
   // The second line and part of the third: what a step that takes a block touches too.
   alignas(64) Buffer<int32_t> tail;

@@ -111,6 +111,50 @@ static void test_known_tokens_without_slots(void) {
   OK(kvc_manager_free_request(m, r));
 }
 
+/* Ids that the commit of an item brings count, though the step preempts the request then and admits it again.
+ */
+static void test_known_tokens_of_a_readmission(void) {
+  const uint64_t r = allocate(m, tokens_ + 50, 4, 0);
+  const uint64_t many[] = {0, 40}, committed[] = {4}, back[] = {r};
+  int32_t rows[] = {-1, 0};
+  kvc_step s = step_of(&r, NULL, 1);
+  s.extend_tokens = NULL;
+  s.committed = committed, s.commit_offsets = many, s.commit_tokens = tokens_;
+  s.num_preempts = 1, s.preempts = back, s.num_admissions = 1, s.admit_requests = back, s.rows = rows;
+  CHECK_EQ(run_as_asked(&s), 11);
+  CHECK_EQ(status_[0], KVC_OK);
+  CHECK_EQ(status_[1], KVC_OK);
+  CHECK_EQ(status_[2], KVC_OK);
+  OK(kvc_manager_free_request(m, r));
+}
+
+/* Rows of exactly the longest request, and slots kept ready for draft tokens: it reaches its last token. */
+static void test_lookahead_up_to_the_longest_request(void) {
+  const kvc_manager_config config = {
+      .struct_size = sizeof config, .num_blocks = 8, .block_size = 16, .max_request_tokens = 64};
+  const kvc_request_config options = {.struct_size = sizeof options, .lookahead = 5};
+  const uint64_t offsets[] = {0, 1};
+  const int32_t* const ids[] = {tokens_, NULL};
+  for (int late = 0; late < 2; ++late) { /* ids with the slots, or with a later commit */
+    kvc_manager* own = NULL;
+    uint64_t r = 0, cached = 0;
+    OK(kvc_manager_create(&config, &own));
+    OK(kvc_manager_allocate_request(own, tokens_, 40, NULL, 0, &options, &r, &cached));
+    kvc_step s = step_of(&r, offsets, 1);
+    s.extend_tokens = ids[late], s.row_stride = 4, s.num_rows = 1, s.rows = NULL, s.changes = NULL;
+    for (int token = late ? 45 : 40; token < 64; ++token) {
+      OK(kvc_manager_step(own, &s));
+      CHECK_EQ(status_[0], KVC_OK);
+    }
+    CHECK_EQ(request_info(own, r).capacity, 64);
+    OK(kvc_manager_step(own, &s));
+    CHECK_EQ(status_[0], KVC_ERROR_LIMIT);
+    CHECK(strstr(kvc_last_error(), "max_request_tokens") != NULL);
+    OK(kvc_manager_check(own));
+    kvc_manager_destroy(own);
+  }
+}
+
 static void test_rows_that_are_too_short(void) {
   const uint64_t requests[] = {allocate(m, tokens_, 7, 0), allocate(m, tokens_ + 20, 11, 0)};
   const uint64_t offsets[] = {0, 1, 1}, more[] = {0, 2, 2}, admit_offsets[] = {0, 9};
@@ -160,6 +204,8 @@ int main(void) {
   fill_tokens(tokens_, 64, 1);
   test_what_is_asked_for_suffices();
   test_known_tokens_without_slots();
+  test_known_tokens_of_a_readmission();
+  test_lookahead_up_to_the_longest_request();
   test_rows_that_are_too_short();
   test_many_unknown_requests();
   end_manager(m);

@@ -223,7 +223,7 @@ static void test_phases(void) {
   clear(&e);
   add_new(&e, 20, 5, 1);
   add_new(&e, 24, 6, 3);
-  add_new(&e, 4, 7, 3);
+  add_new(&e, 4, 7, 2);
   s->flags = KVC_STEP_ADMIT_PAST_REFUSAL;
   run(&e, 4, 6); /* the fence falls first */
   CHECK_EQ(s->status[0], KVC_OK);
@@ -322,20 +322,88 @@ static void test_copies(void) {
   end_manager(m);
 }
 
-/* A request that stands twice is the engine's mistake; whatever the answer, the state stays sound. */
+/* A request that stands twice would get its tokens twice: the second item is refused, the first counts. */
 static void test_request_twice(void) {
   kvc_manager* m = small_manager(8);
   Engine e = make_engine(m);
   int32_t prompt[6];
   fill_tokens(prompt, 6, 1);
   const uint64_t r = allocate(m, prompt, 6, 0);
-  clear(&e);
-  add_request(&e, r, 6, 3, 1, 0);
-  add_request(&e, r, 6, 3, 2, 0);
-  const kvc_status status = kvc_manager_step(m, e.step);
-  CHECK(status == KVC_OK || status == KVC_ERROR_INVALID_ARGUMENT);
-  OK(kvc_manager_check(m));
+  for (int rows = 0; rows < 2; ++rows) { /* the row is new to the request; then it is kept: the short way */
+    const uint64_t known = 6 + (uint64_t)rows;
+    clear(&e);
+    add_request(&e, r, known, 1, 1, 0);
+    add_request(&e, r, known, 1, 2, rows == 0 ? 0 : 1);
+    OK(kvc_manager_step(m, e.step));
+    CHECK_EQ(e.step->status[0], KVC_OK);
+    CHECK_EQ(e.step->status[1], KVC_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(kvc_last_error(), "requests[1]") != NULL && strstr(kvc_last_error(), "once") != NULL);
+    CHECK_EQ(request_info(m, r).num_tokens, known + 1);
+    CHECK_EQ(request_info(m, r).num_committed, known);
+    CHECK(e.step->slots[0] >= 0 && e.step->slots[1] == -1);
+    CHECK(e.step->num_blocks[0] == 2 && e.step->num_blocks[1] == 0);
+    expect_row(&e, 1, (const int32_t[]){-1, -1, -1, -1, -1, -1});
+    OK(kvc_manager_check(m));
+  }
   OK(kvc_manager_free_request(m, r));
+  kvc_step_destroy(e.step);
+  end_manager(m);
+}
+
+static void expect_row_twice(Engine* e) {
+  const uint64_t before = digest(e->m);
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(e->m, e->step));
+  CHECK(strstr(kvc_last_error(), "both write row") != NULL);
+  CHECK_EQ(digest(e->m), before);
+}
+
+/* Two requests in one row would overwrite each other's tables. */
+static void test_row_twice(void) {
+  kvc_manager* m = small_manager(16);
+  Engine e = make_engine(m);
+  int32_t prompt[6];
+  fill_tokens(prompt, 6, 1);
+  const uint64_t a = allocate(m, prompt, 6, 0), b = allocate(m, prompt, 6, 0);
+  clear(&e);
+  add_new(&e, 5, 2, 3);
+  add_new(&e, 5, 3, 3);
+  expect_row_twice(&e);
+  clear(&e);
+  add_request(&e, a, 6, 1, 1, 1);
+  add_request(&e, b, 6, 1, 1, 1);
+  expect_row_twice(&e);
+  clear(&e);
+  add_request(&e, a, 6, 1, 1, 2);
+  add_request(&e, b, 6, 1, 1, 0);
+  add_new(&e, 5, 2, 2);
+  expect_row_twice(&e);
+
+  /* Who leaves in the same step writes no row, so that another may take it over. */
+  clear(&e);
+  add_request(&e, a, 6, 0, 0, 1);
+  add_request(&e, b, 6, 0, 0, 0);
+  e.step->num_frees = e.step->num_preempts = 1;
+  e.frees[0] = a;
+  e.preempts[0] = b;
+  add_new(&e, 5, 2, 1);
+  add_waiting(&e, b, 0);
+  OK(kvc_manager_step(m, e.step));
+  for (int i = 0; i < 6; ++i) CHECK_EQ(e.step->status[i], KVC_OK);
+  CHECK(e.step->block_tables[6] >= 0 && e.step->block_tables[0] >= 0);
+
+  /* Items without a row, and stale ones, write none. */
+  const uint64_t c = e.step->admitted[0];
+  clear(&e);
+  add_request(&e, a, 6, 0, 0, 1);
+  add_request(&e, c, 5, 0, 0, 1);
+  add_request(&e, b, 6, 0, 0, -1);
+  add_new(&e, 5, 4, -1);
+  OK(kvc_manager_step(m, e.step));
+  CHECK_EQ(e.step->status[0], KVC_ERROR_NOT_FOUND);
+  CHECK_EQ(e.step->status[1], KVC_OK);
+  OK(kvc_manager_free_request(m, b));
+  OK(kvc_manager_free_request(m, c));
+  OK(kvc_manager_free_request(m, e.step->admitted[0]));
   kvc_step_destroy(e.step);
   end_manager(m);
 }
@@ -346,5 +414,6 @@ int main(void) {
   test_late_tokens();
   test_copies();
   test_request_twice();
+  test_row_twice();
   return 0;
 }

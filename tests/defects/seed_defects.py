@@ -16,8 +16,8 @@ import sys
 from defects import DEFECTS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TARGETS = ["test_conformance", "test_property_property"]
-TESTS = [[TARGETS[0]], [TARGETS[1], "--shrink", "0"]]
+TARGETS = ["test_conformance", "test_property_property", "test_property_reader_threads"]
+TESTS = [[TARGETS[0]], [TARGETS[1], "--shrink", "0"], [TARGETS[2]]]
 
 
 def copy_changed(source, target):

@@ -242,7 +242,7 @@ void Generator::step(const World& world, Op& op) {
     model::StepRequest r;
     r.id = tag;
     auto it = world.model().requests.find(world.model_id(tag));
-    if (s.commits && random_.chance(10)) r.learned = tokens(random_.below(3));
+    if (s.commits && random_.chance(10)) r.learned = tokens(random_.below(random_.chance(70) ? 3 : 5 * B_));
     r.committed = commit_length(world, tag, r.learned.size());
     r.count = random_.chance(40) ? 1 : random_.below(B_ + 2);
     // Zero tokens with ids, and waiting requests, are left to tests of their own.
@@ -250,6 +250,7 @@ void Generator::step(const World& world, Op& op) {
     if (s.extends && s.with_ids) r.tokens = tokens(r.count);
     if (waits(tag) && !s.commits) continue;
     s.in.requests.push_back(r);
+    if (random_.chance(1)) s.in.requests.push_back(r);  // named twice
   }
   const auto some = [&](std::vector<uint64_t>& out, uint64_t percent, int admitted) {
     while (random_.chance(percent) && out.size() < 3)
@@ -262,6 +263,19 @@ void Generator::step(const World& world, Op& op) {
   some(s.in.preempts, 10, 1);
   if (random_.chance(15))
     if (uint64_t tag = request(world, -1)) s.in.truncates.push_back({tag, cut_length(world, tag)});
+  if (random_.chance(25)) {  // any two phases meet on one request
+    uint64_t tag = request(world, -1);
+    if (!s.in.requests.empty() && random_.chance(70))
+      tag = s.in.requests[random_.below(s.in.requests.size())].id;
+    if (tag && random_.chance(15)) s.in.frees.push_back(tag);
+    if (tag && random_.chance(60)) s.in.preempts.push_back(tag);
+    if (tag && random_.chance(50)) s.in.truncates.push_back({tag, cut_length(world, tag)});
+    if (tag && random_.chance(60)) {
+      model::StepAdmission a;
+      a.id = tag;
+      s.in.admissions.push_back(a), s.makes.push_back(0);
+    }
+  }
   while (random_.chance(50) && s.in.admissions.size() < 4) {
     model::StepAdmission a;
     uint64_t make = 0;

@@ -384,11 +384,13 @@ class Model : public Rules {
   kvc_status step(const StepIn& in, StepOut& out) {
     if (kvc_status status = retire(in.retired)) return status;
     std::vector<kvc_status> commits;
+    std::set<uint64_t> named;
     for (const StepRequest& s : in.requests)
-      commits.push_back(s.commit                ? commit(s.id, s.committed, s.learned)
-                        : !find(s.id)           ? KVC_ERROR_NOT_FOUND
-                        : !find(s.id)->admitted ? KVC_ERROR_BUSY
-                                                : KVC_OK);
+      commits.push_back(!find(s.id)                  ? KVC_ERROR_NOT_FOUND
+                        : !find(s.id)->admitted      ? KVC_ERROR_BUSY
+                        : !named.insert(s.id).second ? KVC_ERROR_INVALID_ARGUMENT
+                        : s.commit                   ? commit(s.id, s.committed, s.learned)
+                                                     : KVC_OK);
     for (uint64_t id : in.frees) out.status.push_back(free(id));
     for (uint64_t id : in.preempts) out.status.push_back(preempt(id));
     for (auto [id, n] : in.truncates) out.status.push_back(truncate(id, n));

@@ -80,7 +80,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
 World::World(const Setup& setup, int sides, uint64_t hash_mask)
     : setup_(setup), model_(setup.config), bytes_(model_) {
   rows_ = setup.config.max_requests + 4;
-  stride_ = model_.up(setup.config.max_tokens + 6 * setup.config.block_size) + 2;
+  stride_ = model_.up(setup.config.max_tokens);  // exactly the longest request
   for (int i = 0; i < sides; ++i) {
     Side side;
     side.manager =

@@ -40,8 +40,10 @@ model::StepIn World::to_model(const StepOp& step) const {
 }
 
 // Rows: a request keeps its row while it lives, unless the operation moves it; nobody takes the row of a
-// living one.
+// living one. A request that the step frees, or preempts without admitting it again, hands its row on to an
+// admission.
 World::StepPlan World::plan_step(const Op& op) {
+  const model::StepIn& in = op.step.in;
   StepPlan plan;
   std::vector<bool> used(rows_);
   for (auto it = row_of_.begin(); it != row_of_.end();)
@@ -54,13 +56,24 @@ World::StepPlan World::plan_step(const Op& op) {
     used[row] = true;
     return row_of_[tag] = static_cast<int32_t>(row);
   };
-  for (const model::StepRequest& r : op.step.in.requests) {
+  for (const model::StepRequest& r : in.requests) {
     const bool has = row_of_.count(r.id);
     plan.rows.push_back(has && !op.step.move_rows ? row_of_[r.id] : lowest(r.id));
   }
-  for (size_t i = 0; i < op.step.in.admissions.size(); ++i) {
-    const uint64_t tag = op.step.in.admissions[i].id ? op.step.in.admissions[i].id : op.step.makes[i];
-    plan.rows.push_back(row_of_.count(tag) ? row_of_[tag] : lowest(tag));
+  const auto freed = [&](uint64_t tag) { return std::count(in.frees.begin(), in.frees.end(), tag) != 0; };
+  const auto hand_on = [&](uint64_t tag) {
+    bool returns = false;
+    for (const model::StepAdmission& a : in.admissions) returns |= a.id == tag;
+    if (!row_of_.count(tag) || (returns && !freed(tag))) return;
+    if (row_of_[tag] >= 0) used[static_cast<size_t>(row_of_[tag])] = false;
+    row_of_.erase(tag);
+  };
+  for (uint64_t tag : in.frees) hand_on(tag);
+  for (uint64_t tag : in.preempts)
+    if (const model::Request* r = model_.find(model_id(tag)); r && r->admitted) hand_on(tag);
+  for (size_t i = 0; i < in.admissions.size(); ++i) {
+    const uint64_t tag = in.admissions[i].id ? in.admissions[i].id : op.step.makes[i];
+    plan.rows.push_back(freed(tag) ? -1 : row_of_.count(tag) ? row_of_[tag] : lowest(tag));
   }
   return plan;
 }
