@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sixteen threads call every public function on the same manager, storages, stream and event, each in an
-// order of its own: for the thread sanitizer. And readers and writers all get on, whoever else is busy.
+// order of its own, beside one that checks the manager all the time: for the thread sanitizer. And readers
+// and writers all get on, whoever else is busy.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -50,7 +51,14 @@ TEST(Threads, EveryFunctionInSixteenThreads) {
         }
       });
     }
+    std::atomic<bool> over{false};
+    std::thread checker([&] {  // finds the state sound at any moment
+      while (!over)
+        if (kvc_manager_check(shared.m) != KVC_OK && wrong++ == 0) ADD_FAILURE() << kvc_last_error();
+    });
     for (std::thread& thread : threads) thread.join();
+    over = true;
+    checker.join();
     EXPECT_TRUE(shared.sound());
   }
   for (size_t i = 0; i < calls.size(); ++i) EXPECT_GT(done[i], 0u) << calls[i].name() << " never succeeded";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen threads call everything in the public header on shared objects for as long as you like, while the
-// memory of the process and the times of the calls are watched. Exit code 1: memory grows, a call answered
-// what it must not, or the state is broken.
+// Sixteen threads call everything in the public header on shared objects for as long as you like, beside one
+// more that checks the manager again and again, while the memory of the process and the times of the calls
+// are watched. Exit code 1: memory grows, a call answered what it must not, or the state is broken.
 //   kvcache_soak [seconds (300)] [threads (16)]
 #include <unistd.h>
 
@@ -87,6 +87,16 @@ void work(Run& run, const Scene& shared, size_t lane, std::array<Histogram, kInt
   }
 }
 
+uint64_t check(Run& run, const Scene& shared) {
+  uint64_t checks = 0;
+  for (; run.interval < kIntervals; ++checks) {
+    if (kvc_manager_check(shared.m) != KVC_OK && run.wrong++ == 0)
+      std::fprintf(stderr, "%s\n", kvc_last_error());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a check holds the lock for long
+  }
+  return checks;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,6 +109,8 @@ int main(int argc, char** argv) {
   std::array<uint64_t, kIntervals> memory{};  // at the end of each interval
   for (size_t t = 0; t < num_threads; ++t)
     threads.emplace_back(work, std::ref(run), std::cref(*shared), t, std::ref(times[t]));
+  uint64_t checks = 0;
+  threads.emplace_back([&] { checks = check(run, *shared); });
   for (size_t i = 0; i < kIntervals; ++i) {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds / kIntervals));
     memory[i] = resident_bytes();
@@ -108,8 +120,9 @@ int main(int argc, char** argv) {
   const bool sound = shared->sound();
 
   std::array<Histogram, kIntervals> all;
-  std::printf("%zu threads, %zu kinds of calls, %.0f s\n%8s %12s %10s %10s %12s\n", num_threads,
-              kvc::test::every_call().size(), seconds, "until s", "calls", "p50 us", "p99 us", "memory MiB");
+  std::printf("%zu threads, %zu kinds of calls, %.0f s, %llu checks beside\n%8s %12s %10s %10s %12s\n",
+              num_threads, kvc::test::every_call().size(), seconds, static_cast<unsigned long long>(checks),
+              "until s", "calls", "p50 us", "p99 us", "memory MiB");
   for (size_t i = 0; i < kIntervals; ++i) {
     for (const auto& of_thread : times) all[i].merge(of_thread[i]);
     std::printf("%8.0f %12llu %10.2f %10.2f %12.2f\n", seconds / kIntervals * static_cast<double>(i + 1),
