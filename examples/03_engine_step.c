@@ -72,13 +72,14 @@ int main(void) {
     for (size_t i = 0; i < step->num_requests;
          ++i) { /* the kernels: write at the slots, read through the tables */
       check(step->status[step->num_frees + i]);
-      kv[step->slots[i]] = extend_tokens[i];
+      kv[step->slots[i]] = said[who[rows[i]]][length[rows[i]]]; /* extend_tokens is unset again */
       wrong += wrong_reads(step->block_tables + rows[i] * kStride, said[who[rows[i]]], ++length[rows[i]]);
     }
     if (step->num_admissions == 0 || step->admitted[0] == 0) continue;
     const int32_t* table = step->block_tables + vacant * kStride; /* prefill of what is not cached */
-    for (size_t t = step->cached[0]; t < kPrompt; ++t) kv[(size_t)table[t / kB] * kB + t % kB] = prompt[t];
-    wrong += wrong_reads(table, prompt, kPrompt);
+    for (size_t t = step->cached[0]; t < kPrompt; ++t)
+      kv[(size_t)table[t / kB] * kB + t % kB] = said[begun][t];
+    wrong += wrong_reads(table, said[begun], kPrompt);
     running[vacant] = step->admitted[0], length[vacant] = kPrompt, who[vacant] = begun++;
     reused += step->cached[0];
   }

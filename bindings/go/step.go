@@ -6,6 +6,7 @@ package kvcache
 import "C"
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -27,13 +28,19 @@ type StepLimits struct {
 // Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, kept from step to step: fill
 // them in place, set counts, call Run, read the results. They must not be used after Close of the step or of the manager.
 //
-// Optional arrays are switched by Use*: a zero Step uses Committed, ExtendOffsets, ExtendTokens and no others.
+// What is not set is refused. CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and AdmitOffsets (from [1] on)
+// 2^64 - 1, Rows -2^31, until you set an entry. Run takes the ids, lengths and AdmitOffsets that it has read: they are unset again
+// afterwards, so keep what you need yourself. Everything else stays from step to step.
+//
+// Optional arrays are off or on. Committed, ExtendOffsets and ExtendTokens are on until NoCommits, NoExtensions or SlotsOnly switch
+// them off; CommitOffsets, CommitTokens and Rows are off until UseCommitTokens or UseRows switch them on. Run reads nothing of an array
+// that is off, and refuses ids in ExtendTokens under SlotsOnly.
 type Step struct {
 	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int
 	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal
 	FillID                                                          int32
 	RetiredStep                                                     uint64
-	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; without ExtendTokens.
+	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; slots alone, whose ids come later.
 	UseCommitTokens, UseRows                                        bool // With CommitOffsets and CommitTokens; with Rows.
 
 	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets []uint64
@@ -129,6 +136,9 @@ func (s *Step) Run() error {
 				return err
 			}
 		}
+		if err := s.unusedIDs(); err != nil {
+			return err
+		}
 		s.c.num_frees, s.c.num_preempts, s.c.num_truncates = C.size_t(s.NumFrees), C.size_t(s.NumPreempts), C.size_t(s.NumTruncates)
 		s.c.num_requests, s.c.num_admissions = C.size_t(s.NumRequests), C.size_t(s.NumAdmissions)
 		s.c.flags, s.c.fill_id, s.c.retired_step = C.uint32_t(s.Flags), C.int32_t(s.FillID), C.uint64_t(s.RetiredStep)
@@ -144,6 +154,24 @@ func (s *Step) Run() error {
 		s.NumChanges, s.NumRefused = int(s.c.num_changes), int(s.c.num_refused)
 		return nil
 	})
+}
+
+// unusedIDs refuses ids that were set and would not be looked at.
+func (s *Step) unusedIDs() error {
+	if !s.SlotsOnly || s.NoExtensions || s.NumRequests < 0 || s.NumRequests >= len(s.ExtendOffsets) {
+		return nil // the library looks at the counts
+	}
+	end := s.ExtendOffsets[s.NumRequests]
+	if room := uint64(len(s.ExtendTokens)); end > room {
+		end = room
+	}
+	for i, id := range s.ExtendTokens[:end] {
+		if id != -1 {
+			return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT,
+				Text: fmt.Sprintf("ExtendTokens[%d] is %d, but SlotsOnly is set: clear SlotsOnly, or set the entry to -1", i, id)}
+		}
+	}
+	return nil
 }
 
 // admitArrays are AdmitOptions as C takes them.

@@ -59,6 +59,74 @@ func TestAStepDecodesABatch(t *testing.T) {
 	must(t, m.Check())
 }
 
+// wantItem runs a step whose first item gets this status.
+func wantItem(t *testing.T, s *Step, status Status) {
+	t.Helper()
+	must(t, s.Run())
+	equal(t, s.Status[0], status)
+}
+
+func TestIDsThatAreNotSetAreRefusedAndCountOnce(t *testing.T) {
+	invalid := Status(ErrInvalidArgument.Status)
+	m := newManager(t, Config{NumBlocks: 16, BlockSize: 4})
+	s, err := m.NewStep(StepLimits{MaxRequests: 2, MaxTokens: 4, MaxRows: 3, RowStride: 4, MaxFrees: 1, MaxAdmissions: 1, MaxPromptTokens: 8})
+	must(t, err)
+	equal(t, append(append([]int32{}, s.ExtendTokens...), s.AdmitTokens...), []int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1})
+	equal(t, append(append([]uint64{}, s.TruncateLengths...), s.AdmitOffsets...), []uint64{1<<64 - 1, 0, 1<<64 - 1})
+	r, _, err := m.AllocateRequest(sequence(0, 4), nil)
+	must(t, err)
+	tokens := func() uint64 {
+		info, err := m.RequestInfo(r)
+		must(t, err)
+		return info.NumTokens
+	}
+	s.Requests[0], s.Committed[0], s.ExtendOffsets[1], s.NumRequests = uint64(r), 4, 1, 1
+	wantItem(t, s, invalid)
+	s.ExtendTokens[0] = 0 // an id like others
+	wantItem(t, s, StatusOK)
+	wantItem(t, s, invalid)
+	equal(t, tokens(), uint64(5))
+	s.NumRequests, s.NumAdmissions = 0, 1
+	if err := s.Run(); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	s.AdmitOffsets[1] = uint64(copy(s.AdmitTokens, sequence(0, 4)) + 1)
+	wantItem(t, s, invalid)
+	s.NumAdmissions, s.NumTruncates, s.Truncates[0] = 0, 1, uint64(r)
+	wantItem(t, s, invalid)
+	s.NumTruncates, s.NumRequests, s.UseRows = 0, 1, true
+	if err := s.Run(); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	equal(t, tokens(), uint64(5))
+}
+
+func TestSlotsAloneTakeNoIDs(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4})
+	s, err := m.NewStep(StepLimits{MaxRequests: 1, MaxTokens: 4, MaxRows: 1, RowStride: 4})
+	must(t, err)
+	r, _, err := m.AllocateRequest(sequence(0, 4), nil)
+	must(t, err)
+	s.Requests[0], s.Committed[0], s.ExtendOffsets[1], s.NumRequests, s.SlotsOnly = uint64(r), 4, 4, 1, true
+	s.ExtendTokens[3] = 9
+	digest, err := m.Digest()
+	must(t, err)
+	if err := s.Run(); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	now, err := m.Digest()
+	must(t, err)
+	equal(t, now, digest)
+	s.ExtendTokens[3] = -1
+	wantItem(t, s, StatusOK)
+	slots := make([]int64, 4)
+	must(t, m.Slots(r, 0, 4, slots))
+	equal(t, s.Slots, slots)
+	info, err := m.RequestInfo(r)
+	must(t, err)
+	equal(t, info.NumTokens, uint64(4))
+}
+
 // admit runs one step that admits these prompts.
 func admit(t *testing.T, s *Step, prompts ...[]int32) error {
 	t.Helper()

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step: validation of its arrays before the manager sees it, and steps whose arrays the library makes.
+// What a user of a made step forgets to set is refused, and never counts as data.
+#include <algorithm>
+
 #include "api/guard.h"
 #include "base/dtype.h"
 #include "manager/step.h"
@@ -93,6 +96,45 @@ void point_arrays(MadeStep& made) {
   point(step.changes, arrays[KVC_STEP_CHANGES]);
 }
 
+// Inputs of a made step that hold kUnsetToken or kUnsetCount where nothing is set.
+constexpr int kUnsetArrays[] = {KVC_STEP_TRUNCATE_LENGTHS, KVC_STEP_COMMIT_TOKENS, KVC_STEP_EXTEND_TOKENS,
+                                KVC_STEP_ADMIT_OFFSETS, KVC_STEP_ADMIT_TOKENS};
+
+void unset(const MadeStep& made, int array, size_t first, size_t count) {
+  const size_t width = kvc::dtype_bits(made.shapes[array].dtype) / 8;
+  std::memset(made.arrays[array] + first * width, 0xff, count * width);
+}
+
+void fill_unset(const MadeStep& made) {
+  for (const int array : kUnsetArrays) unset(made, array, 0, made.shapes[array].inner);
+  *reinterpret_cast<uint64_t*>(made.arrays[KVC_STEP_ADMIT_OFFSETS]) = 0;  // where all offsets begin
+  auto* rows = reinterpret_cast<int32_t*>(made.arrays[KVC_STEP_ROWS]);
+  std::fill_n(rows, made.shapes[KVC_STEP_ROWS].inner, kvc::kUnsetRow);  // -1 would be a value
+}
+
+bool creates_requests(const kvc_step& step) {
+  bool any = false;
+  for (size_t i = 0; i < step.num_admissions; ++i)
+    any |= step.admit_requests == nullptr || step.admit_requests[i] == 0;
+  return any;
+}
+
+// What the step has read counts once. Arrays of the caller's own are left alone.
+void unset_inputs(const kvc_step& step) {
+  const auto& made = *static_cast<const MadeStep*>(step.internal);
+  const auto taken = [&](int array, const void* used, size_t first, uint64_t count) {
+    if (used == made.arrays[array]) unset(made, array, first, static_cast<size_t>(count));
+  };
+  taken(KVC_STEP_TRUNCATE_LENGTHS, step.truncate_lengths, 0, step.num_truncates);
+  if (step.commit_offsets != nullptr)
+    taken(KVC_STEP_COMMIT_TOKENS, step.commit_tokens, 0, step.commit_offsets[step.num_requests]);
+  if (step.extend_offsets != nullptr)
+    taken(KVC_STEP_EXTEND_TOKENS, step.extend_tokens, 0, step.extend_offsets[step.num_requests]);
+  if (!creates_requests(step)) return;
+  taken(KVC_STEP_ADMIT_TOKENS, step.admit_tokens, 0, step.admit_offsets[step.num_admissions]);
+  taken(KVC_STEP_ADMIT_OFFSETS, step.admit_offsets, 1, step.num_admissions);
+}
+
 kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name) {
   if (offsets == nullptr) return KVC_OK;
   if (offsets[0] != 0)
@@ -103,9 +145,10 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
   if (bad <= UINT32_MAX) return KVC_OK;
   size_t i = 0;
   while (offsets[i + 1] - offsets[i] <= UINT32_MAX) ++i;
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is %llu after %llu", name, i + 1,
+  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is %llu after %llu%s", name, i + 1,
                    static_cast<unsigned long long>(offsets[i + 1]),
-                   static_cast<unsigned long long>(offsets[i]));
+                   static_cast<unsigned long long>(offsets[i]),
+                   offsets[i + 1] == kvc::kUnsetCount ? ": it is not set" : "");
 }
 
 // A made step keeps to its own arrays, whatever counts, offsets and capacities were put into it.
@@ -150,6 +193,7 @@ kvc_status check_items(const kvc_step& step) {
   } rooms[] = {{KVC_STEP_FREES, step.frees, step.num_frees},
                {KVC_STEP_PREEMPTS, step.preempts, step.num_preempts},
                {KVC_STEP_TRUNCATES, step.truncates, step.num_truncates},
+               {KVC_STEP_TRUNCATE_LENGTHS, step.truncate_lengths, step.num_truncates},
                {KVC_STEP_REQUESTS, step.requests, step.num_requests},
                {KVC_STEP_ADMITTED, step.admitted, step.num_admissions},
                {KVC_STEP_SLOTS, step.slots, step.slot_capacity},
@@ -187,10 +231,7 @@ kvc_status check_extensions(kvc_step& step) {
 }
 
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
-  bool any_new = false;
-  for (size_t i = 0; i < step.num_admissions; ++i)
-    any_new |= step.admit_requests == nullptr || step.admit_requests[i] == 0;
-  if (!any_new) return KVC_OK;
+  if (!creates_requests(step)) return KVC_OK;
   KVC_REQUIRE_POINTER(step.admit_offsets);
   if (const kvc_status status = check_offsets(step.admit_offsets, step.num_admissions, "admit_offsets");
       status != KVC_OK)
@@ -240,9 +281,12 @@ kvc_status check_rows(const kvc_step& step) {
       status != KVC_OK)
     return status;
   const auto bad_row = [&](size_t i) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "item %zu is in row %lld of %zu", i,
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "item %zu is in row %lld of %zu%s", i,
                      static_cast<long long>(step.rows == nullptr ? static_cast<int64_t>(i) : step.rows[i]),
-                     step.num_rows);
+                     step.num_rows,
+                     step.rows != nullptr && step.rows[i] == kvc::kUnsetRow
+                         ? ": it is not set; -1 writes no row, NULL for rows puts item i into row i"
+                         : "");
   };
   if (step.rows == nullptr) return items <= step.num_rows ? KVC_OK : bad_row(step.num_rows);
   const auto num_rows = static_cast<uint32_t>(step.num_rows);
@@ -277,7 +321,9 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
                      step->copy_capacity);
   }
   kvc::StepPlan plan{*step, stride};
-  return manager.step(plan);
+  const kvc_status status = manager.step(plan);
+  if (status == KVC_OK && step->internal != nullptr) unset_inputs(*step);
+  return status;
 }
 
 }  // namespace
@@ -325,6 +371,7 @@ kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_st
     for (int i = 0; i < kNumArrays; ++i) made.arrays[i] = memory + offsets[i];
     std::memset(made.arrays[KVC_STEP_BLOCK_TABLES], 0xff,
                 offsets[KVC_STEP_SLOTS] - offsets[KVC_STEP_BLOCK_TABLES]);
+    fill_unset(made);
     made.step.struct_size = sizeof(kvc_step);
     made.step.fill_id = -1;
     made.step.num_rows = static_cast<size_t>(own.max_rows);

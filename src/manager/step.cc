@@ -11,6 +11,16 @@ namespace {
 
 constexpr size_t kSlice = 64;  // items per hold of the lock
 
+// The status of an item whose ids [begin, end) were refused. If one of them was not set, the text says so.
+kvc_status refused_ids(kvc_status status, const char* array, const int32_t* ids, uint64_t begin, uint64_t end,
+                       const char* instead) {
+  if (status != KVC_ERROR_INVALID_ARGUMENT) return status;
+  while (begin < end && ids[begin] != kUnsetToken) ++begin;
+  if (begin == end) return status;
+  return fail(status, "%s[%llu] is -1, not set: set the id%s", array, static_cast<unsigned long long>(begin),
+              instead);
+}
+
 }  // namespace
 
 kvc_status Manager::retire_step(uint64_t step_id) {
@@ -73,7 +83,13 @@ kvc_status Manager::step(StepPlan& plan) {
     for (size_t i = 0; i < step.num_truncates; ++i, pause()) {
       Request* request = nullptr;
       *status = find_request(step.truncates[i], false, &request);
-      if (*status == KVC_OK) *status = truncate(*request, step.truncate_lengths[i]);
+      const uint64_t length = step.truncate_lengths[i];
+      if (*status == KVC_OK && length == kUnsetCount) {
+        *status = fail(KVC_ERROR_INVALID_ARGUMENT,
+                       "truncate_lengths[%zu] is not set: set the number of tokens to keep, 0 to %u", i,
+                       request->known);
+      }
+      if (*status == KVC_OK) *status = truncate(*request, length);
       ++status;
     }
     for (size_t i = 0; i < step.num_requests && undone != 0; ++i) {
@@ -125,7 +141,11 @@ void Manager::commit_item(const StepPlan& plan, uint64_t step_id, size_t i, kvc_
   const uint32_t known = request->known;
   if (const size_t count = plan.commit_tokens(i); count != 0) {
     const int32_t* tokens = step.commit_tokens + step.commit_offsets[i];
-    if (count <= shape_.max_request_tokens) status = check_tokens(tokens, count, shape_.vocab_size);
+    if (count <= shape_.max_request_tokens) {
+      status = refused_ids(check_tokens(tokens, count, shape_.vocab_size), "commit_tokens",
+                           step.commit_tokens, step.commit_offsets[i], step.commit_offsets[i + 1],
+                           ", or give no commit_offsets if commits bring no ids");
+    }
     if (status == KVC_OK) status = reserve_known(*request, count);
     if (status != KVC_OK) return;
     add_known(*request, tokens, count);
@@ -175,8 +195,11 @@ kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& requ
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
                 static_cast<unsigned long long>(end), plan.step.row_stride);
   }
-  if (tokens != nullptr) return append(request, tokens, static_cast<size_t>(count), copies);
-  return extend(request, first + count, copies);
+  if (tokens == nullptr) return extend(request, first + count, copies);
+  const kvc_step& step = plan.step;
+  return refused_ids(append(request, tokens, static_cast<size_t>(count), copies), "extend_tokens",
+                     step.extend_tokens, step.extend_offsets[i], step.extend_offsets[i + 1],
+                     ", or switch extend_tokens off (NULL) to get slots alone");
 }
 
 void Manager::admit_item(StepPlan& plan, size_t i, bool* refused) {
@@ -192,6 +215,10 @@ void Manager::admit_item(StepPlan& plan, size_t i, bool* refused) {
     const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
     status = is_new ? create_request(plan.prompt(i), plan.config(i), true, &id, &cached, room)
                     : admit_request(id, &cached, room);
+    if (is_new && status != KVC_OK && plan.prompt(i).num_tokens <= shape_.max_request_tokens) {
+      status = refused_ids(status, "admit_tokens", step.admit_tokens, step.admit_offsets[i],
+                           step.admit_offsets[i + 1], " of the new request's prompt");
+    }
   }
   const bool no_space = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;
   if (no_space && !*refused) step.shortage_blocks = last_shortage();

@@ -207,6 +207,11 @@ static void test_room_of_a_made_step(void) {
     *counts[i] = 0;
   }
   kvc_view view;
+  const uint64_t own_ids[9] = {0};
+  OK(kvc_step_view(s, KVC_STEP_TRUNCATES, &view));
+  s->truncates = own_ids, s->num_truncates = 9; /* their lengths are still those of the made step */
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "9", "2");
+  s->truncates = view.data, s->num_truncates = 0;
   s->num_requests = 1, s->committed = NULL, s->slots = NULL;
   OK(kvc_step_view(s, KVC_STEP_COMMIT_OFFSETS, &view));
   ((uint64_t*)view.data)[1] = 19;

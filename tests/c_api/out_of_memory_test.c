@@ -73,8 +73,18 @@ static int clean_failures_;
 enum { kMaxScale = 48 };
 static int32_t tokens_[3000 * kMaxScale];
 
-/* A step of one item: its failure may be the item's. */
-static kvc_status one_item(kvc_manager* m, kvc_step* step) {
+static void* array(const kvc_step* step, int32_t which) {
+  kvc_view view;
+  OK(kvc_step_view(step, which, &view));
+  return view.data;
+}
+
+/* A step of one item of 64 tokens: its failure may be the item's. */
+static kvc_status one_item(kvc_manager* m, kvc_step* step, const int32_t* tokens) {
+  const int32_t ids = step->num_requests != 0 ? KVC_STEP_EXTEND_TOKENS : KVC_STEP_ADMIT_TOKENS;
+  const int32_t offsets = step->num_requests != 0 ? KVC_STEP_EXTEND_OFFSETS : KVC_STEP_ADMIT_OFFSETS;
+  memcpy(array(step, ids), tokens, 64 * sizeof *tokens);
+  ((uint64_t*)array(step, offsets))[1] = 64;
   const kvc_status status = kvc_manager_step(m, step);
   if (status != KVC_OK) return status;
   OK(kvc_manager_retire_step(m, step->step_id));
@@ -134,26 +144,14 @@ static void workload(kvc_manager* m, size_t n, uint64_t* end_digest) {
                                   .row_stride = 512};
   TRY(m, kvc_step_create(m, &limits, &step));
   if (step != NULL) {
-    uint64_t* offsets = NULL;
-    kvc_view view;
-    OK(kvc_step_view(step, KVC_STEP_ADMIT_OFFSETS, &view));
-    offsets = view.data;
-    OK(kvc_step_view(step, KVC_STEP_ADMIT_TOKENS, &view));
-    memcpy(view.data, tokens_ + 1000, 64 * sizeof(int32_t));
-    offsets[1] = 64;
+    step->rows = NULL;
     step->num_admissions = 1;
-    TRY(m, one_item(m, step));
+    TRY(m, one_item(m, step, tokens_ + 1000));
     step->num_admissions = 0, step->num_requests = 1;
-    OK(kvc_step_view(step, KVC_STEP_REQUESTS, &view));
-    *(uint64_t*)view.data = step->admitted[0];
+    *(uint64_t*)array(step, KVC_STEP_REQUESTS) = step->admitted[0];
     for (uint64_t i = 0; i < 20 && !gave_up_; ++i) {
-      OK(kvc_step_view(step, KVC_STEP_COMMITTED, &view));
-      *(uint64_t*)view.data = 64 + 64 * i;
-      OK(kvc_step_view(step, KVC_STEP_EXTEND_OFFSETS, &view));
-      ((uint64_t*)view.data)[1] = 64;
-      OK(kvc_step_view(step, KVC_STEP_EXTEND_TOKENS, &view));
-      memcpy(view.data, tokens_ + 1064 + 64 * i, 64 * sizeof(int32_t));
-      TRY(m, one_item(m, step));
+      *(uint64_t*)array(step, KVC_STEP_COMMITTED) = 64 + 64 * i;
+      TRY(m, one_item(m, step, tokens_ + 1064 + 64 * i));
     }
     kvc_step_destroy(step);
   }

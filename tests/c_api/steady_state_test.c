@@ -100,8 +100,10 @@ static void run_step(uint64_t now) {
   }
   s->num_requests = n;
   s->num_admissions = 1;
-  fill_tokens(admit_tokens_, kShared, now % 5); /* five system prompts, then something of its own */
-  fill_tokens(admit_tokens_ + kShared, kPrompt - kShared, 1000 + now);
+  int32_t prompt[kPrompt];
+  fill_tokens(prompt, kShared, now % 5); /* five system prompts, then something of its own */
+  fill_tokens(prompt + kShared, kPrompt - kShared, 1000 + now);
+  memcpy(admit_tokens_, prompt, sizeof prompt);
   admit_offsets_[1] = kPrompt;
   rows_[n] = (int32_t)leaver;
   OK(kvc_manager_step(m, s));
@@ -114,7 +116,7 @@ static void run_step(uint64_t now) {
   size_t count = 0;
   kvc_probe_info probe = {.struct_size = sizeof probe};
   OK(kvc_manager_poll_events(m, &cursor_, events, sizeof *events, 4096, &count, NULL, 0));
-  OK(kvc_manager_probe(m, 0, admit_tokens_, kPrompt, NULL, 0, &probe));
+  OK(kvc_manager_probe(m, 0, prompt, kPrompt, NULL, 0, &probe));
   CHECK(stats(m).live_requests <= kRequests);
 }
 

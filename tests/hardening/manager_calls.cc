@@ -96,9 +96,9 @@ void add_step(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_step_view, s.step, KVC_STEP_SLOTS, &s.view).after([](Scene& s) {
     return s.step_of(0, 0);
   }));
-  Call extend = KVC_CALL(step_and_retire, s.m, s.step).as("extend").allocating();
+  Call extend = KVC_CALL(step_and_retire, s.m, s.step_with_ids()).as("extend").allocating();
   extend.prepare = [](Scene& s) { return s.step_of(1, 0); };
-  Call admit = KVC_CALL(step_and_retire, s.m, s.step).as("admit").allocating();
+  Call admit = KVC_CALL(step_and_retire, s.m, s.step_with_ids()).as("admit").allocating();
   admit.prepare = [](Scene& s) { return s.step_of(0, 1); };
   for (Call* call : {&extend, &admit}) {
     call->function = "kvc_manager_step";

@@ -222,6 +222,20 @@ bool Scene::hold(size_t blocks) {
   return false;
 }
 
+kvc_step* Scene::step_with_ids() {
+  const auto array = [&](int32_t which) {
+    require(kvc_step_view(step, which, &view), "an array");
+    return view.data;
+  };
+  if (step->num_requests != 0)
+    std::copy_n(tokens.begin(), n, static_cast<int32_t*>(array(KVC_STEP_EXTEND_TOKENS)));
+  if (step->num_admissions != 0) {
+    static_cast<uint64_t*>(array(KVC_STEP_ADMIT_OFFSETS))[1] = n;
+    std::copy_n(tokens.begin(), n, static_cast<int32_t*>(array(KVC_STEP_ADMIT_TOKENS)));
+  }
+  return step;
+}
+
 bool Scene::step_of(size_t num_requests, size_t num_admissions) {
   if (num_requests != 0 && !admit(20, 20)) return false;
   require(kvc_step_create(m, &limits, &step), "a step");
@@ -235,13 +249,8 @@ bool Scene::step_of(size_t num_requests, size_t num_admissions) {
     *static_cast<uint64_t*>(array(KVC_STEP_REQUESTS)) = request;
     *static_cast<uint64_t*>(array(KVC_STEP_COMMITTED)) = 20;
     static_cast<uint64_t*>(array(KVC_STEP_EXTEND_OFFSETS))[1] = n;
-    std::copy_n(tokens.begin(), n, static_cast<int32_t*>(array(KVC_STEP_EXTEND_TOKENS)));
   }
-  if (num_admissions != 0) {
-    step->num_admissions = 1;
-    static_cast<uint64_t*>(array(KVC_STEP_ADMIT_OFFSETS))[1] = n;
-    std::copy_n(tokens.begin(), n, static_cast<int32_t*>(array(KVC_STEP_ADMIT_TOKENS)));
-  }
+  step->num_admissions = num_admissions;
   return true;
 }
 

@@ -34,7 +34,8 @@ class Scene {
   bool cache(size_t known);  // committed and freed
   bool fork();               // of an admitted request; pending copies come with it
   bool hold(size_t count);   // raw blocks
-  bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents
+  bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents but for its ids
+  kvc_step* step_with_ids();                                 // a step takes its ids, so each run sets them
 
   kvc_manager* m = nullptr;
   kvc_storage *storage = nullptr, *channels = nullptr;  // bf16; int8 with channel keys

@@ -52,6 +52,7 @@ class Worker {
     limits.max_prompt_tokens = 64;
     limits.max_rows = 2, limits.row_stride = 32;
     expect(kvc_step_create(engine_.manager, &limits, &step_) == KVC_OK);
+    step_->rows = nullptr;
   }
   ~Worker() { kvc_step_destroy(step_); }
   Worker(const Worker&) = delete;

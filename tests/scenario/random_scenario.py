@@ -32,8 +32,9 @@ def scenario(seed, operations):
              ("probe", space, *span), ("drop", space, *span), ("evict", rng.randrange(4)), ("pin", name, space, *span), ("unpin", name),
              ("reset", space), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
              ("arrive", *arrivals(rng)),
-             ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",)],
-            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 2, 1])[0]
+             ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))),
+             ("forget", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",)],
+            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 1, 2, 1])[0]
         word = line[0]
         if word in ("allocate", "create", "fork") and name in known:
             yield ("free", name)

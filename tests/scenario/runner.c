@@ -59,7 +59,8 @@ static uint64_t* array(int32_t which) {
   return view.data;
 }
 
-static kvc_status run_step(size_t count, char* printed) {
+/* Without ids, each item is refused. */
+static kvc_status run_step(size_t count, int with_ids, char* printed) {
   for (size_t i = 0; i < count; ++i) {
     kvc_request_info info = {.struct_size = sizeof info};
     const kvc_status status = kvc_manager_request_info(m, requests[a[i]], &info);
@@ -67,8 +68,8 @@ static kvc_status run_step(size_t count, char* printed) {
     array(KVC_STEP_REQUESTS)[i] = requests[a[i]];
     array(KVC_STEP_COMMITTED)[i] = info.num_tokens;
     array(KVC_STEP_EXTEND_OFFSETS)[i + 1] = i + 1;
-    ((int32_t*)array(KVC_STEP_EXTEND_TOKENS))[i] = 7;
   }
+  for (size_t i = 0; with_ids && i < count; ++i) ((int32_t*)array(KVC_STEP_EXTEND_TOKENS))[i] = 7;
   step->num_requests = count, step->num_admissions = 0, step->commit_offsets = NULL, step->rows = NULL;
   step->retired_step = step->step_id;
   const kvc_status status = kvc_manager_step(m, step);
@@ -218,9 +219,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     if (status == KVC_OK) printf(" 0"), print_blocks((size_t)a[1]);
     return status;
   }
-  if (IS("step") || IS("arrive")) {
+  if (IS("step") || IS("forget") || IS("arrive")) {
     char text[kRoom] = "";
-    status = IS("step") ? run_step(count, text) : run_admissions(count, text);
+    status = IS("arrive") ? run_admissions(count, text) : run_step(count, IS("step"), text);
     if (status == KVC_OK) printf(" 0%s", text);
     return status;
   }

@@ -89,15 +89,16 @@ class Runner {
     return join(list);
   }
 
-  std::string run_step(const Numbers& a) {
+  // Without ids, each item is refused.
+  std::string run_step(const Numbers& a, bool with_ids) {
     kvc::Step& step = *step_;
     for (size_t i = 0; i < a.size(); ++i) {
       const auto info = kvc::ask<kvc_request_info>(kvc_manager_request_info, c(), id(a[i]));
       step.array<uint64_t>(KVC_STEP_REQUESTS)[i] = id(a[i]);
       step.array<uint64_t>(KVC_STEP_COMMITTED)[i] = info.num_tokens;
       step.array<uint64_t>(KVC_STEP_EXTEND_OFFSETS)[i + 1] = i + 1;
-      step.array<int32_t>(KVC_STEP_EXTEND_TOKENS)[i] = 7;
     }
+    for (size_t i = 0; with_ids && i < a.size(); ++i) step.array<int32_t>(KVC_STEP_EXTEND_TOKENS)[i] = 7;
     step->num_requests = a.size(), step->num_admissions = 0;
     run();
     std::string text;
@@ -246,7 +247,8 @@ class Runner {
          const std::vector<int32_t> blocks(a.begin(), a.end());
          return done(kvc_manager_release_blocks(c(), blocks.data(), blocks.size()));
        }},
-      {"step", [this](const Numbers& a) { return run_step(a); }},
+      {"step", [this](const Numbers& a) { return run_step(a, true); }},
+      {"forget", [this](const Numbers& a) { return run_step(a, false); }},
       {"arrive", [this](const Numbers& a) { return run_admissions(a); }},
       {"events", [this](const Numbers&) { return events(); }},
       {"stats", [this](const Numbers&) { return stats(); }},

@@ -142,9 +142,9 @@ class _Replay:
         step.frees[: len(frees)] = [request.id for request in frees]
         step.requests[: len(items)] = [item.request.id for item in items]
         step.committed[: len(items)] = [item.length for item in items]
+        step.use(extend_offsets=extending)
         if extending:
             step.extend_tokens[: len(items)] = [item.outputs[item.produced] for item in items]
-        step.use(extend_offsets=extending)
         step.retired_step = step.step_id
         begin = time.perf_counter_ns()
         step.run()

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
 from . import _native
 from ._arrays import view
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
 
 _ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_native).items()
            if name.startswith("KVC_STEP_") and name not in ("KVC_STEP_WHOLE_ROWS", "KVC_STEP_ADMIT_PAST_REFUSAL")}
+
+_COUNTS = frozenset(("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"))
+_OPTIONAL = ("committed", "commit_offsets", "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets", "rows", "block_tables", "slots",
+             "changes")
+# What must be switched on for an array to be there.
+_SWITCHES: "dict[str, tuple[str, ...]]" = {name: (name,) for name in _OPTIONAL}
+_SWITCHES.update(commit_tokens=("commit_offsets",), extend_tokens=("extend_offsets", "extend_tokens"), admit_tokens=("admit_offsets",))
+_PRIVATE = ("_manager", "_step", "_memory", "_arrays", "_used")
+
+
+def _did_you_mean(name: str, names: "Iterable[str]") -> str:
+    import difflib  # for errors alone
+
+    close = difflib.get_close_matches(name, [each for each in names if not each.startswith("_")], 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 class _Memory:
@@ -32,8 +48,8 @@ class _Memory:
 
 
 class Step:
-    """Arrays and counts of kvc_step, all made once. Fill arrays in place, set counts, call run(), read results. By one thread
-    at a time.
+    """One engine step: the arrays and counts of kvc_step, all made once. Fill the arrays in place, set the counts, call run(), read the
+    results. By one thread at a time.
 
     max_requests: running requests. max_tokens: extended tokens per step. max_frees: each of frees, preempts, truncates.
     max_admissions, max_prompt_tokens: new requests and their tokens together. max_rows (default: max_requests +
@@ -48,8 +64,15 @@ class Step:
     written; slots int64 [groups, max_tokens]; copies int32 [n, 2] (source, destination); changes int32 [n, 4] (group, row,
     column, block).
 
-    `use` takes optional arrays away or back into use. At first commit_offsets (commits bring no ids) and rows (item i has
-    row i) are not used."""
+    What is not set is refused. commit_tokens, extend_tokens and admit_tokens hold -1, truncate_lengths and admit_offsets (from
+    [1] on) 2**64 - 1, rows -2**31, until you set an entry. run() takes the ids, lengths and admit_offsets that it has read: they are unset
+    again afterwards, so keep what you need yourself. Everything else stays from step to step.
+
+    `use` switches optional arrays off and on. commit_offsets and commit_tokens (commits bring no ids) and rows (item i has row i) are off
+    at first. A step has no attribute for an array that is off: reading and writing it raise AttributeError. An array that you have kept in
+    a variable is read-only meanwhile."""
+
+    __slots__ = (*_PRIVATE, *_ARRAYS, "__weakref__")
 
     frees: "numpy.ndarray"
     preempts: "numpy.ndarray"
@@ -96,11 +119,13 @@ class Step:
         limits.max_admissions, limits.max_prompt_tokens, limits.max_frees = max_admissions, max_prompt_tokens, max_frees
         limits.max_rows, limits.max_changes = max_rows or max_requests + max_admissions, max_changes
         self._manager = manager
+        self._used = dict.fromkeys(_OPTIONAL, True)
         memory = _Memory(_native.kvc_step_create(manager._m, limits), manager._m)
         self._step: Any = memory.step
         self._memory: Optional[_Memory] = memory
-        for name, array in _ARRAYS.items():
-            setattr(self, name, view(_native.kvc_step_view(self._step, array), memory))
+        self._arrays = {name: view(_native.kvc_step_view(self._step, array), memory)[...] for name, array in _ARRAYS.items()}
+        for name, array in self._arrays.items():
+            object.__setattr__(self, name, array)
         self.use(commit_offsets=False, rows=False)
 
     def close(self) -> None:
@@ -114,11 +139,63 @@ class Step:
         self.close()
 
     def use(self, **arrays: bool) -> None:
-        """use(committed=False): no commits. extend_offsets=False: no extensions. extend_tokens=False: extensions are slots whose
-        ids come later. commit_offsets=True: commits bring ids. admit_requests=False: all admissions are new. rows=True.
-        block_tables, slots, changes: not written."""
-        for name, used in arrays.items():
+        """Switches optional arrays off (False) or on (True). They stay so until the next use().
+
+        What each means when it is off:
+        committed         nothing is committed
+        commit_offsets    commits bring no ids; commit_tokens is off with it (both are off at first)
+        extend_offsets    nothing is extended; extend_tokens is off with it
+        extend_tokens     slots alone: capacity grows by extend_offsets, ids come later, by commit_tokens or request.append()
+        admit_requests    all admissions create requests
+        admit_offsets     no admission creates one; admit_tokens is off with it
+        rows              item i has row i (off at first)
+        block_tables, slots, changes    not written
+
+            step.use(extend_tokens=False)            # slots alone
+            step.extend_offsets[:2] = [0, 4]
+            step.num_requests = 1
+            step.run()
+            step.slots[0, :4]                        # where the next four tokens go, whatever their ids will be
+
+        Raises ValueError for a name that is none of these, and then switches nothing."""
+        unknown = [name for name in arrays if name not in _OPTIONAL]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} cannot be switched{_did_you_mean(unknown[0], _OPTIONAL)}; optional are {', '.join(_OPTIONAL)}")
+        changed = {name: used for name, used in arrays.items() if self._used[name] != used}
+        if not changed:
+            return
+        for name, used in changed.items():
             _native.kvc_step_use(self._step, _ARRAYS[name], used)
+            self._used[name] = bool(used)
+        for name, switches in _SWITCHES.items():
+            array, on = self._arrays[name], all(self._used[switch] for switch in switches)
+            array.flags.writeable = on  # whoever has kept it meets that, too
+            if on:
+                object.__setattr__(self, name, array)
+            elif hasattr(self, name):
+                object.__delattr__(self, name)
+
+    if not TYPE_CHECKING:  # type checkers know the attributes from above
+
+        def __getattr__(self, name):
+            """Called for what is not there: an array that is off, or no attribute of a step."""
+            if name in _SWITCHES:
+                switch = next((switch for switch in _SWITCHES[name] if not self._used[switch]), name)
+                raise AttributeError(f"{name} is off in this step; step.use({switch}=True) switches it on")
+            raise AttributeError(f"a Step has no attribute {name!r}{_did_you_mean(name, dir(type(self)))}")
+
+        def __setattr__(self, name, value):
+            if name in _COUNTS:
+                setattr(self._step, name, value)
+            elif name in _PRIVATE:
+                object.__setattr__(self, name, value)
+            elif name in _ARRAYS:
+                if getattr(self, name) is not value:  # the same array is set by step.committed += 1
+                    raise AttributeError(f"{name} is memory of the library; fill it in place: step.{name}[:n] = ...")
+            elif hasattr(type(self), name):
+                raise AttributeError(f"{name} of a Step cannot be set")
+            else:
+                raise AttributeError(f"a Step has no attribute {name!r}{_did_you_mean(name, [*_ARRAYS, *_COUNTS])}")
 
     def run(self, admit_options: "Sequence[Optional[RequestOptions]]" = ()) -> int:
         """kvc_manager_step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if it fails
@@ -156,11 +233,5 @@ class Step:
         return _native.kvc_step_num_failed(self._step)
 
 
-def _field(name: str, writable: bool) -> property:
-    return property(lambda step: getattr(step._step, name), (lambda step, value: setattr(step._step, name, value)) if writable else None)
-
-
-for _name in ("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"):
-    setattr(Step, _name, _field(_name, True))
-for _name in ("step_id", "num_slots", "num_copies", "num_changes", "num_refused", "shortage_blocks"):
-    setattr(Step, _name, _field(_name, False))
+for _name in (*_COUNTS, "step_id", "num_slots", "num_copies", "num_changes", "num_refused", "shortage_blocks"):
+    setattr(Step, _name, property(attrgetter("_step." + _name)))

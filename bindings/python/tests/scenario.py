@@ -97,16 +97,20 @@ class Runner:
     def line_give(self, *blocks):
         self.m.release_blocks(blocks)
 
-    def line_step(self, *names):
+    def line_step(self, *names, ids=7):
         step, n = self.step, len(names)
         requests = [self.request(name) for name in names]
         step.committed[:n] = [request.info.num_tokens for request in requests]
         step.requests[:n] = [request.id for request in requests]
         step.extend_offsets[: n + 1] = range(n + 1)
-        step.extend_tokens[:n] = 7
+        if ids is not None:
+            step.extend_tokens[:n] = ids
         step.num_requests, step.num_admissions, step.retired_step = n, 0, step.step_id
         step.run()
         return [f"{status}:{slot}" for status, slot in zip(step.status[:n], step.slots[0])]
+
+    def line_forget(self, *names):
+        return self.line_step(*names, ids=None)
 
     def line_arrive(self, *numbers):
         step, end = self.step, 0

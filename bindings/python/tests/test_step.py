@@ -14,6 +14,7 @@ def test_a_step_counts_its_failed_items():
     with Manager(4, 4) as m, Step(m, 2, 16, 8, max_frees=1) as step:
         a, b = m.allocate(range(7)), m.allocate(range(10, 17))
         step.requests[:], step.committed[:], step.extend_offsets[:] = [a.id, b.id], 7, [0, 1, 8]
+        step.extend_tokens[:8] = range(8)
         step.num_requests = 2
         step.run()
         assert step.num_failed == 1 and step.status[:2].tolist() == [Status.OK, Status.NO_SPACE]
@@ -90,15 +91,101 @@ def test_optional_arrays_are_taken_away_and_back():
         step.requests[0] = r.id
         step.extend_offsets[1] = 3
         step.num_requests = 1
+        tables = step.block_tables
         step.use(committed=False, extend_tokens=False, block_tables=False)
         step.run()
-        assert r.info.capacity == 7 and r.info.num_tokens == 4 and (step.block_tables == -1).all()
+        assert r.info.capacity == 7 and r.info.num_tokens == 4 and (tables == -1).all()
         step.use(committed=True, extend_offsets=False, block_tables=True)
         step.committed[0] = 4
         step.run()
         assert r.info.num_committed == 4 and step.block_tables[0, 0, :2].tolist() == r.block_table().tolist()
-        with pytest.raises(ValueError):
-            step.use(requests=False)
+        for unknown, meant in (("requests", ""), ("extend_token", "extend_tokens"), ("commit_tokens", "")):
+            with pytest.raises(ValueError, match=f"{unknown}.*{meant}"):
+                step.use(committed=False, **{unknown: False})
+        step.committed[0] = 4  # still on
+
+
+def test_slots_alone_publish_no_tokens():
+    """As docs/PYTHON.md and the text of use() have it; the ids come with the commit."""
+    with Manager(8, 4) as m, Step(m, 1, 4, 4) as step, m.allocate(range(4)) as r:
+        step.use(extend_tokens=False)
+        step.requests[0], step.committed[0], step.extend_offsets[:2], step.num_requests = r.id, 4, [0, 4], 1
+        step.run()
+        assert step.status[0] == Status.OK and step.slots[0, :4].tolist() == r.slots(4, 4).tolist()
+        assert r.info.num_tokens == 4 and m.probe([0, 1, 2, 3, 0, 0, 0, 0, 0]).num_cached == 4
+        step.use(commit_offsets=True, extend_offsets=False)
+        step.commit_tokens[:4], step.commit_offsets[1], step.committed[0] = [9, 8, 7, 6], 4, 8
+        step.run()
+        assert step.status[0] == Status.OK and m.probe([0, 1, 2, 3, 9, 8, 7, 6, 0]).num_cached == 8
+
+
+def test_ids_that_are_not_set_are_refused_and_count_once():
+    with Manager(16, 4) as m, Step(m, 2, 4, 4, max_admissions=1, max_prompt_tokens=12, max_frees=1) as step, m.allocate(range(4)) as r:
+        assert (step.extend_tokens == -1).all() and (step.admit_tokens == -1).all() and step.truncate_lengths.tolist() == [2**64 - 1]
+        assert step.admit_offsets.tolist() == [0, 2**64 - 1]
+        step.requests[0], step.committed[0], step.extend_offsets[1], step.num_requests = r.id, 4, 1, 1
+        step.run()
+        assert step.status[0] == Status.INVALID_ARGUMENT and r.info.num_tokens == 4 and step.slots[0, 0] == -1
+        assert "extend_tokens[0] is -1, not set" in kvcache._native.kvc_last_error()
+        step.extend_tokens[0] = 0  # an id like others
+        step.run()
+        assert step.status[0] == Status.OK and r.info.num_tokens == 5 and step.extend_tokens[0] == -1
+        step.run()
+        assert step.status[0] == Status.INVALID_ARGUMENT and r.info.num_tokens == 5
+        step.num_requests, step.num_admissions = 0, 1
+        with pytest.raises(ValueError, match=r"admit_offsets\[1\].*not set"):
+            step.run()
+        step.admit_offsets[1], step.admit_tokens[:4] = 5, range(4)
+        step.run()
+        assert step.status[0] == Status.INVALID_ARGUMENT and "admit_tokens[4]" in kvcache._native.kvc_last_error()
+        assert m.requests() == [r.id] and step.admit_offsets[1] == 2**64 - 1
+        step.num_admissions, step.num_truncates, step.truncates[0] = 0, 1, r.id
+        step.run()
+        assert step.status[0] == Status.INVALID_ARGUMENT and "truncate_lengths[0]" in kvcache._native.kvc_last_error()
+        step.use(rows=True)
+        step.num_truncates, step.num_requests = 0, 1
+        with pytest.raises(ValueError, match="row -2147483648 of 3: it is not set"):
+            step.run()
+        assert r.info.num_tokens == 5
+
+
+@pytest.mark.parametrize("name, switch", [
+    ("committed", "committed"), ("commit_offsets", "commit_offsets"), ("commit_tokens", "commit_offsets"), ("extend_offsets", "extend_offsets"),
+    ("extend_tokens", "extend_tokens"), ("extend_tokens", "extend_offsets"), ("admit_requests", "admit_requests"), ("admit_tokens", "admit_offsets"),
+    ("rows", "rows"), ("block_tables", "block_tables"), ("slots", "slots"), ("changes", "changes")])
+def test_an_array_that_is_off_is_neither_written_nor_read(name, switch):
+    with Manager(8) as m, Step(m, 2, 4, 4, max_admissions=2, max_prompt_tokens=4) as step:
+        step.use(commit_offsets=True, rows=True)
+        kept = getattr(step, name)
+        kept[0] = 0
+        step.use(**{switch: False})
+        with pytest.raises(AttributeError, match=f"{name} is off.*{switch}=True"):
+            getattr(step, name)[0] = 1
+        with pytest.raises(AttributeError, match=f"{name} is off"):
+            setattr(step, name, kept)
+        with pytest.raises(ValueError, match="read-only"):
+            kept[0] = 1
+        assert not hasattr(step, name) and (kept[0] == 0).all()
+        step.use(**{switch: True})
+        assert getattr(step, name) is kept
+        kept[0] = 1
+
+
+def test_a_step_has_no_attributes_but_its_own():
+    with Manager(8) as m, Step(m, 2, 4, 4) as step:
+        for name, meant in (("extend_token", "extend_tokens"), ("num_request", "num_requests"), ("retired", "retired_step"), ("xyz", "")):
+            with pytest.raises(AttributeError, match=f"no attribute '{name}'.*{meant}"):
+                setattr(step, name, 1)
+            with pytest.raises(AttributeError, match=f"no attribute '{name}'.*{meant}"):
+                getattr(step, name)
+        with pytest.raises(AttributeError, match=r"in place: step.requests\[:n\] = "):
+            step.requests = [1, 2]
+        for name in ("step_id", "num_slots", "run", "num_failed"):
+            with pytest.raises(AttributeError, match=f"{name} of a Step cannot be set"):
+                setattr(step, name, 1)
+        committed = step.committed
+        step.committed += 3
+        assert step.committed is committed and committed.tolist() == [3, 3]
 
 
 def test_arrays_keep_the_memory_of_step_and_manager():

@@ -83,7 +83,7 @@ def test_a_bad_config_in_the_middle_changes_nothing():
 def test_a_waiting_request_keeps_what_it_was_created_with():
     with Manager(64, 4) as m, step_of(m) as step, m.create(range(9), lookahead=2) as waiting:
         step.admit_requests[:2] = [waiting.id, 0]
-        step.admit_offsets[:3] = [0, 0, 5]
+        step.admit_offsets[:3], step.admit_tokens[:5] = [0, 0, 5], range(5)
         step.num_admissions = 2
         step.run([RequestOptions(lookahead=30), RequestOptions(lookahead=1)])
         assert step.status[:2].tolist() == [Status.OK, Status.OK]

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy generation with our cache beside transformers' DynamicCache, on small models with random weights. Skipped without torch."""
 
+import collections
+import random
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 from transformers import (  # noqa: E402
-    DynamicCache, Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM)
+    DynamicCache, Gemma2Config, Gemma2ForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM)
 
 from kvcache import NoSpaceError, Plane, UnsupportedError  # noqa: E402
 from kvcache.integrations.transformers import CachePool  # noqa: E402
@@ -57,7 +60,8 @@ def test_a_second_call_computes_only_what_is_new(model):
     more = torch.cat([first, prompt(9, 7)], dim=1)
     computed = []
     hook = model.model.layers[0].register_forward_pre_hook(lambda module, args: computed.append(args[0].shape[1]))
-    second = pool.generate(model, more, do_sample=False, max_new_tokens=NEW)
+    whole = torch.ones_like(more)  # 0 is a token here, and what was generated may have it
+    second = pool.generate(model, more, attention_mask=whole, do_sample=False, max_new_tokens=NEW)
     hook.remove()
     assert computed[0] == more.shape[1] - 96 and computed[1:] == [1] * (NEW - 1)  # 96 of the 96 stored tokens
     assert torch.equal(second, expected(model, more))
@@ -135,6 +139,102 @@ def test_padded_prompts_share_nothing_and_are_right(model):
     assert torch.equal(pool.generate(model, ids, attention_mask=mask, do_sample=False, max_new_tokens=NEW), reference)
     with pool.new_cache(ids) as cache:
         assert cache.get_seq_length() == 0
+
+
+def padded(length, side, pad, lengths, seed=0):
+    """Prompts of these lengths in rows of `length` tokens, padded on one side."""
+    ids = prompt(length, seed, batch=len(lengths))
+    for row, n in zip(ids, lengths):
+        if side == "left":
+            row[: length - n] = pad
+        else:
+            row[n:] = pad
+    return ids
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_without_a_mask_transformers_infers_it(model, side):
+    pool = CachePool(model.config, 64, 8)
+    ids = padded(24, side, 0, [17, 24, 9], seed=4)
+    reference = model.generate(ids, do_sample=False, max_new_tokens=NEW)
+    assert not torch.equal(reference, expected(model, ids))  # padding makes a difference
+    for _ in range(2):
+        assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)
+    with pool.new_cache(ids) as cache:
+        assert cache.get_seq_length() == 0
+        assert torch.equal(model.generate(ids, past_key_values=cache, do_sample=False, max_new_tokens=NEW), reference)
+    whole = torch.ones_like(ids)  # who says that these are tokens like others
+    for hit in (0, 24 // 8 * 8 - 8):
+        with pool.new_cache(ids, whole) as cache:
+            assert cache.get_seq_length() == hit
+        assert torch.equal(pool.generate(model, ids, attention_mask=whole, do_sample=False, max_new_tokens=NEW), expected(model, ids))
+    assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)  # still not of those
+
+
+def test_padding_that_also_ends_sequences_is_no_padding(model):
+    pool = CachePool(model.config, 64, 8)
+    ids = padded(24, "left", 7, [17, 24], seed=4)
+    options = dict(do_sample=False, max_new_tokens=NEW, pad_token_id=7, eos_token_id=[5, 7])
+    reference = model.generate(ids, **options)
+    for hit in (0, 16):
+        with pool.new_cache(ids, torch.ones_like(ids)) as cache:
+            assert cache.get_seq_length() == hit
+        assert torch.equal(pool.generate(model, ids, **options), reference)
+
+
+def test_random_batches_equal_the_models_own_generate(model):
+    """Padding on each side, in the middle or none, given masks or none, special tokens from each place that generate() takes them from."""
+    pool = CachePool(model.config, 256, 8, retention_tokens=8)
+    rng = random.Random(7)
+    kept = model.generation_config
+    seen = collections.Counter()
+    try:
+        for _ in range(60):
+            pad, eos = rng.choice([0, 3, None]), rng.choice([None, 0, 3, 5, [5, 3], [9, 0]])
+            length, batch = rng.randrange(9, 33), rng.randrange(1, 4)
+            ids = prompt(32, rng.randrange(2), batch=3)[:batch, :length].clone()  # two families: prefixes are found again
+            side, stands = rng.choice(["left", "right", "middle", "none"]), rng.choice([0, 3])
+            mask = torch.ones_like(ids)
+            for row, ones in zip(ids, mask):
+                n = rng.randrange(1, 8)
+                where = {"left": slice(0, n), "right": slice(length - n, length), "middle": slice(4, 5), "none": slice(0, 0)}[side]
+                row[where] = stands
+                if side in ("left", "right"):
+                    ones[where] = 0
+            options = dict(do_sample=False, max_new_tokens=8)
+            given = rng.choice([None, None, "true", "ones"])
+            if given:
+                options["attention_mask"] = mask if given == "true" else torch.ones_like(ids)
+            special = {name: value for name, value in (("pad_token_id", pad), ("eos_token_id", eos)) if value is not None or rng.random() < 0.5}
+            model.generation_config = GenerationConfig(pad_token_id=rng.choice([None, 0]), bos_token_id=1)
+            place = rng.choice(["options", "config", "model"])
+            if place == "options":
+                options.update(special)
+            elif place == "config":
+                options["generation_config"] = GenerationConfig(**special)
+            else:
+                model.generation_config = GenerationConfig(bos_token_id=1, **special)
+            reference = model.generate(ids, **options)
+            before = pool.manager.stats.cached_tokens
+            assert torch.equal(pool.generate(model, ids, **options), reference), (ids, options, model.generation_config)
+            seen[given, side, pool.manager.stats.cached_tokens > before] += 1
+    finally:
+        model.generation_config = kept
+    assert {side for given, side, _ in seen if given is None} == {"left", "right", "middle", "none"}
+    assert sum(count for (_, _, hit), count in seen.items() if hit) > 10
+    assert any(hit and given is None and side != "none" for given, side, hit in seen)  # padding that ends sequences, too
+    pool.manager.check()
+
+
+def test_inputs_beside_the_ids_are_refused(model):
+    pool = CachePool(model.config, 64, 8)
+    ids = prompt(9)
+    for options in ({"inputs_embeds": model.get_input_embeddings()(ids)}, {"position_ids": torch.arange(9)[None] + 5}):
+        with pytest.raises(UnsupportedError, match=next(iter(options))):
+            pool.generate(model, ids, max_new_tokens=4, **options)
+    assert pool.manager.requests() == []
+    reference = model.generate(ids, do_sample=False, max_new_tokens=4)
+    assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=4, inputs_embeds=None, use_cache=True), reference)
 
 
 def test_tokens_can_be_taken_back():

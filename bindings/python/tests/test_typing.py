@@ -57,11 +57,13 @@ with kvcache.Manager(8) as m, m.allocate([1, 2]) as request:
     m.stats.evicted
     m.allocate("words")
     kvcache.RequestOptions(slot=1)
+    kvcache.Step(m, 1, 1, 1).extend_token
+    kvcache.Step(m, 1, 1, 1).num_request = 1
 """, encoding="utf-8")
     said = run("mypy", tmp_path, "--strict", cache, "program.py")
     lines = [re.sub(r"^program.py:(\d+): \w+: ", r"\1 ", line) for line in said if re.search("error|Revealed|Found", line)]
     wanted = ['3 .*"int"', '4 .*"kvcache.constants.BlockState"', r'5 .*kvcache.constants.Status\b', '6 .*RequestInfo', '7 .*numpy.ndarray', '8 .*numpy.ndarray',
-              '9 "Stats" has no attribute "evicted"', '10 .*"str"', '11 .*"slot"', "Found 3 errors"]
+              '9 "Stats" has no attribute "evicted"', '10 .*"str"', '11 .*"slot"', '12 "Step" has no attribute "extend_token"', '13 "Step" has no attribute "num_request"', "Found 5 errors"]
     for want, line in zip(wanted, lines):
         assert re.match(want, line), (want, lines)
     assert len(lines) == len(wanted), lines

@@ -56,14 +56,20 @@ func list[T any](values []T, err error) (string, error) {
 	return text, err
 }
 
-func (r *runner) decode(names []int) (string, error) {
+// decode is one step; without ids each item is refused.
+func (r *runner) decode(names []int, withIDs bool) (string, error) {
 	for i, name := range names {
 		info, err := r.m.RequestInfo(r.request(name))
 		if err != nil {
 			return "", err
 		}
 		r.step.Requests[i], r.step.Committed[i] = r.requests[name], info.NumTokens
-		r.step.ExtendOffsets[i+1], r.step.ExtendTokens[i] = uint64(i+1), 7
+		r.step.ExtendOffsets[i+1] = uint64(i + 1)
+	}
+	for i := range names {
+		if withIDs {
+			r.step.ExtendTokens[i] = 7
+		}
 	}
 	r.step.NumRequests, r.step.NumAdmissions, r.step.RetiredStep = len(names), 0, r.step.StepID
 	if err := r.step.Run(); err != nil {
@@ -208,7 +214,9 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "give":
 		err = r.m.ReleaseBlocks(blocks(a))
 	case "step":
-		return r.decode(a)
+		return r.decode(a, true)
+	case "forget":
+		return r.decode(a, false)
 	case "arrive":
 		return r.arrive(a)
 	case "events":

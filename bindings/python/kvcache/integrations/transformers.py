@@ -16,6 +16,7 @@ values; give `namespace` for each adapter. One thread uses a cache, any number a
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Optional, Sequence
 
 import numpy as np
@@ -29,6 +30,9 @@ from ..manager import Group, Manager
 from ..request import Request
 from ..storage import Storage
 
+# Parameters of forward() that change no keys and values, or that generate() here takes itself.
+_NOT_INPUTS = {"input_ids", "attention_mask", "past_key_values", "use_cache", "logits_to_keep", "output_attentions", "output_hidden_states",
+               "output_router_logits", "return_dict", "self", "args", "kwargs"}
 _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
 
 
@@ -40,6 +44,26 @@ def _layer_windows(config: Any) -> "list[int]":
     if getattr(config, "num_kv_shared_layers", 0) or unknown:
         raise UnsupportedError(f"layers of kind {unknown or 'shared KV'} are not supported; use the model's own cache")
     return [window if kind == "sliding_attention" else 0 for kind in types]
+
+
+def _inputs_beside_ids(model: Any) -> "set[str]":
+    """What a model computes from, beside input_ids, their mask and a cache."""
+    return set(inspect.signature(model.forward).parameters) - _NOT_INPUTS
+
+
+def _is_padded(input_ids: torch.Tensor, attention_mask: "Optional[torch.Tensor]", defaults: Any, options: "dict[str, Any]") -> bool:
+    """Whether generate() takes tokens of the prompts for padding. Without a mask it does so with all that are pad_token_id, if that does not
+    end sequences as well. options and their generation_config go before the defaults."""
+    if attention_mask is not None:
+        return not bool(attention_mask.all())
+
+    def ids(name: str) -> torch.Tensor:
+        found = [getattr(config, name, None) for config in (options.get("generation_config"), defaults)]
+        value = options[name] if name in options else next((value for value in found if value is not None), None)
+        return torch.as_tensor([] if value is None else value, dtype=torch.long).reshape(-1)
+
+    pad = ids("pad_token_id")
+    return bool(torch.isin(input_ids.cpu(), pad).any()) and not bool(torch.isin(pad, ids("eos_token_id")).any())
 
 
 class _GroupStore:
@@ -66,7 +90,7 @@ class CachePool:
 
     def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: "Optional[str]" = None, retention_tokens: int = 0,
                  **storage_options: Any):
-        config = config.get_text_config(decoder=True)
+        config = self._config = config.get_text_config(decoder=True)
         windows = _layer_windows(config)
         kinds = sorted(set(windows))
         if len(kinds) > 2 or (len(kinds) == 2 and kinds[0]):
@@ -89,10 +113,13 @@ class CachePool:
         return [group.storage for group in self._groups]
 
     def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> "PagedCache":
-        """A cache for prompts [batch, tokens] that holds already what is known of all of them. Padded prompts share nothing. Raises
-        NoSpaceError; then nothing is held."""
+        """A cache for prompts [batch, tokens] that holds already what is known of all of them. Padded prompts share nothing: those whose mask
+        has a 0, and without a mask those in which transformers takes tokens for padding (see generate()). The call of the model needs the
+        same mask, or none as well. Raises NoSpaceError; then nothing is held."""
+        return self._new_cache(input_ids, _is_padded(input_ids, attention_mask, self._config, {}), namespace)
+
+    def _new_cache(self, input_ids: torch.Tensor, padded: bool, namespace: Any) -> "PagedCache":
         prompts = [np.ascontiguousarray(row, np.int32) for row in input_ids.cpu().numpy()]
-        padded = attention_mask is not None and not bool(attention_mask.all())
         hit = 0 if padded else min(self.manager.probe(prompt, namespace=namespace).num_cached for prompt in prompts)
         while True:
             flags = _UNSHARED if padded else RequestFlags(0) if hit else RequestFlags.NO_READ
@@ -111,11 +138,21 @@ class CachePool:
 
     def generate(self, model: Any, input_ids: torch.Tensor, *, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0,
                  stopping_criteria: Any = None, **options: Any) -> Any:
-        """model.generate() with a cache of this pool; blocks that a window leaves behind come free meanwhile."""
-        with self.new_cache(input_ids, attention_mask, namespace) as cache:
+        """model.generate() with a cache of this pool; blocks that a window leaves behind come free meanwhile.
+
+        Without attention_mask transformers infers one, as in model.generate(): if pad_token_id stands in input_ids and is no end of sequence
+        as well, it is padding wherever it stands. Such prompts share nothing; give the mask if they are not padded.
+
+        Keys and values are found by token ids alone, so inputs beside them (inputs_embeds, position_ids, images, ...) raise
+        UnsupportedError."""
+        others = sorted(name for name in _inputs_beside_ids(model) & options.keys() if options[name] is not None)
+        if others:
+            raise UnsupportedError(f"{others[0]} is given: keys and values would depend on it, but are found by token ids alone; call "
+                                   "model.generate() with the model's own cache")
+        padded = _is_padded(input_ids, attention_mask, model.generation_config, options)
+        with self._new_cache(input_ids, padded, namespace) as cache:
             criteria = StoppingCriteriaList([*(stopping_criteria or ()), _Committer(cache)])
-            mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-            return model.generate(input_ids, attention_mask=mask, past_key_values=cache, stopping_criteria=criteria, **options)
+            return model.generate(input_ids, attention_mask=attention_mask, past_key_values=cache, stopping_criteria=criteria, **options)
 
 
 class PagedCache(Cache):

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.util.stream.IntStream;
 
 /**
  * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, kept from step to step: fill them in place, set counts,
  * {@link #run}, read the results. They must not be used after close. By one thread at a time.
  *
- * <p>At first {@link #commitOffsets} (commits bring no ids) and {@link #rows} (item i has row i) are not in use; see {@link #use}.
+ * <p>What is not set is refused. commitTokens, extendTokens and admitTokens hold -1, truncateLengths and admitOffsets (from 1 on) -1, which is
+ * 2^64 - 1, and rows Integer.MIN_VALUE, until you set an entry. {@link #run} takes the ids, lengths and admitOffsets that it has read: they are
+ * unset again afterwards, so keep what you need yourself. Everything else stays from step to step.
+ *
+ * <p>{@link #use} switches optional arrays off and on. At first {@link #commitOffsets} with {@link #commitTokens} (commits bring no ids) and
+ * {@link #rows} (item i has row i) are off. A buffer that is off has the limit 0: to read or write it throws. Do not set limits yourself.
  */
 public final class Step implements AutoCloseable {
   /** Sizes of a step's arrays. */
@@ -20,6 +27,7 @@ public final class Step implements AutoCloseable {
   private final long address;
   private final Handle handle;
   private final ByteBuffer step;
+  private int off; // one bit for each array that is switched off
 
   public final LongBuffer frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
       admitOffsets, admitted, cached, numBlocks, slots;
@@ -104,14 +112,34 @@ public final class Step implements AutoCloseable {
       SLOTS = Native.KVC_STEP_SLOTS,
       CHANGES = Native.KVC_STEP_CHANGES;
 
-  /** Takes an optional array away, as NULL does in C, or back into use. */
+  /**
+   * Switches an optional array off (as NULL does in C) or on. EXTEND_TOKENS off: extensions are slots alone, whose ids come later. With
+   * COMMIT_OFFSETS goes {@link #commitTokens}, with EXTEND_OFFSETS {@link #extendTokens}.
+   */
   public void use(int array, boolean used) throws KvCacheException {
     handle.enter();
     try {
       Native.kvc_step_use(address, array, used ? 1 : 0);
+      off = used ? off & ~(1 << array) : off | 1 << array;
     } finally {
       handle.exit();
     }
+    show(committed, COMMITTED);
+    show(commitOffsets, COMMIT_OFFSETS);
+    show(commitTokens, COMMIT_OFFSETS);
+    show(extendOffsets, EXTEND_OFFSETS);
+    show(extendTokens, EXTEND_OFFSETS, EXTEND_TOKENS);
+    show(admitRequests, ADMIT_REQUESTS);
+    show(rows, ROWS);
+    show(blockTables, BLOCK_TABLES);
+    show(slots, SLOTS);
+    show(changes, CHANGES);
+  }
+
+  /** The buffer can be read and written if all these are on. */
+  private void show(Buffer buffer, int... switches) {
+    boolean on = IntStream.of(switches).allMatch(array -> (off & 1 << array) == 0);
+    buffer.limit(on ? buffer.capacity() : 0);
   }
 
   /** Counts of items in this step. */

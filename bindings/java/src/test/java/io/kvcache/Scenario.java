@@ -57,12 +57,15 @@ final class Scenario {
     step = new Step(m, new Step.Limits(8, 8, 8, 16, 0, 4, 160));
   }
 
-  private String decode(int[] names) throws KvCacheException {
+  /** Without ids, each item is refused. */
+  private String decode(int[] names, boolean withIds) throws KvCacheException {
     for (int i = 0; i < names.length; ++i) {
       Request request = request(names[i]);
       step.committed.put(i, request.info().numTokens());
       step.requests.put(i, request.id());
       step.extendOffsets.put(i + 1, i + 1);
+    }
+    for (int i = 0; withIds && i < names.length; ++i) {
       step.extendTokens.put(i, 7);
     }
     stepId = step.counts(names.length, 0, 0).run(stepId);
@@ -159,7 +162,8 @@ final class Scenario {
       case "drop" -> " " + m.drop(space(a[0]), sequence(a[1], a[2]));
       case "evict" -> " " + m.evict(a[0]);
       case "take" -> take(a);
-      case "step" -> decode(a);
+      case "step" -> decode(a, true);
+      case "forget" -> decode(a, false);
       case "arrive" -> arrive(a);
       case "events" -> events();
       case "stats" -> stats();

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.kvcache.RequestOptions.ExtraKey;
+import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -54,6 +55,70 @@ class StepTest {
       s.close();
       assertThrows(IllegalStateException.class, () -> s.run(0));
       m.check();
+    }
+  }
+
+  @Test
+  void idsThatAreNotSetAreRefusedAndCountOnce() throws Exception {
+    try (Manager m = small(16); Step s = new Step(m, new Step.Limits(2, 4, 3, 4, 1, 1, 8)); Request r = m.allocate(sequence(0, 4))) {
+      for (IntBuffer ids : List.of(s.extendTokens, s.admitTokens)) {
+        for (int i = 0; i < ids.capacity(); ++i) {
+          assertEquals(-1, ids.get(i));
+        }
+      }
+      assertEquals(-1, s.truncateLengths.get(0));
+      assertEquals(-1, s.admitOffsets.get(1));
+      s.requests.put(0, r.id());
+      s.committed.put(0, 4);
+      s.extendOffsets.put(1, 1);
+      long id = s.counts(1, 0, 0).run(0);
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
+      s.extendTokens.put(0, 0); // an id like others
+      id = s.run(id);
+      assertEquals(0, s.status.get(0));
+      id = s.run(id);
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
+      assertEquals(5, r.info().numTokens());
+      assertThrows(KvCacheException.class, () -> s.counts(0, 0, 1).run(0));
+      s.admitOffsets.put(1, 5);
+      s.admitTokens.put(0, sequence(0, 4));
+      id = s.run(id);
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
+      s.truncates.put(0, r.id());
+      s.counts(0, 0, 0, 1, 0).run(id);
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
+      s.use(Step.ROWS, true);
+      assertThrows(KvCacheException.class, () -> s.counts(1, 0, 0).run(0));
+      assertEquals(5, r.info().numTokens());
+    }
+  }
+
+  @Test
+  void aBufferThatIsOffIsNeitherWrittenNorRead() throws Exception {
+    try (Manager m = small(8); Step s = new Step(m, new Step.Limits(1, 4, 1, 4, 0, 0, 0)); Request r = m.allocate(sequence(0, 4))) {
+      assertThrows(IndexOutOfBoundsException.class, () -> s.commitTokens.put(0, 1));
+      assertThrows(IndexOutOfBoundsException.class, () -> s.commitOffsets.put(1, 1));
+      assertThrows(IndexOutOfBoundsException.class, () -> s.rows.put(0, 0));
+      s.use(Step.EXTEND_TOKENS, false);
+      assertThrows(IndexOutOfBoundsException.class, () -> s.extendTokens.put(0, 7));
+      s.requests.put(0, r.id());
+      s.committed.put(0, 4);
+      s.extendOffsets.put(1, 4);
+      s.counts(1, 0, 0).run(0);
+      assertEquals(0, s.status.get(0));
+      LongBuffer slots = Buffers.longs(4);
+      r.slots(0, 4, slots);
+      for (int i = 0; i < 4; ++i) {
+        assertEquals(slots.get(i), s.slots.get(i));
+      }
+      assertEquals(4, r.info().numTokens());
+      s.use(Step.SLOTS, false);
+      s.use(Step.EXTEND_OFFSETS, false);
+      s.use(Step.EXTEND_TOKENS, true);
+      assertThrows(IndexOutOfBoundsException.class, () -> s.slots.get(0));
+      assertThrows(IndexOutOfBoundsException.class, () -> s.extendTokens.get(0));
+      s.use(Step.EXTEND_OFFSETS, true);
+      assertEquals(-1, s.extendTokens.get(0));
     }
   }
 
