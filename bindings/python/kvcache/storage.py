@@ -112,6 +112,8 @@ class Storage:
             k = np.zeros((layers, len(slots), info.num_heads, info.head_dim), dtype)
             latent = info.flags & StorageFlags.LATENT
             out = k, None if latent else np.zeros((layers, len(slots), info.num_heads, info.v_head_dim), dtype)
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise TypeError(f"out is {type(out).__name__}; it must be two arrays, (k, v)")
         k, v = out
         self._do(stream, (k, v), _native.kvc_storage_gather, *self._rows(k, v, first_layer, sizes, written=True), slots, None)
         return k, v
