@@ -139,6 +139,8 @@ class Storage:
         """The struct of keys and values for the tokens in `sizes`, and what native calls take after it."""
         rows = _native.kvc_rows()
         k = take("k", k, sizes, written=written)
+        if sizes["layers"] == 0:  # which means 1 in the struct
+            raise ValueError(f"k is of shape {list(k.shape)}; it must have 1 layer at least")
         if v is not None:
             v = take("v", v, sizes, written=written)
             same_type("v", v, "k", k)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fuzz.py [--calls N] [--seed S] [--trace]: random calls of every public function with hostile arguments. Fails if a call raises anything but
+"""fuzz.py [--calls N] [--seed S] [--only NAME...] [--trace]: random calls of every public function with hostile arguments. Fails if a call raises anything but
 what it may, changes what it only reads or another one's memory, or changes the manager though it failed; if the manager's check does; if
 objects are left; if a public callable is not reached, or never succeeds. A sanitizer sees the rest. Equal seeds make equal calls."""
 
@@ -27,6 +27,7 @@ def one(world, name):
     """None if the call was done, else the exception, which was one of those that may come."""
     world.inputs.clear()
     world.refill()
+    world.h.begin()
     before = world.m.digest()
     try:
         CALLS[name](world)
@@ -49,9 +50,10 @@ CHANGES_BEFORE_IT_FAILS = {"Manager.block_tables", "Manager.publish_blocks", "Ma
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", default=sorted(CALLS), metavar="NAME", help="functions, such as Storage.attend [all]")
     parser.add_argument("--trace", action="store_true", help="print each call before it is made")
     args = parser.parse_args()
     faulthandler.enable()
@@ -62,7 +64,7 @@ def main():
     np.seterr(all="ignore")
     start, rng = time.monotonic(), random.Random(args.seed)
     done, failed, kinds = collections.Counter(), collections.Counter(), collections.Counter()
-    world, names = None, sorted(CALLS)
+    world, names = None, args.only
     print(f"seed {args.seed}", flush=True)
     for number in range(args.calls):
         name = rng.choice(names)

@@ -18,22 +18,15 @@ class Mischief(Exception):
 
 
 class Liar(np.ndarray):
-    """A class derived from ndarray that says something else about itself."""
+    """A class derived from ndarray that says it is another array than it is."""
 
-    shape = property(lambda self: (1 << 40, 1 << 20), lambda self, value: None)
-    ndim = property(lambda self: 1)
-    size = property(lambda self: 1 << 60)
-    nbytes = property(lambda self: 1 << 60)
-    itemsize = property(lambda self: 4096)
-    strides = property(lambda self: (4,))
+    shape = property(lambda self: self.said, lambda self, value: None)
+    ndim = property(lambda self: len(self.said))
+    size = property(lambda self: int(np.prod(self.said)))
+    nbytes = property(lambda self: self.size * 8)
 
     def __len__(self):
-        return 1 << 40
-
-    def view(self, *unused):
-        return np.zeros(1, np.uint8)
-
-    reshape = ravel = astype = view
+        return self.said[0]
 
 
 class Clears:
@@ -85,24 +78,38 @@ def mischief():
 
 
 class Hostile:
-    def __init__(self, rng, most_bytes=1 << 16):
-        self.rng, self.most_bytes = rng, most_bytes
+    """Of the arguments of a call one is hostile, or none, or any."""
+
+    def __init__(self, rng):
+        self.rng = rng
         self.forms = [name for name in dir(self) if name.startswith("as_")]
+        self.begin()
+
+    def begin(self):
+        """A call begins."""
+        self.turn, self.target = 0, self.rng.choice((0, 1, 2, 3, 4, 5, 6, 8, None))
+
+    def is_next(self, part):
+        """Whether the next argument is; `part` of them, if any may be."""
+        self.turn += 1
+        return self.rng.random() < part if self.target is None else self.turn - 1 == self.target
 
     def array(self, good):
         """The array itself, or one of its forms."""
-        return good if self.rng.random() < 0.6 else getattr(self, self.rng.choice(self.forms))(np.asarray(good))
+        if not self.is_next(0.4):
+            return good
+        return self.as_extremes(good) if self.rng.random() < 0.2 else getattr(self, self.rng.choice(self.forms))(good)
 
     def number(self, good):
         rng = self.rng
-        if rng.random() < 0.8:
+        if not self.is_next(0.2):
             return good
         value = rng.choice(EXTREMES)
         return rng.choice((value, value, value, good + rng.choice((-1, 1)), np.int64(good), True, 1.5, "1", None, float("nan"), b"1", [1], np.int32([1, 2]),
                            Clears(good, lambda: None), Clears(good, mischief), Index(good)))
 
     def real(self, good):
-        return good if self.rng.random() < 0.7 else self.rng.choice((*FLOATS, *EXTREMES, "x", None, np.float32(2), Clears(1, mischief)))
+        return self.rng.choice((*FLOATS, *EXTREMES, "x", None, np.float32(2), Clears(1, mischief))) if self.is_next(0.3) else good
 
     # ---- the same shape, and memory that cannot be used
 
@@ -232,7 +239,9 @@ class Hostile:
         return np.ma.array(a.copy())
 
     def as_liar(self, a):
-        return a.copy().view(Liar)
+        liar = a.reshape(-1)[:1].copy().view(Liar) if a.ndim < 2 else a[:1].copy().view(Liar)
+        liar.said = self.rng.choice((a.shape or (3,), a.shape or (3,), (1 << 40, 1 << 20)))
+        return liar
 
     def as_made(self, a):
         return Makes(self.rng.choice((lambda: a.copy(), lambda: a[..., ::2] if a.ndim else a, mischief, lambda: np.zeros(3), lambda: "no array")))
