@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of ids, as native functions take them: one dimension, the very element type, in place. A list or a tuple
-// of integers is copied. kvcache.i says which argument is of which type; arrays with shapes have passed
+// Arrays of ids, as native functions take them: one dimension, the very element type, in place. A list or a
+// tuple of integers is copied. kvcache.i says which argument is of which type; arrays with shapes have passed
 // kvcache/_arrays.py before they come here as bytes.
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,8 @@ static int has_type(const Py_buffer* view, const kvc_array_rule* rule) {
   return strchr(rule->kind == kSigned ? "ilq" : "ILQilq", *format) != NULL;
 }
 
-// Whether the memory is what the library may read, or write, as `rule` says. Else an exception with the remedy.
+// Whether the memory is what the library may read, or write, as `rule` says. Else an exception with the
+// remedy.
 static int check_buffer(const Py_buffer* view, const kvc_array_rule* rule) {
   char numpy_type[32];  // int32_t is int32 there
   snprintf(numpy_type, sizeof numpy_type, "%.*s", (int)strlen(rule->type) - 2, rule->type);
@@ -49,9 +50,10 @@ static int get_view(PyObject* object, const kvc_array_rule* rule, Py_buffer* vie
   if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) return 1;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  if (PyErr_GivenExceptionMatches(type, PyExc_BufferError) || PyErr_GivenExceptionMatches(type, PyExc_ValueError)) {
-    PyErr_Format(PyExc_TypeError, "%s must be an array of %s; this %s gives no memory: %S", rule->name, rule->type,
-                 Py_TYPE(object)->tp_name, value ? value : Py_None);
+  if (PyErr_GivenExceptionMatches(type, PyExc_BufferError) ||
+      PyErr_GivenExceptionMatches(type, PyExc_ValueError)) {
+    PyErr_Format(PyExc_TypeError, "%s must be an array of %s; this %s gives no memory: %S", rule->name,
+                 rule->type, Py_TYPE(object)->tp_name, value ? value : Py_None);
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
   } else {
     PyErr_Restore(type, value, trace);
@@ -116,7 +118,8 @@ static int read_sequence(PyObject* object, const kvc_array_rule* rule, kvc_buffe
   return done;
 }
 
-int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, void** data, size_t* count) {
+int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, void** data,
+                  size_t* count) {
   const int scalars = rule->size == sizeof(int32_t) && rule->kind != kBytes && !rule->writable;
   *data = NULL, *count = 0;
   if (object == Py_None) return 1;

@@ -68,7 +68,8 @@ static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* ar
   Py_XDECREF(count);
   if (!read) return 1;
   if (added <= 0 || lookahead < 0) return 0;
-  if (__builtin_add_overflow(computed, added, &end) || __builtin_add_overflow(end, lookahead, &needed)) return 0;
+  if (__builtin_add_overflow(computed, added, &end) || __builtin_add_overflow(end, lookahead, &needed))
+    return 0;
   if (needed <= live->quiet) {
     Py_INCREF(self->empty);
     *answer = self->empty;

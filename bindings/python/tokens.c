@@ -23,8 +23,9 @@ PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char*
     Py_INCREF(item);
     return item;
   }
-  PyErr_Format(PyExc_ValueError, "%s: the list had %zd items and has %zd since one of them was read; pass a copy",
-               name, length, PySequence_Fast_GET_SIZE(items));
+  PyErr_Format(PyExc_ValueError,
+               "%s: the list had %zd items and has %zd since one of them was read; pass a copy", name, length,
+               PySequence_Fast_GET_SIZE(items));
   return NULL;
 }
 
@@ -61,8 +62,7 @@ PyObject* kvc_pack_tokens(PyObject* tokens) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
   PyObject* bytes = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int32_t));
   PyObject* view = NULL;
-  if (bytes &&
-      kvc_read_int32(items, 0, count, "tokens", (int32_t*)PyBytes_AS_STRING(bytes)))
+  if (bytes && kvc_read_int32(items, 0, count, "tokens", (int32_t*)PyBytes_AS_STRING(bytes)))
     view = PyMemoryView_FromObject(bytes);
   PyObject* packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
   Py_XDECREF(view);

@@ -184,7 +184,7 @@ def _bind(name: str, rule: Rule, array: "np.ndarray", sizes: "Sizes") -> None:
         shape = (*shape[:star], shape[star: star + rest], *shape[star + rest:])
     if len(shape) != len(dims):
         raise ValueError(f"{name} is {_said(array)}; it must be {_wanted(rule, sizes)}")
-    found = {}
+    found: "Sizes" = {}
     for dim, size in zip(dims, shape):
         known = int(dim) if dim.isdigit() else sizes.get(dim, found.get(dim, size))
         if known != size:

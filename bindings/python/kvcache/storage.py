@@ -145,7 +145,7 @@ class Storage:
             v = take("v", v, sizes, written=written)
             same_type("v", v, "k", k)
         rows.dtype, rows.first_layer, rows.num_layers = float_type(k), first_layer, k.shape[0] if k.ndim == 4 else 1
-        return rows, sizes["tokens"], as_bytes(k), as_bytes(v)
+        return rows, k.shape[-3], as_bytes(k), as_bytes(v)
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
@@ -172,7 +172,8 @@ class Storage:
         if stream is None:
             function(self._s, *arguments, None)
             return
-        handle, kept = stream._open(), (arrays, arguments, self._memory)
+        handle = stream._open()
+        kept: Any = (arrays, arguments, self._memory)
         try:
             function(self._s, *arguments, handle)
         except (KvCacheError, TypeError, ValueError, OverflowError):  # nothing was enqueued
