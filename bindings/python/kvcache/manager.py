@@ -268,6 +268,8 @@ class Manager:
 
 
 def _group_config(group: Group) -> "_native.kvc_group_config":
+    if not isinstance(group, Group):
+        raise TypeError(f"a group is {type(group).__name__}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
     config.kind = _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_FULL
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
