@@ -33,7 +33,7 @@ def public():
             names.append(cls.__name__)
         for base in cls.__mro__[:-1]:
             for member, value in vars(base).items():
-                is_ours = not member.startswith("_") or member in ("__iter__", "__getattr__", "__dlpack__", "__dlpack_device__")
+                is_ours = not member.startswith("_") or member in ("__iter__", "__dlpack__", "__dlpack_device__")
                 if is_ours and (callable(value) or isinstance(value, (property, classmethod, staticmethod))) and not is_field(cls, member):
                     names.append(f"{cls.__name__}.{member}")
     return set(names)

@@ -36,20 +36,16 @@ def run(w):
     for name in STEP_COUNTS:
         setattr(s, name, 0)
     s.num_requests, s.num_frees, s.fill_id, s.retired_step = len(running), len(freed), -1, s.step_id
-    s.requests[: len(running)] = [r.id for r in running]
-    s.frees[: len(freed)] = [r.id for r in freed]
-    s.committed[: len(running)] = [i.num_tokens for i in infos]
-    s.extend_offsets[: len(running) + 1] = np.arange(len(running) + 1)
-    s.commit_offsets[:], s.extend_tokens[:], s.admit_requests[:] = 0, 1, 0
+    ids = [r.id for r in running]
+    for name, values in (("requests", ids), ("frees", [r.id for r in freed]), ("committed", [i.num_tokens for i in infos]),
+                         ("extend_offsets", range(len(running) + 1)), ("commit_offsets", [0] * (len(running) + 1)), ("extend_tokens", [1] * len(running)),
+                         ("admit_requests", [0] * 3), ("admit_offsets", (0, 5, 10, 15)), ("admit_tokens", [2] * 15), ("rows", range(11))):
+        array_of(s, name)[: len(values)] = values
     s.num_admissions = rng.choice((0, 0, 1, 2)) if len(known) < 8 else 0
-    s.admit_offsets[:] = np.arange(4) * 5
-    s.admit_tokens[:] = 2
-    s.rows[:] = np.arange(s.rows.size)
     if rng.random() < 0.5:
-        array = getattr(s, rng.choice(("requests", "committed", "extend_offsets", "commit_offsets", "extend_tokens", "frees", "admit_offsets", "admit_requests",
-                                       "admit_tokens", "rows", "truncates", "truncate_lengths", "preempts")))
-        spoilt = w.h.as_extremes(array)
-        array[:] = spoilt
+        array = array_of(s, rng.choice(("requests", "committed", "extend_offsets", "commit_offsets", "extend_tokens", "frees", "admit_offsets",
+                                        "admit_requests", "admit_tokens", "rows", "truncates", "truncate_lengths", "preempts")))
+        array[:] = w.h.as_extremes(array)
     if rng.random() < 0.3:
         name = rng.choice(STEP_COUNTS)
         setattr(s, name, w.number(getattr(s, name)))
@@ -67,6 +63,11 @@ def run(w):
         for r in w.requests:
             r._owned = True
     s.num_failed
+
+
+def array_of(s, name):
+    """An array of the step; one of nobody if it is off."""
+    return getattr(s, name, np.zeros(64, np.int64))
 
 
 class Growing:
