@@ -52,7 +52,14 @@ static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keyw
   kvc_manager* const m = kvc_manager_of(owner);
   if (!m) return NULL;
   kvc_request_info info = {.struct_size = sizeof info};
-  if (!succeeded(kvc_manager_request_info(m, id, &info))) return NULL;
+  kvc_properties all = {.struct_size = sizeof all};
+  if (!succeeded(kvc_manager_request_info(m, id, &info)) || !succeeded(kvc_manager_properties(m, &all)))
+    return NULL;
+  if (block_size != (Py_ssize_t)all.block_size || num_groups != (Py_ssize_t)all.num_groups) {
+    PyErr_Format(PyExc_ValueError, "block_size %zd, num_groups %zd; the manager has %u and %u", block_size,
+                 num_groups, (unsigned)all.block_size, (unsigned)all.num_groups);
+    return NULL;
+  }
   Admitted* const self = (Admitted*)type->tp_alloc(type, 0);
   if (!self) return NULL;
   Py_INCREF(owner);
@@ -79,8 +86,8 @@ static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to) {
   if (from > to) from = to;
   PyObject* const groups = PyList_New(self->num_groups);
   for (Py_ssize_t g = 0; groups && g < self->num_groups; ++g) {
+    PyObject* const ids = PyList_New(to - from);  // may run finalizers, and those grow the tables
     const int32_t* const table = self->tables + g * self->room;
-    PyObject* const ids = PyList_New(to - from);
     for (Py_ssize_t i = from; ids && i < to; ++i) {
       PyObject* const id = PyLong_FromLong(table[i]);
       if (!id) {
@@ -112,10 +119,11 @@ static PyObject* admitted_refresh(Admitted* self, PyObject* unused) {
 }
 
 PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
-  const Py_ssize_t before = self->num_blocks, after = (needed + self->block_size - 1) / self->block_size;
+  const Py_ssize_t before = self->num_blocks, full = needed / self->block_size;
+  const Py_ssize_t after = full + (needed > full * self->block_size);
   if (after > before) {
     const kvc_status status =
-        kvc_manager_reserve_tokens(self->m, self->id, (uint64_t)(after * self->block_size));
+        kvc_manager_reserve_tokens(self->m, self->id, (uint64_t)after * (uint64_t)self->block_size);
     if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN) Py_RETURN_NONE;
     if (!succeeded(status) || !read_tables(self, before, after)) return NULL;
   }
@@ -127,16 +135,16 @@ int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
     PyObject* const items = PySequence_Fast(tokens, "token ids must be a sequence of int");
     if (!items) return 0;
     int32_t few[64];
-    const Py_ssize_t added = num_tokens - self->known;
-    int32_t* const ids = added <= 64 ? few : PyMem_Malloc((size_t)added * sizeof *ids);
+    const Py_ssize_t first = self->known, added = num_tokens - first;
+    int32_t* ids = few;
     int done = 0;
-    if (!ids) {
-      PyErr_NoMemory();
-    } else if (num_tokens > PySequence_Fast_GET_SIZE(items)) {
+    if (num_tokens > PySequence_Fast_GET_SIZE(items)) {
       PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens,
                    PySequence_Fast_GET_SIZE(items));
+    } else if (added > 64 && !(ids = PyMem_Malloc((size_t)added * sizeof *ids))) {
+      PyErr_NoMemory();
     } else {
-      done = kvc_read_int32(PySequence_Fast_ITEMS(items) + self->known, added, "tokens", ids) &&
+      done = kvc_read_int32(items, first, added, "tokens", ids) &&
              succeeded(kvc_manager_append_tokens(self->m, self->id, ids, (size_t)added));
     }
     if (ids != few) PyMem_Free(ids);

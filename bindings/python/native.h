@@ -10,8 +10,33 @@ kvc_manager* kvc_manager_of(PyObject* object);
 // typemaps.i. Raises the exception of a status, with the text of this thread's failed call.
 void kvc_raise(kvc_status status);
 
-// tokens.c. items[i] as int32; false with an exception that names the array and the place.
-int kvc_read_int32(PyObject* const* items, Py_ssize_t count, const char* name, int32_t* out);
+// arrays.c. What an array argument must be.
+enum { kSigned, kUnsigned, kBytes };  // integers, integers (of either sign), anything that is so many bytes
+typedef struct kvc_array_rule {
+  const char *name, *type;  // of the argument; of its elements, in C
+  int kind, writable;
+  size_t size;  // of an element
+} kvc_array_rule;
+
+// Holds the array of an argument for the time of a call.
+typedef struct kvc_buffer {
+  Py_buffer view;
+  void* copy;  // of a sequence
+  int32_t single;
+} kvc_buffer;
+
+// The elements of an argument and their number; None is NULL with count 0. False with an exception. In either
+// case kvc_release_array() follows.
+int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, void** data,
+                  size_t* count);
+void kvc_release_array(kvc_buffer* buffer);
+
+// tokens.c. A new reference to items[i] of what PySequence_Fast() returned. NULL with an exception if it has
+// no longer `length` items: what Python code runs while a list is read may change the list.
+PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char* name);
+// tokens.c. items[first .. first + count) as int32, of what PySequence_Fast() returned; false with an
+// exception that names the array and the place.
+int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const char* name, int32_t* out);
 // tokens.c. Token ids as an int32 memoryview: worth it for a list that several calls will take.
 PyObject* kvc_pack_tokens(PyObject* tokens);
 

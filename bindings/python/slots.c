@@ -59,10 +59,31 @@ static PyObject* extend(const SlotAllocator* self, Admitted* live, PyObject* req
   return result;
 }
 
+// As try_running(), of a request that runs.
+static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* args, Py_ssize_t lookahead,
+                        PyObject** answer) {
+  Py_ssize_t computed, added, end, needed;
+  PyObject* const count = PyObject_GetAttr(args[0], s_num_computed_tokens);
+  const int read = as_size(count, &computed) && as_size(args[1], &added);
+  Py_XDECREF(count);
+  if (!read) return 1;
+  if (added <= 0 || lookahead < 0) return 0;
+  if (__builtin_add_overflow(computed, added, &end) || __builtin_add_overflow(end, lookahead, &needed))
+    return 0;
+  if (needed <= live->quiet) {
+    Py_INCREF(self->empty);
+    *answer = self->empty;
+    return 1;
+  }
+  if (!self->publishes_at_once) return 0;
+  *answer = extend(self, live, args[0], end, needed);
+  return 1;
+}
+
 // 1 and the answer (NULL: an exception) if the request runs and no unusual option is given, else 0.
 static int try_running(SlotAllocator* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
                        PyObject** answer) {
-  Py_ssize_t lookahead = 0, computed, added;
+  Py_ssize_t lookahead = 0;
   *answer = NULL;
   if (nargs != 2) return 0;
   if (names) {
@@ -77,22 +98,10 @@ static int try_running(SlotAllocator* self, PyObject* const* args, Py_ssize_t na
   if (!found) return PyErr_Occurred() != NULL;
   if (Py_TYPE(found) != kvc_admitted_type) return 0;
   Admitted* const live = (Admitted*)found;
-  PyObject* const count = PyObject_GetAttr(args[0], s_num_computed_tokens);
-  const int read = as_size(count, &computed) && as_size(args[1], &added);
-  Py_XDECREF(count);
-  if (!read) return 1;
-  if (added <= 0 || lookahead < 0) return 0;
-  const Py_ssize_t end = computed + added;
-  if (end + lookahead <= live->quiet) {
-    Py_INCREF(self->empty);
-    *answer = self->empty;
-    return 1;
-  }
-  if (!self->publishes_at_once) return 0;
-  Py_INCREF(live);
-  *answer = extend(self, live, args[0], end, end + lookahead);
+  Py_INCREF(live);  // attributes may be code, which may end the request
+  const int answered = try_admitted(self, live, args, lookahead, answer);
   Py_DECREF(live);
-  return 1;
+  return answered;
 }
 
 enum { kMostArguments = 24 };

@@ -17,10 +17,27 @@ static inline int small_value(PyObject* item, int32_t* value) {
   return 1;
 }
 
-int kvc_read_int32(PyObject* const* items, Py_ssize_t count, const char* name, int32_t* out) {
+PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char* name) {
+  if (PySequence_Fast_GET_SIZE(items) == length) {
+    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
+    Py_INCREF(item);
+    return item;
+  }
+  PyErr_Format(PyExc_ValueError,
+               "%s: the list had %zd items and has %zd since one of them was read; pass a copy", name, length,
+               PySequence_Fast_GET_SIZE(items));
+  return NULL;
+}
+
+int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const char* name, int32_t* out) {
+  const Py_ssize_t length = PySequence_Fast_GET_SIZE(items);
+  PyObject** all = PySequence_Fast_ITEMS(items) + first;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (small_value(items[i], &out[i])) continue;
-    PyObject* number = PyNumber_Index(items[i]);
+    if (small_value(all[i], &out[i])) continue;
+    // From here to the end of this round Python code may run, which may change the list.
+    PyObject* const item = kvc_item(items, first + i, length, name);
+    PyObject* const number = item ? PyNumber_Index(item) : NULL;
+    Py_XDECREF(item);
     if (!number) return 0;
     const long long value = PyLong_AsLongLong(number);
     Py_DECREF(number);
@@ -30,6 +47,11 @@ int kvc_read_int32(PyObject* const* items, Py_ssize_t count, const char* name, i
       return 0;
     }
     out[i] = (int32_t)value;
+    if (i + 1 == count) break;
+    PyObject* const next = kvc_item(items, first + i + 1, length, name);
+    if (!next) return 0;
+    Py_DECREF(next);
+    all = PySequence_Fast_ITEMS(items) + first;
   }
   return 1;
 }
@@ -40,8 +62,7 @@ PyObject* kvc_pack_tokens(PyObject* tokens) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
   PyObject* bytes = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int32_t));
   PyObject* view = NULL;
-  if (bytes &&
-      kvc_read_int32(PySequence_Fast_ITEMS(items), count, "tokens", (int32_t*)PyBytes_AS_STRING(bytes)))
+  if (bytes && kvc_read_int32(items, 0, count, "tokens", (int32_t*)PyBytes_AS_STRING(bytes)))
     view = PyMemoryView_FromObject(bytes);
   PyObject* packed = view ? PyObject_CallMethod(view, "cast", "s", "i") : NULL;
   Py_XDECREF(view);

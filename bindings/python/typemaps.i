@@ -1,87 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kvcache.i's declarations mean in Python. Arrays come by the buffer protocol (NumPy, array.array, memoryview), are
-// held for the whole call and never copied; plain lists and single integers of tokens are copied in. Objects are
+// checked by arrays.c, held for the whole call and never copied; plain lists and single integers of tokens are copied in. Objects are
 // destroyed by the last reference: a call in another thread holds one, so close() can never pull memory away under it.
 // Calls that hash, match or compute release the interpreter lock; the others are shorter than releasing it.
 
 %{
 #include "native.h"
-
-typedef struct kvc_buffer {
-  Py_buffer view;
-  void* copy;  // of a list
-  int32_t single;
-} kvc_buffer;
-
-static int kvc_is_integer(const char* format, int is_signed) {
-  if (!format) return 0;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;
-  return *format && strchr(is_signed ? "ilq" : "ILQilq", *format) != NULL && !format[1];
-}
-
-static void kvc_wrong_array(const char* name, const char* wanted, const Py_buffer* view) {
-  PyErr_Format(PyExc_TypeError, "%s must be a contiguous array of %s; its elements are of format '%s' and %zd bytes", name, wanted,
-               view->format ? view->format : "B", view->itemsize);
-}
-
-// None is NULL with count 0. `type`: 'i' signed, 'u' unsigned (either sign accepted), 'r' records of `size` bytes.
-static int kvc_get_array(PyObject* object, const char* name, const char* wanted, char type, size_t size, int writable, kvc_buffer* buffer,
-                         void** data, size_t* count) {
-  *data = NULL, *count = 0;
-  if (object == Py_None) return 1;
-  if (type != 'r' && PyLong_Check(object) && size == 4 && !writable) {
-    const long value = PyLong_AsLong(object);
-    if (value == -1 && PyErr_Occurred()) return 0;
-    if (value < INT32_MIN || value > INT32_MAX) {
-      PyErr_Format(PyExc_ValueError, "%s: %ld is not an int32", name, value);
-      return 0;
-    }
-    buffer->single = (int32_t)value;
-    *data = &buffer->single, *count = 1;
-    return 1;
-  }
-  if (!PyObject_CheckBuffer(object)) {
-    PyObject* items = writable || type == 'r' ? NULL : PySequence_Fast(object, "");
-    if (!items) {
-      PyErr_Format(PyExc_TypeError, "%s must be %s of %s, not %s", name, writable ? "a writable array" : "an array or a sequence", wanted,
-                   Py_TYPE(object)->tp_name);
-      return 0;
-    }
-    const Py_ssize_t length = PySequence_Fast_GET_SIZE(items);
-    buffer->copy = malloc(length ? (size_t)length * size : 1);
-    if (!buffer->copy) PyErr_NoMemory();
-    if (buffer->copy && size == 4) {
-      kvc_read_int32(PySequence_Fast_ITEMS(items), length, name, (int32_t*)buffer->copy);
-    }
-    for (Py_ssize_t i = 0; buffer->copy && size == 8 && i < length; ++i) {
-      PyObject* number = PyNumber_Index(PySequence_Fast_GET_ITEM(items, i));
-      if (!number) break;
-      if (type == 'u') {
-        ((uint64_t*)buffer->copy)[i] = PyLong_AsUnsignedLongLong(number);
-      } else {
-        ((int64_t*)buffer->copy)[i] = PyLong_AsLongLong(number);
-      }
-      Py_DECREF(number);
-      if (PyErr_Occurred()) break;
-    }
-    Py_DECREF(items);
-    *data = buffer->copy, *count = (size_t)length;
-    return !PyErr_Occurred();
-  }
-  if (PyObject_GetBuffer(object, &buffer->view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) != 0) return 0;
-  const Py_buffer* view = &buffer->view;
-  if (type == 'r' ? (size_t)view->len % size != 0 : (size_t)view->itemsize != size || !kvc_is_integer(view->format, type == 'i')) {
-    kvc_wrong_array(name, wanted, view);
-    return 0;
-  }
-  *data = view->buf, *count = (size_t)view->len / size;
-  return 1;
-}
-
-static void kvc_release_array(kvc_buffer* buffer) {
-  free(buffer->copy);
-  if (buffer->view.obj) PyBuffer_Release(&buffer->view);
-}
 
 // The exception of a status, with the text of this thread's failed call. The classes are Python's: kvcache/errors.py.
 void kvc_raise(kvc_status status) {
@@ -90,6 +14,14 @@ void kvc_raise(kvc_status status) {
   if (error) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
   Py_XDECREF(error);
   Py_XDECREF(module);
+}
+
+// Says of a failed conversion which argument it was. What else went wrong in the object's own code stays as it is.
+static void kvc_wrong_number(PyObject* object, const char* name, const char* type) {
+  PyObject* const error = PyErr_ExceptionMatches(PyExc_OverflowError) ? PyExc_OverflowError : PyExc_TypeError;
+  if (!PyErr_ExceptionMatches(error)) return;
+  PyErr_Clear();  // repr() runs Python code, which may not run beside an exception
+  PyErr_Format(error, "%s must be a %s, not %R", name, type, object);
 }
 
 // One result is itself, several are a tuple.
@@ -172,7 +104,7 @@ KVC_LONG_CALL(dequantize)
   const unsigned long long value = number ? PyLong_AsUnsignedLongLong(number) : 0;
   Py_XDECREF(number);
   if (PyErr_Occurred()) {
-    PyErr_Format(PyErr_ExceptionMatches(PyExc_OverflowError) ? PyExc_OverflowError : PyExc_TypeError, "$1_name must be a $1_type, not %R", $input);
+    kvc_wrong_number($input, "$1_name", "$1_type");
     SWIG_fail;
   }
   $1 = ($1_ltype)value;
@@ -190,14 +122,15 @@ KVC_LONG_CALL(dequantize)
 %ignore KVC_PYTHON_INT32;
 %ignore KVC_PYTHON_INT64;
 %ignore KVC_PYTHON_UINT64;
-#define KVC_PYTHON_INT32 'i'
-#define KVC_PYTHON_INT64 'i'
-#define KVC_PYTHON_UINT64 'u'
+#define KVC_PYTHON_INT32 kSigned
+#define KVC_PYTHON_INT64 kSigned
+#define KVC_PYTHON_UINT64 kUnsigned
 
 %define KVC_PYTHON_ARRAY(QUALIFIED, TYPE, KIND, WRITABLE, POINTER, COUNT)
 %typemap(in) (QUALIFIED *POINTER, size_t COUNT) (kvc_buffer buffer = {{0}}) {
+  static const kvc_array_rule rule = {"POINTER", "TYPE", KIND, WRITABLE, sizeof(TYPE)};
   void* data;
-  if (!kvc_get_array($input, "POINTER", "TYPE", KIND, sizeof(TYPE), WRITABLE, &buffer, &data, &$2)) SWIG_fail;
+  if (!kvc_get_array($input, &rule, &buffer, &data, &$2)) SWIG_fail;
   $1 = ($1_ltype)data;
 }
 %typemap(freearg) (QUALIFIED *POINTER, size_t COUNT) "kvc_release_array(&buffer$argnum);"
@@ -209,10 +142,10 @@ KVC_PYTHON_ARRAY(const TYPE, TYPE, KVC_PYTHON_ ## ELEMENT, 0, POINTER, COUNT)
 KVC_PYTHON_ARRAY(TYPE, TYPE, KVC_PYTHON_ ## ELEMENT, 1, POINTER, COUNT)
 %enddef
 %define KVC_IN_RECORDS(TYPE, POINTER, COUNT)
-KVC_PYTHON_ARRAY(const TYPE, TYPE, 'r', 0, POINTER, COUNT)
+KVC_PYTHON_ARRAY(const TYPE, TYPE, kBytes, 0, POINTER, COUNT)
 %enddef
 %define KVC_OUT_RECORDS(TYPE, POINTER, COUNT)
-KVC_PYTHON_ARRAY(TYPE, TYPE, 'r', 1, POINTER, COUNT)
+KVC_PYTHON_ARRAY(TYPE, TYPE, kBytes, 1, POINTER, COUNT)
 %enddef
 
 // ---- objects ----------------------------------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy, imported when first needed (`import kvcache` stays fast), and arrays over memory of the library."""
+"""Arrays of callers, all checked here by one table, and arrays over memory of the library. NumPy is imported when first needed
+(`import kvcache` stays fast). Arrays of ids without a shape of their own (tokens, blocks of a Manager) go straight to the native layer,
+which checks them by the table of kvcache.i (arrays.c)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+import functools
+import operator
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Union
 
 from . import _native
 
 
-__all__ = ["as_bytes", "contiguous", "float_type", "np", "view"]
+__all__ = ["as_bytes", "float_type", "np", "same_type", "take", "view", "whole"]
 
 
 class _LazyNumpy:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     View = tuple[int, int, tuple[int, ...], tuple[int, ...]]  # address, element type, shape, byte strides
+    Sizes = dict[str, Union[int, tuple[int, ...]]]
 else:
     np = _LazyNumpy()
 
@@ -53,24 +58,168 @@ def view(described: "View", owner: object) -> "np.ndarray":
     return np.asarray(_Memory(described, owner))
 
 
-def contiguous(array: "np.ndarray", shape: "tuple[int, ...]", name: str) -> "np.ndarray":
-    """The array itself, if it has this shape and is C-contiguous."""
-    if tuple(array.shape) != shape or not array.flags.c_contiguous:
-        raise ValueError(f"{name} must be a C-contiguous array of shape {list(shape)}, not {list(array.shape)} with strides {array.strides}")
+# ---- arrays of callers
+
+class Rule(NamedTuple):
+    """What an array must be. types: of its elements, the first is what is asked for; none: any, the array is memory. dims: its dimensions by
+    name, a number is itself, `name?` may be left out, `*name` are any that are left. converts: what has another type of numbers, or is not
+    contiguous, is copied if no value changes; only for what is read before the call returns."""
+
+    types: "tuple[str, ...]"
+    dims: "tuple[str, ...]"
+    converts: bool = False
+
+
+_FLOATS = ("float32", "float16", "uint16", "bfloat16")  # bfloat16: its bits, or the type of ml_dtypes
+_COUNTS = ("uint64", "int64")  # the bits of the latter; the library refuses what is negative then
+_BOUNDS = Rule(("float16",), ("num_blocks", "num_heads", "2", "head_dim"))
+_TURNS, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
+_KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"))
+_TABLE_ROWS = Rule(("int64",), ("tokens",), True)
+_MEMORY = Rule((), ("*bytes",))
+
+# Every array of every call, by `function.argument` where functions mean different things by a name.
+TABLE = {
+    "requests": Rule(_COUNTS, ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
+    "block_table.out": Rule(("int32",), ("entries",)),
+    "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
+    "k": _KEYS, "v": _KEYS._replace(dims=("layers?", "tokens", "num_heads", "v_head_dim")),
+    "rope_table": _TURNS, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
+    "q": Rule(_FLOATS, ("queries", "q_heads", "head_dim")), "attend.out": Rule(_FLOATS, ("queries", "q_heads", "v_head_dim")),
+    "lse": Rule(("float32",), ("queries", "q_heads")), "kv_lens": Rule(_COUNTS, ("requests",)), "q_offsets": Rule(_COUNTS, ("requests + 1",)),
+    "q_starts": Rule(_COUNTS, ("requests",)), "block_tables": Rule(("int32",), ("requests", "entries")),
+    "alibi_slopes": Rule(("float32",), ("q_heads",)), "mask": Rule(("uint8",), ("*mask",)), "mask_offsets": Rule(_COUNTS, ("requests",)),
+    "mask_starts": Rule(_COUNTS, ("requests",)), "block_mask": Rule(("uint8",), ("requests", "num_heads", "bytes")),
+    "schedule": Rule(("uint8",), ("*schedule",)),
+    "outs": Rule(_FLOATS, ("partials", "*rows", "v_dim")), "lses": Rule(("float32",), ("partials", "*rows")),
+    "parents": Rule(("int32",), ("nodes",)),
+    "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True),
+    "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim")),
+    "table": _TURNS, "rows": _TABLE_ROWS,
+    "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),
+}
+
+
+def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: bool = False) -> "np.ndarray":
+    """The array of an argument as TABLE says: C-contiguous, aligned, of a type and with the dimensions of its rule. It is the caller's memory
+    itself; a sequence of integers, where nothing is written, is copied. `sizes` holds what is known of dimensions, and then those of this array
+    too. Raises TypeError and ValueError, which say what it is, what it must be, and what to pass."""
+    rule, name, sizes = TABLE[name], name.rpartition(".")[2], {} if sizes is None else sizes
+    array, is_memory = _as_array(name, rule, value, written)
+    if rule.types and not _has_type(array, rule):
+        array = _converted(name, rule, array, written, written or is_memory and not rule.converts)
+    elif array.dtype.hasobject:
+        raise TypeError(f"{name} is {_said(array)}; it must be memory of numbers, not of Python objects")
+    _bind(name, rule, array, sizes)
+    if array.size and not (array.flags.c_contiguous and array.flags.aligned):
+        if not rule.converts or written:
+            what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "begins at an address that its type may not have"
+            raise ValueError(f"{name} is {_said(array)} and {what}: pass "
+                             + ("a new array, as results are written in place, and copy from that" if written else "np.ascontiguousarray(x)"
+                                if array.flags.aligned else "x.copy()"))
+        array = np.array(array, order="C")
+    if written and not array.flags.writeable:
+        raise ValueError(f"{name} is read-only; results are written into it: pass a writable array")
     return array
 
 
-_FLOATS = {"float32": _native.KVC_FLOAT32, "float16": _native.KVC_FLOAT16, "uint16": _native.KVC_BFLOAT16, "bfloat16": _native.KVC_BFLOAT16}
-
-
-def float_type(array: "np.ndarray", name: str) -> int:
-    """float32, float16, or bfloat16, which NumPy has as uint16 bits or by ml_dtypes."""
+def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.ndarray, bool]":
+    """And whether it is the memory of `value`, not made from it."""
+    if isinstance(value, np.ndarray):
+        return np.asarray(value), True  # a class derived from it may say anything about itself
     try:
-        return _FLOATS[array.dtype.name]
-    except KeyError:
-        raise TypeError(f"{name} is {array.dtype.name}; it must be float32, float16, or uint16 (the bits of bfloat16)") from None
+        return np.asarray(memoryview(value)), True
+    except (TypeError, ValueError, BufferError):
+        made = None if written or not rule.types or isinstance(value, (str, bytes)) else _made(rule, value)
+    if made is None:
+        raise TypeError(f"{name} is {type(value).__name__}; it must be {_wanted(rule, {})}") from None
+    return made, False
+
+
+def _made(rule: Rule, value: Any) -> "Optional[np.ndarray]":
+    """Of a sequence, or of what makes an array of itself."""
+    is_number = rule.types[0].startswith("float")
+    if not (hasattr(value, "__array__") or isinstance(value, (list, tuple, range)) and (rule.converts or not is_number)):
+        return None
+    try:
+        made: "np.ndarray" = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return made if made.size or isinstance(value, np.ndarray) else made.astype(rule.types[0])
+
+
+def _has_type(array: "np.ndarray", rule: Rule) -> bool:
+    dtype = array.dtype  # in another order of bytes it is another one
+    return dtype in _dtypes(rule.types) or "bfloat16" in rule.types and dtype.name == "bfloat16" and dtype.itemsize == 2 and dtype.isnative
+
+
+@functools.lru_cache(maxsize=None)
+def _dtypes(names: "tuple[str, ...]") -> "frozenset[np.dtype[Any]]":
+    return frozenset(np.dtype(name) for name in names if name != "bfloat16")
+
+
+def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refused: bool) -> "np.ndarray":
+    wanted = np.dtype(rule.types[0])
+    if not refused and wanted.kind == "f" and array.dtype.kind in "iuf" and np.can_cast(array.dtype, wanted, "safe"):
+        return array.astype(wanted)
+    if not refused and wanted.kind in "iu" and array.dtype.kind in "iu":
+        limits = np.iinfo(wanted)
+        if not array.size or int(array.min()) >= limits.min and int(array.max()) <= limits.max:
+            return array.astype(wanted)
+        raise ValueError(f"{name} has values from {int(array.min())} to {int(array.max())}; an {wanted.name} holds {limits.min} to {limits.max}")
+    remedy = f"pass np.empty(shape, np.{wanted.name})" if written else f"pass x.astype(np.{wanted.name})"
+    raise TypeError(f"{name} is {_said(array)}; it must be {_wanted(rule, {})}: {remedy}")
+
+
+def _bind(name: str, rule: Rule, array: "np.ndarray", sizes: "Sizes") -> None:
+    """Compares the shape with the rule and with the sizes that are known, and adds those that are not."""
+    shape, dims = tuple(array.shape), list(rule.dims)
+    if dims[0].endswith("?"):
+        if len(shape) < len(dims):
+            shape = (1, *shape)
+        dims[0] = dims[0][:-1]
+    star = next((i for i, dim in enumerate(dims) if dim.startswith("*")), -1)
+    rest = len(shape) - len(dims) + 1
+    if star >= 0 and rest >= 0:
+        shape = (*shape[:star], shape[star: star + rest], *shape[star + rest:])
+    if len(shape) != len(dims):
+        raise ValueError(f"{name} is {_said(array)}; it must be {_wanted(rule, sizes)}")
+    found: "Sizes" = {}
+    for dim, size in zip(dims, shape):
+        known = int(dim) if dim.isdigit() else sizes.get(dim, found.get(dim, size))
+        if known != size:
+            raise ValueError(f"{name} is {_said(array)}; it must be {_wanted(rule, sizes)}")
+        if not dim.isdigit():
+            found[dim] = size
+    sizes.update(found)
+
+
+def _said(array: "np.ndarray") -> str:
+    order = "" if array.dtype.isnative else " in another order of bytes"
+    return f"{array.dtype.name}{order} {list(array.shape)}"
+
+
+def _wanted(rule: Rule, sizes: "Sizes") -> str:
+    types = " or ".join(rule.types) or "a C-contiguous array"
+    dims = ", ".join(dim if sizes.get(dim.rstrip("?")) is None else f"{dim} = {sizes[dim.rstrip('?')]}" for dim in rule.dims)
+    return f"{types} [{dims}]"
+
+
+def same_type(name: str, array: "np.ndarray", other_name: str, other: "np.ndarray") -> None:
+    if array.dtype != other.dtype:
+        raise TypeError(f"{name} is {array.dtype.name} and {other_name} {other.dtype.name}; they must be of one type")
+
+
+def float_type(array: "np.ndarray") -> int:
+    """float32, float16, or bfloat16, which NumPy has as uint16 bits or by ml_dtypes: of an array that take() has checked."""
+    return {"float32": _native.KVC_FLOAT32, "float16": _native.KVC_FLOAT16}.get(array.dtype.name, _native.KVC_BFLOAT16)
 
 
 def as_bytes(array: "Optional[np.ndarray]") -> "Optional[np.ndarray]":
-    """The same memory as bytes: the element types of extensions have no buffer format."""
-    return None if array is None else array.view(np.uint8).reshape(-1)
+    """The memory of an array that take() has checked, as bytes: the element types of extensions have no buffer format."""
+    return None if array is None else array.reshape(-1).view(np.uint8)
+
+
+def whole(number: SupportsIndex) -> int:
+    """A plain int, which does not change from one look at it to the next."""
+    return int.__add__(operator.index(number), 0)

@@ -11,7 +11,7 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
-from ._arrays import contiguous, np
+from ._arrays import np, take
 from .errors import BufferTooSmallError, KvCacheError
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy
     import numpy.typing
 
+    from ._arrays import Sizes
     from .events import EventReader
     from .request import Tokens
 
@@ -56,9 +57,11 @@ class Manager:
                 raise TypeError(f"{name!r} is no option of a Manager; see kvc_manager_config")
             setattr(config, name, value)
         pools, group_array = None, None
+        groups = tuple(groups)
         if isinstance(num_blocks, int):
             config.num_blocks = num_blocks
         else:
+            num_blocks = tuple(num_blocks)
             pools = _native.new_kvc_pool_configs(len(num_blocks))
             config.pools, config.num_pools = pools, len(num_blocks)
             for i, blocks in enumerate(num_blocks):
@@ -125,8 +128,10 @@ class Manager:
 
     def block_tables(self, requests: "numpy.ndarray", out: "numpy.ndarray", group: int = 0, fill_id: int = -1) -> "numpy.ndarray":
         """Writes whole block tables. requests: uint64 [n] admitted ones. out: int32 [n, entries], returned."""
-        contiguous(out, (len(requests), *out.shape[1:]), "out")
-        _native.kvc_manager_export_tables(self._m, requests, group, fill_id, out)
+        sizes: "Sizes" = {}
+        requests = take("requests", requests, sizes)
+        written = take("block_tables.out", out, sizes, written=True)
+        _native.kvc_manager_export_tables(self._m, requests, group, fill_id, written.reshape(-1))
         return out
 
     def take_copies(self) -> "numpy.ndarray":
@@ -263,6 +268,8 @@ class Manager:
 
 
 def _group_config(group: Group) -> "_native.kvc_group_config":
+    if not isinstance(group, Group):
+        raise TypeError(f"a group is {type(group).__name__}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
     config.kind = _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_FULL
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Optional
 
 from . import _native
-from ._arrays import as_bytes, contiguous, np
+from ._arrays import as_bytes, np, take, whole
 from .constants import DType
 
 if TYPE_CHECKING:
@@ -21,26 +21,25 @@ def quantize(values: "numpy.ndarray", dtype: "DType | str", *, group: int = 0, a
     whole row. asymmetric (integer types): (scale, offset) pairs. channels: a scale per column instead. scale: one for all, given.
     codes: uint8 [rows, bytes of a row]; int4 two per byte, the first in the low half. scales: float32 [rows, groups] or [dim], with a last
     dimension of 2 if asymmetric; None if scale is given. A code c stands for c * scale + offset."""
+    group, asymmetric, channels, scale = whole(group), bool(asymmetric), bool(channels), float(scale)
     struct = _format(dtype, group, asymmetric, channels, scale)
-    rows, dim = _rows(values)
+    values = take("values", values)
+    rows, dim = values.shape
     codes = np.empty((rows, _row_bytes(struct.dtype, dim)), np.uint8)
     scales = None if scale else np.empty(_scale_shape(rows, dim, group, asymmetric, channels), np.float32)
-    _native.kvc_quantize(struct, as_bytes(contiguous(values, (rows, dim), "values")), rows, dim, as_bytes(codes), as_bytes(scales))
+    _native.kvc_quantize(struct, as_bytes(values), rows, dim, as_bytes(codes), as_bytes(scales))
     return codes, scales
 
 
 def dequantize(codes: "numpy.ndarray", scales: "Optional[numpy.ndarray]", dim: int, dtype: "DType | str", *, group: int = 0,
                asymmetric: bool = False, channels: bool = False, scale: float = 0.0) -> "numpy.ndarray":
     """The way back of quantize(), with its options: float32 [rows, dim]."""
+    dim, group, asymmetric, channels, scale = whole(dim), whole(group), bool(asymmetric), bool(channels), float(scale)
     struct = _format(dtype, group, asymmetric, channels, scale)
+    codes = take("codes", codes, {"row_bytes": _row_bytes(struct.dtype, dim)})
     rows = len(codes)
-    contiguous(codes, (rows, _row_bytes(struct.dtype, dim)), "codes")
-    if codes.dtype != np.uint8:
-        raise TypeError(f"codes is {codes.dtype.name}; it must be uint8")
     if not scale:
-        if scales is None or scales.dtype != np.float32:
-            raise TypeError("scales must be a float32 array, from quantize()")
-        contiguous(scales, _scale_shape(rows, dim, group, asymmetric, channels), "scales")
+        scales = take("scales", scales, {"*scales": _scale_shape(rows, dim, group, asymmetric, channels)})
     values = np.empty((rows, dim), np.float32)
     _native.kvc_dequantize(struct, as_bytes(codes), None if scale else as_bytes(scales), rows, dim, as_bytes(values))
     return values
@@ -51,12 +50,6 @@ def _format(dtype: "DType | str", group: int, asymmetric: bool, channels: bool, 
     struct.dtype, struct.group, struct.scale = DType.parse(dtype), group, scale
     struct.flags = (_native.KVC_QUANT_ASYMMETRIC if asymmetric else 0) | (_native.KVC_QUANT_CHANNELS if channels else 0)
     return struct
-
-
-def _rows(values: "numpy.ndarray") -> "tuple[int, int]":
-    if values.ndim != 2 or values.dtype != np.float32:
-        raise TypeError(f"values is {values.dtype.name} with {values.ndim} dimensions; it must be float32 [rows, dim]")
-    return values.shape[0], values.shape[1]
 
 
 def _row_bytes(dtype: int, dim: int) -> int:

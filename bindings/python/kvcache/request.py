@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, TypeVar, Union
 
 from . import _native
-from ._arrays import np
+from ._arrays import np, take, whole
 from .records import RequestInfo
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
         return None
     packed = b""
     for first_token, num_tokens, digest in keys:
+        digest = memoryview(digest).tobytes()
         if len(digest) != 32:
             raise ValueError(f"the digest of an extra key has {len(digest)} bytes; it needs 32")
-        packed += first_token.to_bytes(8, "little") + num_tokens.to_bytes(8, "little") + digest
+        packed += whole(first_token).to_bytes(8, "little") + whole(num_tokens).to_bytes(8, "little") + digest
     return packed
 
 
@@ -180,7 +181,9 @@ class Request(_Owned):
     def block_table(self, group: int = 0, fill_id: int = -1, out: "Optional[numpy.ndarray]" = None) -> "numpy.ndarray":
         """The block ids of a group: int32 [blocks of the table], or the whole of `out`, with fill_id where there is no block.
         Raises BufferTooSmallError if `out` is too short."""
-        if out is None:
+        if out is not None:
+            take("block_table.out", out, written=True)
+        else:
             properties = _native.kvc_properties()
             _native.kvc_manager_properties(self._manager._m, properties)
             info = _native.kvc_request_info()

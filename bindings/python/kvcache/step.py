@@ -210,7 +210,7 @@ class Step:
         return self.step_id
 
     def _run_with(self, admit_options: "Sequence[Optional[RequestOptions]]") -> None:
-        count = self._step.num_admissions
+        count, admit_options = self._step.num_admissions, tuple(admit_options)
         if len(admit_options) != count:
             raise ValueError(f"admit_options has {len(admit_options)} entries for {count} admissions")
         configs = _native.new_kvc_request_configs(count)

@@ -6,15 +6,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _native
-from ._arrays import as_bytes, contiguous, float_type, np, view
+from ._arrays import as_bytes, float_type, np, same_type, take, view
 from .constants import DType, Layout, Plane, StorageFlags
-from .errors import BufferTooSmallError
+from .errors import BufferTooSmallError, KvCacheError
 from .records import AttentionPlan, QuantMetrics
-from .rope import check_table
+from .rope import take_table
 
 if TYPE_CHECKING:
     import numpy
 
+    from ._arrays import Sizes
     from .streams import Stream
 
     Array = numpy.ndarray
@@ -36,8 +37,8 @@ class Storage:
     def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), memory: Any = None, **options: int):
         config = _config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options)
-        self._memory = None if memory is None else memoryview(memory).cast("B")
-        self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, self._memory)
+        self._memory = None if memory is None else take("memory", memory, written=True)
+        self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, as_bytes(self._memory))
         self._info = _native.kvc_storage_info()
         _native.kvc_storage_properties(self._s, self._info)
 
@@ -89,9 +90,11 @@ class Storage:
         it is. rope_rows: int64 [tokens], the table's row of each token; None: row t for token t. rope_first_element (of latent keys:
         head_dim - 2 * pairs) and rope_interleaved are those of apply_rope(). Raises InvalidArgumentError if a row is outside of the table,
         that of a skipped token included, or more elements would turn than a key has."""
-        rows, *arrays = self._rows(k, v, first_layer, len(slots))
+        sizes = self._sizes()
+        slots = take("slots", slots, sizes)
+        rows, *arrays = self._rows(k, v, first_layer, sizes)
         if rope_table is not None:
-            rope_rows = check_table(rope_table, rope_rows, len(slots))
+            rope_table, rope_rows = take_table("rope_table", rope_table, "rope_rows", rope_rows, sizes)
             rows.rope_dim, rows.rope_first_element = 2 * rope_table.shape[2], rope_first_element
             rows.flags = _native.KVC_ROWS_ROPE_INTERLEAVED if rope_interleaved else 0
         elif rope_rows is not None:
@@ -102,62 +105,83 @@ class Storage:
                out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
         """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
         first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
-        info, tokens = self._info, len(slots)
+        info, sizes = self._info, self._sizes()
+        slots = take("slots", slots, sizes)
         if out is None:
             layers = num_layers or info.num_layers - first_layer
-            k = np.zeros((layers, tokens, info.num_heads, info.head_dim), dtype)
+            k = np.zeros((layers, len(slots), info.num_heads, info.head_dim), dtype)
             latent = info.flags & StorageFlags.LATENT
-            out = k, None if latent else np.zeros((layers, tokens, info.num_heads, info.v_head_dim), dtype)
-        self._do(stream, out, _native.kvc_storage_gather, *self._rows(*out, first_layer, tokens), slots, None)
-        return out
+            out = k, None if latent else np.zeros((layers, len(slots), info.num_heads, info.v_head_dim), dtype)
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise TypeError(f"out is {type(out).__name__}; it must be two arrays, (k, v)")
+        k, v = out
+        self._do(stream, (k, v), _native.kvc_storage_gather, *self._rows(k, v, first_layer, sizes, written=True), slots, None)
+        return k, v
 
     def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[QuantMetrics, Optional[QuantMetrics]]":
         """The error of quantization: compares keys and values, as store() takes them, with what lies at their slots. QuantMetrics
         of the keys and of the values (None for latent attention)."""
         keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
-        _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, len(slots)), slots, None, keys, values)
+        sizes = self._sizes()
+        slots = take("slots", slots, sizes)
+        _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, sizes), slots, None, keys, values)
         return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
 
     def seal_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
-        self._do(stream, None, _native.kvc_storage_seal_blocks, blocks)
+        self._do(stream, None, _native.kvc_storage_seal_blocks, take("blocks", blocks))
 
-    def _rows(self, k: "Array", v: "Maybe", first_layer: int, tokens: int) -> "tuple[_native.kvc_rows, int, Maybe, Maybe]":
-        info, rows = self._info, _native.kvc_rows()
-        shape = (*((k.shape[0],) if k.ndim == 4 else ()), tokens, info.num_heads)
-        contiguous(k, (*shape, info.head_dim), "k")
-        rows.dtype = float_type(k, "k")
+    def _sizes(self) -> "Sizes":
+        info = self._info
+        return {"num_blocks": info.num_blocks, "num_heads": info.num_heads, "head_dim": info.head_dim, "v_head_dim": info.v_head_dim}
+
+    def _rows(self, k: Any, v: Any, first_layer: int, sizes: "Sizes", *, written: bool = False) -> "tuple[_native.kvc_rows, int, Maybe, Maybe]":
+        """The struct of keys and values for the tokens in `sizes`, and what native calls take after it."""
+        rows = _native.kvc_rows()
+        k = take("k", k, sizes, written=written)
+        if sizes["layers"] == 0:  # which means 1 in the struct
+            raise ValueError(f"k is of shape {list(k.shape)}; it must have 1 layer at least")
         if v is not None:
-            contiguous(v, (*shape, info.v_head_dim), "v")
-            if v.dtype != k.dtype:
-                raise TypeError(f"v is {v.dtype.name} and k {k.dtype.name}; they must be of one type")
-        rows.first_layer, rows.num_layers = first_layer, k.shape[0] if k.ndim == 4 else 1
-        return rows, tokens, as_bytes(k), as_bytes(v)
+            v = take("v", v, sizes, written=written)
+            same_type("v", v, "k", k)
+        rows.dtype, rows.first_layer, rows.num_layers = float_type(k), first_layer, k.shape[0] if k.ndim == 4 else 1
+        return rows, k.shape[-3], as_bytes(k), as_bytes(v)
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
-        self._do(stream, None, _native.kvc_storage_copy_blocks, _pairs(copies))
+        self._do(stream, None, _native.kvc_storage_copy_blocks, as_bytes(take("copies", copies)))
 
     def swap_out(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks to pages of host memory, all layers of a block packed in one page: int32 [n, 2] of (block, page). Page p begins at
         byte p * page_bytes (0: block_bytes) of `pages`, a C-contiguous array whose memory is aligned to 16 and, of a GPU's storage, pinned."""
-        self._do(stream, pages, _native.kvc_storage_swap_out, _pairs(copies), as_bytes(pages), page_bytes)
+        pages = take("pages", pages, written=True)
+        self._do(stream, pages, _native.kvc_storage_swap_out, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
 
     def swap_in(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
         """The way back of swap_out(), into any blocks of a storage of the same configuration: int32 [n, 2] of (page, block)."""
-        self._do(stream, pages, _native.kvc_storage_swap_in, _pairs(copies), as_bytes(pages), page_bytes)
+        pages = take("pages", pages)
+        self._do(stream, pages, _native.kvc_storage_swap_in, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
 
     def zero_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Clears blocks (int32 ids) in all layers, scales included."""
-        self._do(stream, None, _native.kvc_storage_zero_blocks, blocks)
+        self._do(stream, None, _native.kvc_storage_zero_blocks, take("blocks", blocks))
 
     def _do(self, stream: "Optional[Stream]", arrays: Any, function: Any, *arguments: Any) -> None:
-        """Calls, or enqueues: then the arrays that are read and written later live until they were."""
+        """Calls, or enqueues: then all arrays live until the work is done, those that were given, what is made of them, and the memory of
+        the storage."""
         if stream is None:
             function(self._s, *arguments, None)
-        else:
-            function(self._s, *arguments, stream._open())
-            stream._keep(arrays)
+            return
+        handle = stream._open()
+        kept: Any = (arrays, arguments, self._memory)
+        try:
+            function(self._s, *arguments, handle)
+        except (KvCacheError, TypeError, ValueError, OverflowError):  # nothing was enqueued
+            kept = None
+            raise
+        finally:  # an interrupt may come right after the call
+            if kept is not None:
+                stream._keep(kept)
 
     def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
                out: "Optional[Array]" = None, lse: "Optional[Array]" = None, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
@@ -174,9 +198,10 @@ class Storage:
         [explain().schedule_bytes] in memory of the device, where the first of several layers with the same lengths leaves who does
         what, which the others use with scheduled=True."""
         if out is None:
+            q = take("q", q, self._sizes())
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
-        self._do(stream, arrays, _native.kvc_storage_attend, attention, *arrays)
+        self._do(stream, (q, out, lse, options), _native.kvc_storage_attend, attention, *arrays)
         return out
 
     def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> AttentionPlan:
@@ -189,23 +214,24 @@ class Storage:
     def key_bounds(self, blocks: "Array", layer: int = 0, out: "Optional[Array]" = None, *, stream: "Optional[Stream]" = None) -> "Array":
         """Largest and smallest of each element over the keys of full blocks (int32 ids): float16 [num_blocks, num_heads, 2,
         head_dim], of which the entries of `blocks` are written."""
-        shape = (self._info.num_blocks, self._info.num_heads, 2, self._info.head_dim)
-        out = np.zeros(shape, np.float16) if out is None else contiguous(out, shape, "out")
-        self._do(stream, out, _native.kvc_storage_key_bounds, layer, blocks, as_bytes(out))
+        info = self._info
+        if out is None:
+            out = np.zeros((info.num_blocks, info.num_heads, 2, info.head_dim), np.float16)
+        written = as_bytes(take("key_bounds.out", out, self._sizes(), written=True))
+        self._do(stream, out, _native.kvc_storage_key_bounds, layer, take("blocks", blocks), written)
         return out
 
     def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0,
                       *, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
         """The top_k blocks of each request and KV head by their bounds, with the first sink_blocks and the last recent_blocks:
         a block_mask for attend()."""
-        info, choice = self._info, _native.kvc_block_choice()
-        contiguous(bounds, (info.num_blocks, info.num_heads, 2, info.head_dim), "bounds")
-        if bounds.dtype != np.float16:
-            raise TypeError(f"bounds is {bounds.dtype.name}; it must be float16, from key_bounds()")
-        picked = np.zeros((len(kv_lens), info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
+        choice, sizes = _native.kvc_block_choice(), self._sizes()
+        bounds = take("bounds", bounds, sizes)
+        kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
+        picked = np.zeros((len(kv_lens), self._info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
         choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
-        self._do(stream, (arrays, bounds, picked), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
+        self._do(stream, (q, bounds, options), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
         return picked
 
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
@@ -213,33 +239,31 @@ class Storage:
                    mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
                    shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False) -> "tuple[_native.kvc_attention, _Arrays]":
         """The struct and its arrays, which all have the shapes that the struct says."""
-        info, attention, requests = self._info, _native.kvc_attention(), len(kv_lens)
-        if q.ndim != 3:
-            raise ValueError(f"q has {q.ndim} dimensions; it must be [queries, q heads, head_dim]")
-        queries, heads, _ = q.shape
-        if block_mask is not None and block_mask.ndim != 3:
-            raise ValueError(f"block_mask has {block_mask.ndim} dimensions; it must be [requests, num_heads, bytes]")
-        for name, array, shape, dtype in (
-                ("q", q, (queries, heads, info.head_dim), q.dtype), ("out", out, (queries, heads, info.v_head_dim), q.dtype),
-                ("lse", lse, (queries, heads), "float32"), ("q_offsets", q_offsets, (requests + 1,), None),
-                ("block_tables", block_tables, (requests, *block_tables.shape[1:2]), None), ("q_starts", q_starts, (requests,), None),
-                ("alibi_slopes", alibi_slopes, (heads,), "float32"), ("mask_offsets", mask_offsets, (requests,), None),
-                ("mask_starts", mask_starts, (requests,), None),
-                ("block_mask", block_mask, (requests, info.num_heads, *(() if block_mask is None else block_mask.shape[2:])), "uint8")):
-            if array is not None:
-                contiguous(array, shape, name)
-                if dtype is not None and array.dtype != dtype:
-                    raise TypeError(f"{name} is {array.dtype.name}; it must be {np.dtype(dtype).name}")
-        if int(q_offsets[-1]) != queries:
-            raise ValueError(f"q_offsets ends with {int(q_offsets[-1])}, q has {queries} queries")
-        _check_masks(q_offsets, kv_lens, mask, mask_offsets, mask_starts, block_mask, info.block_size)
-        attention.num_requests, attention.table_stride = requests, block_tables.shape[1]
-        attention.layer, attention.num_q_heads, attention.dtype = layer, heads, float_type(q, "q")
+        attention, sizes = _native.kvc_attention(), self._sizes()
+
+        def optional(name: str, array: Any, written: bool = False) -> "Maybe":
+            return None if array is None else take(name, array, sizes, written=written)
+
+        kv_lens = take("kv_lens", kv_lens, sizes)
+        sizes["requests + 1"] = len(kv_lens) + 1
+        q, q_offsets, block_tables = take("q", q, sizes), take("q_offsets", q_offsets, sizes), take("block_tables", block_tables, sizes)
+        out, lse = optional("attend.out", out, True), optional("lse", lse, True)
+        q_starts, alibi_slopes, schedule = optional("q_starts", q_starts), optional("alibi_slopes", alibi_slopes), optional("schedule", schedule, True)
+        mask_offsets, mask_starts = optional("mask_offsets", mask_offsets), optional("mask_starts", mask_starts)
+        mask, block_mask = optional("mask", mask), optional("block_mask", block_mask)
+        if out is not None:
+            same_type("out", out, "q", q)
+        if _counts(q_offsets)[-1] != len(q):
+            raise ValueError(f"q_offsets ends with {_counts(q_offsets)[-1]}; q has {len(q)} queries")
+        if mask is not None:
+            _check_mask(mask.nbytes * 8, q_offsets, kv_lens, mask_offsets, mask_starts)
+        attention.num_requests, attention.table_stride = len(kv_lens), block_tables.shape[1]
+        attention.layer, attention.num_q_heads, attention.dtype = layer, q.shape[1], float_type(q)
         attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_SCHEDULED if scheduled else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
-        return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables, as_bytes(alibi_slopes), as_bytes(mask),
-                           mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule))
+        return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables.reshape(-1), as_bytes(alibi_slopes),
+                           as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule))
 
 
 class DLPack:
@@ -256,42 +280,37 @@ class DLPack:
         return _native.kvc_storage_dlpack_device(storage, plane, layer)
 
 
-def _pairs(copies: "Array") -> "Array":
-    if copies.dtype != np.int32:
-        raise TypeError(f"copies is {copies.dtype.name}; it must be int32 [n, 2]")
-    return contiguous(copies, (len(copies), 2), "copies")
+def _counts(array: "Array") -> "list[int]":
+    """As the library reads them: what is negative is near 2^64."""
+    counts: "list[int]" = array.view(np.uint64).tolist()
+    return counts
 
 
-def _check_masks(q_offsets: Any, kv_lens: Any, mask: Any, mask_offsets: Any, mask_starts: Any, block_mask: Any, block_size: int) -> None:
-    lens = np.asarray(kv_lens).astype(np.int64)
-    if block_mask is not None and len(lens) and block_mask.shape[2] * 8 * block_size < int(lens.max()):
-        raise ValueError(f"block_mask has bits for {block_mask.shape[2] * 8} blocks; {int(lens.max())} tokens need more")
-    if mask is None:
-        return
+def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "Maybe", mask_starts: "Maybe") -> None:
+    """Only here is it known how long the mask is. In numbers of Python, which do not overflow."""
     if mask_offsets is None:
         raise ValueError("mask needs mask_offsets, the first bit of each request")
-    queries = np.diff(np.asarray(q_offsets).astype(np.int64))
-    bits = mask_offsets.astype(np.int64) + queries * (lens - (0 if mask_starts is None else mask_starts.astype(np.int64)))
-    if len(bits) and int(bits.max()) > mask.nbytes * 8:
-        raise ValueError(f"mask has {mask.nbytes * 8} bits; the requests need {int(bits.max())}")
+    offsets, lens, first_bits = _counts(q_offsets), _counts(kv_lens), _counts(mask_offsets)
+    for r, start in enumerate([0] * len(lens) if mask_starts is None else _counts(mask_starts)):
+        end = first_bits[r] + max(0, offsets[r + 1] - offsets[r]) * max(0, lens[r] - start)
+        if end > bits:
+            raise ValueError(f"mask has {bits} bits; request {r} has its bits from mask_offsets[{r}] = {first_bits[r]} to {end}")
 
 
 def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
     """Merges attention over disjoint sets of keys: outs [partials, rows..., v_dim], lses float32 [partials, rows...] of the same
     queries, into (out, lse) over all keys."""
-    contiguous(lses, tuple(outs.shape[:-1]), "lses")
-    contiguous(outs, tuple(outs.shape), "outs")
-    if lses.dtype != np.float32:
-        raise TypeError(f"lses is {lses.dtype.name}; it must be float32")
+    sizes: "Sizes" = {}
+    outs, lses = take("outs", outs, sizes), take("lses", lses, sizes)
     out, lse = np.empty(outs.shape[1:], outs.dtype), np.empty(lses.shape[1:], np.float32)
-    _native.kvc_attention_merge(as_bytes(outs), as_bytes(lses), outs.shape[0], lse.size, outs.shape[-1], float_type(outs, "outs"), as_bytes(out),
-                                as_bytes(lse))
+    _native.kvc_attention_merge(as_bytes(outs), as_bytes(lses), len(outs), lse.size, outs.shape[-1], float_type(outs), as_bytes(out), as_bytes(lse))
     return out, lse
 
 
 def tree_mask(parents: "Array") -> "tuple[Array, Array]":
     """Bits for `mask` (with mask_starts at the tree's first position) and the depth of each node, for a tree of draft tokens: int32 parents [n],
     each below its node, -1 = hangs on the last token before the tree."""
+    parents = take("parents", parents)
     mask, depths = np.zeros(-(-len(parents) ** 2 // 8), np.uint8), np.empty(len(parents), np.int32)
     _native.kvc_tree_mask(parents, mask, 0, depths)
     return mask, depths

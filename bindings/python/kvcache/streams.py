@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import threading
 from typing import Any, Optional
 
 from . import _native
@@ -56,6 +57,7 @@ class Stream:
     _BATCH = 16  # calls whose arrays are let go together
 
     def __init__(self, device: Optional[str] = None, *, handle: Optional[int] = None):
+        self._lock = threading.RLock()
         self._kept: "list[Any]" = []
         self._batches: "collections.deque[tuple[StreamEvent, list[Any]]]" = collections.deque()
         self._device = device
@@ -80,11 +82,19 @@ class Stream:
 
     def synchronize(self) -> None:
         """Waits until what has been enqueued so far is done."""
-        kept, batches = len(self._kept), len(self._batches)
-        _native.kvc_stream_synchronize(self._open())
-        del self._kept[:kept]
-        for _ in range(min(batches, len(self._batches))):
-            self._batches.popleft()
+        with self._lock:
+            kept, batches = self._kept, list(self._batches)
+            self._kept = []  # of what other threads enqueue meanwhile
+        try:
+            _native.kvc_stream_synchronize(self._open())
+        except BaseException:
+            with self._lock:
+                self._kept += kept
+            raise
+        with self._lock:
+            for batch in batches:
+                if batch in self._batches:
+                    self._batches.remove(batch)
 
     def wait(self, event: StreamEvent) -> None:
         """What is enqueued from now on is done after the event's place, as recorded last before this call."""
@@ -102,11 +112,17 @@ class Stream:
 
     def _keep(self, arrays: Any) -> None:
         """Arrays of a call that was enqueued just now live until it is done."""
-        self._kept.append(arrays)
-        if len(self._kept) >= self._BATCH:
-            event = StreamEvent(self._device)
-            event.record(self)
-            self._batches.append((event, self._kept))
-            self._kept = []
-        while self._batches and self._batches[0][0].done:
-            self._batches.popleft()
+        done = []  # ends after the lock is given back: what owns an array may be code
+        with self._lock:
+            self._kept.append(arrays)
+            if len(self._kept) >= self._BATCH:
+                batch, self._kept = self._kept, []
+                try:
+                    event = StreamEvent(self._device)
+                    event.record(self)  # after all calls of the batch
+                except BaseException:
+                    self._kept += batch
+                    raise
+                self._batches.append((event, batch))
+            while self._batches and self._batches[0][0].done:
+                done.append(self._batches.popleft())

@@ -94,7 +94,7 @@ def test_parts_of_a_context_merge_and_blocks_are_selected():
         assert np.unpackbits(some, axis=2).sum(2).tolist() == [[3, 3]] and (some & 1).all()
         assert np.abs(s.attend(*arguments, block_mask=some) - dense).max() > 1e-4
         assert s.explain(*arguments, block_mask=some).sparse == 1 and s.explain(*arguments).num_workers == 1
-        with pytest.raises(ValueError, match="8 blocks"):
+        with pytest.raises(ValueError, match="9 blocks"):
             s.attend(q, offsets, np.array([33], np.uint64), np.zeros((1, 9), np.int32), block_mask=everything)
 
 

@@ -265,10 +265,12 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
   return KVC_OK;
 }
 
-/* Items of the step as it was run last whose status is not KVC_OK. */
+/* Items of the step as it was run last whose status is not KVC_OK. Counts that were raised since do not lead past the array. */
 static size_t step_num_failed(const kvc_step *step) {
-  const size_t items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
-  size_t failed = 0;
+  kvc_view status;
+  size_t failed = 0, items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
+  if (kvc_step_view(step, KVC_STEP_STATUS, &status) != KVC_OK) return 0;
+  if (items > (size_t)status.shape[0]) items = (size_t)status.shape[0];
   for (size_t i = 0; i < items; ++i) failed += step->status[i] != KVC_OK;
   return failed;
 }

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of functions, of Model and streams, and of what only the integrations use."""
+
+import contextlib
+
+import numpy as np
+
+import kvcache
+from hostile import Clears, mischief
+from kvcache import _native
+from kvcache.trace import TraceRequest
+from world import BLOCK, DIM, call, need
+
+
+@call("apply_rope")
+def apply_rope(w):
+    n, heads = w.rng.randrange(1, 6), w.rng.randrange(1, 4)
+    table = kvcache.rope_table(w.floats(3, dtype=np.float64), 8)
+    x, rows = w.floats(n, heads, DIM), np.arange(n, dtype=np.int64)
+    given, first, interleaved = w.array(x, True), w.number(0), w.rng.random() < 0.2
+    more = w.array(table), w.rng.choice((None, w.array(rows)))
+    before = given.astype(given.dtype.newbyteorder("=")) if type(given) is np.ndarray and given.size < 1 << 16 else None
+    need(kvcache.apply_rope(given, *more, first_element=first, interleaved=interleaved) is given, "x is not what comes back")
+    if before is not None and type(first) is int:
+        expected = kvcache.apply_rope(before, *more, first_element=first, interleaved=interleaved)
+        need(np.array_equal(given, expected, equal_nan=True), "other rows than of a copy")
+
+
+@call("build_info")
+def build_info(w):
+    kvcache.build_info()
+
+
+@call("supports")
+def supports(w):
+    kvcache.supports(w.number(0))
+
+
+@call("device_info")
+def device_info(w):
+    kvcache.device_info(w.rng.choice((None, "cpu", "?", "", 3, b"cpu")))
+
+
+@call("open_backend")
+def open_backend(w):
+    kvcache.open_backend(w.rng.choice(("cpu", "?", None, 5)), w.rng.choice((None, None, "/nowhere")))
+
+
+@call("find_model")
+def find_model(w):
+    kvcache.find_model(w.rng.choice(("llama-3.1-8b", "", "x" * 300, None, 4)))
+
+
+@call("models")
+def models(w):
+    need(len(list(kvcache.models())) > 3, "models are missing")
+
+
+@call("merge_attention")
+def merge_attention(w):
+    rows = w.rng.choice(((3,), (2, 3), ()))
+    outs, lses = w.floats(2, *rows, DIM, dtype=w.rng.choice((np.float32, np.float16))), w.floats(2, *rows)
+    out, lse = kvcache.merge_attention(w.array(outs), w.array(lses))
+    need(out.shape[:-1] == lse.shape, "shapes of a merge")
+
+
+@call("tree_mask")
+def tree_mask(w):
+    n = w.rng.randrange(1, 30)
+    mask, depths = kvcache.tree_mask(w.array(np.array([w.rng.randrange(-1, i) for i in range(n)], np.int32)))
+    need(mask.size == -(-len(depths) ** 2 // 8), "bits of a tree")
+
+
+def quantized(w):
+    dtype = w.rng.choice(("int8", "int4", "float8_e4m3", "float8_e5m2", "float32"))
+    options = dict(group=w.rng.choice((0, 0, w.number(2))), asymmetric=w.rng.choice((False, False, True, Clears(1, mischief))),
+                   channels=w.rng.random() < 0.2, scale=w.rng.choice((0.0, 0.0, 0.0, w.h.real(0.5))))
+    return dtype, options
+
+
+@call("quantize")
+def quantize(w):
+    dtype, options = quantized(w)
+    kvcache.quantize(w.array(w.floats(w.rng.randrange(1, 6), 6)), dtype, **options)
+
+
+@call("dequantize")
+def dequantize(w):
+    dtype, options = quantized(w)
+    values = w.floats(w.rng.randrange(1, 6), 6)
+    try:
+        codes, scales = kvcache.quantize(values, dtype, **options)
+    except (TypeError, ValueError, OverflowError):
+        codes, scales, options = *kvcache.quantize(values, "int8"), {}
+    kvcache.dequantize(w.array(codes), None if scales is None else w.array(scales), w.number(6), w.rng.choice((dtype, "int8")), **options)
+
+
+@call("rope_frequencies")
+def rope_frequencies(w):
+    model = kvcache.find_model(w.rng.choice(("llama-3.1-8b", "phi-3.5-mini")))
+    factors = np.ones((model.rope_dim or model.head_dim) // 2)
+    kvcache.rope_frequencies(model, w.number(0), w.number(100), w.rng.choice((None, w.array(factors))))
+
+
+@call("rope_table")
+def rope_table(w):
+    positions = w.rng.choice((w.number(5), w.array(np.arange(4, dtype=np.int64))))
+    if isinstance(positions, int) and positions > 1 << 20:
+        positions = -1
+    kvcache.rope_table(w.array(w.floats(3, dtype=np.float64)), positions, w.h.real(1.0))
+
+
+@call("storage_size")
+def storage_size(w):
+    kvcache.storage_size(w.number(4), w.number(2), w.number(2), w.number(8), dtype=w.rng.choice(("int8", "int9", None)), block_size=w.number(4))
+
+
+@call("replay")
+def replay(w):
+    kvcache.replay([TraceRequest(40, 2, (w.number(1),))], 8, block_size=w.rng.choice((16, 32)))
+
+@call("Stream")
+def stream(w):
+    kvcache.Stream(w.rng.choice((None, "cpu", "?", 4))).close()
+
+
+@call("Stream.synchronize")
+def synchronize(w):
+    w.settle()
+
+
+@call("Stream.wait")
+def wait(w):
+    w.stream.wait(w.event)
+
+
+@call("Stream.handle")
+def handle(w):
+    with contextlib.suppress(kvcache.UnsupportedError):
+        w.stream.handle
+
+
+@call("StreamEvent")
+def stream_event(w):
+    kvcache.StreamEvent(w.rng.choice((None, "cpu", "?", 4)))
+
+
+@call("StreamEvent.record")
+def record(w):
+    w.event.record(w.stream)
+
+
+@call("StreamEvent.done")
+def done(w):
+    w.event.done
+
+
+@call("StreamEvent.synchronize")
+def synchronize_event(w):
+    w.event.synchronize()
+    need(w.event.done, "an event that was waited for")
+
+
+@call("Model")
+def model(w):
+    kvcache.Model(w.rng.choice(((), (0, 1), (w.number(5),), 3)), num_layers=w.number(4), num_kv_heads=w.number(2), head_dim=w.number(8), max_context=64)
+
+
+@call("Model.from_config")
+def from_config(w):
+    with contextlib.suppress(OSError):
+        kvcache.Model.from_config("/nowhere")
+
+
+@call("Model.__getattr__")
+def field(w):
+    with contextlib.suppress(AttributeError):
+        getattr(kvcache.find_model("llama-3.1-8b"), w.rng.choice(("num_layers", "none", "_none")))
+
+
+@call("Model.window_layers")
+def window_layers(w):
+    kvcache.find_model("llama-3.1-8b").window_layers
+
+
+@call("Model.estimate")
+def estimate(w):
+    kvcache.find_model("llama-3.1-8b").estimate(w.rng.choice(("float16", "int9")), tokens=w.number(100), num_sequences=w.number(1), block_size=w.number(16))
+
+
+@call("Model.rope")
+def rope(w):
+    kvcache.find_model("llama-3.1-8b").rope(w.number(0), w.number(100))
+
+@call("native.pack_tokens")
+def pack_tokens(w):
+    _native.kvc_pack_tokens(w.sequence(w.ids(9)))
+
+
+def admitted_of(w):
+    r = w.request()
+    if not r.info.admitted:
+        r.admit()
+    return r, _native.Admitted(w.m._m, r.id, r.info.num_tokens, r.info.num_committed, w.number(BLOCK), w.number(2))
+
+
+@call("native.Admitted")
+def admitted(w):
+    _, live = admitted_of(w)
+    need(live.num_blocks >= 0, "blocks")
+    live.ids(w.number(0), w.number(5)), live.refresh(), live.grow(w.number(4))
+
+
+@call("native.Admitted.commit")
+def admitted_commit(w):
+    r, live = admitted_of(w)
+    tokens = [1] * (r.info.num_tokens + 6)
+    changing = w.h.as_changing_list(np.array(tokens)) if w.rng.random() < 0.5 else tokens
+    live.commit(w.rng.choice((changing, w.sequence(np.array(tokens)))), w.number(r.info.num_tokens + w.rng.randrange(3)))
+
+
+class Scheduled(_native.SlotAllocator):
+    def _allocate_slots(self, *unused, **more):
+        return "general"
+
+
+class Wanted:
+    """A request of a scheduler, whose attributes are code."""
+
+    def __init__(self, live, tokens, act):
+        self.live, self._all_token_ids, self.act, self.request_id = live, tokens, act, "r"
+
+    @property
+    def num_computed_tokens(self):
+        self.act()
+        return len(self._all_token_ids)
+
+
+@call("native.SlotAllocator.allocate_slots")
+def allocate_slots(w):
+    r, live = admitted_of(w)
+    table = {"r": live}
+    del live
+    allocator = Scheduled(table, "empty", tuple, 64, True)
+    act = w.rng.choice((lambda: None, lambda: None, table.clear, mischief))
+    request = Wanted(table, [1] * r.info.num_tokens, act)
+    allocator.allocate_slots(request, w.number(1), **w.rng.choice(({}, {"num_lookahead_tokens": w.number(1)})))

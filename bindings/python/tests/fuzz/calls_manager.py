@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of Manager, Request, Pin and Namespace."""
+
+import contextlib
+
+import numpy as np
+
+import kvcache
+from kvcache import _native
+from kvcache.events import EventReader
+from world import BLOCK, BLOCKS, Wrong, call, need
+
+
+@call("Manager")
+def manager(w):
+    groups = w.rng.choice(((), [kvcache.Group()], [kvcache.Group(w.number(8), w.number(0))], iter([kvcache.Group()]), 5, [3]))
+    pools = w.rng.choice((w.number(8), [w.number(8)], np.array([8, 8]), "x", Pools()))
+    if any(isinstance(n, int) and not -1 <= n < 1 << 16 for n in (pools if isinstance(pools, list) else [pools])):
+        pools = 4
+    with kvcache.Manager(pools, w.rng.choice((4, w.number(4))), groups=groups, max_requests=w.rng.choice((4, 0, -1)), vocab_size=w.number(9)) as m:
+        m.check()
+
+
+class Pools:
+    """Claims one pool, and has more."""
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        return iter([4] * 100)
+
+    def __getitem__(self, i):
+        return [4] * 100
+
+
+@call("Manager.close")
+def close_manager(w):
+    m = kvcache.Manager(4)
+    m.close(), m.close()
+    with contextlib.suppress(ValueError):
+        m.check()
+        raise Wrong("a closed manager answers")
+
+
+@call("Manager.allocate")
+def allocate(w):
+    w.added(w.m.allocate(w.tokens(), w.keys(), **w.options()))
+
+
+@call("Manager.create")
+def create(w):
+    w.added(w.m.create(w.tokens(), w.keys(), **w.options()))
+
+
+@call("Manager.request")
+def request(w):
+    w.m.request(w.any_request_id())
+
+
+@call("Manager.requests")
+def requests(w):
+    need(sorted(w.m.requests()) == sorted(r.id for r in w.requests), "other requests")
+
+
+@call("Manager.block_tables")
+def block_tables(w):
+    known = [r for r in w.requests if r.info.admitted]
+    if not known:
+        w.added(w.m.allocate([1, 2]))
+        known = w.requests[-1:]
+    some = [w.rng.choice(known) for _ in range(3)]
+    out = w.array(np.full((3, 20), -7, np.int32), True)
+    w.m.block_tables(w.array(np.array([r.id for r in some], np.uint64)), out, w.number(0), w.number(-1))
+    if isinstance(out, np.ndarray) and type(out) is np.ndarray:
+        need(not (out == -7).any(), "entries were not written")
+
+
+@call("Manager.take_copies")
+def take_copies(w):
+    w.m.take_copies()
+
+
+@call("Manager.take_zero_blocks")
+def take_zero_blocks(w):
+    w.m.take_zero_blocks()
+
+
+@call("Manager.compact")
+def compact(w):
+    w.m.compact(w.number(0), w.number(16))
+
+
+@call("Manager.namespace")
+def namespace(w):
+    part = w.rng.choice((None, b"", b"abc", bytearray(3), "text", 4, np.zeros(3), np.zeros((3, 2))[:, 0], memoryview(b"abcd")[::2]))
+    w.m.namespace(part, adapter=b"x").close()
+
+
+@call("Manager.reset")
+def reset(w):
+    w.m.reset(w.any_namespace())
+
+
+@call("Manager.probe")
+def probe(w):
+    w.m.probe(w.tokens(), w.keys(), w.any_namespace())
+
+
+@call("Manager.pin")
+def pin(w):
+    prompt = w.ids(9)
+    with contextlib.closing(w.m.allocate(prompt)) as r:
+        r.commit(9)
+    w.pins.append(w.m.pin(w.array(prompt), w.keys(), w.any_namespace()))
+    if len(w.pins) > 3:
+        w.pins.pop(0).close()
+
+
+@call("Manager.drop")
+def drop(w):
+    w.m.drop(w.tokens(), w.keys(), w.any_namespace())
+
+
+@call("Manager.evict")
+def evict(w):
+    w.m.evict(w.number(3))
+
+
+@call("Manager.acquire_blocks")
+def acquire_blocks(w):
+    w.raw += w.m.acquire_blocks(w.number(2), w.number(0)).tolist()
+
+
+@call("Manager.acquire_prefix")
+def acquire_prefix(w):
+    w.raw += [b for b in w.m.acquire_prefix(w.tokens(), w.keys(), w.any_namespace(), w.number(0)).tolist() if b >= 0]
+
+
+@call("Manager.publish_blocks")
+def publish_blocks(w):
+    blocks = w.m.acquire_blocks(2)
+    w.raw += blocks.tolist()
+    w.m.publish_blocks(w.array(w.ids(8)), w.array(blocks), w.keys(), w.any_namespace())
+
+
+@call("Manager.release_blocks")
+def release_blocks(w):
+    count = w.rng.randrange(len(w.raw) + 1)
+    given, w.raw = np.array(w.raw[:count], np.int32), w.raw[count:]
+    w.m.release_blocks(w.array(given))
+
+
+@call("Manager.unpublish_blocks")
+def unpublish_blocks(w):
+    w.m.unpublish_blocks(w.blocks())
+
+
+@call("Manager.stats")
+def stats(w):
+    need(w.m.stats.blocks_total == BLOCKS + 96, "blocks_total")
+
+
+@call("Manager.usage")
+def usage(w):
+    need(0 <= w.m.usage <= 1, "usage")
+
+
+@call("Manager.properties")
+def properties(w):
+    need(w.m.properties.block_size == BLOCK, "block_size")
+
+
+@call("Manager.pool_info")
+def pool_info(w):
+    w.m.pool_info(w.number(1))
+
+
+@call("Manager.block_info")
+def block_info(w):
+    w.m.block_info(w.number(3))
+
+
+@call("Manager.digest")
+def digest(w):
+    need(w.m.digest() == w.m.digest(), "digests")
+
+
+@call("Manager.check")
+def check(w):
+    w.m.check()
+
+
+@call("Manager.retire_step")
+def retire_step(w):
+    w.m.retire_step(w.rng.choice((w.step.step_id, w.number(0))))
+
+
+@call("Manager.events")
+def events(w):
+    for event in w.m.events(w.number(0)):
+        need(len(event.tokens) == event.num_tokens and repr(event), "tokens of an event")
+
+
+@call("EventReader")
+def event_reader(w):
+    EventReader(w.m, w.number(0), w.number(4))
+
+
+@call("EventReader.__iter__")
+def iterate_events(w):
+    list(EventReader(w.m, 0, w.rng.choice((1, 3, 0))))
+
+@call("Request.admit")
+def admit(w):
+    w.request().admit()
+
+
+@call("Request.append")
+def append(w):
+    w.request().append(w.rng.choice((w.tokens(3), w.number(1))))
+
+
+@call("Request.reserve")
+def reserve(w):
+    r = w.request()
+    r.reserve(w.number(r.info.capacity + w.rng.randrange(3)))
+
+
+@call("Request.commit")
+def commit(w):
+    r = w.request()
+    r.commit(w.number(r.info.num_tokens))
+
+
+@call("Request.truncate")
+def truncate(w):
+    r = w.request()
+    r.truncate(w.number(max(1, r.info.num_tokens - w.rng.randrange(3))))
+
+
+@call("Request.preempt")
+def preempt(w):
+    w.request().preempt()
+
+
+@call("Request.free")
+def free(w):
+    r = w.request()
+    r.free()
+    w.requests.remove(r)
+
+
+@call("Request.fork")
+def fork(w):
+    w.added(w.request().fork())
+
+
+@call("Request.info")
+def info(w):
+    w.request().info
+
+
+@call("Request.block_table")
+def block_table(w):
+    r, group = w.request(), w.number(0)
+    table = r.block_table()
+    out = w.array(np.full(len(table) + 2, -7, np.int32), True)
+    if w.rng.random() < 0.8:
+        need(r.block_table(group, w.number(-1), out) is out or out is None, "out is not what comes back")
+        if type(group) is int and group == 0 and type(out) is np.ndarray and len(out) > len(table):
+            need(out[: len(table)].tolist() == table.tolist(), "another table")
+
+
+@call("Request.slots")
+def slots(w):
+    w.request().slots(w.number(0), w.number(1), w.number(0))
+
+
+@call("Request.close")
+def close_request(w):
+    r = w.request()
+    r.close(), r.close()
+    w.requests.remove(r)
+
+
+@call("Request.forget")
+def forget(w):
+    w.m.request(w.request().id).forget()
+
+
+@call("Pin.close")
+def close_pin(w):
+    if w.pins:
+        w.pins.pop().close()
+
+
+@call("Pin.forget")
+def forget_pin(w):
+    if w.pins:
+        pin = w.pins.pop()
+        _native.kvc_manager_unpin_prefix(w.m._m, pin.id)
+        pin.forget()
+
+
+@call("Namespace.close")
+def close_namespace(w):
+    w.m.namespace(model=b"other").close()
+
+
+@call("Namespace.forget")
+def forget_namespace(w):
+    n = w.m.namespace(model=b"a", tenant=b"b")
+    _native.kvc_manager_close_namespace(w.m._m, n.id)
+    n.forget()
