@@ -57,10 +57,14 @@ final class FuzzCalls {
     }
   }
 
+  void close() throws Exception {
+    closeAll(stream, step, storage, event, manager);
+  }
+
   /** Makes the objects that calls go to, in some shape. */
   void renew() throws Exception {
     if (manager != null) {
-      closeAll(stream, step, storage, event, manager);
+      close();
     }
     requests.clear();
     pins.clear();

@@ -102,6 +102,7 @@ class FuzzTest {
         assertEquals(before, fuzz.manager.digest(), where + " failed and changed the manager");
       }
     }
+    fuzz.close();
     for (String name : fuzz.table.keySet()) {
       String counts = name + ": " + done.getOrDefault(name, 0) + " done, " + refused.getOrDefault(name, 0) + " refused";
       if (given != null) {

@@ -12,6 +12,9 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -277,5 +280,51 @@ class SizesTest {
       assertThrows(IllegalStateException.class, () -> step.row(0, 0));
       assertNotNull(step.frees);
     }
+  }
+
+  interface Use {
+    void run() throws Exception;
+  }
+
+  /** Until its object is closed. */
+  private static Thread user(List<Throwable> failures, Use use) {
+    Thread thread = new Thread(() -> {
+      try {
+        while (true) {
+          use.run();
+        }
+      } catch (IllegalStateException | IndexOutOfBoundsException closed) {
+        return;
+      } catch (Throwable error) {
+        failures.add(error);
+      }
+    });
+    thread.start();
+    return thread;
+  }
+
+  @Test
+  void closingBesideCallsIsSafe() throws Exception {
+    List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
+    for (int round = 0; round < 30; ++round) {
+      Manager m = new Manager(new Config().numBlocks(16).blockSize(4));
+      Step step = new Step(m, new Step.Limits(1, 4, 1, 8, 1, 1, 8));
+      Storage s = new Storage(StorageTest.config());
+      Stream stream = new Stream();
+      StreamEvent event = new StreamEvent();
+      Attention now = StorageTest.question(StorageTest.WHOLE), later = StorageTest.question(StorageTest.WHOLE);
+      List<Thread> users = List.of(user(failures, () -> step.run(0)), user(failures, () -> step.row(0, 0)), user(failures, m::check),
+          user(failures, () -> s.attend(now, null)), user(failures, () -> s.attend(later, stream)), user(failures, stream::sync),
+          user(failures, () -> event.record(stream)), user(failures, event::done));
+      Thread.sleep(round % 3);
+      AutoCloseable[] objects = {m, step, s, stream, event};
+      for (int i = 0; i < objects.length; ++i) {
+        objects[(i + round) % objects.length].close();
+      }
+      for (Thread thread : users) {
+        thread.join();
+      }
+    }
+    assertEquals(List.of(), failures);
   }
 }
