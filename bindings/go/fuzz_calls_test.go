@@ -246,7 +246,9 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Models": func() error { return first(Models()) },
 		"Model.EstimateMemory": func() error {
-			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(), uint32(f.oneOf(0, 0, f.number())), uint32(f.small(2) * f.small(2)), uint32(f.small(2) * f.small(2)), uint32(f.small(2) * f.small(2)), 0}))
+			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
+			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
+				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0}))
 		},
 		"Model.RopeFrequencies": func() error {
 			m := f.model()
@@ -254,10 +256,12 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return err
 		},
 		"RopeTable": func() error {
-			return first(RopeTable(slice(f, f.Intn(5), func() float64 { return float64(f.int()) }), float64(f.int()), slice(f, f.Intn(5), func() int64 { return int64(f.number()) })))
+			frequencies := slice(f, f.Intn(5), func() float64 { return float64(f.int()) })
+			return first(RopeTable(frequencies, float64(f.int()), slice(f, f.Intn(5), func() int64 { return int64(f.number()) })))
 		},
 		"ApplyRope": func() error {
-			rows := &RopeRows{NumHeads: uint32(f.small(4)), HeadDim: uint32(2 * f.small(5)), RopeDim: uint32(f.oneOf(0, 0, 2, f.number())), FirstElement: uint32(f.small(3)), Interleaved: f.Intn(2) == 0}
+			rows := &RopeRows{NumHeads: uint32(f.small(4)), HeadDim: uint32(2 * f.small(5)), RopeDim: uint32(f.oneOf(0, 0, 2, f.number())),
+				FirstElement: uint32(f.small(3)), Interleaved: f.Intn(2) == 0}
 			tokens := f.Intn(4)
 			rows.X = f.data(tokens * int(rows.NumHeads%8*(rows.HeadDim%16)))
 			if f.Intn(3) == 0 {
@@ -277,7 +281,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			if err != nil {
 				codes, scales = 0, 0
 			}
-			return Dequantize(format, slice(f, int(codes%4096), func() byte { return byte(f.Intn(256)) }), f.data(int(scales%4096)), int(f.oneOf(uint64(dim), uint64(dim), uint64(dim), f.number())), values)
+			dim = int(f.oneOf(uint64(dim), uint64(dim), uint64(dim), f.number()))
+			return Dequantize(format, slice(f, int(codes%4096), func() byte { return byte(f.Intn(256)) }), f.data(int(scales%4096)), dim, values)
 		},
 	}
 }

@@ -222,7 +222,8 @@ func (f *fuzzer) options() *RequestOptions {
 		return nil
 	}
 	return &RequestOptions{Namespace: f.namespace(), MaxCachedTokens: f.number(), ExternalTokens: f.small(3) * f.small(2), Slots: f.small(9), Lookahead: f.small(4),
-		DropTailBlocks: uint32(f.small(2)), NoRead: f.Intn(4) == 0, NoWrite: f.Intn(4) == 0, FullMustFit: f.Intn(4) == 0, Resumed: f.Intn(4) == 0, ExtraKeys: f.extraKeys()}
+		DropTailBlocks: uint32(f.small(2)), NoRead: f.Intn(4) == 0, NoWrite: f.Intn(4) == 0, FullMustFit: f.Intn(4) == 0, Resumed: f.Intn(4) == 0,
+		ExtraKeys: f.extraKeys()}
 }
 
 // attention is a right question to the storage, in which something may then be changed.
@@ -337,7 +338,8 @@ func (f *fuzzer) pages() ([]byte, uint64) {
 
 func (f *fuzzer) storageConfig() StorageConfig {
 	config := StorageConfig{NumBlocks: f.number(), NumLayers: f.uint32(), NumHeads: f.uint32(), HeadDim: f.uint32(), VHeadDim: f.uint32(), BlockSize: f.uint32(),
-		DType: DType(f.small(13)), Layout: uint32(f.small(6)), Flags: uint32(f.small(64)), ScaleGroup: uint32(f.small(2)), Alignment: uint32(f.oneOf(0, 16, 64, f.number())),
+		DType: DType(f.small(13)), Layout: uint32(f.small(6)), Flags: uint32(f.small(64)), ScaleGroup: uint32(f.small(2)),
+		Alignment:  uint32(f.oneOf(0, 16, 64, f.number())),
 		NumThreads: uint32(f.oneOf(0, 1, 2, 257, math.MaxUint32)), KScale: float32(f.oneOf(0, 0, 1)), VScale: float32(f.oneOf(0, 0, 1)), OpenBlocks: uint32(f.small(3))}
 	if f.Intn(3) == 0 {
 		config = StorageConfig{NumBlocks: 1 + f.small(4), NumLayers: 1, NumHeads: 1, HeadDim: 8, DType: config.DType}
@@ -355,7 +357,8 @@ func (f *fuzzer) model() *Model {
 			return models[f.Intn(len(models))]
 		}
 	}
-	return &Model{NumLayers: f.uint32(), NumQHeads: f.uint32(), NumKVHeads: f.uint32(), HeadDim: f.uint32(), VHeadDim: f.uint32(), LatentDim: f.uint32(), RopeDim: f.uint32(),
+	return &Model{NumLayers: f.uint32(), NumQHeads: f.uint32(), NumKVHeads: f.uint32(), HeadDim: f.uint32(), VHeadDim: f.uint32(), LatentDim: f.uint32(),
+		RopeDim:    f.uint32(),
 		MaxContext: f.number(), WindowTokens: f.number(), WindowLayers: slice(f, f.Intn(3), f.uint32), RopeTheta: float64(f.int()), RopeFactor: float64(f.int()),
 		RopeOriginalContext: f.number(), RopeScaling: uint32(f.small(7)), RopeFlags: uint32(f.small(2))}
 }

@@ -489,7 +489,8 @@ final class FuzzCalls {
     table.put("Model.hasWindow", () -> model().hasWindow(h.integer()));
     table.put("Model.window", () -> model().window(h.number(), h.integer(), h.integer()));
     table.put("Model.rope", () -> model().rope(Double.longBitsToDouble(h.random.nextLong()), h.integer()));
-    table.put("Model.estimate", () -> model().estimate(new Model.Query(DType.values()[h.random.nextInt(7)], h.number(), h.number(), h.number(), (int) h.small(20), 0)));
+    table.put("Model.estimate", () -> model().estimate(
+        new Model.Query(DType.values()[h.random.nextInt(7)], h.number(), h.number(), h.number(), (int) h.small(20), 0)));
     table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
     table.put("Buffers.bytes", () -> Buffers.bytes((int) h.oneOf(0, 1, 64, -1, Integer.MIN_VALUE)));
     table.put("Buffers.ints", () -> Buffers.ints((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 30)));
