@@ -28,67 +28,6 @@ type Attention struct {
 	Scheduled               bool      // Schedule is as an earlier layer has left it.
 }
 
-type arrayLength struct {
-	name           string
-	length, wanted int
-}
-
-// check compares all lengths with those that the struct says, and returns what they follow from.
-func (a *Attention) check(s *Storage, outputs bool) (requests, entries, maskStride int, err error) {
-	requests = len(a.KVLens)
-	if err = want("QOffsets", len(a.QOffsets), requests+1); err != nil {
-		return
-	}
-	heads := int(a.QOffsets[requests]) * int(a.NumQHeads)
-	if requests > 0 {
-		entries = len(a.BlockTables) / requests
-		maskStride = len(a.BlockMask) / (requests * int(s.info.num_heads))
-	}
-	lengths := []arrayLength{{"Q", len(a.Q), heads * int(s.info.head_dim)}, {"BlockTables", len(a.BlockTables), requests * entries},
-		{"BlockMask", len(a.BlockMask), requests * int(s.info.num_heads) * maskStride}}
-	if outputs {
-		lengths = append(lengths, arrayLength{"Out", len(a.Out), heads * int(s.info.v_head_dim)})
-	}
-	if a.LSE != nil {
-		lengths = append(lengths, arrayLength{"LSE", len(a.LSE), heads})
-	}
-	if a.QStarts != nil {
-		lengths = append(lengths, arrayLength{"QStarts", len(a.QStarts), requests})
-	}
-	if a.AlibiSlopes != nil {
-		lengths = append(lengths, arrayLength{"AlibiSlopes", len(a.AlibiSlopes), int(a.NumQHeads)})
-	}
-	if a.Mask != nil {
-		lengths = append(lengths, arrayLength{"MaskOffsets", len(a.MaskOffsets), requests})
-	}
-	if a.MaskStarts != nil {
-		lengths = append(lengths, arrayLength{"MaskStarts", len(a.MaskStarts), requests})
-	}
-	for _, array := range lengths {
-		if err = want(array.name, array.length, array.wanted); err != nil {
-			return
-		}
-	}
-	for r := 0; r < requests; r++ {
-		if blocks := (int(a.KVLens[r]) + int(s.info.block_size) - 1) / int(s.info.block_size); a.BlockMask != nil && maskStride*8 < blocks {
-			err = want("a row of BlockMask", maskStride*8, blocks)
-			return
-		}
-		if a.Mask == nil {
-			continue
-		}
-		start := uint64(0)
-		if a.MaskStarts != nil {
-			start = a.MaskStarts[r]
-		}
-		if bits := a.MaskOffsets[r] + (a.QOffsets[r+1]-a.QOffsets[r])*(a.KVLens[r]-start); bits > uint64(len(a.Mask))*8 {
-			err = want("Mask, in bits,", len(a.Mask)*8, int(bits))
-			return
-		}
-	}
-	return
-}
-
 func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
 	requests, entries, maskStride, err := a.check(s, outputs)
 	if err != nil {
@@ -147,14 +86,10 @@ func (s *Storage) Explain(a *Attention) (plan AttentionPlan, err error) {
 // KeyBounds writes the largest and smallest of each element over the keys of full blocks: float16 bits [NumBlocks][NumHeads][2][HeadDim],
 // of which the entries of `blocks` are written.
 func (s *Storage) KeyBounds(layer uint32, blocks []int32, bounds []uint16) error {
-	if err := want("bounds", len(bounds), s.boundsLength()); err != nil {
+	if err := s.checkBounds(bounds); err != nil {
 		return err
 	}
 	return s.call(func(c uintptr) error { return native.Kvc_storage_key_bounds(c, layer, blocks, asBytes(bounds), 0) })
-}
-
-func (s *Storage) boundsLength() int {
-	return int(s.info.num_blocks) * int(s.info.num_heads) * 2 * int(s.info.head_dim)
 }
 
 // BlockChoice is how SelectBlocks picks: the TopK blocks with the highest bounds, with the first SinkBlocks and the last RecentBlocks (0 = 1).
@@ -171,7 +106,7 @@ func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := want("Bounds", len(choice.Bounds), s.boundsLength()); err != nil {
+	if err := s.checkBounds(choice.Bounds); err != nil {
 		return nil, err
 	}
 	stride := (int(c.table_stride) + 7) / 8
@@ -187,26 +122,19 @@ func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error)
 // MergeAttention merges attention over disjoint sets of keys: outs [partials][rows][vDim] and lses [partials][rows] of the same queries
 // become out [rows][vDim] and lse [rows] (or nil) over all keys.
 func MergeAttention(outs, lses []float32, partials, vDim int, out, lse []float32) error {
-	rows := 0
-	if vDim > 0 {
-		rows = len(out) / vDim
+	rows, err := checkMerge(outs, lses, partials, vDim, out, lse)
+	if err != nil {
+		return err
 	}
-	for _, array := range []arrayLength{{"out", len(out), rows * vDim}, {"outs", len(outs), partials * rows * vDim}, {"lses", len(lses), partials * rows}} {
-		if err := want(array.name, array.length, array.wanted); err != nil {
-			return err
-		}
-	}
-	if lse != nil {
-		if err := want("lse", len(lse), rows); err != nil {
-			return err
-		}
-	}
-	return native.Kvc_attention_merge(asBytes(outs), asBytes(lses), uint64(partials), uint64(rows), uint32(vDim), C.KVC_FLOAT32, asBytes(out), asBytes(lse))
+	return native.Kvc_attention_merge(asBytes(outs), asBytes(lses), uint64(partials), rows, uint32(vDim), C.KVC_FLOAT32, asBytes(out), asBytes(lse))
 }
 
 // TreeMask is the Mask of a tree of draft tokens, with MaskStarts at its first position, and the depth of each node: each parent below its
 // node, -1 = hangs on the last token before the tree.
 func TreeMask(parents []int32) (mask []byte, depths []int32, err error) {
+	if err = checkTree(parents); err != nil {
+		return
+	}
 	mask, depths = make([]byte, (len(parents)*len(parents)+7)/8), make([]int32, len(parents))
 	return mask, depths, native.Kvc_tree_mask(parents, mask, 0, depths)
 }

@@ -101,10 +101,11 @@ func New(config Config) (*Manager, error) {
 			}
 		}
 	}
-	m := &Manager{}
-	if err := native.Kvc_manager_create(asByte(c), &m.c); err != nil {
+	var address uintptr
+	if err := native.Kvc_manager_create(asByte(c), &address); err != nil {
 		return nil, err
 	}
+	m := &Manager{c: address}
 	atomic.AddInt64(&liveObjects, 1)
 	runtime.SetFinalizer(m, (*Manager).Close)
 	return m, nil

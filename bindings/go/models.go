@@ -6,6 +6,7 @@ package kvcache
 import "C"
 
 import (
+	"math"
 	"unsafe"
 
 	"libkvcache/bindings/go/internal/native"
@@ -26,21 +27,22 @@ type Model struct {
 
 func newModel() *C.kvc_model { return &C.kvc_model{struct_size: C.sizeof_kvc_model} }
 
-func (m *Model) c() *C.kvc_model {
+func (m *Model) c() (*C.kvc_model, error) {
 	c := newModel()
 	c.num_layers, c.num_q_heads, c.num_kv_heads = C.uint32_t(m.NumLayers), C.uint32_t(m.NumQHeads), C.uint32_t(m.NumKVHeads)
 	c.head_dim, c.v_head_dim, c.latent_dim, c.rope_dim = C.uint32_t(m.HeadDim), C.uint32_t(m.VHeadDim), C.uint32_t(m.LatentDim), C.uint32_t(m.RopeDim)
 	c.vocab_size, c.max_context, c.window_tokens = C.uint32_t(m.VocabSize), C.uint64_t(m.MaxContext), C.uint64_t(m.WindowTokens)
 	for _, layer := range m.WindowLayers {
-		if layer < C.KVC_MODEL_MAX_LAYERS {
-			c.window_layers[layer/64] |= 1 << (layer % 64)
+		if layer >= C.KVC_MODEL_MAX_LAYERS {
+			return nil, invalid("WindowLayers has layer %d; a model has at most %d layers", layer, C.KVC_MODEL_MAX_LAYERS)
 		}
+		c.window_layers[layer/64] |= 1 << (layer % 64)
 	}
 	c.rope_theta, c.rope_local_theta, c.rope_factor = C.double(m.RopeTheta), C.double(m.RopeLocalTheta), C.double(m.RopeFactor)
 	c.rope_original_context, c.rope_scaling, c.rope_flags = C.uint64_t(m.RopeOriginalContext), C.uint32_t(m.RopeScaling), C.uint32_t(m.RopeFlags)
 	c.rope_slow_turns, c.rope_fast_turns = C.double(m.RopeSlowTurns), C.double(m.RopeFastTurns)
 	c.rope_attention_factor = C.double(m.RopeAttentionFactor)
-	return c
+	return c, nil
 }
 
 func goModel(c *C.kvc_model) *Model {
@@ -102,8 +104,12 @@ func (m *Model) EstimateMemory(query MemoryQuery) (estimate MemoryEstimate, err 
 		budget_bytes: C.uint64_t(query.BudgetBytes), chunk_tokens: C.uint64_t(query.ChunkTokens), dtype: C.int32_t(query.DType),
 		block_size: C.uint32_t(query.BlockSize), scale_group: C.uint32_t(query.ScaleGroup), asymmetric: C.uint32_t(query.Asymmetric),
 		tensor_scales: C.uint32_t(query.TensorScales), channel_keys: C.uint32_t(query.ChannelKeys), channel_tokens: C.uint32_t(query.ChannelTokens)}
+	model, err := m.c()
+	if err != nil {
+		return
+	}
 	estimate.size = uint64(unsafe.Sizeof(estimate))
-	return estimate, native.Kvc_estimate_memory(asByte(m.c()), asByte(c), asByte(&estimate))
+	return estimate, native.Kvc_estimate_memory(asByte(model), asByte(c), asByte(&estimate))
 }
 
 // RopeFrequencies are the radians per position of each pair of a layer's rotary embedding, and the factor for RopeTable: kvc_model_rope.
@@ -113,20 +119,28 @@ func (m *Model) RopeFrequencies(layer uint32, length uint64, factors []float64) 
 	if dim == 0 {
 		dim = m.HeadDim
 	}
-	if factors != nil {
-		if err = want("factors", len(factors), int(dim/2)); err != nil {
-			return
-		}
+	model, err := m.c()
+	if err == nil {
+		err = check(optional("factors", factors, uint64(dim/2)))
 	}
-	frequencies = make([]float64, dim/2)
-	factor, count := []float64{0}, uint64(0)
-	err = native.Kvc_model_rope(asByte(m.c()), layer, length, asBytes(factors), asBytes(frequencies), asBytes(factor), &count)
+	if err != nil {
+		return
+	}
+	factor := []float64{0}
+	frequencies, err = grown(func(room []float64) (count uint64, err error) {
+		err = native.Kvc_model_rope(asByte(model), layer, length, asBytes(factors), asBytes(room), asBytes(factor), &count)
+		return
+	})
 	return frequencies, factor[0], err
 }
 
 // RopeTable is the cosines and sines of positions for ApplyRope: [positions][2][pairs].
 func RopeTable(frequencies []float64, attentionFactor float64, positions []int64) ([]float32, error) {
-	table := make([]float32, 2*len(frequencies)*len(positions))
+	length := product(2, uint64(len(frequencies)), uint64(len(positions)))
+	if length > math.MaxInt/4 {
+		return nil, invalid("a table of %d positions and %d frequencies is too large for memory", len(positions), len(frequencies))
+	}
+	table := make([]float32, length)
 	return table, native.Kvc_rope_table(asBytes(frequencies), attentionFactor, positions, asBytes(table))
 }
 
@@ -141,23 +155,14 @@ type RopeRows struct {
 
 // ApplyRope turns queries or keys in place. ErrInvalidArgument: a row outside of the table; then nothing has changed.
 func ApplyRope(rows *RopeRows, table []float32) error {
-	row := int(rows.NumHeads) * int(rows.HeadDim)
-	tokens := 0
-	if row > 0 {
-		tokens = len(rows.X) / row
-	}
-	if err := want("X", len(rows.X), tokens*row); err != nil {
+	tokens, err := checkRopeRows(rows, table)
+	if err != nil {
 		return err
-	}
-	if rows.Rows != nil {
-		if err := want("Rows", len(rows.Rows), tokens); err != nil {
-			return err
-		}
 	}
 	c := &C.kvc_rope_rows{struct_size: C.sizeof_kvc_rope_rows, num_heads: C.uint32_t(rows.NumHeads), head_dim: C.uint32_t(rows.HeadDim),
 		rope_dim: C.uint32_t(rows.RopeDim), first_element: C.uint32_t(rows.FirstElement)}
 	if rows.Interleaved {
 		c.flags = C.KVC_ROPE_ROWS_INTERLEAVED
 	}
-	return native.Kvc_rope_apply(asByte(c), asBytes(rows.X), uint64(tokens), asBytes(table), rows.Rows)
+	return native.Kvc_rope_apply(asByte(c), asBytes(rows.X), tokens, asBytes(table), rows.Rows)
 }

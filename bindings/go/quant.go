@@ -27,59 +27,28 @@ func (f QuantFormat) c() *C.kvc_quant_format {
 	return c
 }
 
-// lengths are those of codes, in bytes, and scales of so many rows.
-func (f QuantFormat) lengths(rows, dim int) (codes, scales int) {
-	codes = rows * dim
-	if f.DType == Int4 {
-		codes = rows * ((dim + 1) / 2)
-	}
-	group := int(f.Group)
-	if group == 0 {
-		group = dim
-	}
-	switch {
-	case f.Scale != 0 || dim == 0:
-		return codes, 0
-	case f.Channels:
-		scales = dim
-	default:
-		scales = rows * ((dim + group - 1) / group)
-	}
-	if f.Asymmetric {
-		scales *= 2
-	}
-	return codes, scales
-}
-
 // Quantize makes codes and scales of rows of dim floats, by the rules of a Storage. Int4 codes are two per byte, the first in the low half; a
 // code c stands for c * scale + offset. Without scales to find they are nil.
 func Quantize(format QuantFormat, values []float32, dim int) (codes []byte, scales []float32, err error) {
-	rows := 0
-	if dim > 0 {
-		rows = len(values) / dim
-	}
-	if err = want("values", len(values), rows*dim); err != nil {
+	rows, numCodes, numScales, err := checkQuant(format, values, dim)
+	if err != nil {
 		return
 	}
-	numCodes, numScales := format.lengths(rows, dim)
 	codes = make([]byte, numCodes)
 	if numScales > 0 {
 		scales = make([]float32, numScales)
 	}
-	return codes, scales, native.Kvc_quantize(asByte(format.c()), asBytes(values), uint64(rows), uint64(dim), codes, asBytes(scales))
+	return codes, scales, native.Kvc_quantize(asByte(format.c()), asBytes(values), rows, uint64(dim), codes, asBytes(scales))
 }
 
 // Dequantize is the way back of Quantize: values has the length of rows * dim.
 func Dequantize(format QuantFormat, codes []byte, scales []float32, dim int, values []float32) error {
-	rows := 0
-	if dim > 0 {
-		rows = len(values) / dim
+	rows, numCodes, numScales, err := checkQuant(format, values, dim)
+	if err == nil {
+		err = check(of("codes", codes, numCodes), of("scales", scales, numScales))
 	}
-	numCodes, numScales := format.lengths(rows, dim)
-	for _, array := range []arrayLength{{"values", len(values), rows * dim}, {"codes", len(codes), numCodes}, {"scales", len(scales), numScales}} {
-		if err := want(array.name, array.length, array.wanted); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
-	return native.Kvc_dequantize(asByte(format.c()), codes, asBytes(scales), uint64(rows), uint64(dim), asBytes(values))
+	return native.Kvc_dequantize(asByte(format.c()), codes, asBytes(scales), rows, uint64(dim), asBytes(values))
 }

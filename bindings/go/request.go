@@ -171,10 +171,13 @@ func (m *Manager) BlockTable(request Request, group uint32) ([]int32, error) {
 
 // ExportTables writes whole block tables into rows of len(tables) / len(requests) entries, fillID where there is no block.
 func (m *Manager) ExportTables(requests []Request, group uint32, fillID int32, tables []int32) error {
-	if len(requests) == 0 {
-		return nil
+	if err := checkTables(requests, tables); err != nil {
+		return err
 	}
-	ids := unsafe.Slice((*uint64)(unsafe.Pointer(&requests[0])), len(requests))
+	var ids []uint64
+	if len(requests) > 0 {
+		ids = unsafe.Slice((*uint64)(unsafe.Pointer(&requests[0])), len(requests))
+	}
 	return m.call(func(c uintptr) error { return native.Kvc_manager_export_tables(c, ids, group, fillID, tables) })
 }
 

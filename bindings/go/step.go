@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -26,7 +27,8 @@ type StepLimits struct {
 }
 
 // Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, kept from step to step: fill
-// them in place, set counts, call Run, read the results. They must not be used after Close of the step or of the manager.
+// them in place, set counts, call Run, read the results. Close of the step, or of the manager, sets them to nil; slices of them that
+// were kept must not be used afterwards.
 //
 // What is not set is refused. CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and AdmitOffsets (from [1] on)
 // 2^64 - 1, Rows -2^31, until you set an entry. Run takes the ids, lengths and AdmitOffsets that it has read: they are unset again
@@ -58,6 +60,7 @@ type Step struct {
 	Changes                                     []TableChange
 
 	m    *Manager
+	mu   sync.Mutex // Held by Run and Row: Close waits for them.
 	c    *C.kvc_step
 	used [6]bool // What the optional arrays are set to.
 }
@@ -81,19 +84,27 @@ func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
 	s.c = *(**C.kvc_step)(unsafe.Pointer(&address))
 	atomic.AddInt64(&liveObjects, 1)
 	m.steps.Store(s, nil)
-	for array, slice := range map[C.int32_t]*[]uint64{C.KVC_STEP_FREES: &s.Frees, C.KVC_STEP_PREEMPTS: &s.Preempts, C.KVC_STEP_TRUNCATES: &s.Truncates,
-		C.KVC_STEP_TRUNCATE_LENGTHS: &s.TruncateLengths, C.KVC_STEP_REQUESTS: &s.Requests, C.KVC_STEP_COMMITTED: &s.Committed,
-		C.KVC_STEP_COMMIT_OFFSETS: &s.CommitOffsets, C.KVC_STEP_EXTEND_OFFSETS: &s.ExtendOffsets, C.KVC_STEP_ADMIT_REQUESTS: &s.AdmitRequests,
-		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks} {
+	for array, slice := range s.uint64s() {
 		*slice = viewOf[uint64](s.c, array)
 	}
-	for array, slice := range map[C.int32_t]*[]int32{C.KVC_STEP_COMMIT_TOKENS: &s.CommitTokens, C.KVC_STEP_EXTEND_TOKENS: &s.ExtendTokens,
-		C.KVC_STEP_ADMIT_TOKENS: &s.AdmitTokens, C.KVC_STEP_ROWS: &s.Rows, C.KVC_STEP_BLOCK_TABLES: &s.BlockTables} {
+	for array, slice := range s.int32s() {
 		*slice = viewOf[int32](s.c, array)
 	}
 	s.Status, s.Slots = viewOf[Status](s.c, C.KVC_STEP_STATUS), viewOf[int64](s.c, C.KVC_STEP_SLOTS)
 	s.Copies, s.Changes = viewOf[BlockCopy](s.c, C.KVC_STEP_COPIES), viewOf[TableChange](s.c, C.KVC_STEP_CHANGES)
 	return s, nil
+}
+
+func (s *Step) uint64s() map[C.int32_t]*[]uint64 {
+	return map[C.int32_t]*[]uint64{C.KVC_STEP_FREES: &s.Frees, C.KVC_STEP_PREEMPTS: &s.Preempts, C.KVC_STEP_TRUNCATES: &s.Truncates,
+		C.KVC_STEP_TRUNCATE_LENGTHS: &s.TruncateLengths, C.KVC_STEP_REQUESTS: &s.Requests, C.KVC_STEP_COMMITTED: &s.Committed,
+		C.KVC_STEP_COMMIT_OFFSETS: &s.CommitOffsets, C.KVC_STEP_EXTEND_OFFSETS: &s.ExtendOffsets, C.KVC_STEP_ADMIT_REQUESTS: &s.AdmitRequests,
+		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks}
+}
+
+func (s *Step) int32s() map[C.int32_t]*[]int32 {
+	return map[C.int32_t]*[]int32{C.KVC_STEP_COMMIT_TOKENS: &s.CommitTokens, C.KVC_STEP_EXTEND_TOKENS: &s.ExtendTokens,
+		C.KVC_STEP_ADMIT_TOKENS: &s.AdmitTokens, C.KVC_STEP_ROWS: &s.Rows, C.KVC_STEP_BLOCK_TABLES: &s.BlockTables}
 }
 
 // viewOf is an array of a made step as a slice of elements, or of structs of them.
@@ -124,6 +135,8 @@ func (s *Step) use(i int, array int32, on bool) error {
 // nothing has changed; each item has its Status.
 func (s *Step) Run() error {
 	return s.m.call(func(manager uintptr) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.c == nil {
 			return ErrClosed
 		}
@@ -179,7 +192,7 @@ func (s *Step) admitArrays() (first *byte, keys []byte, keyOffsets []uint64, err
 	if s.AdmitOptions == nil || s.NumAdmissions == 0 {
 		return nil, nil, nil, nil
 	}
-	if err := want("AdmitOptions", len(s.AdmitOptions), s.NumAdmissions); err != nil {
+	if err := check(of("AdmitOptions", s.AdmitOptions, uint64(s.NumAdmissions))); err != nil {
 		return nil, nil, nil, err
 	}
 	configs := make([]requestConfig, s.NumAdmissions)
@@ -192,10 +205,20 @@ func (s *Step) admitArrays() (first *byte, keys []byte, keyOffsets []uint64, err
 	return asByte(&configs[0]), asBytes(all), ends, nil
 }
 
-// Row is the block table of a row in a group.
+// Row is the block table of a row in a group, nil after Close. A row or a group that the step does not have panics, as an index does.
 func (s *Step) Row(group, row int) []int32 {
-	rows, stride := int(s.c.num_rows), int(s.c.row_stride)
-	return s.BlockTables[(group*rows+row)*stride:][:stride]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		return nil
+	}
+	var view C.kvc_view
+	C.kvc_step_view(s.c, C.KVC_STEP_BLOCK_TABLES, &view)
+	groups, rows, stride := int(view.shape[0]), int(view.shape[1]), int(view.shape[2])
+	if group < 0 || group >= groups || row < 0 || row >= rows {
+		panic(fmt.Sprintf("kvcache: Row(%d, %d) of a step with %d groups of %d rows", group, row, groups, rows))
+	}
+	return s.BlockTables[(group*rows+row)*stride:][:stride:stride]
 }
 
 // Close frees the step's memory. Closing again, or after the manager, does nothing.
@@ -207,10 +230,20 @@ func (s *Step) Close() error {
 }
 
 func (s *Step) destroy() {
-	if s.c != nil {
-		atomic.AddInt64(&liveObjects, -1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		return
 	}
+	for _, slice := range s.uint64s() {
+		*slice = nil
+	}
+	for _, slice := range s.int32s() {
+		*slice = nil
+	}
+	s.Status, s.Slots, s.Copies, s.Changes = nil, nil, nil, nil
 	s.m.steps.Delete(s)
 	C.kvc_step_destroy(s.c)
 	s.c = nil
+	atomic.AddInt64(&liveObjects, -1)
 }

@@ -6,7 +6,6 @@ package kvcache
 import "C"
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -41,8 +40,8 @@ type StorageConfig struct {
 	NumThreads                   uint32 // That work on one call; 0 = 1.
 	KScale, VScale               float32
 	ChannelTokens, OpenBlocks    uint32 // With KVC_STORAGE_CHANNEL_KEYS.
-	// Memory to use in place instead of memory of the library, aligned to Alignment; nil = none. It must not be Go's own (take it from mmap or C)
-	// and must live until Close.
+	// Memory to use in place instead of memory of the library, aligned to Alignment; nil = none. It must not be Go's own: take it from mmap or C,
+	// and release it after Close. The storage keeps the slice until then.
 	Memory []byte
 }
 
@@ -63,20 +62,24 @@ func StorageSize(config StorageConfig) (block, slab uint64, err error) {
 
 // Storage is memory for the keys and values of a manager's blocks. Any goroutine may use it; who touches the same bytes orders the calls.
 type Storage struct {
-	mu   sync.RWMutex // As a Manager's.
-	c    uintptr
-	info C.kvc_storage_info
+	mu     sync.RWMutex // As a Manager's.
+	c      uintptr
+	info   C.kvc_storage_info
+	memory []byte // The config's, in use until Close.
 }
 
 // NewStorage makes a storage. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
 func NewStorage(config StorageConfig) (*Storage, error) {
-	s := &Storage{info: C.kvc_storage_info{struct_size: C.sizeof_kvc_storage_info}}
-	if err := native.Kvc_storage_adopt(asByte(config.c()), config.Memory, &s.c); err != nil {
+	var c uintptr
+	if err := native.Kvc_storage_adopt(asByte(config.c()), config.Memory, &c); err != nil {
 		return nil, err
 	}
+	info := C.kvc_storage_info{struct_size: C.sizeof_kvc_storage_info}
+	err := native.Kvc_storage_properties(c, asByte(&info))
+	s := &Storage{c: c, info: info, memory: config.Memory}
 	atomic.AddInt64(&liveObjects, 1)
 	runtime.SetFinalizer(s, (*Storage).Close)
-	return s, native.Kvc_storage_properties(s.c, asByte(&s.info))
+	return s, err
 }
 
 // Close frees the memory, once calls in other goroutines have returned. Closing again does nothing.
@@ -85,7 +88,7 @@ func (s *Storage) Close() error {
 	defer s.mu.Unlock()
 	if s.c != 0 {
 		C.kvc_storage_destroy((*C.kvc_storage)(*(*unsafe.Pointer)(unsafe.Pointer(&s.c))))
-		s.c = 0
+		s.c, s.memory = 0, nil
 		atomic.AddInt64(&liveObjects, -1)
 	}
 	return nil
@@ -105,33 +108,19 @@ func (s *Storage) Bytes() (block, slab uint64) {
 	return uint64(s.info.block_bytes), uint64(s.info.slab_bytes)
 }
 
-// want is an error unless an array has the length that the others ask for.
-func want(name string, length, wanted int) error {
-	if length != wanted {
-		return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: fmt.Sprintf("%s has %d elements; it needs %d", name, length, wanted)}
-	}
-	return nil
-}
-
-func (s *Storage) rows(firstLayer, layers uint32, k, v []float32, tokens int) (*C.kvc_rows, error) {
+// rows are what a call moves, once the lengths of its arrays agree.
+func (s *Storage) rows(firstLayer, layers uint32, k, v []float32, slots []int64) (*C.kvc_rows, error) {
 	if layers == 0 {
 		layers = 1
 	}
-	rows := &C.kvc_rows{struct_size: C.sizeof_kvc_rows, first_layer: C.uint32_t(firstLayer), num_layers: C.uint32_t(layers)}
-	heads := tokens * int(layers) * int(s.info.num_heads)
-	if err := want("k", len(k), heads*int(s.info.head_dim)); err != nil {
-		return nil, err
-	}
-	if s.info.flags&C.KVC_STORAGE_LATENT != 0 {
-		return rows, want("v", len(v), 0)
-	}
-	return rows, want("v", len(v), heads*int(s.info.v_head_dim))
+	return &C.kvc_rows{struct_size: C.sizeof_kvc_rows, first_layer: C.uint32_t(firstLayer), num_layers: C.uint32_t(layers)},
+		s.checkRows(layers, k, v, slots)
 }
 
 // Store writes keys [layers][tokens][heads][HeadDim] and values (nil for latent attention) of layers from firstLayer on (0 layers = 1)
 // to the slots of the tokens; slot -1 skips one. All or nothing.
 func (s *Storage) Store(firstLayer, layers uint32, k, v []float32, slots []int64) error {
-	return s.StoreTurned(firstLayer, layers, k, v, slots, &KeyRope{})
+	return s.StoreTurned(firstLayer, layers, k, v, slots, nil)
 }
 
 // KeyRope is how StoreTurned turns keys.
@@ -143,23 +132,21 @@ type KeyRope struct {
 }
 
 // StoreTurned is Store of the keys that ApplyRope would make of a copy of k. ErrInvalidArgument: a row outside of the table, that of a
-// skipped token included.
+// skipped token included. Without a rope, or a table in it, keys are stored as they are.
 func (s *Storage) StoreTurned(firstLayer, layers uint32, k, v []float32, slots []int64, rope *KeyRope) error {
-	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
+	rows, err := s.rows(firstLayer, layers, k, v, slots)
 	if err != nil {
 		return err
 	}
-	if rope.Rows != nil {
-		if err := want("Rows", len(rope.Rows), len(slots)); err != nil {
-			return err
-		}
-		if rope.Table == nil {
-			return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: "Rows without Table"}
-		}
+	if rope == nil {
+		rope = &KeyRope{}
 	}
 	rows.rope_dim, rows.rope_first_element = C.uint32_t(rope.RopeDim), C.uint32_t(rope.FirstElement)
 	if rope.RopeDim == 0 {
 		rows.rope_dim = s.info.head_dim
+	}
+	if err := checkRope(rope.Table, uint32(rows.rope_dim), rope.Rows, uint64(len(slots))); err != nil {
+		return err
 	}
 	if rope.Interleaved {
 		rows.flags = C.KVC_ROWS_ROPE_INTERLEAVED
@@ -171,7 +158,7 @@ func (s *Storage) StoreTurned(firstLayer, layers uint32, k, v []float32, slots [
 
 // Gather reads what Store wrote.
 func (s *Storage) Gather(firstLayer, layers uint32, k, v []float32, slots []int64) error {
-	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
+	rows, err := s.rows(firstLayer, layers, k, v, slots)
 	if err != nil {
 		return err
 	}
@@ -217,13 +204,15 @@ func (s *Storage) Runs(block int32) ([]Run, error) {
 	})
 }
 
-// Slab is the bytes of all blocks in place: memory of the library, or what the config gave. It must not be used after Close.
+// Slab is the bytes of all blocks in place: memory of the library, or what the config gave. It must not be used after Close. A storage whose
+// slab was asked for is freed by Close alone, not when it is forgotten, since the slice may outlive it.
 func (s *Storage) Slab() []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.c == 0 {
 		return nil
 	}
+	runtime.SetFinalizer(s, nil)
 	return unsafe.Slice((*byte)(s.info.data), int(s.info.slab_bytes))
 }
 
@@ -236,7 +225,7 @@ type Metrics struct {
 
 // Measure compares keys and values, as Store takes them, with what lies at their slots. values is empty for latent attention.
 func (s *Storage) Measure(firstLayer, layers uint32, k, v []float32, slots []int64) (keys, values Metrics, err error) {
-	rows, err := s.rows(firstLayer, layers, k, v, len(slots))
+	rows, err := s.rows(firstLayer, layers, k, v, slots)
 	if err != nil {
 		return
 	}

@@ -21,6 +21,11 @@ static void kvc_throw(JNIEnv* jenv, kvc_status status) {
   if (!(*jenv)->ExceptionCheck(jenv) && exception) (*jenv)->Throw(jenv, (jthrowable)exception);
 }
 
+static void kvc_throw_new(JNIEnv* jenv, const char* type, const char* text) {
+  jclass of = (*jenv)->FindClass(jenv, type);
+  if (of) (*jenv)->ThrowNew(jenv, of, text);
+}
+
 // What the hand-written layer has checked: direct, or null.
 static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count) {
   *data = buffer ? (*jenv)->GetDirectBufferAddress(jenv, buffer) : NULL;
@@ -55,7 +60,7 @@ static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count)
 #define KVC_JAVA_INT64 "java.nio.LongBuffer"
 #define KVC_JAVA_UINT64 "java.nio.LongBuffer"
 
-%define KVC_JAVA_ARRAY(QUALIFIED, BUFFER, SIZE, CHECK, POINTER, COUNT)
+%define KVC_JAVA_ARRAY(QUALIFIED, TYPE, BUFFER, SIZE, CHECK, POINTER, COUNT)
 %typemap(jni) (QUALIFIED *POINTER, size_t COUNT) "jobject"
 %typemap(jtype) (QUALIFIED *POINTER, size_t COUNT) BUFFER
 %typemap(jstype) (QUALIFIED *POINTER, size_t COUNT) BUFFER
@@ -63,6 +68,11 @@ static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count)
 %typemap(in) (QUALIFIED *POINTER, size_t COUNT) {
   void* data;
   kvc_buffer(jenv, $input, &data, &$2);
+  if ((uintptr_t)data % __alignof__(TYPE) != 0) {
+    kvc_throw_new(jenv, "java/lang/IllegalArgumentException",
+                  "$1_name begins at an address that is no multiple of the bytes of its elements; make it with io.kvcache.Buffers");
+    return $null;
+  }
   $1 = ($1_ltype)data;
   $2 /= SIZE;
 }
@@ -70,16 +80,16 @@ static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count)
 %typemap(argout) (QUALIFIED *POINTER, size_t COUNT) ""
 %enddef
 %define KVC_IN(TYPE, ELEMENT, POINTER, COUNT)
-KVC_JAVA_ARRAY(const TYPE, KVC_JAVA_ ## ELEMENT, 1, readable, POINTER, COUNT)
+KVC_JAVA_ARRAY(const TYPE, TYPE, KVC_JAVA_ ## ELEMENT, 1, readable, POINTER, COUNT)
 %enddef
 %define KVC_OUT(TYPE, ELEMENT, POINTER, COUNT)
-KVC_JAVA_ARRAY(TYPE, KVC_JAVA_ ## ELEMENT, 1, writable, POINTER, COUNT)
+KVC_JAVA_ARRAY(TYPE, TYPE, KVC_JAVA_ ## ELEMENT, 1, writable, POINTER, COUNT)
 %enddef
 %define KVC_IN_RECORDS(TYPE, POINTER, COUNT)
-KVC_JAVA_ARRAY(const TYPE, "java.nio.ByteBuffer", sizeof(TYPE), readable, POINTER, COUNT)
+KVC_JAVA_ARRAY(const TYPE, TYPE, "java.nio.ByteBuffer", sizeof(TYPE), readable, POINTER, COUNT)
 %enddef
 %define KVC_OUT_RECORDS(TYPE, POINTER, COUNT)
-KVC_JAVA_ARRAY(TYPE, "java.nio.ByteBuffer", sizeof(TYPE), writable, POINTER, COUNT)
+KVC_JAVA_ARRAY(TYPE, TYPE, "java.nio.ByteBuffer", sizeof(TYPE), writable, POINTER, COUNT)
 %enddef
 
 %define KVC_OBJECT(TYPE, NAME)
@@ -119,7 +129,13 @@ typedef struct kvc_bytes {
 %typemap(jtype) kvc_bytes "java.nio.ByteBuffer"
 %typemap(jstype) kvc_bytes "java.nio.ByteBuffer"
 %typemap(javaout) kvc_bytes "{ return $jnicall; }"
-%typemap(out) kvc_bytes "$result = (*jenv)->NewDirectByteBuffer(jenv, $1.data, (jlong)$1.size);"
+%typemap(out) kvc_bytes %{
+  if ($1.size > INT32_MAX) {
+    kvc_throw_new(jenv, "java/lang/IllegalStateException", "the array has more than 2^31 - 1 bytes, which no buffer holds; make it smaller");
+    return $null;
+  }
+  $result = (*jenv)->NewDirectByteBuffer(jenv, $1.data, (jlong)$1.size);
+%}
 
 KVC_OBJECT(kvc_step, step)
 KVC_OBJECT(kvc_storage, storage)
@@ -142,6 +158,28 @@ static kvc_bytes kvc_storage_bytes(kvc_storage *s) {
   kvc_bytes bytes = {NULL, 0};
   if (kvc_storage_properties(s, &info) == KVC_OK) bytes.data = info.data, bytes.size = info.slab_bytes;
   return bytes;
+}
+%}
+KVC_IN_RECORDS(char, array, num_bytes)
+KVC_IN(int32_t, INT32, array, num_ints)
+KVC_IN(int64_t, INT64, array, num_longs)
+%inline %{
+// Where the blocks of a storage are, and arrays of the caller.
+static long long kvc_storage_address(kvc_storage *s) {
+  kvc_storage_info info = {.struct_size = sizeof info};
+  return kvc_storage_properties(s, &info) == KVC_OK ? (long long)(intptr_t)info.data : 0;
+}
+static long long kvc_bytes_address(const char *array, size_t num_bytes) {
+  (void)num_bytes;
+  return (long long)(intptr_t)array;
+}
+static long long kvc_ints_address(const int32_t *array, size_t num_ints) {
+  (void)num_ints;
+  return (long long)(intptr_t)array;
+}
+static long long kvc_longs_address(const int64_t *array, size_t num_longs) {
+  (void)num_longs;
+  return (long long)(intptr_t)array;
 }
 %}
 %define KVC_OFFSET(FIELD)

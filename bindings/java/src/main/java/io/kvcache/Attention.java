@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
@@ -36,50 +37,71 @@ public final class Attention {
   public ByteBuffer schedule;
   public boolean scheduled;
 
-  private static void want(String name, java.nio.Buffer buffer, long elements) {
-    if (buffer != null && buffer.remaining() != elements) {
-      throw new IllegalArgumentException(name + " has " + buffer.remaining() + " elements; it needs " + elements);
+  /** The same with buffers of the call's own, as {@link Sizes} makes them, once all agree. outputs: with out and lse. */
+  Attention checked(Storage.Shape shape, boolean outputs) {
+    Attention a = new Attention();
+    int requests = Sizes.longs("kvLens", kvLens, kvLens == null ? 0 : kvLens.remaining()).remaining(), heads = shape.numHeads();
+    a.kvLens = Sizes.longs("kvLens", kvLens, requests);
+    a.qOffsets = Sizes.longs("qOffsets", qOffsets, requests + 1L);
+    long rows = Sizes.product(a.qOffsets.get(requests), numQHeads);
+    int entries = requests == 0 || blockTables == null ? 0 : blockTables.remaining() / requests;
+    long stride = requests == 0 || blockMask == null ? 0 : blockMask.remaining() / ((long) requests * heads);
+    a.q = q == null && !outputs ? null : Sizes.bytes("q", q, dtype.unit(), rows, shape.headDim());
+    a.out = outputs ? Sizes.result("out", out, dtype.unit(), rows, shape.vHeadDim()) : null;
+    a.lse = !outputs || lse == null ? null : Sizes.result("lse", lse, 4, rows);
+    a.qStarts = qStarts == null ? null : Sizes.longs("qStarts", qStarts, requests);
+    a.blockTables = Sizes.ints("blockTables", blockTables, requests, entries);
+    a.alibiSlopes = alibiSlopes == null ? null : Sizes.bytes("alibiSlopes", alibiSlopes, 4, numQHeads);
+    a.mask = mask == null ? null : Sizes.bytes("mask", mask, 1, mask.remaining());
+    a.maskOffsets = mask == null ? null : Sizes.longs("maskOffsets", maskOffsets, requests);
+    a.maskStarts = maskStarts == null ? null : Sizes.longs("maskStarts", maskStarts, requests);
+    a.blockMask = blockMask == null ? null : Sizes.bytes("blockMask", blockMask, 1, requests, heads, stride);
+    a.schedule = schedule == null ? null : Sizes.result("schedule", schedule, 1, schedule.remaining());
+    for (int r = 0; r < requests; ++r) {
+      a.checkMasks(r, shape.blockSize(), stride);
+    }
+    Buffer[] written = {a.out, a.lse, a.schedule};
+    Buffer[] orders = {a.qOffsets, a.kvLens, a.qStarts, a.blockTables, a.maskOffsets, a.maskStarts, a.blockMask};
+    Sizes.apart(written, orders);
+    a.layer = layer;
+    a.numQHeads = numQHeads;
+    a.dtype = dtype;
+    a.scale = scale;
+    a.softCap = softCap;
+    a.window = window;
+    a.sinks = sinks;
+    a.notCausal = notCausal;
+    a.sharedTokens = sharedTokens;
+    a.scheduled = scheduled;
+    return a;
+  }
+
+  /** The bits of request r. Lengths are unsigned in C. */
+  private void checkMasks(int r, int blockSize, long stride) {
+    long length = kvLens.get(r), start = maskStarts == null ? 0 : maskStarts.get(r), queries = qOffsets.get(r + 1) - qOffsets.get(r);
+    if (length < 0 || queries < 0 || start < 0 || start > length) {
+      throw Sizes.invalid("request %d: %d queries, %d tokens, a mask from %d on; offsets never decrease, and a mask begins within the tokens", r,
+          queries, length, start);
+    }
+    long blocks = length / blockSize + (length % blockSize != 0 ? 1 : 0);
+    if (blockMask != null && 8 * stride < blocks) {
+      throw Sizes.invalid("a row of blockMask has %d bits; request %d has %d blocks", 8 * stride, r, blocks);
+    }
+    if (mask != null) {
+      long room = 8L * mask.remaining(), first = maskOffsets.get(r), needed = Sizes.product(queries, length - start);
+      if (first < 0 || first > room || needed > room - first) {
+        throw Sizes.invalid("mask has %d bits; request %d needs %s from maskOffsets[%d], %s, on", room, r, Long.toUnsignedString(needed), r,
+            Long.toUnsignedString(first));
+      }
     }
   }
 
-  /** The struct, once all lengths agree with it. */
-  kvc_attention struct(Storage.Shape shape, boolean outputs) {
-    int requests = kvLens.remaining(), heads = shape.numHeads();
-    want("qOffsets", qOffsets, requests + 1L);
-    int first = qOffsets.position();
-    long rows = qOffsets.get(first + requests) * numQHeads;
-    int entries = requests == 0 ? 0 : blockTables.remaining() / requests;
-    int stride = blockMask == null || requests == 0 ? 0 : blockMask.remaining() / (requests * heads);
-    want("q", q, dtype.bytes(rows * shape.headDim()));
-    if (outputs) {
-      want("out", out, dtype.bytes(rows * shape.vHeadDim()));
-      want("lse", lse, 4 * rows);
-    }
-    want("qStarts", qStarts, requests);
-    want("blockTables", blockTables, (long) requests * entries);
-    want("alibiSlopes", alibiSlopes, 4L * numQHeads);
-    want("maskStarts", maskStarts, requests);
-    want("blockMask", blockMask, (long) requests * heads * stride);
-    if (mask != null && (maskOffsets == null || maskOffsets.remaining() != requests)) {
-      throw new IllegalArgumentException("mask needs maskOffsets, the first bit of each request");
-    }
-    for (int r = 0; r < requests; ++r) {
-      long length = kvLens.get(kvLens.position() + r);
-      if (blockMask != null && 8L * stride * shape.blockSize() < length) {
-        throw new IllegalArgumentException("blockMask has bits for " + 8 * stride + " blocks; " + length + " tokens need more");
-      }
-      if (mask != null) {
-        long start = maskStarts == null ? 0 : maskStarts.get(maskStarts.position() + r);
-        long queries = qOffsets.get(first + r + 1) - qOffsets.get(first + r);
-        long bits = maskOffsets.get(maskOffsets.position() + r) + queries * (length - start);
-        if (bits > 8L * mask.remaining()) {
-          throw new IllegalArgumentException("mask has " + 8L * mask.remaining() + " bits; request " + r + " needs " + bits);
-        }
-      }
-    }
+  /** The struct of one that is checked. */
+  kvc_attention struct(Storage.Shape shape) {
+    int requests = kvLens.remaining();
     kvc_attention c = new kvc_attention();
     c.setNum_requests(requests);
-    c.setTable_stride(entries);
+    c.setTable_stride(requests == 0 ? 0 : blockTables.remaining() / requests);
     c.setLayer(layer);
     c.setNum_q_heads(numQHeads);
     c.setDtype(dtype.code);
@@ -88,7 +110,7 @@ public final class Attention {
     c.setSoft_cap(softCap);
     c.setWindow(window);
     c.setSinks(sinks);
-    c.setBlock_mask_stride(stride);
+    c.setBlock_mask_stride(requests == 0 || blockMask == null ? 0 : blockMask.remaining() / ((long) requests * shape.numHeads()));
     c.setShared_tokens(sharedTokens);
     return c;
   }
@@ -100,20 +122,22 @@ public final class Attention {
   /** Depths of the nodes of a tree of draft tokens, whose mask bits are written to an empty mask; -1 = hangs on the last token before it. */
   public static IntBuffer treeMask(IntBuffer parents, ByteBuffer mask) throws KvCacheException {
     int nodes = parents.remaining();
-    want("mask", mask, ((long) nodes * nodes + 7) / 8);
+    IntBuffer from = Sizes.ints("parents", parents, nodes);
+    ByteBuffer bits = Sizes.result("mask", mask, 1, ((long) nodes * nodes + 7) / 8);
+    Sizes.apart(new Buffer[] {bits}, from);
     IntBuffer depths = Buffers.ints(nodes);
-    Native.kvc_tree_mask(parents, mask, 0, depths);
+    Native.kvc_tree_mask(from, bits, 0, depths);
     return depths;
   }
 
   /** Merges attention over disjoint sets of keys: outs [partials][rows][vDim], lses [partials][rows] into out [rows][vDim], lse [rows] or null. */
   public static void merge(ByteBuffer outs, ByteBuffer lses, int partials, int vDim, DType dtype, ByteBuffer out, ByteBuffer lse)
       throws KvCacheException {
-    long rows = (long) out.remaining() * 8 / dtype.bits / vDim;
-    want("out", out, dtype.bytes(rows * vDim));
-    want("outs", outs, dtype.bytes(partials * rows * vDim));
-    want("lses", lses, 4 * partials * rows);
-    want("lse", lse, 4 * rows);
-    Native.kvc_attention_merge(outs, lses, partials, rows, vDim, dtype.code, out, lse);
+    if (partials < 0 || vDim < 1) {
+      throw Sizes.invalid("partials is %d and vDim %d; partials must be at least 0, vDim at least 1", partials, vDim);
+    }
+    long rows = Sizes.rows("out", out, Sizes.product(dtype.unit(), vDim));
+    Native.kvc_attention_merge(Sizes.bytes("outs", outs, dtype.unit(), partials, rows, vDim), Sizes.bytes("lses", lses, 4, partials, rows), partials, rows,
+        vDim, dtype.code, Sizes.result("out", out, dtype.unit(), rows, vDim), lse == null ? null : Sizes.result("lse", lse, 4, rows));
   }
 }

@@ -20,8 +20,8 @@ public enum DType {
     this.bits = bits;
   }
 
-  /** Bytes of so many elements. */
-  long bytes(long elements) {
-    return (elements * bits + 7) / 8;
+  /** Bytes of an element of an array; of INT4, which no array of elements has, 1. */
+  int unit() {
+    return Math.max(bits / 8, 1);
   }
 }

@@ -7,7 +7,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  * The address of an object of the library, counting who uses it: its owner until close, and every call in flight. The last to go destroys
  * it, so that a close in one thread never pulls memory away under a call in another.
  */
-final class Handle implements Runnable {
+final class Handle {
   interface Destroy {
     void destroy(long address);
   }
@@ -19,6 +19,7 @@ final class Handle implements Runnable {
   private final long address;
   private final Destroy destroy;
   private final AtomicInteger users = new AtomicInteger(1);
+  private final AtomicInteger owners = new AtomicInteger();
   private volatile boolean closed;
 
   Handle(String name, long address, Destroy destroy) {
@@ -58,9 +59,13 @@ final class Handle implements Runnable {
     exit();
   }
 
-  /** What a cleaner does when the owner was forgotten. */
-  @Override
-  public void run() {
-    close();
+  /** Closes once all owners are forgotten: the object, and buffers that are memory of it. */
+  void ownedBy(Object owner) {
+    owners.incrementAndGet();
+    Manager.CLEANER.register(owner, () -> {
+      if (owners.decrementAndGet() == 0) {
+        close();
+      }
+    });
   }
 }

@@ -24,7 +24,7 @@ public final class Manager implements AutoCloseable {
   /** Makes a manager. */
   public Manager(Config config) throws KvCacheException {
     handle = new Handle("manager", config.create(), Native::kvc_manager_destroy);
-    CLEANER.register(this, handle);
+    handle.ownedBy(this);
   }
 
   /** Of so many blocks of 16 tokens. */
@@ -90,6 +90,7 @@ public final class Manager implements AutoCloseable {
 
   /** Writes whole block tables into rows of tables.remaining() / requests.remaining() entries; fillId where there is no block. */
   public void exportTables(LongBuffer requests, int group, int fillId, IntBuffer tables) throws KvCacheException {
+    Sizes.tables(requests, tables);
     call(m -> Native.kvc_manager_export_tables(m, requests, group, fillId, tables));
   }
 
@@ -105,7 +106,7 @@ public final class Manager implements AutoCloseable {
 
   /** Moves contents from the highest blocks of a pool to its lowest free ones: pairs to carry out before any block is read or written. */
   public List<int[]> compact(int pool, int maxMoves) throws KvCacheException {
-    ByteBuffer room = Buffers.bytes(8 * maxMoves);
+    ByteBuffer room = Buffers.bytes(Math.multiplyExact(8, maxMoves));
     return read(room, ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out)), Manager::pair);
   }
 

@@ -5,6 +5,7 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 
 /** The part of a model that its KV cache depends on: kvc_model. A preset ({@link #find}), or described by hand. */
 public final class Model {
@@ -28,6 +29,9 @@ public final class Model {
   public Model window(long tokens, int... layers) {
     c.setWindow_tokens(tokens);
     for (int layer : layers) {
+      if (layer < 0 || layer >= Native.KVC_MODEL_MAX_LAYERS) {
+        throw Sizes.invalid("no layer %d; a model has at most %d layers", layer, Native.KVC_MODEL_MAX_LAYERS);
+      }
       c.set_window(layer);
     }
     return this;
@@ -58,46 +62,53 @@ public final class Model {
     return models;
   }
 
+  /** The struct lives as long as this object, also while its native getter runs. */
+  private <T> T get(Function<kvc_model, T> getter) {
+    T value = getter.apply(c);
+    Reference.reachabilityFence(this);
+    return value;
+  }
+
   public String name() {
-    return c.getName();
+    return get(kvc_model::getName);
   }
 
   public int numLayers() {
-    return c.getNum_layers();
+    return get(kvc_model::getNum_layers);
   }
 
   public int numQHeads() {
-    return c.getNum_q_heads();
+    return get(kvc_model::getNum_q_heads);
   }
 
   public int numKvHeads() {
-    return c.getNum_kv_heads();
+    return get(kvc_model::getNum_kv_heads);
   }
 
   public int headDim() {
-    return c.getHead_dim();
+    return get(kvc_model::getHead_dim);
   }
 
   /** Elements stored per layer and token in place of keys and values; 0 = keys and values are stored. */
   public int latentDim() {
-    return c.getLatent_dim();
+    return get(kvc_model::getLatent_dim);
   }
 
   public int vocabSize() {
-    return c.getVocab_size();
+    return get(kvc_model::getVocab_size);
   }
 
   public long maxContext() {
-    return c.getMax_context();
+    return get(kvc_model::getMax_context);
   }
 
   public long windowTokens() {
-    return c.getWindow_tokens();
+    return get(kvc_model::getWindow_tokens);
   }
 
   /** Whether a layer is marked as one with the window. */
   public boolean hasWindow(int layer) {
-    return c.has_window(layer) != 0;
+    return get(m -> m.has_window(layer)) != 0;
   }
 
   /** Question for {@link #estimate}; 0 = the default of each: max_context, 1, no budget. */
@@ -138,7 +149,7 @@ public final class Model {
 
   /** length: tokens of the sequence, for dynamic scaling; factors: of the model's config.json, for LongRoPE, else none. */
   public Frequencies ropeFrequencies(int layer, long length, double... factors) throws KvCacheException {
-    int pairs = (c.getRope_dim() == 0 ? c.getHead_dim() : c.getRope_dim()) / 2;
+    int pairs = (c.getRope_dim() == 0 ? headDim() : c.getRope_dim()) / 2;
     if (factors.length != 0 && factors.length != pairs) {
       throw new IllegalArgumentException("there are " + factors.length + " factors; the model turns " + pairs + " pairs");
     }
@@ -146,7 +157,7 @@ public final class Model {
     if (given != null) {
       given.asDoubleBuffer().put(factors);
     }
-    ByteBuffer out = Buffers.bytes(8 * pairs), factor = Buffers.bytes(8);
+    ByteBuffer out = Buffers.bytes(8 * Math.max(0, Math.min(pairs, 65536))), factor = Buffers.bytes(8);
     Native.kvc_model_rope(c, layer, length, given, out, factor, new long[1]);
     Reference.reachabilityFence(this);
     double[] turns = new double[pairs];

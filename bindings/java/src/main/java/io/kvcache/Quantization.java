@@ -13,6 +13,13 @@ import java.nio.ByteBuffer;
  * @param scale one for all, given; 0 = scales are found
  */
 public record Quantization(DType dtype, int group, boolean asymmetric, boolean channels, float scale) {
+  /** Refuses what no format is. */
+  public Quantization {
+    if (group < 0) {
+      throw Sizes.invalid("group is %d; it must not be negative", group);
+    }
+  }
+
   /** With a scale per row. */
   public Quantization(DType dtype) {
     this(dtype, 0, false, false, 0);
@@ -27,9 +34,16 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
     return c;
   }
 
+  private static int buffered(long bytes) {
+    if (bytes > Integer.MAX_VALUE) {
+      throw Sizes.invalid("rows or dim is negative, or so large that no buffer holds the result; give fewer rows at once");
+    }
+    return (int) bytes;
+  }
+
   /** Bytes of the codes of rows of dim elements. */
   public int codeBytes(int rows, int dim) {
-    return Math.toIntExact(rows * dtype.bytes(dim));
+    return buffered(Sizes.product(rows, dtype == DType.INT4 ? (dim + 1L) / 2 : Sizes.product(dtype.unit(), dim)));
   }
 
   /** Bytes of their scales, float32; 0 if one is given. */
@@ -37,24 +51,17 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
     if (scale != 0 || dim == 0) {
       return 0;
     }
-    int each = channels ? dim : Math.multiplyExact(rows, (dim + (group == 0 ? dim : group) - 1) / (group == 0 ? dim : group));
-    return Math.multiplyExact(each, asymmetric ? 8 : 4);
-  }
-
-  private void check(ByteBuffer values, int rows, int dim, ByteBuffer codes, ByteBuffer scales) {
-    if (values.remaining() != 4L * rows * dim || codes.remaining() != codeBytes(rows, dim)
-        || (scales == null ? 0 : scales.remaining()) != scaleBytes(rows, dim)) {
-      throw new IllegalArgumentException("values, codes and scales must have " + 4L * rows * dim + ", " + codeBytes(rows, dim) + " and "
-          + scaleBytes(rows, dim) + " bytes");
-    }
+    long width = group == 0 ? dim : group;
+    long each = channels ? dim : Sizes.product(rows, dim < 0 ? -1 : (dim + width - 1) / width);
+    return buffered(Sizes.product(each, asymmetric ? 8 : 4));
   }
 
   /** Writes codes and scales (null if one is given) of float32 values [rows][dim]. A code c stands for c * scale + offset. */
   public void quantize(ByteBuffer values, int rows, int dim, ByteBuffer codes, ByteBuffer scales) throws KvCacheException {
-    check(values, rows, dim, codes, scales);
+    Sizes.Codes a = new Sizes.Codes(this, values, rows, dim, codes, scales, true);
     kvc_quant_format c = struct();
     try {
-      Native.kvc_quantize(c, values, rows, dim, codes, scales);
+      Native.kvc_quantize(c, a.values(), rows, dim, a.codes(), a.scales());
     } finally {
       c.delete();
     }
@@ -62,10 +69,10 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
 
   /** The way back. */
   public void dequantize(ByteBuffer codes, ByteBuffer scales, int rows, int dim, ByteBuffer values) throws KvCacheException {
-    check(values, rows, dim, codes, scales);
+    Sizes.Codes a = new Sizes.Codes(this, values, rows, dim, codes, scales, false);
     kvc_quant_format c = struct();
     try {
-      Native.kvc_dequantize(c, codes, scales, rows, dim, values);
+      Native.kvc_dequantize(c, a.codes(), a.scales(), rows, dim, a.values());
     } finally {
       c.delete();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.LongBuffer;
 
@@ -10,8 +11,8 @@ public final class Rope {
 
   /** Cosines and sines of positions: float32 [positions][2][pairs]. */
   public static ByteBuffer table(Model.Frequencies frequencies, LongBuffer positions) throws KvCacheException {
-    int pairs = frequencies.turns().length;
-    ByteBuffer turns = Buffers.bytes(8 * pairs), table = Buffers.bytes(Math.multiplyExact(8 * pairs, positions.remaining()));
+    int pairs = Math.multiplyExact(8, frequencies.turns().length);
+    ByteBuffer turns = Buffers.bytes(pairs), table = Buffers.bytes(Math.multiplyExact(pairs, positions.remaining()));
     turns.asDoubleBuffer().put(frequencies.turns());
     Native.kvc_rope_table(turns, frequencies.attentionFactor(), positions, table);
     return table;
@@ -36,11 +37,10 @@ public final class Rope {
    */
   public static void apply(ByteBuffer x, DType dtype, int heads, int headDim, int ropeDim, int firstElement, boolean interleaved, ByteBuffer table,
       LongBuffer rows) throws KvCacheException {
-    long row = dtype.bytes((long) heads * headDim);
-    long tokens = row == 0 ? 0 : x.remaining() / row;
-    if (tokens * row != x.remaining() || (rows != null && rows.remaining() != tokens)) {
-      throw new IllegalArgumentException("x must be whole tokens of " + row + " bytes, with a row of the table each");
-    }
+    long tokens = Sizes.rows("x", x, Sizes.product(dtype.unit(), heads, headDim));
+    ByteBuffer own = Sizes.result("x", x, dtype.unit(), tokens, heads, headDim);
+    Sizes.Turn turn = new Sizes.Turn(table, rows, ropeDim != 0 ? ropeDim : headDim, tokens);
+    Sizes.apart(new Buffer[] {own}, turn.rows());
     kvc_rope_rows c = new kvc_rope_rows();
     try {
       c.setNum_heads(heads);
@@ -49,7 +49,7 @@ public final class Rope {
       c.setFirst_element(firstElement);
       c.setDtype(dtype.code);
       c.setFlags(interleaved ? Native.KVC_ROPE_ROWS_INTERLEAVED : 0);
-      Native.kvc_rope_apply(c, x, tokens, table, rows);
+      Native.kvc_rope_apply(c, own, tokens, turn.table(), turn.rows());
     } finally {
       c.delete();
     }

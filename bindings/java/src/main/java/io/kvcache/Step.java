@@ -6,11 +6,12 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.util.Objects;
 import java.util.stream.IntStream;
 
 /**
  * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, kept from step to step: fill them in place, set counts,
- * {@link #run}, read the results. They must not be used after close. By one thread at a time.
+ * {@link #run}, read the results. After close they have no elements. By one thread at a time.
  *
  * <p>What is not set is refused. commitTokens, extendTokens and admitTokens hold -1, truncateLengths and admitOffsets (from 1 on) -1, which is
  * 2^64 - 1, and rows Integer.MIN_VALUE, until you set an entry. {@link #run} takes the ids, lengths and admitOffsets that it has read: they are
@@ -49,7 +50,7 @@ public final class Step implements AutoCloseable {
       long[] out = new long[1];
       Native.kvc_step_create(m, sizes, out);
       address = out[0];
-    } catch (KvCacheException error) {
+    } catch (KvCacheException | RuntimeException error) {
       manager.handle.exit();
       throw error;
     } finally {
@@ -60,8 +61,8 @@ public final class Step implements AutoCloseable {
       Native.kvc_step_destroy(it);
       owner.exit();
     });
-    Manager.CLEANER.register(this, handle);
-    step = Native.kvc_step_bytes(address, -1).order(ByteOrder.nativeOrder());
+    handle.ownedBy(this);
+    step = bytes(-1);
     frees = longs(Native.KVC_STEP_FREES);
     preempts = longs(Native.KVC_STEP_PREEMPTS);
     truncates = longs(Native.KVC_STEP_TRUNCATES);
@@ -88,16 +89,27 @@ public final class Step implements AutoCloseable {
     use(Native.KVC_STEP_ROWS, false);
   }
 
+  private ByteBuffer bytes(int array) {
+    ByteBuffer memory = Native.kvc_step_bytes(address, array);
+    handle.ownedBy(memory);
+    return memory.order(ByteOrder.nativeOrder());
+  }
+
   private LongBuffer longs(int array) {
-    return Native.kvc_step_bytes(address, array).order(ByteOrder.nativeOrder()).asLongBuffer();
+    return bytes(array).asLongBuffer();
   }
 
   private IntBuffer ints(int array) {
-    return Native.kvc_step_bytes(address, array).order(ByteOrder.nativeOrder()).asIntBuffer();
+    return bytes(array).asIntBuffer();
   }
 
+  /** Frees the memory, once a run in another thread has returned. The buffers have no elements afterwards; views that were made of them must not be used. */
   @Override
   public void close() {
+    for (Buffer array : new Buffer[] {frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
+        admitOffsets, admitted, cached, numBlocks, slots, commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes}) {
+      array.position(0).limit(0);
+    }
     handle.close();
   }
 
@@ -209,6 +221,8 @@ public final class Step implements AutoCloseable {
   public IntBuffer row(int group, int row) {
     int numRows = result(NativeConstants.STEP_AT_num_rows);
     int stride = result(NativeConstants.STEP_AT_row_stride);
+    Objects.checkIndex(row, numRows);
+    Objects.checkIndex(group, stride == 0 ? Integer.MAX_VALUE : blockTables.capacity() / (numRows * stride));
     return blockTables.slice((group * numRows + row) * stride, stride);
   }
 }

@@ -2,6 +2,7 @@
 package io.kvcache;
 
 import java.lang.ref.Reference;
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
@@ -17,7 +18,12 @@ public final class Storage implements AutoCloseable {
   private final Shape shape;
 
   /** What lengths of buffers follow from. */
-  record Shape(long numBlocks, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes) {}
+  record Shape(long numBlocks, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes, long slab, long slabBytes) {
+    /** What says what to do must not lie in the slab, which changes under the call. */
+    void apart(Buffer... orders) {
+      Sizes.apart(slab, slab + slabBytes, orders);
+    }
+  }
 
   /** Makes a storage. */
   public Storage(StorageConfig config) throws KvCacheException {
@@ -31,10 +37,10 @@ public final class Storage implements AutoCloseable {
         Native.kvc_storage_destroy(it);
         Reference.reachabilityFence(memory);
       });
-      Manager.CLEANER.register(this, handle);
+      handle.ownedBy(this);
       Native.kvc_storage_properties(out[0], info);
       shape = new Shape(info.getNum_blocks(), info.getNum_heads(), info.getHead_dim(), info.getV_head_dim(), info.getBlock_size(),
-          (info.getFlags() & StorageConfig.LATENT) != 0, info.getBlock_bytes());
+          (info.getFlags() & StorageConfig.LATENT) != 0, info.getBlock_bytes(), Native.kvc_storage_address(out[0]), info.getSlab_bytes());
     } finally {
       c.delete();
       info.delete();
@@ -56,8 +62,7 @@ public final class Storage implements AutoCloseable {
       if (stream == null) {
         work.run(address, 0);
       } else {
-        stream.use(it -> work.run(address, it));
-        stream.keep(this, buffers);
+        stream.enqueue(it -> work.run(address, it), this, buffers);
       }
     } finally {
       handle.exit();
@@ -65,16 +70,11 @@ public final class Storage implements AutoCloseable {
     }
   }
 
-  private kvc_rows rows(ByteBuffer k, ByteBuffer v, DType dtype, int tokens, int firstLayer, int layers) {
-    long heads = (long) layers * tokens * shape.numHeads;
-    long wanted = shape.latent ? 0 : dtype.bytes(heads * shape.vHeadDim);
-    if (k.remaining() != dtype.bytes(heads * shape.headDim) || (v == null ? 0 : v.remaining()) != wanted) {
-      throw new IllegalArgumentException("k and v must have " + dtype.bytes(heads * shape.headDim) + " and " + wanted + " bytes");
-    }
+  private static kvc_rows struct(Sizes.Rows of, DType dtype, int firstLayer) {
     kvc_rows rows = new kvc_rows();
     rows.setDtype(dtype.code);
     rows.setFirst_layer(firstLayer);
-    rows.setNum_layers(layers);
+    rows.setNum_layers(of.layers());
     return rows;
   }
 
@@ -89,15 +89,16 @@ public final class Storage implements AutoCloseable {
   /** The same of the keys that {@link Rope#apply} would make of a copy of k. */
   public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Rope.Turn turn, Stream stream)
       throws KvCacheException {
-    if (turn.rows() != null && (turn.table() == null || turn.rows().remaining() != slots.remaining())) {
-      throw new IllegalArgumentException("rows has " + turn.rows().remaining() + " entries for " + slots.remaining() + " tokens and needs a table");
-    }
-    kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
-    rows.setRope_dim(turn.ropeDim() != 0 ? turn.ropeDim() : shape.headDim);
+    Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, false);
+    int ropeDim = turn.ropeDim() != 0 ? turn.ropeDim() : shape.headDim;
+    Sizes.Turn t = new Sizes.Turn(turn.table(), turn.rows(), ropeDim, a.slots().remaining());
+    shape.apart(t.rows());
+    kvc_rows rows = struct(a, dtype, firstLayer);
+    rows.setRope_dim(ropeDim);
     rows.setRope_first_element(turn.firstElement());
     rows.setFlags(turn.interleaved() ? Native.KVC_ROWS_ROPE_INTERLEAVED : 0);
     try {
-      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, slots.remaining(), k, v, slots, null, turn.table(), turn.rows(), q), k, v, turn.table());
+      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, t.table(), t.rows(), q), a, t);
     } finally {
       rows.delete();
     }
@@ -105,9 +106,10 @@ public final class Storage implements AutoCloseable {
 
   /** Reads what store wrote. */
   public void gather(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
-    kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
+    Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, true);
+    kvc_rows rows = struct(a, dtype, firstLayer);
     try {
-      run(stream, (s, q) -> Native.kvc_storage_gather(s, rows, slots.remaining(), k, v, slots, null, q), k, v);
+      run(stream, (s, q) -> Native.kvc_storage_gather(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, q), a);
     } finally {
       rows.delete();
     }
@@ -122,10 +124,11 @@ public final class Storage implements AutoCloseable {
 
   /** Compares keys and values, as store takes them, with what lies at their slots: metrics of the keys, and of the values (null if latent). */
   public Metrics[] measure(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers) throws KvCacheException {
-    kvc_rows rows = rows(k, v, dtype, slots.remaining(), firstLayer, layers);
-    kvc_quant_metrics keys = new kvc_quant_metrics(), values = v == null ? null : new kvc_quant_metrics();
+    Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, false);
+    kvc_rows rows = struct(a, dtype, firstLayer);
+    kvc_quant_metrics keys = new kvc_quant_metrics(), values = shape.latent ? null : new kvc_quant_metrics();
     try {
-      run(null, (s, q) -> Native.kvc_storage_measure(s, rows, slots.remaining(), k, v, slots, null, keys, values));
+      run(null, (s, q) -> Native.kvc_storage_measure(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, keys, values));
       return new Metrics[] {Metrics.read(keys), values == null ? null : Metrics.read(values)};
     } finally {
       rows.delete();
@@ -140,7 +143,7 @@ public final class Storage implements AutoCloseable {
     if (pairs.remaining() % 2 != 0) {
       throw new IllegalArgumentException("pairs has " + pairs.remaining() + " entries; it needs (source, destination) pairs");
     }
-    ByteBuffer copies = Buffers.bytes(4 * pairs.remaining());
+    ByteBuffer copies = Buffers.bytes(Math.multiplyExact(4, pairs.remaining()));
     copies.asIntBuffer().put(pairs.duplicate());
     return copies;
   }
@@ -168,28 +171,32 @@ public final class Storage implements AutoCloseable {
 
   /** Clears blocks in all layers. */
   public void zeroBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
+    shape.apart(Buffers.readable(blocks));
     run(stream, (s, q) -> Native.kvc_storage_zero_blocks(s, blocks, q));
   }
 
   /** Seals what is open of these blocks, with channel keys: before their bytes leave the slab. */
   public void sealBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
+    shape.apart(Buffers.readable(blocks));
     run(stream, (s, q) -> Native.kvc_storage_seal_blocks(s, blocks, q));
   }
 
   /** Computes paged attention, prefill and decode in any mix. */
-  public void attend(Attention a, Stream stream) throws KvCacheException {
-    kvc_attention c = a.struct(shape, true);
+  public void attend(Attention attention, Stream stream) throws KvCacheException {
+    Attention a = attention.checked(shape, true);
+    kvc_attention c = a.struct(shape);
     try {
       run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
-          a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, q), a.q, a.out, a.lse, a.mask, a.blockMask, a.schedule);
+          a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, q), a);
     } finally {
       c.delete();
     }
   }
 
   /** How attend would compute this; computes nothing. */
-  public Attention.Plan explain(Attention a) throws KvCacheException {
-    kvc_attention c = a.struct(shape, false);
+  public Attention.Plan explain(Attention attention) throws KvCacheException {
+    Attention a = attention.checked(shape, false);
+    kvc_attention c = a.struct(shape);
     kvc_attention_plan p = new kvc_attention_plan();
     try {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
@@ -202,38 +209,29 @@ public final class Storage implements AutoCloseable {
     }
   }
 
-  private long boundsBytes() {
-    return shape.numBlocks * shape.numHeads * 2 * shape.headDim * 2;
-  }
-
-  private ByteBuffer checkBounds(ByteBuffer bounds) {
-    if (bounds.remaining() != boundsBytes()) {
-      throw new IllegalArgumentException("bounds has " + bounds.remaining() + " bytes; it needs " + boundsBytes());
-    }
-    return bounds;
-  }
-
   /** Bounds of the keys of full blocks: float16 [numBlocks][numHeads][2][headDim], of which the entries of blocks are written. */
   public void keyBounds(int layer, IntBuffer blocks, ByteBuffer bounds, Stream stream) throws KvCacheException {
-    checkBounds(bounds);
-    run(stream, (s, q) -> Native.kvc_storage_key_bounds(s, layer, blocks, bounds, q), bounds);
+    ByteBuffer own = Sizes.bounds(shape, bounds, true);
+    Sizes.apart(new Buffer[] {own}, Buffers.readable(blocks));
+    run(stream, (s, q) -> Native.kvc_storage_key_bounds(s, layer, blocks, own, q), own);
   }
 
   /** The topK blocks of each request and KV head by their bounds, with the first sinkBlocks and the last recentBlocks: a block mask. */
-  public ByteBuffer selectBlocks(Attention a, ByteBuffer bounds, long topK, long sinkBlocks, long recentBlocks, Stream stream)
+  public ByteBuffer selectBlocks(Attention attention, ByteBuffer bounds, long topK, long sinkBlocks, long recentBlocks, Stream stream)
       throws KvCacheException {
-    checkBounds(bounds);
-    kvc_attention c = a.struct(shape, false);
+    ByteBuffer own = Sizes.bounds(shape, bounds, false);
+    Attention a = attention.checked(shape, false);
+    kvc_attention c = a.struct(shape);
     kvc_block_choice choice = new kvc_block_choice();
     try {
-      int stride = ((int) c.getTable_stride() + 7) / 8;
-      ByteBuffer picked = Buffers.bytes(a.kvLens.remaining() * shape.numHeads * stride);
+      long stride = (c.getTable_stride() + 7) / 8;
+      ByteBuffer picked = Buffers.bytes(Sizes.picked(a.kvLens.remaining(), shape, stride));
       choice.setTop_k(topK);
       choice.setSink_blocks(sinkBlocks);
       choice.setRecent_blocks(recentBlocks);
       choice.setBlock_mask_stride(stride);
       run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
-          null, null, null, null, null, choice, bounds, picked, q), a.q, bounds, picked);
+          null, null, null, null, null, choice, own, picked, q), a, own, picked);
       return picked;
     } finally {
       c.delete();
@@ -246,11 +244,15 @@ public final class Storage implements AutoCloseable {
     return shape.blockBytes;
   }
 
-  /** The bytes of all blocks in place; not to be used after close. */
+  /**
+   * The bytes of all blocks in place, at most 2 GiB of them; not to be used after close. A storage that is forgotten lives until its slab is forgotten, too.
+   */
   public ByteBuffer slab() {
     long address = handle.enter();
     try {
-      return Native.kvc_storage_bytes(address).order(ByteOrder.nativeOrder());
+      ByteBuffer slab = Native.kvc_storage_bytes(address);
+      handle.ownedBy(slab);
+      return slab.order(ByteOrder.nativeOrder());
     } finally {
       handle.exit();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.lang.ref.Reference;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,9 +16,50 @@ public final class Stream implements AutoCloseable {
 
   private record Batch(StreamEvent reached, List<Object> buffers) {}
 
+  /** What the stream's work uses. The handle holds it until the native stream has ended, whether it was closed or forgotten. */
+  private static final class Kept {
+    private List<Object> latest = new ArrayList<>();
+    private final ArrayDeque<Batch> batches = new ArrayDeque<>();
+
+    /** Of a call that was enqueued just now. */
+    synchronized void add(long stream, Object buffers) {
+      latest.add(buffers);
+      try {
+        if (latest.size() >= BATCH) {
+          StreamEvent event = new StreamEvent();
+          event.use(address -> Native.kvc_stream_event_record(address, stream));
+          batches.add(new Batch(event, latest));
+          latest = new ArrayList<>();
+        }
+        while (!batches.isEmpty() && batches.peek().reached.done()) {
+          batches.poll().reached.close();
+        }
+      } catch (KvCacheException error) { // no memory for an event: the call is enqueued all the same, and its buffers stay for longer
+        return;
+      }
+    }
+
+    /** All, which is here no more. */
+    synchronized List<Batch> take() {
+      List<Batch> all = new ArrayList<>(batches);
+      all.add(new Batch(null, latest));
+      batches.clear();
+      latest = new ArrayList<>();
+      return all;
+    }
+
+    static void release(List<Batch> done) {
+      for (Batch batch : done) {
+        if (batch.reached != null) {
+          batch.reached.close();
+        }
+        Reference.reachabilityFence(batch.buffers);
+      }
+    }
+  }
+
   final Handle handle;
-  private List<Object> kept = new ArrayList<>();
-  private final ArrayDeque<Batch> batches = new ArrayDeque<>();
+  private final Kept kept = new Kept();
 
   /** On the CPU, with a thread of its own. */
   public Stream() throws KvCacheException {
@@ -28,33 +70,26 @@ public final class Stream implements AutoCloseable {
   public Stream(String device) throws KvCacheException {
     long[] out = new long[1];
     Native.kvc_stream_create(device, out);
-    handle = new Handle("stream", out[0], Native::kvc_stream_destroy);
-    Manager.CLEANER.register(this, handle);
+    Kept own = kept;
+    handle = new Handle("stream", out[0], address -> {
+      Native.kvc_stream_destroy(address); // waits for its work
+      Kept.release(own.take());
+    });
+    handle.ownedBy(this);
   }
 
   @Override
   public void close() {
     handle.close();
-    synchronized (this) {
-      kept.clear();
-      batches.forEach(batch -> batch.reached.close());
-      batches.clear();
-    }
   }
 
   /** Waits until what has been enqueued so far is done. */
   public void sync() throws KvCacheException {
-    List<Object> done;
-    List<Batch> batchesDone;
-    synchronized (this) {
-      done = kept;
-      kept = new ArrayList<>();
-      batchesDone = new ArrayList<>(batches);
-      batches.clear();
-    }
-    use(Native::kvc_stream_synchronize);
-    batchesDone.forEach(batch -> batch.reached.close());
-    java.lang.ref.Reference.reachabilityFence(done);
+    use(stream -> {
+      List<Batch> done = kept.take();
+      Native.kvc_stream_synchronize(stream);
+      Kept.release(done);
+    });
   }
 
   /** What is enqueued from now on is done after the event's place, as recorded last before this call. */
@@ -68,20 +103,15 @@ public final class Stream implements AutoCloseable {
       call.run(address);
     } finally {
       handle.exit();
+      Reference.reachabilityFence(this);
     }
   }
 
-  /** Buffers of a call that was enqueued just now live until it is done. */
-  synchronized void keep(Object... buffers) throws KvCacheException {
-    kept.add(buffers);
-    if (kept.size() >= BATCH) {
-      StreamEvent event = new StreamEvent();
-      event.record(this);
-      batches.add(new Batch(event, kept));
-      kept = new ArrayList<>();
-    }
-    while (!batches.isEmpty() && batches.peek().reached.done()) {
-      batches.poll().reached.close();
-    }
+  /** A call whose buffers live until its work is done. */
+  void enqueue(Manager.Call call, Object... buffers) throws KvCacheException {
+    use(stream -> {
+      call.run(stream);
+      kept.add(stream, buffers);
+    });
   }
 }

@@ -10,7 +10,7 @@ public final class StreamEvent implements AutoCloseable {
     long[] out = new long[1];
     Native.kvc_stream_event_create("cpu", out);
     handle = new Handle("event", out[0], Native::kvc_stream_event_destroy);
-    Manager.CLEANER.register(this, handle);
+    handle.ownedBy(this);
   }
 
   @Override

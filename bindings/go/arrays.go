@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+// #include <kvcache.h>
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// This file is the table of all arrays whose length follows from other arguments of their call. Each function below lists the
+// arrays of one call with the length that each must have, and check compares them before native code sees any. Arrays that are
+// not here have a length of their own, which goes to C with them.
+
+// An array beside the number of elements that the other arguments ask of it.
+type array struct {
+	name   string
+	length int
+	wanted uint64
+}
+
+// of is an array that must have the product of the factors as its length.
+func of[T any](name string, values []T, factors ...uint64) array {
+	return array{name, len(values), product(factors...)}
+}
+
+// optional is the same for an array that may be nil.
+func optional[T any](name string, values []T, factors ...uint64) array {
+	if values == nil {
+		return array{}
+	}
+	return of(name, values, factors...)
+}
+
+// product is math.MaxUint64 where it overflows: no array is as long.
+func product(factors ...uint64) uint64 {
+	result, overflow := uint64(1), false
+	for _, factor := range factors {
+		if factor == 0 {
+			return 0
+		}
+		high, low := bits.Mul64(result, factor)
+		result, overflow = low, overflow || high != 0
+	}
+	if overflow {
+		return math.MaxUint64
+	}
+	return result
+}
+
+func invalid(format string, values ...any) error {
+	return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: fmt.Sprintf(format, values...)}
+}
+
+// check is an error unless every array has the length that it must have.
+func check(arrays ...array) error {
+	for _, a := range arrays {
+		if uint64(a.length) == a.wanted {
+			continue
+		}
+		if a.wanted == math.MaxUint64 {
+			return invalid("%s has %d elements; it would need 2^64 or more, since other arguments of the call are too large", a.name, a.length)
+		}
+		return invalid("%s has %d elements; it needs %d", a.name, a.length, a.wanted)
+	}
+	return nil
+}
+
+// wholeRows is the number of rows of `row` elements that an array consists of.
+func wholeRows[T any](name string, values []T, row uint64) (rows uint64, err error) {
+	if row != 0 && row != math.MaxUint64 {
+		rows = uint64(len(values)) / row
+	}
+	if rows*row != uint64(len(values)) {
+		return 0, invalid("%s has %d elements; it needs a multiple of %d", name, len(values), row)
+	}
+	return rows, nil
+}
+
+// checkTables is for ExportTables.
+func checkTables(requests []Request, tables []int32) error {
+	if len(requests) == 0 {
+		return check(of("tables", tables, 0))
+	}
+	_, err := wholeRows("tables", tables, uint64(len(requests)))
+	return err
+}
+
+// checkRows is for Store, Gather and Measure.
+func (s *Storage) checkRows(layers uint32, k, v []float32, slots []int64) error {
+	rows := product(uint64(layers), uint64(len(slots)), uint64(s.info.num_heads))
+	values := uint64(s.info.v_head_dim)
+	if s.info.flags&C.KVC_STORAGE_LATENT != 0 {
+		values = 0
+	}
+	return check(of("k", k, rows, uint64(s.info.head_dim)), of("v", v, rows, values))
+}
+
+// checkRope is for a table of cosines and sines, and the rows of it that tokens take.
+func checkRope(table []float32, dim uint32, tableRows []int64, tokens uint64) error {
+	if table == nil && tableRows != nil {
+		return invalid("Rows without Table; leave Rows out, or give the table that it chooses from")
+	}
+	if table != nil && tokens != 0 {
+		rows, err := wholeRows("Table", table, uint64(dim))
+		if err == nil && rows == 0 {
+			err = invalid("Table has 0 elements; it needs a row of %d for each position", dim)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return check(optional("Rows", tableRows, tokens))
+}
+
+// check is for Attend, Explain and SelectBlocks. It returns what follows from the lengths.
+func (a *Attention) check(s *Storage, outputs bool) (requests, entries, maskStride int, err error) {
+	requests = len(a.KVLens)
+	n, heads := uint64(requests), uint64(s.info.num_heads)
+	if err = check(of("QOffsets", a.QOffsets, n+1)); err != nil {
+		return
+	}
+	if requests > 0 {
+		entries = len(a.BlockTables) / requests
+		maskStride = int(uint64(len(a.BlockMask)) / (n * heads))
+	}
+	queries, out := product(a.QOffsets[requests], uint64(a.NumQHeads)), array{}
+	if outputs {
+		out = of("Out", a.Out, queries, uint64(s.info.v_head_dim))
+	}
+	offsets := array{}
+	if a.Mask != nil {
+		offsets = of("MaskOffsets", a.MaskOffsets, n)
+	}
+	if err = check(of("Q", a.Q, queries, uint64(s.info.head_dim)), out, optional("LSE", a.LSE, queries), optional("QStarts", a.QStarts, n),
+		of("BlockTables", a.BlockTables, n, uint64(entries)), optional("AlibiSlopes", a.AlibiSlopes, uint64(a.NumQHeads)), offsets,
+		optional("MaskStarts", a.MaskStarts, n), of("BlockMask", a.BlockMask, n, heads, uint64(maskStride))); err != nil {
+		return
+	}
+	for r := 0; r < requests && err == nil; r++ {
+		err = a.checkMasks(r, uint64(s.info.block_size), uint64(maskStride))
+	}
+	return
+}
+
+// checkMasks is for the bits of request r.
+func (a *Attention) checkMasks(r int, blockSize, maskStride uint64) error {
+	length, first, end := a.KVLens[r], a.QOffsets[r], a.QOffsets[r+1]
+	if end < first {
+		return invalid("QOffsets[%d] is %d after %d; offsets never decrease", r+1, end, first)
+	}
+	if blocks := length/blockSize + (length%blockSize+blockSize-1)/blockSize; a.BlockMask != nil && maskStride < blocks/8+(blocks%8+7)/8 {
+		return invalid("a row of BlockMask has %d bits; request %d has %d blocks", maskStride*8, r, blocks)
+	}
+	if a.Mask == nil {
+		return nil
+	}
+	start := uint64(0)
+	if a.MaskStarts != nil {
+		start = a.MaskStarts[r]
+	}
+	if start > length {
+		return invalid("MaskStarts[%d] is %d; at most KVLens[%d], %d", r, start, r, length)
+	}
+	room, needed := uint64(len(a.Mask))*8, product(end-first, length-start)
+	if a.MaskOffsets[r] > room || needed > room-a.MaskOffsets[r] {
+		return invalid("Mask has %d bits; request %d needs %d from MaskOffsets[%d], %d, on", room, r, needed, r, a.MaskOffsets[r])
+	}
+	return nil
+}
+
+// checkBounds is for KeyBounds and SelectBlocks.
+func (s *Storage) checkBounds(bounds []uint16) error {
+	return check(of("bounds", bounds, uint64(s.info.num_blocks), uint64(s.info.num_heads), 2, uint64(s.info.head_dim)))
+}
+
+// checkMerge is for MergeAttention.
+func checkMerge(outs, lses []float32, partials, vDim int, out, lse []float32) (rows uint64, err error) {
+	if partials < 0 || vDim < 1 || vDim > maxRowElements {
+		return 0, invalid("partials is %d and vDim %d; partials must be at least 0, vDim 1 .. %d", partials, vDim, maxRowElements)
+	}
+	if rows, err = wholeRows("out", out, uint64(vDim)); err != nil {
+		return
+	}
+	return rows, check(of("outs", outs, uint64(partials), rows, uint64(vDim)), of("lses", lses, uint64(partials), rows), optional("lse", lse, rows))
+}
+
+// Limits of kvcache.h: elements of a row, nodes of a tree.
+const (
+	maxRowElements = 8192
+	maxTreeNodes   = 65536
+)
+
+// checkTree is for TreeMask, whose results grow with the square of the nodes.
+func checkTree(parents []int32) error {
+	if len(parents) > maxTreeNodes {
+		return invalid("parents has %d elements; a tree has at most %d nodes", len(parents), maxTreeNodes)
+	}
+	return nil
+}
+
+// checkRopeRows is for ApplyRope.
+func checkRopeRows(rows *RopeRows, table []float32) (tokens uint64, err error) {
+	if tokens, err = wholeRows("X", rows.X, product(uint64(rows.NumHeads), uint64(rows.HeadDim))); err != nil {
+		return
+	}
+	dim := rows.RopeDim
+	if dim == 0 {
+		dim = rows.HeadDim
+	}
+	if table == nil {
+		table = []float32{}
+	}
+	return tokens, checkRope(table, dim, rows.Rows, tokens)
+}
+
+// checkQuant is for Quantize and Dequantize: rows of dim values, and the lengths of their codes, in bytes, and scales.
+func checkQuant(format QuantFormat, values []float32, dim int) (rows, codes, scales uint64, err error) {
+	if dim < 0 {
+		return 0, 0, 0, invalid("dim is %d; it must not be negative", dim)
+	}
+	if rows, err = wholeRows("values", values, uint64(dim)); err != nil || rows == 0 {
+		return
+	}
+	width, group := uint64(dim), uint64(format.Group) // not above the length of values
+	if codes = rows * width; format.DType == Int4 {
+		codes = rows * ((width + 1) / 2)
+	}
+	if group == 0 || group > width {
+		group = width
+	}
+	switch {
+	case format.Scale != 0:
+	case format.Channels:
+		scales = width
+	default:
+		scales = rows * ((width + group - 1) / group)
+	}
+	if format.Asymmetric {
+		scales *= 2
+	}
+	return
+}

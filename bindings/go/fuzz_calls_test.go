@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// calls has a call for every exported function and method.
+func (f *fuzzer) calls(t *testing.T) map[string]func() error {
+	first := func(_ any, err error) error { return err }
+	return map[string]func() error{
+		"BuildInfo":     func() error { BuildInfo(); return nil },
+		"Version":       func() error { Version(); return nil },
+		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
+		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
+		"Device": func() error {
+			return first(Device([]string{"cpu", "", "none", "cpu\x00", strings.Repeat("x", 4096)}[f.Intn(5)]))
+		},
+		"New": func() error {
+			config := Config{NumBlocks: f.oneOf(0, 1, 8, 1<<31, 1<<40, math.MaxUint64), BlockSize: f.uint32(), VocabSize: f.uint32(), MaxNodes: f.oneOf(0, 1, 64, 1<<62),
+				MaxRequests: f.oneOf(0, 1, 262143, 262144, math.MaxUint64), MaxRequestTokens: f.number(), EventCapacity: f.oneOf(0, 8, 1<<24+1, math.MaxUint64),
+				WatermarkBlocks: f.number(), Pools: slice(f, f.Intn(3), func() uint64 { return f.oneOf(0, 1, 8, math.MaxUint64) }), NoPrefixCache: f.Intn(2) == 0,
+				Groups: slice(f, f.Intn(3), func() Group {
+					return Group{WindowTokens: f.number(), RetentionTokens: f.number(), NumSinkTokens: f.uint32(), Pool: uint32(f.small(3))}
+				})}
+			if f.Intn(2) == 0 {
+				config.Pools, config.BlockSize, config.NumBlocks, config.MaxRequestTokens = nil, 0, 4, 0
+			}
+			m, err := New(config)
+			if err == nil {
+				must(t, m.Check())
+				must(t, m.Close())
+			}
+			return err
+		},
+		"Manager.Close":      func() error { return f.closed.Close() },
+		"Manager.Stats":      func() error { return first(f.m.Stats()) },
+		"Manager.Usage":      func() error { return first(f.m.Usage()) },
+		"Manager.Properties": func() error { return first(f.m.Properties()) },
+		"Manager.PoolInfo":   func() error { return first(f.m.PoolInfo(f.uint32())) },
+		"Manager.BlockInfo":  func() error { return first(f.m.BlockInfo(int32(f.number()))) },
+		"Manager.Digest":     func() error { return first(f.m.Digest()) },
+		"Manager.Check":      func() error { return f.m.Check() },
+		"Manager.RetireStep": func() error { return f.m.RetireStep(f.oneOf(f.step.StepID, f.number())) },
+		"Manager.AllocateRequest": func() error {
+			r, _, err := f.m.AllocateRequest(f.prompt(), f.options())
+			f.keep(r, err)
+			return err
+		},
+		"Manager.CreateRequest": func() error {
+			r, err := f.m.CreateRequest(f.prompt(), f.options())
+			f.keep(r, err)
+			return err
+		},
+		"Manager.AdmitRequest":    func() error { return first(f.m.AdmitRequest(f.request())) },
+		"Manager.AppendTokens":    func() error { return f.m.AppendTokens(f.request(), f.prompt()) },
+		"Manager.AppendToken":     func() error { return f.m.AppendToken(f.request(), int32(f.number())) },
+		"Manager.ReserveTokens":   func() error { return f.m.ReserveTokens(f.request(), f.int()) },
+		"Manager.TruncateRequest": func() error { return f.m.TruncateRequest(f.request(), f.int()) },
+		"Manager.PreemptRequest":  func() error { return f.m.PreemptRequest(f.request()) },
+		"Manager.FreeRequest":     func() error { return f.m.FreeRequest(f.request()) },
+		"Manager.RequestInfo":     func() error { return first(f.m.RequestInfo(f.request())) },
+		"Manager.Requests":        func() error { return first(f.m.Requests()) },
+		"Manager.BlockTable":      func() error { return first(f.m.BlockTable(f.request(), uint32(f.small(2)))) },
+		"Manager.CommitTokens": func() error {
+			r := f.request()
+			info, _ := f.m.RequestInfo(r)
+			return f.m.CommitTokens(r, int(f.oneOf(info.NumTokens, info.NumTokens, info.NumCommitted, f.number())))
+		},
+		"Manager.ForkRequest": func() error {
+			r, err := f.m.ForkRequest(f.request())
+			f.keep(r, err)
+			return err
+		},
+		"Manager.ExportTables": func() error {
+			requests := slice(f, f.Intn(3), f.request)
+			return f.m.ExportTables(requests, uint32(f.small(2)), int32(f.number()), slice(f, len(requests)*16, f.block))
+		},
+		"Manager.Slots": func() error {
+			slots, huge := slice(f, f.Intn(8), f.slot), f.huge64()
+			if f.Intn(12) == 0 {
+				slots = *(*[]int64)(unsafe.Pointer(&huge))
+			}
+			return f.m.Slots(f.request(), uint32(f.small(2)), int(f.small(4)), slots)
+		},
+		"Manager.TakeCopies":     func() error { return first(f.m.TakeCopies()) },
+		"Manager.TakeZeroBlocks": func() error { return first(f.m.TakeZeroBlocks()) },
+		"Manager.Compact":        func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
+		"Manager.OpenNamespace": func() error {
+			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
+			n, err := f.m.OpenNamespace(Identity{part(), part(), part()})
+			if err == nil && n != 0 {
+				f.namespaces = append(f.namespaces, n)
+			}
+			return err
+		},
+		"Manager.CloseNamespace": func() error { return f.m.CloseNamespace(f.namespace()) },
+		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
+		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
+		"Manager.PinPrefix": func() error {
+			pin, _, err := f.m.PinPrefix(f.namespace(), f.prompt(), f.extraKeys())
+			if err == nil {
+				f.pins = append(f.pins, pin)
+			}
+			return err
+		},
+		"Manager.Unpin":           func() error { return f.m.Unpin(pick(f, f.pins)) },
+		"Manager.DropPrefix":      func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
+		"Manager.EvictBlocks":     func() error { return first(f.m.EvictBlocks(int(f.oneOf(0, 1, f.small(4))))) },
+		"Manager.UnpublishBlocks": func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
+		"Manager.AcquireBlocks": func() error {
+			blocks := f.blockList()
+			err := f.m.AcquireBlocks(uint32(f.small(2)), blocks)
+			if err == nil {
+				f.blocks = append(f.blocks, blocks...)
+			}
+			return err
+		},
+		"Manager.AcquirePrefix": func() error {
+			blocks, err := f.m.AcquirePrefix(f.namespace(), uint32(f.small(2)), f.prompt(), f.extraKeys())
+			f.blocks = append(f.blocks, blocks...)
+			return err
+		},
+		"Manager.PublishBlocks": func() error {
+			return f.m.PublishBlocks(f.namespace(), uint32(f.small(2)), f.prompt(), f.extraKeys(), append(f.blockList(), f.blocks...))
+		},
+		"Manager.ReleaseBlocks": func() error {
+			blocks := f.blocks
+			if f.Intn(4) == 0 {
+				return f.m.ReleaseBlocks(f.blockList())
+			}
+			f.blocks = nil
+			return f.m.ReleaseBlocks(blocks)
+		},
+		"Manager.Events": func() error {
+			_, _, err := f.m.Events(f.number(), slice(f, f.Intn(5), func() Event { return Event{} }), slice(f, f.Intn(20), f.block))
+			return err
+		},
+		"Manager.NewStep": func() error {
+			limit := func() int {
+				return int(f.oneOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, math.MaxUint64, 1<<63, 1<<62, 1<<61))
+			}
+			step, err := f.m.NewStep(StepLimits{limit(), limit(), limit(), limit(), limit(), limit(), limit(), limit()})
+			if err == nil {
+				must(t, step.Close())
+			}
+			return err
+		},
+		"Step.Run": func() error {
+			if f.Intn(20) == 0 {
+				return f.closedStep.Run()
+			}
+			err := f.fillStep(f.step).Run()
+			if err == nil {
+				for i := 0; i < f.step.NumAdmissions; i++ {
+					f.keep(Request(f.step.Admitted[i]), nil)
+				}
+			}
+			return err
+		},
+		"Step.Row": func() (err error) {
+			defer func() { // the one call that panics
+				if text, ok := recover().(string); ok && strings.HasPrefix(text, "kvcache: Row(") {
+					err = ErrInvalidArgument
+				}
+			}()
+			f.step.Row(int(f.small(3)), int(f.small(6)))
+			return nil
+		},
+		"Step.Close": func() error { return f.closedStep.Close() },
+
+		"StorageSize": func() error { _, _, err := StorageSize(f.storageConfig()); return err },
+		"NewStorage": func() error {
+			config := f.storageConfig()
+			if _, slab, err := StorageSize(config); err == nil && slab > 1<<24 && slab < 1<<46 {
+				config.NumBlocks = 1 // it would be made
+				if block, _, _ := StorageSize(config); block > 1<<24 {
+					return nil
+				}
+			}
+			if config.Memory != nil && f.Intn(2) == 0 {
+				config.NumBlocks, config.Alignment = math.MaxUint64, 16
+			}
+			s, err := NewStorage(config)
+			if err == nil {
+				must(t, s.Close())
+			}
+			return err
+		},
+		"Storage.Close": func() error { return f.closedS.Close() },
+		"Storage.Bytes": func() error { f.s.Bytes(); return nil },
+		"Storage.Store": func() error { return f.s.Store(f.rows()) },
+		"Storage.StoreTurned": func() error {
+			first, layers, k, v, slots := f.rows()
+			rope := &KeyRope{Table: f.data(8 * len(slots)), RopeDim: uint32(f.oneOf(0, 0, 4, f.number())), FirstElement: uint32(f.small(4)), Interleaved: f.Intn(2) == 0}
+			if f.Intn(3) == 0 {
+				rope.Rows = slice(f, len(slots), func() int64 { return int64(f.small(len(slots) + 1)) })
+			}
+			return f.s.StoreTurned(first, layers, k, v, slots, rope)
+		},
+		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
+		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
+		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
+		"Storage.SealBlocks": func() error { return f.s.SealBlocks(f.blockList()) },
+		"Storage.SwapOut": func() error {
+			pages, bytes := f.pages()
+			return f.s.SwapOut(f.copies(), pages, bytes)
+		},
+		"Storage.SwapIn": func() error {
+			pages, bytes := f.pages()
+			return f.s.SwapIn(f.copies(), pages, bytes)
+		},
+		"Storage.Runs":    func() error { return first(f.s.Runs(f.block())) },
+		"Storage.Slab":    func() error { return map[bool]error{true: ErrClosed}[f.closedS.Slab() == nil && f.s.Slab() == nil] },
+		"Storage.Attend":  func() error { return f.s.Attend(f.attention()) },
+		"Storage.Explain": func() error { return first(f.s.Explain(f.attention())) },
+		"Storage.KeyBounds": func() error {
+			return f.s.KeyBounds(uint32(f.small(2)), f.blockList(), room[uint16](f, f.length(12*int(f.s.info.num_heads)*2*int(f.s.info.head_dim))))
+		},
+		"Storage.SelectBlocks": func() error {
+			bounds := room[uint16](f, f.length(12*int(f.s.info.num_heads)*2*int(f.s.info.head_dim)))
+			return first(f.s.SelectBlocks(f.attention(), BlockChoice{bounds, f.small(5), f.small(3), f.small(3)}))
+		},
+		"MergeAttention": func() error {
+			partials, dim, rows := f.Intn(4), 1+f.Intn(8), f.Intn(4)
+			outs, lses, out, lse := f.data(partials*rows*dim), f.data(partials*rows), f.data(rows*dim), f.data(rows)
+			if f.Intn(6) == 0 {
+				partials, dim = f.int(), f.int()
+			}
+			return MergeAttention(outs, lses, partials, dim, out, lse)
+		},
+		"TreeMask": func() error {
+			if f.Intn(12) == 0 {
+				return first2(TreeMask(f.huge))
+			}
+			n := 0
+			return first2(TreeMask(slice(f, f.Intn(10), func() int32 { n++; return int32(f.small(n)) - 1 })))
+		},
+		"FindModel": func() error {
+			return first(FindModel([]string{"llama-3.1-8b", "", "\x00", strings.Repeat("m", 4096)}[f.Intn(4)]))
+		},
+		"Models": func() error { return first(Models()) },
+		"Model.EstimateMemory": func() error {
+			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
+			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
+				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0}))
+		},
+		"Model.RopeFrequencies": func() error {
+			m := f.model()
+			_, _, err := m.RopeFrequencies(uint32(f.small(4)), f.number(), slice(f, int(m.HeadDim%512/2), func() float64 { return float64(f.int()) }))
+			return err
+		},
+		"RopeTable": func() error {
+			frequencies := slice(f, f.Intn(5), func() float64 { return float64(f.int()) })
+			return first(RopeTable(frequencies, float64(f.int()), slice(f, f.Intn(5), func() int64 { return int64(f.number()) })))
+		},
+		"ApplyRope": func() error {
+			rows := &RopeRows{NumHeads: uint32(f.small(4)), HeadDim: uint32(2 * f.small(5)), RopeDim: uint32(f.oneOf(0, 0, 2, f.number())),
+				FirstElement: uint32(f.small(3)), Interleaved: f.Intn(2) == 0}
+			tokens := f.Intn(4)
+			rows.X = f.data(tokens * int(rows.NumHeads%8*(rows.HeadDim%16)))
+			if f.Intn(3) == 0 {
+				rows.Rows = slice(f, tokens, func() int64 { return int64(f.small(4)) })
+			}
+			return ApplyRope(rows, f.data(8*(4+tokens)))
+		},
+		"Quantize": func() error {
+			dim := f.Intn(12)
+			values := f.data(f.Intn(4) * dim)
+			return first3(Quantize(f.quant(), values, int(f.oneOf(uint64(dim), uint64(dim), uint64(dim), f.number()))))
+		},
+		"Dequantize": func() error {
+			dim, rows, format := f.Intn(12), f.Intn(4), f.quant()
+			values := room[float32](f, f.length(rows*dim))
+			_, codes, scales, err := checkQuant(format, make([]float32, rows*dim), dim)
+			if err != nil {
+				codes, scales = 0, 0
+			}
+			dim = int(f.oneOf(uint64(dim), uint64(dim), uint64(dim), f.number()))
+			return Dequantize(format, slice(f, int(codes%4096), func() byte { return byte(f.Intn(256)) }), f.data(int(scales%4096)), dim, values)
+		},
+	}
+}
+
+func first2[A, B any](_ A, _ B, err error) error { return err }
+func first3[A, B any](_ A, _ B, err error) error { return err }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.nio.Buffer;
+import java.nio.ByteBuffer;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+
+/**
+ * The table of all arrays whose size follows from other arguments of their call: below, each call has a method or a record that lists its arrays.
+ * One piece of code checks each: it is there, direct, in native order, aligned to its elements, and has exactly the size. What comes out is a slice
+ * of the call's own, from position to limit, so that nobody can change it between the check and the use. Arrays that are not here have a size of
+ * their own, which goes to C with them; all pass {@link Buffers} on their way.
+ */
+final class Sizes {
+  private Sizes() {}
+
+  /** Long.MAX_VALUE, the size of no buffer, where it overflows or a factor is negative. */
+  static long product(long... factors) {
+    long result = 1;
+    boolean valid = true;
+    for (long factor : factors) {
+      if (factor == 0) {
+        return 0;
+      }
+      valid &= factor > 0 && Math.multiplyHigh(result, factor) == 0 && result * factor > 0;
+      result = valid ? result * factor : 1;
+    }
+    return valid ? result : Long.MAX_VALUE;
+  }
+
+  static IllegalArgumentException invalid(String format, Object... values) {
+    return new IllegalArgumentException(String.format(format, values));
+  }
+
+  private static <T extends Buffer> T exact(String name, T slice, long wanted) {
+    if (slice.remaining() == wanted) {
+      return slice;
+    }
+    String unit = slice instanceof ByteBuffer ? "bytes" : "elements";
+    if (wanted == Long.MAX_VALUE) {
+      throw invalid("%s has %d %s; other arguments of the call are negative or too large", name, slice.remaining(), unit);
+    }
+    throw invalid("%s has %d %s; it needs %d", name, slice.remaining(), unit, wanted);
+  }
+
+  private static void there(String name, Buffer buffer) {
+    if (buffer == null) {
+      throw invalid("%s is missing", name);
+    }
+  }
+
+  /** Elements of `unit` bytes, as many as the product of the counts. */
+  static ByteBuffer bytes(String name, ByteBuffer buffer, int unit, long... counts) {
+    there(name, buffer);
+    ByteBuffer slice = Buffers.readable(buffer);
+    if (slice.alignmentOffset(0, unit) != 0) {
+      throw invalid("%s begins at an address that is no multiple of %d, the bytes of an element; make it with io.kvcache.Buffers", name, unit);
+    }
+    return exact(name, slice, product(unit, product(counts)));
+  }
+
+  /** The same that the call writes. */
+  static ByteBuffer result(String name, ByteBuffer buffer, int unit, long... counts) {
+    there(name, buffer);
+    Buffers.writable(buffer);
+    return bytes(name, buffer, unit, counts);
+  }
+
+  static LongBuffer longs(String name, LongBuffer buffer, long count) {
+    there(name, buffer);
+    return exact(name, Buffers.readable(buffer), count);
+  }
+
+  static IntBuffer ints(String name, IntBuffer buffer, long... counts) {
+    there(name, buffer);
+    return exact(name, Buffers.readable(buffer), product(counts));
+  }
+
+  /** What a call has no use for. */
+  static ByteBuffer none(String name, ByteBuffer buffer) {
+    if (buffer != null && buffer.hasRemaining()) {
+      throw invalid("%s has %d bytes; it needs 0", name, buffer.remaining());
+    }
+    return null;
+  }
+
+  /** How many rows of so many bytes a buffer has. */
+  static long rows(String name, Buffer buffer, long row) {
+    there(name, buffer);
+    long rows = row > 0 && row != Long.MAX_VALUE ? buffer.remaining() / row : 0;
+    if (rows * row != buffer.remaining()) {
+      throw invalid("%s has %d %s; it needs a multiple of %d", name, buffer.remaining(), buffer instanceof ByteBuffer ? "bytes" : "elements", row);
+    }
+    return rows;
+  }
+
+  /** Results must not share memory with arrays that say what to do: these would change under the call. */
+  static void apart(Buffer[] results, Buffer... orders) {
+    for (Buffer result : results) {
+      long first = address(result), end = first + length(result);
+      apart(first, end, orders);
+    }
+  }
+
+  static void apart(long first, long end, Buffer... orders) {
+    for (Buffer order : orders) {
+      long at = address(order);
+      if (at < end && first < at + length(order)) {
+        throw invalid("an array that the call writes shares memory with one of indices, offsets or lengths; give them memory of their own");
+      }
+    }
+  }
+
+  private static long length(Buffer buffer) {
+    int unit = buffer instanceof LongBuffer ? 8 : buffer instanceof IntBuffer ? 4 : 1;
+    return buffer == null ? 0 : (long) unit * buffer.remaining();
+  }
+
+  private static long address(Buffer buffer) {
+    if (buffer == null || !buffer.hasRemaining()) {
+      return 0; // of no length: nothing is shared
+    }
+    if (buffer instanceof LongBuffer longs) {
+      return Native.kvc_longs_address(longs);
+    }
+    return buffer instanceof IntBuffer ints ? Native.kvc_ints_address(ints) : Native.kvc_bytes_address((ByteBuffer) buffer);
+  }
+
+  // ---- the table
+
+  /** Of store, gather and measure. */
+  record Rows(ByteBuffer k, ByteBuffer v, LongBuffer slots, int layers) {
+    Rows(Storage.Shape shape, ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int layers, boolean written) {
+      this(sized("k", k, dtype, written, counts(shape, layers, slots, shape.headDim())),
+          shape.latent() ? none("v", v) : sized("v", v, dtype, written, counts(shape, layers, slots, shape.vHeadDim())),
+          Buffers.readable(slots), Math.max(layers, 1));
+      apart(new Buffer[] {written ? this.k : null, written ? this.v : null}, this.slots);
+      shape.apart(this.slots);
+    }
+
+    private static long[] counts(Storage.Shape shape, int layers, LongBuffer slots, int dim) {
+      there("slots", slots);
+      return new long[] {layers == 0 ? 1 : layers, slots.remaining(), shape.numHeads(), dim};
+    }
+
+    private static ByteBuffer sized(String name, ByteBuffer buffer, DType dtype, boolean written, long[] counts) {
+      return written ? result(name, buffer, dtype.unit(), counts) : bytes(name, buffer, dtype.unit(), counts);
+    }
+  }
+
+  /** Of a table of cosines and sines and the rows of it that tokens take. */
+  record Turn(ByteBuffer table, LongBuffer rows) {
+    Turn(ByteBuffer table, LongBuffer rows, int ropeDim, long tokens) {
+      this(table == null ? null : bytes("table", table, 4, Sizes.rows("table", table, product(4, ropeDim)), ropeDim),
+          rows == null ? null : longs("rows", rows, tokens));
+      if (rows != null && table == null) {
+        throw invalid("rows without a table; leave rows out, or give the table that they choose from");
+      }
+      if (table != null && tokens != 0 && !table.hasRemaining()) {
+        throw invalid("table has 0 bytes; it needs a row of %d for each position", product(4, ropeDim));
+      }
+    }
+  }
+
+  /** Of tables, which have a row for each request. */
+  static void tables(LongBuffer requests, IntBuffer tables) {
+    there("requests", requests);
+    rows("tables", tables, requests.remaining());
+    apart(new Buffer[] {Buffers.writable(tables)}, Buffers.readable(requests));
+  }
+
+  /** Of keyBounds and selectBlocks: float16. */
+  static ByteBuffer bounds(Storage.Shape shape, ByteBuffer bounds, boolean written) {
+    long[] counts = {shape.numBlocks(), shape.numHeads(), 2, shape.headDim()};
+    return written ? result("bounds", bounds, 2, counts) : bytes("bounds", bounds, 2, counts);
+  }
+
+  /** Of selectBlocks: bytes of its result. */
+  static int picked(long requests, Storage.Shape shape, long stride) {
+    long bytes = product(requests, shape.numHeads(), stride);
+    if (bytes > Integer.MAX_VALUE) {
+      throw invalid("the block mask of %d requests, %d heads and %d bytes each is too large for a buffer; ask for fewer requests at once", requests,
+          shape.numHeads(), stride);
+    }
+    return (int) bytes;
+  }
+
+  /** Of quantize and dequantize. */
+  record Codes(ByteBuffer values, ByteBuffer codes, ByteBuffer scales) {
+    Codes(Quantization format, ByteBuffer values, int rows, int dim, ByteBuffer codes, ByteBuffer scales, boolean quantize) {
+      this(quantize ? bytes("values", values, 4, rows, dim) : result("values", values, 4, rows, dim),
+          quantize ? result("codes", codes, 1, format.codeBytes(rows, dim)) : bytes("codes", codes, 1, format.codeBytes(rows, dim)),
+          format.scaleBytes(rows, dim) == 0 ? none("scales", scales)
+              : quantize ? result("scales", scales, 4, format.scaleBytes(rows, dim) / 4) : bytes("scales", scales, 4, format.scaleBytes(rows, dim) / 4));
+    }
+  }
+}

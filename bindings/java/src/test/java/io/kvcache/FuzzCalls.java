@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.nio.ByteBuffer;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** A call of every public method and constructor, by name. */
+final class FuzzCalls {
+  interface Call {
+    void run() throws Exception;
+  }
+
+  final Map<String, Call> table = new TreeMap<>();
+  private final Hostile h;
+  Manager manager;
+  private Manager closedManager;
+  private Storage storage, closedStorage;
+  private Stream stream, closedStream;
+  private StreamEvent event, closedEvent;
+  private Step step, closedStep;
+  private boolean latent;
+  private int vDim;
+  private final List<Request> requests = new ArrayList<>();
+  private final List<Long> pins = new ArrayList<>(), namespaces = new ArrayList<>();
+
+  FuzzCalls(Hostile hostile) throws Exception {
+    h = hostile;
+    renew();
+    closedManager = manager;
+    closedStorage = storage;
+    closedStream = stream;
+    closedEvent = event;
+    closedStep = step;
+    manager = null;
+    closeAll(closedStep, closedManager, closedStorage, closedStream, closedEvent);
+    renew();
+    addManager();
+    addRequest();
+    addStep();
+    addStorage();
+    addStreams();
+    addFunctions();
+    addBuilders();
+  }
+
+  private static void closeAll(AutoCloseable... objects) throws Exception {
+    for (AutoCloseable object : objects) {
+      object.close();
+    }
+  }
+
+  void close() throws Exception {
+    closeAll(stream, step, storage, event, manager);
+  }
+
+  /** Makes the objects that calls go to, in some shape. */
+  void renew() throws Exception {
+    if (manager != null) {
+      close();
+    }
+    requests.clear();
+    pins.clear();
+    namespaces.clear();
+    Config config = new Config().numBlocks(12).blockSize(4).maxRequests(8).maxRequestTokens(64).eventCapacity(h.oneOf(0, 8)).vocabSize((int) h.oneOf(0, 100));
+    if (h.rarely(2)) {
+      config.groups(new Config.Group(), new Config.Group(h.oneOf(2, 5, 9), h.random.nextInt(3), 0, 0));
+    }
+    if (h.rarely(3)) {
+      config.zeroForeign();
+    }
+    manager = new Manager(config);
+    step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
+    latent = h.rarely(4);
+    vDim = latent ? 6 : (int) h.oneOf(8, 6);
+    StorageConfig shape = new StorageConfig(12, 2, latent ? 1 : 2, 8).blockSize(4).dtype(DType.FLOAT32).valueDim(vDim);
+    storage = new Storage(latent ? shape.flags(StorageConfig.LATENT) : shape.dtype(h.rarely(2) ? DType.FLOAT32 : DType.INT8));
+    stream = new Stream();
+    event = new StreamEvent();
+  }
+
+  private Manager m() {
+    return h.rarely(200) ? closedManager : manager;
+  }
+
+  private Storage s() {
+    return h.rarely(200) ? closedStorage : storage;
+  }
+
+  private Stream stream() {
+    return h.rarely(3) ? stream : h.rarely(100) ? closedStream : null;
+  }
+
+  private Request request() {
+    return requests.isEmpty() || h.rarely(12) ? manager.request(h.number()) : requests.get(h.random.nextInt(requests.size()));
+  }
+
+  private void keep(Request request) {
+    requests.add(request);
+  }
+
+  private IntBuffer prompt() {
+    int kind = h.random.nextInt(3);
+    return h.ints(h.random.nextInt(24), () -> h.rarely(200) ? h.number() : kind);
+  }
+
+  private int[] tokens() {
+    return new int[h.random.nextInt(24)];
+  }
+
+  private long namespace() {
+    return !h.rarely(3) ? 0 : namespaces.isEmpty() ? h.number() : namespaces.get(h.random.nextInt(namespaces.size()));
+  }
+
+  private RequestOptions.ExtraKey[] keys() {
+    RequestOptions.ExtraKey[] keys = new RequestOptions.ExtraKey[h.rarely(3) ? h.random.nextInt(3) : 0];
+    for (int i = 0; i < keys.length; ++i) {
+      keys[i] = new RequestOptions.ExtraKey(h.small(8), h.small(4), new byte[h.rarely(20) ? 31 : 32]);
+    }
+    return keys;
+  }
+
+  private RequestOptions options() {
+    return h.rarely(2) ? null
+        : new RequestOptions().namespace(namespace()).slots(h.small(9)).lookahead(h.small(4)).keys(keys()).flags((int) h.oneOf(0, 0, h.number()));
+  }
+
+  private IntBuffer blocks() {
+    return h.ints(h.random.nextInt(4), () -> h.small(12));
+  }
+
+  private void addManager() {
+    table.put("Manager.new", () -> {
+      try (Manager made = h.rarely(2) ? new Manager(h.oneOf(0, 1, 4, -1, 1L << 40)) : new Manager((Config) built(new Config().numBlocks(4)))) {
+        made.check();
+      }
+    });
+    table.put("Manager.close", () -> closedManager.close());
+    table.put("Manager.allocate", () -> keep(h.rarely(2) ? m().allocate(tokens()) : m().allocate(prompt(), options())));
+    table.put("Manager.create", () -> keep(m().create(prompt(), options())));
+    table.put("Manager.request", () -> m().request(h.number()));
+    table.put("Manager.exportTables", () -> {
+      LongBuffer ids = h.longs(h.random.nextInt(3), () -> request().id());
+      m().exportTables(ids, (int) h.small(2), h.integer(), h.ints((ids == null ? 1 : ids.remaining()) * 16, () -> 0));
+    });
+    table.put("Manager.takeCopies", () -> m().takeCopies());
+    table.put("Manager.takeZeroBlocks", () -> m().takeZeroBlocks());
+    table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
+    table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
+    table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
+    table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
+    table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
+    table.put("Manager.pin", () -> pins.add(m().pin(namespace(), prompt(), keys())));
+    table.put("Manager.unpin", () -> m().unpin(pins.isEmpty() ? h.number() : pins.get(h.random.nextInt(pins.size()))));
+    table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
+    table.put("Manager.evict", () -> m().evict(h.oneOf(0, 1, h.small(4))));
+    table.put("Manager.acquireBlocks", () -> m().acquireBlocks((int) h.small(2), blocks()));
+    table.put("Manager.acquirePrefix", () -> m().acquirePrefix(namespace(), (int) h.small(2), prompt(), h.ints(8, () -> 0)));
+    table.put("Manager.publishBlocks", () -> m().publishBlocks(namespace(), (int) h.small(2), prompt(), blocks()));
+    table.put("Manager.releaseBlocks", () -> m().releaseBlocks(blocks()));
+    table.put("Manager.unpublishBlocks", () -> m().unpublishBlocks(blocks()));
+    table.put("Manager.stats", () -> m().stats().usage());
+    table.put("Stats.usage", () -> m().stats().usage());
+    table.put("Manager.blockSize", () -> m().blockSize());
+    table.put("Manager.digest", () -> m().digest());
+    table.put("Manager.check", () -> m().check());
+    table.put("Manager.retireStep", () -> m().retireStep(h.number()));
+    table.put("Manager.events", () -> m().events(h.number()));
+    table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
+    table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
+    table.put("Manager.requests", () -> m().requests());
+    table.put("Manager.device", () -> Manager.device(text("cpu")));
+    table.put("Manager.supports", () -> Manager.supports(h.integer()));
+    table.put("Manager.version", () -> Manager.version());
+    table.put("Manager.buildInfo", () -> Manager.buildInfo());
+  }
+
+  private byte[] part() {
+    return h.rarely(3) ? null : new byte[h.random.nextInt(3) * (h.rarely(4) ? 30000 : 1)];
+  }
+
+  private String text(String known) {
+    return h.rarely(2) ? known : new String[] {null, "", "none", "\u0000", "\ud800", "x".repeat(4096)}[h.random.nextInt(6)];
+  }
+
+  private void addRequest() {
+    table.put("Request.id", () -> request().id());
+    table.put("Request.cached", () -> request().cached());
+    table.put("Request.admit", () -> request().admit());
+    table.put("Request.append", () -> {
+      if (h.rarely(2)) {
+        request().append(prompt());
+      } else {
+        request().append(tokens());
+      }
+    });
+    table.put("Request.reserve", () -> request().reserve(h.number()));
+    table.put("Request.commit", () -> {
+      Request request = request();
+      long known = requests.contains(request) && manager.requests().contains(request.id()) ? request.info().numTokens() : 0;
+      request.commit(h.oneOf(known, known, h.number()));
+    });
+    table.put("Request.truncate", () -> request().truncate(h.number()));
+    table.put("Request.fork", () -> keep(request().fork()));
+    table.put("Request.preempt", () -> request().preempt());
+    table.put("Request.free", () -> request().free());
+    table.put("Request.close", () -> request().close());
+    table.put("Request.info", () -> request().info());
+    table.put("Request.blockTable", () -> request().blockTable((int) h.small(2)));
+    table.put("Request.slots", () -> request().slots((int) h.small(2), h.small(4), h.longs(h.random.nextInt(6), () -> 0)));
+  }
+
+  private Step step() {
+    return h.rarely(40) ? closedStep : step;
+  }
+
+  /** Fills the step's arrays: mostly right, with one that is not. */
+  private RequestOptions[] fill() throws KvCacheException {
+    for (LongBuffer ids : new LongBuffer[] {step.frees, step.preempts, step.truncates, step.requests, step.admitRequests}) {
+      for (int i = 0; i < ids.capacity(); ++i) {
+        ids.put(i, h.rarely(4) ? 0 : request().id());
+      }
+    }
+    for (LongBuffer offsets : new LongBuffer[] {step.commitOffsets, step.extendOffsets, step.admitOffsets}) {
+      for (int i = 0, sum = 0; i < offsets.capacity(); ++i, sum += h.random.nextInt(3)) {
+        offsets.put(i, sum);
+      }
+    }
+    for (IntBuffer tokens : new IntBuffer[] {step.commitTokens, step.extendTokens, step.admitTokens}) {
+      for (int i = 0; i < tokens.capacity(); ++i) {
+        tokens.put(i, 0);
+      }
+    }
+    List<Long> alive = manager.requests();
+    for (int i = 0; i < step.requests.capacity(); ++i) {
+      long id = step.requests.get(i);
+      step.committed.put(i, alive.contains(id) ? manager.request(id).info().numCommitted() : 0);
+    }
+    int admissions = h.random.nextInt(3);
+    step.counts(h.random.nextInt(4), h.random.nextInt(2), h.random.nextInt(2), h.random.nextInt(2), admissions);
+    LongBuffer[] lists = {step.frees, step.truncateLengths, step.requests, step.committed, step.extendOffsets, step.admitRequests, step.admitOffsets};
+    IntBuffer[] tokens = {step.commitTokens, step.extendTokens, step.admitTokens, step.rows};
+    switch (h.random.nextInt(10)) {
+      case 0, 1 -> {
+        LongBuffer list = lists[h.random.nextInt(lists.length)];
+        list.put(h.random.nextInt(list.capacity()), h.number());
+      }
+      case 2 -> {
+        IntBuffer list = tokens[h.random.nextInt(tokens.length)];
+        list.put(h.random.nextInt(list.capacity()), h.integer());
+      }
+      case 3 -> step.counts(h.integer(), h.integer(), h.integer(), h.integer(), admissions);
+      default -> { }
+    }
+    RequestOptions[] options = new RequestOptions[h.rarely(3) ? admissions : h.rarely(8) ? h.random.nextInt(4) : 0];
+    for (int i = 0; i < options.length; ++i) {
+      options[i] = options();
+    }
+    return options;
+  }
+
+  private void addStep() {
+    table.put("Step.new", () -> {
+      long[] limits = new long[7];
+      for (int i = 0; i < limits.length; ++i) {
+        limits[i] = h.oneOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, -1, Long.MIN_VALUE, 1L << 62, 1L << 61);
+      }
+      new Step(m(), new Step.Limits(limits[0], limits[1], limits[2], limits[3], limits[4], limits[5], limits[6])).close();
+    });
+    table.put("Step.close", () -> closedStep.close());
+    table.put("Step.use", () -> {
+      int array = (int) h.small(22);
+      step().use(array, false);
+      step().use(array, true);
+    });
+    table.put("Step.counts", () -> {
+      if (h.rarely(2)) {
+        step().counts(h.integer(), h.integer(), h.integer());
+      } else {
+        step().counts(h.integer(), h.integer(), h.integer(), h.integer(), h.integer());
+      }
+    });
+    table.put("Step.run", () -> {
+      RequestOptions[] options = fill();
+      step().run(h.oneOf(0, 0, h.number()), options);
+      for (int i = 0; i < step.admitted.capacity(); ++i) {
+        keep(manager.request(step.admitted.get(i)));
+      }
+    });
+    table.put("Step.numCopies", () -> step().numCopies());
+    table.put("Step.numChanges", () -> step().numChanges());
+    table.put("Step.numRefused", () -> step().numRefused());
+    table.put("Step.row", () -> step().row((int) h.small(2), (int) h.small(6)));
+  }
+
+  private DType dtype() {
+    return h.rarely(12) ? DType.values()[h.random.nextInt(DType.values().length)] : h.rarely(3) ? DType.BFLOAT16 : DType.FLOAT32;
+  }
+
+  /** Right, but for what the generator of buffers makes of it, and one change. */
+  private Attention attention() {
+    int count = h.random.nextInt(4), heads = latent ? 1 : 2;
+    long[] offsets = new long[count + 1], lengths = new long[count], bits = new long[count], starts = new long[count];
+    long bit = 0;
+    for (int r = 0; r < count; ++r) {
+      lengths[r] = 1 + h.random.nextInt(16);
+      offsets[r + 1] = offsets[r] + h.random.nextInt((int) lengths[r] % 4 + 1);
+      bits[r] = bit;
+      starts[r] = lengths[r] / 2;
+      bit += (offsets[r + 1] - offsets[r]) * (lengths[r] - starts[r]);
+    }
+    Attention a = new Attention();
+    a.numQHeads = heads * (1 + h.random.nextInt(2));
+    int rows = (int) offsets[count] * a.numQHeads;
+    long[][] lists = {offsets, lengths, bits, starts};
+    long[] list = lists[h.random.nextInt(4)];
+    if (list.length > 0 && h.rarely(5)) {
+      list[h.random.nextInt(list.length)] = h.number();
+    }
+    if (count > 0 && h.rarely(5)) { // with so many bits more, none
+      bits[h.random.nextInt(count)] = h.oneOf(-1, -8, -64, Long.MIN_VALUE, 1L << 62, bit + 1);
+    }
+    a.dtype = dtype();
+    int unit = a.dtype.unit();
+    a.q = h.data(rows * 8, unit);
+    a.out = h.data(rows * vDim, unit);
+    a.lse = h.rarely(3) ? h.floats(rows) : null;
+    a.qOffsets = h.longs(offsets);
+    a.kvLens = h.longs(lengths);
+    a.blockTables = h.ints(count * 4, () -> h.rarely(40) ? h.number() : h.random.nextInt(12));
+    a.alibiSlopes = h.rarely(4) ? h.floats(a.numQHeads) : null;
+    if (h.rarely(3)) {
+      a.mask = h.data((int) (bit + 7) / 8, 1);
+      a.maskOffsets = h.longs(bits);
+      a.maskStarts = h.longs(starts);
+    }
+    a.blockMask = h.rarely(4) ? h.data(count * heads, 1) : null;
+    a.schedule = h.rarely(4) ? h.data(32, 1) : null;
+    a.notCausal = h.rarely(4);
+    a.layer = (int) h.oneOf(0, 1, 1, h.small(2));
+    a.window = h.rarely(3) ? h.small(6) : 0;
+    switch (h.random.nextInt(16)) {
+      case 7 -> a.qOffsets = h.over(a.out, offsets);
+      case 8 -> a.kvLens = h.over(a.out, lengths);
+      case 0 -> a.numQHeads = h.integer();
+      case 1 -> a.qStarts = h.longs(count, () -> h.small(16));
+      case 2 -> a.sharedTokens = h.number();
+      case 3 -> a.scale = Float.NaN;
+      case 4 -> a.out = a.q;
+      case 5 -> a.kvLens = a.qOffsets;
+      case 6 -> a.maskStarts = h.longs(starts);
+      default -> { }
+    }
+    return a;
+  }
+
+  private record Rows(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int first, int layers) {}
+
+  private Rows rows() {
+    int count = h.random.nextInt(6), layers = 1 + h.random.nextInt(2);
+    DType dtype = dtype();
+    int n = count * layers * (latent ? 1 : 2);
+    LongBuffer slots = h.longs(count, () -> h.rarely(40) ? h.number() : h.random.nextInt(49) - 1);
+    ByteBuffer k = h.data(n * 8, dtype.unit());
+    if (h.rarely(16)) {
+      slots = h.over(k, h.random.longs(count, 0, 48).toArray());
+    }
+    return new Rows(k, latent ? null : h.data(n * vDim, dtype.unit()), dtype, slots, layers == 2 ? 0 : (int) h.small(2),
+        h.rarely(12) ? h.integer() : layers);
+  }
+
+  private IntBuffer pairs() {
+    return h.ints(2 * h.random.nextInt(3), () -> h.small(12));
+  }
+
+  private ByteBuffer pages() {
+    return h.rarely(20) ? storage.slab() : h.data(12 * (int) storage.blockBytes(), 1);
+  }
+
+  private ByteBuffer bounds() {
+    return h.data(12 * (latent ? 1 : 2) * 2 * 8, 2);
+  }
+
+  private void addStorage() {
+    table.put("Storage.new", () -> new Storage(h.rarely(2) ? (StorageConfig) built(storageConfig()) : storageConfig()).close());
+    table.put("Storage.close", () -> closedStorage.close());
+    table.put("Storage.store", () -> {
+      Rows r = rows();
+      if (h.rarely(2)) {
+        s().store(r.k, r.v, r.dtype, r.slots, r.first, r.layers, stream());
+        return;
+      }
+      int n = r.slots == null ? 1 : r.slots.remaining();
+      Rope.Turn turn = new Rope.Turn(h.floats(8 * n), h.rarely(2) ? null : h.longs(n, () -> h.small(n + 1)), (int) h.oneOf(0, 0, 4, h.number()),
+          (int) h.oneOf(0, 0, h.small(4)), h.rarely(2));
+      s().store(r.k, r.v, r.dtype, r.slots, r.first, r.layers, turn, stream());
+    });
+    table.put("Storage.gather", () -> {
+      Rows r = rows();
+      s().gather(r.k, r.v, r.dtype, r.slots, r.first, r.layers, stream());
+    });
+    table.put("Storage.measure", () -> {
+      Rows r = rows();
+      s().measure(r.k, r.v, r.dtype, r.slots, r.first, r.layers);
+    });
+    table.put("Storage.copyBlocks", () -> s().copyBlocks(pairs(), stream()));
+    table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
+    table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
+    table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
+    table.put("Storage.sealBlocks", () -> s().sealBlocks(blocks(), stream()));
+    table.put("Storage.attend", () -> s().attend(attention(), stream()));
+    table.put("Storage.explain", () -> s().explain(attention()));
+    table.put("Storage.keyBounds", () -> s().keyBounds((int) h.small(2), blocks(), bounds(), stream()));
+    table.put("Storage.selectBlocks", () -> s().selectBlocks(attention(), bounds(), h.small(5), h.small(3), h.small(3), stream()));
+    table.put("Storage.blockBytes", () -> s().blockBytes());
+    table.put("Storage.slab", () -> s().slab());
+    table.put("Storage.runs", () -> s().runs((int) h.small(12)));
+    table.put("StorageConfig.size", () -> storageConfig().size());
+    table.put("StorageConfig.new", this::storageConfig);
+    table.put("Attention.new", Attention::new);
+  }
+
+  private StorageConfig storageConfig() {
+    return h.rarely(2) ? new StorageConfig(h.oneOf(1, 4, -1, 0), (int) h.oneOf(1, 2, -1, 0), (int) h.oneOf(1, 2, -1, 0), (int) h.oneOf(8, 16, -1, 8193))
+        : new StorageConfig(2, 1, 1, 8);
+  }
+
+  private void addStreams() {
+    table.put("Stream.new", () -> (h.rarely(2) ? new Stream() : new Stream(text("cpu"))).close());
+    table.put("Stream.close", () -> closedStream.close());
+    table.put("Stream.sync", () -> (h.rarely(8) ? closedStream : stream).sync());
+    table.put("Stream.await", () -> stream.await(h.rarely(8) ? closedEvent : event));
+    table.put("StreamEvent.new", () -> new StreamEvent().close());
+    table.put("StreamEvent.close", () -> closedEvent.close());
+    table.put("StreamEvent.record", () -> (h.rarely(8) ? closedEvent : event).record(h.rarely(8) ? closedStream : stream));
+    table.put("StreamEvent.done", () -> (h.rarely(8) ? closedEvent : event).done());
+    table.put("StreamEvent.sync", () -> (h.rarely(8) ? closedEvent : event).sync());
+  }
+
+  private Model model() throws KvCacheException {
+    if (h.rarely(2)) {
+      return Model.find("llama-3.1-8b");
+    }
+    Model model = new Model(h.integer(), h.integer(), h.integer(), h.number());
+    return h.rarely(2) ? model : model.rope(h.number(), h.integer()).window(h.number(), h.rarely(2) ? new int[0] : new int[] {(int) h.small(4)});
+  }
+
+  private void addFunctions() {
+    table.put("Attention.treeMask", () -> {
+      int[] node = {0};
+      IntBuffer parents = h.ints(h.random.nextInt(10), () -> h.rarely(20) ? h.number() : h.random.nextInt(++node[0]) - 1);
+      int n = parents == null ? 0 : parents.remaining();
+      Attention.treeMask(parents, h.data((n * n + 7) / 8, 1));
+    });
+    table.put("Attention.merge", () -> {
+      int partials = h.random.nextInt(4), dim = 1 + h.random.nextInt(8), rows = h.random.nextInt(4);
+      boolean wrong = h.rarely(8);
+      DType dtype = dtype();
+      Attention.merge(h.data(partials * rows * dim, dtype.unit()), h.floats(partials * rows), wrong ? h.integer() : partials, wrong ? h.integer() : dim, dtype,
+          h.data(rows * dim, dtype.unit()), h.floats(rows));
+    });
+    table.put("Rope.table", () -> Rope.table(new Model.Frequencies(new double[] {1, h.number(), 0.5}, h.number()), h.longs(h.random.nextInt(5), h::number)));
+    table.put("Rope.apply", () -> {
+      int tokens = h.random.nextInt(4), heads = 1 + h.random.nextInt(3), dim = 2 * (1 + h.random.nextInt(4));
+      boolean wrong = h.rarely(6);
+      DType dtype = dtype();
+      Rope.apply(h.data(tokens * heads * dim, dtype.unit()), dtype, wrong ? h.integer() : heads, wrong ? h.integer() : dim, (int) h.oneOf(0, 0, 2, h.number()),
+          (int) h.oneOf(0, 0, h.small(3)), h.rarely(2), h.floats(dim * (tokens + 2)), h.rarely(2) ? null : h.longs(tokens, () -> h.small(4)));
+    });
+    table.put("Quantization.quantize", () -> quantize(true));
+    table.put("Quantization.dequantize", () -> quantize(false));
+    table.put("Quantization.codeBytes", () -> new Quantization(DType.INT4).codeBytes(h.integer(), h.integer()));
+    table.put("Quantization.scaleBytes", () -> new Quantization(DType.INT8, (int) h.small(5), false, h.rarely(2), 0).scaleBytes(h.integer(), h.integer()));
+    table.put("Model.new", () -> new Model(h.integer(), h.integer(), h.integer(), h.number()));
+    table.put("Model.find", () -> Model.find(text("llama-3.1-8b")));
+    table.put("Model.all", () -> Model.all());
+    for (Method getter : Model.class.getDeclaredMethods()) {
+      if (Modifier.isPublic(getter.getModifiers()) && !Modifier.isStatic(getter.getModifiers()) && getter.getParameterCount() == 0) {
+        table.put("Model." + getter.getName(), () -> invoke(getter, model()));
+      }
+    }
+    table.put("Model.hasWindow", () -> model().hasWindow(h.integer()));
+    table.put("Model.window", () -> model().window(h.number(), h.integer(), h.integer()));
+    table.put("Model.rope", () -> model().rope(Double.longBitsToDouble(h.random.nextLong()), h.integer()));
+    table.put("Model.estimate", () -> model().estimate(
+        new Model.Query(DType.values()[h.random.nextInt(7)], h.number(), h.number(), h.number(), (int) h.small(20), 0)));
+    table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
+    table.put("Buffers.bytes", () -> Buffers.bytes((int) h.oneOf(0, 1, 64, -1, Integer.MIN_VALUE)));
+    table.put("Buffers.ints", () -> Buffers.ints((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 30)));
+    table.put("Buffers.longs", () -> Buffers.longs((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 29)));
+    table.put("NoSpaceException.again", () -> {
+      try (Manager full = new Manager(1)) {
+        full.allocate(new int[100]);
+      } catch (NoSpaceException error) {
+        error.again();
+      }
+    });
+    table.put("KvCacheException.status", () -> {
+      try {
+        manager.blockInfo(-1);
+      } catch (KvCacheException error) {
+        error.status();
+      }
+    });
+  }
+
+  private void quantize(boolean forth) throws KvCacheException {
+    Quantization format = new Quantization(DType.values()[h.random.nextInt(7)], (int) h.oneOf(0, 0, 4, 3, h.number()), h.rarely(3), h.rarely(3),
+        new float[] {0, 0, 0, 1, Float.NaN}[h.random.nextInt(5)]);
+    int rows = h.random.nextInt(4), dim = h.random.nextInt(12);
+    ByteBuffer values = h.floats(rows * dim), codes = h.data(format.codeBytes(rows, dim), 1), scales = h.floats(format.scaleBytes(rows, dim) / 4);
+    if (h.rarely(8)) {
+      rows = h.integer();
+      dim = h.integer();
+    }
+    if (forth) {
+      format.quantize(values, rows, dim, codes, scales);
+    } else {
+      format.dequantize(codes, scales, rows, dim, values);
+    }
+  }
+
+  private static Object invoke(Method method, Object on, Object... arguments) throws Exception {
+    try {
+      return method.invoke(on, arguments);
+    } catch (InvocationTargetException error) {
+      throw error.getCause() instanceof Exception cause ? cause : error;
+    }
+  }
+
+  /** The setters of configs and options, by their parameters' types. Numbers in between would take much memory. */
+  private void addBuilders() {
+    for (Class<?> type : new Class<?>[] {Config.class, RequestOptions.class, StorageConfig.class}) {
+      for (Method setter : type.getDeclaredMethods()) {
+        if (Modifier.isPublic(setter.getModifiers()) && setter.getReturnType() == type) {
+          table.put(type.getSimpleName() + "." + setter.getName(), () -> {
+            Object on = type == Config.class ? new Config().numBlocks(4) : type == StorageConfig.class ? storageConfig() : new RequestOptions();
+            set(setter, on);
+            if (on instanceof StorageConfig config) {
+              new Storage(config).close();
+            } else if (on instanceof RequestOptions options) {
+              keep(manager.allocate(prompt(), options));
+            } else {
+              new Manager((Config) on).close();
+            }
+          });
+        }
+      }
+    }
+    table.put("Config.new", Config::new);
+    table.put("RequestOptions.new", RequestOptions::new);
+  }
+
+  private Object built(Object on) throws Exception {
+    for (Method setter : on.getClass().getDeclaredMethods()) {
+      if (Modifier.isPublic(setter.getModifiers()) && setter.getReturnType() == on.getClass() && h.rarely(3)) {
+        set(setter, on);
+      }
+    }
+    return on;
+  }
+
+  private void set(Method setter, Object on) throws Exception {
+    Object[] arguments = new Object[setter.getParameterCount()];
+    for (int i = 0; i < arguments.length; ++i) {
+      Class<?> type = setter.getParameterTypes()[i];
+      long number = h.oneOf(0, 1, 2, 4, 16, -1, Long.MIN_VALUE, Long.MAX_VALUE);
+      if (type == int.class) {
+        arguments[i] = (int) number;
+      } else if (type == long.class) {
+        arguments[i] = number;
+      } else if (type == float.class) {
+        arguments[i] = new float[] {0, 1, Float.NaN, -1}[h.random.nextInt(4)];
+      } else if (type == long[].class) {
+        arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
+      } else if (type == DType.class) {
+        arguments[i] = DType.values()[h.random.nextInt(7)];
+      } else if (type == ByteBuffer.class) {
+        arguments[i] = h.data(1 << 12, 64);
+      } else if (type == Config.Group[].class) {
+        arguments[i] = new Config.Group[] {new Config.Group(h.number(), h.integer(), h.number(), (int) h.small(2))};
+      } else if (type == RequestOptions.ExtraKey[].class) {
+        arguments[i] = keys();
+      } else {
+        throw new AssertionError("the fuzz has no value of " + type);
+      }
+    }
+    invoke(setter, on, arguments);
+  }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
+
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Executable;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.RecordComponent;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.jar.JarFile;
+import org.junit.jupiter.api.Test;
+
+/** Calls of every public method with hostile arguments; run with -Xcheck:jni, whose warnings fail the test. */
+class FuzzTest {
+  private static final int CALLS = 200_000, SECONDS = 30;
+  private static final Set<String> OFTEN = Set.of("Manager.allocate", "Request.commit", "Manager.pin", "Manager.unpin", "Request.append", "Storage.attend",
+      "Storage.gather", "Storage.store", "Step.run", "Storage.selectBlocks");
+
+  /** Public methods and constructors of the package, but for what the language writes itself. */
+  private static Set<String> publicNames() throws Exception {
+    Set<String> names = new TreeSet<>();
+    Path jar = Path.of(Manager.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+    try (JarFile file = new JarFile(jar.toFile())) {
+      for (String entry : Collections.list(file.entries()).stream().map(Object::toString).filter(name -> name.endsWith(".class")).toList()) {
+        Class<?> type = Class.forName(entry.substring(0, entry.length() - 6).replace('/', '.'), false, FuzzTest.class.getClassLoader());
+        if (!Modifier.isPublic(type.getModifiers()) || type.isEnum()) {
+          continue;
+        }
+        Set<String> written = new TreeSet<>(Set.of("equals", "hashCode", "toString"));
+        if (type.isRecord()) {
+          for (RecordComponent component : type.getRecordComponents()) {
+            written.add(component.getName());
+          }
+        }
+        List<Executable> all = new ArrayList<>(List.of(type.getDeclaredMethods()));
+        all.addAll(type.isRecord() ? List.of() : List.of(type.getDeclaredConstructors()));
+        for (Executable member : all) {
+          String name = member instanceof Constructor ? "new" : ((Method) member).getName();
+          if (Modifier.isPublic(member.getModifiers()) && !member.isSynthetic() && !written.contains(name)) {
+            names.add(type.getName().substring("io.kvcache.".length()) + "." + name);
+          }
+        }
+      }
+    }
+    return names;
+  }
+
+  private static boolean isAnAnswer(Throwable error) {
+    if (error instanceof KvCacheException own) {
+      return own.status() != Native.KVC_ERROR_INTERNAL && own.status() != Native.KVC_ERROR_CORRUPT;
+    }
+    return error instanceof IllegalArgumentException || error instanceof IllegalStateException || error instanceof NullPointerException
+        || error instanceof IndexOutOfBoundsException || error instanceof ArithmeticException;
+  }
+
+  @Test
+  void hostileArgumentsAreRefused() throws Exception {
+    long seed = Long.parseLong(System.getenv().getOrDefault("KVC_FUZZ_SEED", "1"));
+    String given = System.getenv("KVC_FUZZ_CALLS");
+    int calls = given == null ? CALLS : Integer.parseInt(given);
+    long end = given == null ? System.nanoTime() + SECONDS * 1_000_000_000L : Long.MAX_VALUE;
+    System.out.println("fuzz: seed " + seed); // also when a call ends the process
+    Hostile hostile = new Hostile(seed);
+    FuzzCalls fuzz = new FuzzCalls(hostile);
+    assertEquals(publicNames(), fuzz.table.keySet());
+    List<String> names = new ArrayList<>(fuzz.table.keySet());
+    for (int i = 0; i < 8; ++i) {
+      names.addAll(new TreeSet<>(OFTEN));
+    }
+    Map<String, Integer> done = new HashMap<>(), refused = new HashMap<>();
+    int number = 0;
+    for (; number < calls && System.nanoTime() < end; ++number) {
+      if (number % 500 == 499) {
+        fuzz.renew();
+      }
+      String name = names.get(hostile.random.nextInt(names.size())), where = "seed " + seed + ", call " + number + ": " + name;
+      long before = fuzz.manager.digest();
+      boolean failed = false;
+      try {
+        fuzz.table.get(name).run();
+        done.merge(name, 1, Integer::sum);
+      } catch (Throwable error) {
+        if (!isAnAnswer(error)) {
+          fail(where, error);
+        }
+        failed = true;
+        refused.merge(name, 1, Integer::sum);
+      }
+      fuzz.manager.check();
+      if (failed) {
+        assertEquals(before, fuzz.manager.digest(), where + " failed and changed the manager");
+      }
+    }
+    fuzz.close();
+    for (String name : fuzz.table.keySet()) {
+      String counts = name + ": " + done.getOrDefault(name, 0) + " done, " + refused.getOrDefault(name, 0) + " refused";
+      if (given != null) {
+        System.out.println(counts);
+      }
+      assertTrue(done.containsKey(name) || number < 20_000, counts);
+    }
+    System.out.println("fuzz: " + number + " calls, " + done.values().stream().mapToInt(Integer::intValue).sum() + " done");
+  }
+}
