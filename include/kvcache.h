@@ -712,7 +712,7 @@ typedef struct kvc_step_limits {
 } kvc_step_limits;
 
 /** Input and output of kvc_manager_step. A C program may fill one itself, with its own arrays, or use one from kvc_step_create, whose arrays
- *  are reached by kvc_step_view. All offsets arrays start at 0 and never decrease.
+ *  are reached by kvc_step_view, and which refuses what was not set. All offsets arrays start at 0 and never decrease.
  *
  *  Phases, in this order, each in array order: retire, commit (of `requests`), frees, preempts, truncates, extend (of `requests`), admit. */
 typedef struct kvc_step {
@@ -993,9 +993,21 @@ KVC_API kvc_status kvc_manager_poll_events(kvc_manager *m, uint64_t *cursor, kvc
 
 /* ---------------------------------------------------------------- the step */
 
-/** Makes a step with all its arrays in one allocation, so that nothing is allocated while serving. Pointers and capacities are set, counts and arrays are 0,
- *  block_tables hold fill_id -1. (rows too are 0: fill them, or set the pointer to NULL.) Fill arrays through kvc_step_view, set counts, flags and fill_id in the struct. It belongs to no thread, and
- *  may outlive no manager. Used by one thread at a time.
+/** Makes a step with all its arrays in one allocation, so that nothing is allocated while serving. Pointers and capacities are set, counts are 0.
+ *  Fill the arrays through kvc_step_view, set counts, flags and fill_id in the struct. Set a pointer to NULL to switch an optional array off; keep it to
+ *  switch the array on again. A step belongs to no thread and is used by one thread at a time. It must be destroyed before its manager.
+ *
+ *  What you forget to set is refused; it never counts as data. These arrays begin with a value that is none:
+ *  - commit_tokens, extend_tokens, admit_tokens: -1. An item that reads one gets the status INVALID_ARGUMENT and nothing is done for it.
+ *  - truncate_lengths: 2^64 - 1. The item gets INVALID_ARGUMENT.
+ *  - admit_offsets from [1] on: 2^64 - 1. The call fails with INVALID_ARGUMENT; so it does for
+ *  - rows: INT32_MIN. (Without rows, NULL, item i has row i.)
+ *  kvc_manager_step takes what it reads of these, rows excepted: when it returns KVC_OK, the entries that belong to the counts of this step are unset
+ *  again, also those of items that were refused. To try an item again, set its entries again. A call that fails takes nothing. Entries behind the counts
+ *  and arrays of your own are left alone.
+ *  All other arrays begin with 0 and stay as they are from step to step. There 0 says nothing: it is the id of no request, extends by no tokens, brings
+ *  no ids, commits nothing (and is refused once more is committed); in admit_requests it says that the request is created from admit_tokens. block_tables
+ *  hold -1.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager *m, const kvc_step_limits *limits, kvc_step **step);
 
@@ -1011,7 +1023,8 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  FENCED until the newest step issued before it is retired. Sources of copies are held until this step is retired. No block is source and
  *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
  *  fenced.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, a row twice, counts past the arrays of a made step, retired_step
+ *  Takes ids, lengths and admit_offsets out of the arrays of a made step: see kvc_step_create.
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row twice, counts past the arrays of a made step, retired_step
  *  in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
