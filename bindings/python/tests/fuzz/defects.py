@@ -22,7 +22,7 @@ DEFECTS = [  # what, file, right, wrong, functions that are called, whether only
      "        if not rule.converts or written:\n", "        if not rule.converts and not written:\n", ("Manager.block_tables", "Storage.attend"), False),
     ("a stream keeps no arrays", "streams.py", "            self._kept.append(arrays)\n", "", STREAMS, True),
     ("a stream keeps arrays, but not the memory of the storage", "storage.py", "(arrays, arguments, self._memory)", "(arrays, arguments)", STREAMS, True),
-    ("dimensions are not compared", "_arrays.py", "            if size != (", "            if None is (", STREAMS, True),
+    ("dimensions are not compared", "_arrays.py", "            if size != (", "            if None is (", ("Storage.gather", "Storage.key_bounds", "dequantize"), True),
     ("any number of dimensions will do", "_arrays.py",
      "    raise ValueError(f\"{compiled.label}", "    if len(shape) != len(dims):\n        return\n    raise ValueError(f\"{compiled.label}", ("rope_table",), True),
     ("results go into any type", "_arrays.py",
