@@ -568,7 +568,8 @@ typedef struct kvc_attention {
   const float *alibi_slopes; /**< [num_q_heads] slope * (position of the key - position of the query) is added to the logit; NULL = none. */
   const uint8_t *mask;       /**< Bits, the lowest of a byte first: bit mask_offsets[r] + i * (kv_lens[r] - s) + j - s says whether query i of request r
                                   may see position j >= s = mask_starts[r], besides all other rules. NULL = none. */
-  const uint64_t *mask_offsets; /**< [num_requests] first bit of a request. */
+  const uint64_t *mask_offsets; /**< [num_requests] first bit of a request. The mask must have all bits of all requests: its length is not given, so this is
+                                     not checked. */
   const uint64_t *mask_starts;  /**< [num_requests] position from which on the mask counts, at most kv_lens[r]; NULL = 0. A tree of draft tokens at the
                                      end of a long context needs bits for the tree alone: see kvc_tree_mask. */
   const uint8_t *block_mask; /**< [num_requests][num_heads][block_mask_stride] block-sparse attention: bit j, the lowest of a byte first, says whether

@@ -15,19 +15,25 @@ static int has_type(const Py_buffer* view, const kvc_array_rule* rule) {
   return strchr(rule->kind == kSigned ? "ilq" : "ILQilq", *format) != NULL;
 }
 
-// Whether the memory is what the library may read, or write, as `rule` says. Else an exception with the
-// remedy.
-static int check_buffer(const Py_buffer* view, const kvc_array_rule* rule) {
+static void wrong_type(const Py_buffer* view, const kvc_array_rule* rule) {
   char numpy_type[32];  // int32_t is int32 there
   snprintf(numpy_type, sizeof numpy_type, "%.*s", (int)strlen(rule->type) - 2, rule->type);
-  if (!has_type(view, rule) && rule->kind == kBytes) {
+  if (rule->kind == kBytes) {
     PyErr_Format(PyExc_ValueError, "%s has %zd bytes; it must be whole records of %zu bytes (%s)", rule->name,
                  view->len, rule->size, rule->type);
-  } else if (!has_type(view, rule)) {
+  } else {
     PyErr_Format(PyExc_TypeError,
                  "%s has elements of format '%s' and %zd bytes; it must be an array of %s: pass %snp.%s)",
                  rule->name, view->format ? view->format : "B", view->itemsize, rule->type,
                  rule->writable ? "np.empty(n, " : "x.astype(", numpy_type);
+  }
+}
+
+// Whether the memory is what the library may read, or write, as `rule` says. Else an exception with the
+// remedy.
+static int check_buffer(const Py_buffer* view, const kvc_array_rule* rule) {
+  if (!has_type(view, rule)) {
+    wrong_type(view, rule);
   } else if (rule->kind != kBytes && view->ndim != 1) {
     PyErr_Format(PyExc_ValueError, "%s has %d dimensions; it must have 1: pass x.reshape(-1)", rule->name,
                  view->ndim);

@@ -5,7 +5,6 @@ which checks them by the table of kvcache.i (arrays.c)."""
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Union
 
@@ -100,17 +99,45 @@ TABLE = {
 }
 
 
+class _Compiled:
+    """A rule as take() reads it."""
+
+    __slots__ = ("rule", "label", "dims", "star", "optional", "types", "bfloat16")
+
+    def __init__(self, name: str, rule: Rule):
+        self.rule, self.label, self.bfloat16 = rule, name.rpartition(".")[2], "bfloat16" in rule.types
+        self.optional = rule.dims[0].endswith("?")
+        self.star = next((i for i, dim in enumerate(rule.dims) if dim.startswith("*")), -1)
+        self.dims: "tuple[str | int, ...]" = tuple(int(dim) if dim.isdigit() else dim.rstrip("?") for dim in rule.dims)
+        self.types: "Optional[frozenset[np.dtype[Any]]]" = None  # which ask for NumPy
+
+    def has_type(self, dtype: "np.dtype[Any]") -> bool:
+        """In another order of bytes it is another type."""
+        if self.types is None:
+            self.types = frozenset(np.dtype(name) for name in self.rule.types if name != "bfloat16")
+        return dtype in self.types or self.bfloat16 and dtype.name == "bfloat16" and dtype.itemsize == 2 and dtype.isnative
+
+
+_COMPILED = {name: _Compiled(name, rule) for name, rule in TABLE.items()}
+
+
 def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: bool = False) -> "np.ndarray":
     """The array of an argument as TABLE says: C-contiguous, aligned, of a type and with the dimensions of its rule. It is the caller's memory
     itself; a sequence of integers, where nothing is written, is copied. `sizes` holds what is known of dimensions, and then those of this array
     too. Raises TypeError and ValueError, which say what it is, what it must be, and what to pass."""
-    rule, name, sizes = TABLE[name], name.rpartition(".")[2], {} if sizes is None else sizes
-    array, is_memory = _as_array(name, rule, value, written)
-    if rule.types and not _has_type(array, rule):
-        array = _converted(name, rule, array, written, written or is_memory and not rule.converts)
+    compiled = _COMPILED[name]
+    rule, label = compiled.rule, compiled.label
+    array, is_memory = (value, True) if type(value) is np.ndarray else _as_array(label, rule, value, written)
+    if rule.types and not compiled.has_type(array.dtype):
+        array = _converted(label, rule, array, written, written or is_memory and not rule.converts)
     elif array.dtype.hasobject:
-        raise TypeError(f"{name} is {_said(array)}; it must be memory of numbers, not of Python objects")
-    _bind(name, rule, array, sizes)
+        raise TypeError(f"{label} is {_said(array)}; it must be memory of numbers, not of Python objects")
+    _bind(compiled, array, {} if sizes is None else sizes)
+    return array if array.flags.carray else _in_place(label, rule, array, written)
+
+
+def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.ndarray":
+    """An array that is not C-contiguous, not aligned or not writable, if it need not be; a copy where that will do."""
     if array.size and not (array.flags.c_contiguous and array.flags.aligned):
         if not rule.converts or written:
             what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "begins at an address that its type may not have"
@@ -148,16 +175,6 @@ def _made(rule: Rule, value: Any) -> "Optional[np.ndarray]":
     return made if made.size or isinstance(value, np.ndarray) else made.astype(rule.types[0])
 
 
-def _has_type(array: "np.ndarray", rule: Rule) -> bool:
-    dtype = array.dtype  # in another order of bytes it is another one
-    return dtype in _dtypes(rule.types) or "bfloat16" in rule.types and dtype.name == "bfloat16" and dtype.itemsize == 2 and dtype.isnative
-
-
-@functools.lru_cache(maxsize=None)
-def _dtypes(names: "tuple[str, ...]") -> "frozenset[np.dtype[Any]]":
-    return frozenset(np.dtype(name) for name in names if name != "bfloat16")
-
-
 def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refused: bool) -> "np.ndarray":
     wanted = np.dtype(rule.types[0])
     if not refused and wanted.kind == "f" and array.dtype.kind in "iuf" and np.can_cast(array.dtype, wanted, "safe"):
@@ -171,27 +188,22 @@ def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refuse
     raise TypeError(f"{name} is {_said(array)}; it must be {_wanted(rule, {})}: {remedy}")
 
 
-def _bind(name: str, rule: Rule, array: "np.ndarray", sizes: "Sizes") -> None:
+def _bind(compiled: _Compiled, array: "np.ndarray", sizes: "Sizes") -> None:
     """Compares the shape with the rule and with the sizes that are known, and adds those that are not."""
-    shape, dims = tuple(array.shape), list(rule.dims)
-    if dims[0].endswith("?"):
-        if len(shape) < len(dims):
-            shape = (1, *shape)
-        dims[0] = dims[0][:-1]
-    star = next((i for i, dim in enumerate(dims) if dim.startswith("*")), -1)
-    rest = len(shape) - len(dims) + 1
-    if star >= 0 and rest >= 0:
-        shape = (*shape[:star], shape[star: star + rest], *shape[star + rest:])
-    if len(shape) != len(dims):
-        raise ValueError(f"{name} is {_said(array)}; it must be {_wanted(rule, sizes)}")
-    found: "Sizes" = {}
-    for dim, size in zip(dims, shape):
-        known = int(dim) if dim.isdigit() else sizes.get(dim, found.get(dim, size))
-        if known != size:
-            raise ValueError(f"{name} is {_said(array)}; it must be {_wanted(rule, sizes)}")
-        if not dim.isdigit():
-            found[dim] = size
-    sizes.update(found)
+    shape: "tuple[Any, ...]" = array.shape
+    dims, star = compiled.dims, compiled.star
+    if compiled.optional and len(shape) < len(dims):
+        shape = (1, *shape)
+    if 0 <= star <= len(shape) - len(dims) + 1 + star:
+        end = star + len(shape) - len(dims) + 1
+        shape = (*shape[:star], shape[star:end], *shape[end:])
+    if len(shape) == len(dims):
+        for dim, size in zip(dims, shape):
+            if size != (sizes.setdefault(dim, size) if isinstance(dim, str) else dim):
+                break
+        else:
+            return
+    raise ValueError(f"{compiled.label} is {_said(array)}; it must be {_wanted(compiled.rule, sizes)}")
 
 
 def _said(array: "np.ndarray") -> str:
@@ -216,8 +228,8 @@ def float_type(array: "np.ndarray") -> int:
 
 
 def as_bytes(array: "Optional[np.ndarray]") -> "Optional[np.ndarray]":
-    """The memory of an array that take() has checked, as bytes: the element types of extensions have no buffer format."""
-    return None if array is None else array.reshape(-1).view(np.uint8)
+    """The memory of an array that take() has checked, as the native layer takes bytes: the element types of extensions have no buffer format."""
+    return array if array is None or array.dtype.char in "fedBbHhIiLlQq" else array.reshape(-1).view(np.uint8)
 
 
 def whole(number: SupportsIndex) -> int:

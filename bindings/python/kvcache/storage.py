@@ -41,6 +41,7 @@ class Storage:
         self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, as_bytes(self._memory))
         self._info = _native.kvc_storage_info()
         _native.kvc_storage_properties(self._s, self._info)
+        self._shape: "Sizes" = {name: getattr(self._info, name) for name in ("num_blocks", "num_heads", "head_dim", "v_head_dim")}
 
     def close(self) -> None:
         """Ends all use; later calls raise ValueError."""
@@ -90,7 +91,7 @@ class Storage:
         it is. rope_rows: int64 [tokens], the table's row of each token; None: row t for token t. rope_first_element (of latent keys:
         head_dim - 2 * pairs) and rope_interleaved are those of apply_rope(). Raises InvalidArgumentError if a row is outside of the table,
         that of a skipped token included, or more elements would turn than a key has."""
-        sizes = self._sizes()
+        sizes = dict(self._shape)
         slots = take("slots", slots, sizes)
         rows, *arrays = self._rows(k, v, first_layer, sizes)
         if rope_table is not None:
@@ -105,7 +106,7 @@ class Storage:
                out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
         """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
         first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
-        info, sizes = self._info, self._sizes()
+        info, sizes = self._info, dict(self._shape)
         slots = take("slots", slots, sizes)
         if out is None:
             layers = num_layers or info.num_layers - first_layer
@@ -122,7 +123,7 @@ class Storage:
         """The error of quantization: compares keys and values, as store() takes them, with what lies at their slots. QuantMetrics
         of the keys and of the values (None for latent attention)."""
         keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
-        sizes = self._sizes()
+        sizes = dict(self._shape)
         slots = take("slots", slots, sizes)
         _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, sizes), slots, None, keys, values)
         return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
@@ -130,10 +131,6 @@ class Storage:
     def seal_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
         self._do(stream, None, _native.kvc_storage_seal_blocks, take("blocks", blocks))
-
-    def _sizes(self) -> "Sizes":
-        info = self._info
-        return {"num_blocks": info.num_blocks, "num_heads": info.num_heads, "head_dim": info.head_dim, "v_head_dim": info.v_head_dim}
 
     def _rows(self, k: Any, v: Any, first_layer: int, sizes: "Sizes", *, written: bool = False) -> "tuple[_native.kvc_rows, int, Maybe, Maybe]":
         """The struct of keys and values for the tokens in `sizes`, and what native calls take after it."""
@@ -198,7 +195,7 @@ class Storage:
         [explain().schedule_bytes] in memory of the device, where the first of several layers with the same lengths leaves who does
         what, which the others use with scheduled=True."""
         if out is None:
-            q = take("q", q, self._sizes())
+            q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
         self._do(stream, (q, out, lse, options), _native.kvc_storage_attend, attention, *arrays)
@@ -217,7 +214,7 @@ class Storage:
         info = self._info
         if out is None:
             out = np.zeros((info.num_blocks, info.num_heads, 2, info.head_dim), np.float16)
-        written = as_bytes(take("key_bounds.out", out, self._sizes(), written=True))
+        written = as_bytes(take("key_bounds.out", out, dict(self._shape), written=True))
         self._do(stream, out, _native.kvc_storage_key_bounds, layer, take("blocks", blocks), written)
         return out
 
@@ -225,7 +222,7 @@ class Storage:
                       *, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
         """The top_k blocks of each request and KV head by their bounds, with the first sink_blocks and the last recent_blocks:
         a block_mask for attend()."""
-        choice, sizes = _native.kvc_block_choice(), self._sizes()
+        choice, sizes = _native.kvc_block_choice(), dict(self._shape)
         bounds = take("bounds", bounds, sizes)
         kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
         picked = np.zeros((len(kv_lens), self._info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
@@ -239,7 +236,7 @@ class Storage:
                    mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
                    shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False) -> "tuple[_native.kvc_attention, _Arrays]":
         """The struct and its arrays, which all have the shapes that the struct says."""
-        attention, sizes = _native.kvc_attention(), self._sizes()
+        attention, sizes = _native.kvc_attention(), dict(self._shape)
 
         def optional(name: str, array: Any, written: bool = False) -> "Maybe":
             return None if array is None else take(name, array, sizes, written=written)
@@ -253,8 +250,8 @@ class Storage:
         mask, block_mask = optional("mask", mask), optional("block_mask", block_mask)
         if out is not None:
             same_type("out", out, "q", q)
-        if _counts(q_offsets)[-1] != len(q):
-            raise ValueError(f"q_offsets ends with {_counts(q_offsets)[-1]}; q has {len(q)} queries")
+        if q_offsets[-1] != len(q):
+            raise ValueError(f"q_offsets ends with {q_offsets[-1]}; q has {len(q)} queries")
         if mask is not None:
             _check_mask(mask.nbytes * 8, q_offsets, kv_lens, mask_offsets, mask_starts)
         attention.num_requests, attention.table_stride = len(kv_lens), block_tables.shape[1]

@@ -85,6 +85,8 @@ def store(w):
         rows = np.arange(len(slots) if isinstance(slots, np.ndarray) and type(slots) is np.ndarray and slots.ndim and len(slots) < 99 else 3, dtype=np.int64)
         options = dict(rope_table=w.array(table), rope_rows=w.rng.choice((None, w.array(rows))), rope_first_element=w.number(0))
     layer = w.number(0)
+    if not stream:
+        w.stream.synchronize()
     s.store(k, v, slots, layer, **options, stream=stream)
     if not stream and not options and s in w.storages[:2] and type(k) is np.ndarray and type(slots) is np.ndarray:
         got, _ = s.gather(slots, k.shape[0] if k.ndim == 4 else 1, layer)
@@ -100,6 +102,7 @@ def store(w):
 def gather(w):
     s, stream = w.storage(), w.any_stream()
     k, v, slots = rows_of(w, s, True)
+    w.stream.synchronize()
     if w.rng.random() < 0.3:
         layers = w.number(1)
         s.gather(slots, layers, w.number(0), w.rng.choice(("float32", "float16", "int8", None)), stream=stream)
@@ -154,6 +157,7 @@ def swap_out(w):
     good = aligned_pages(s)
     pages = w.h.array(good) if w.rng.random() < 0.5 else good
     given = w.array(copies)
+    w.stream.synchronize()
     s.store(np.full((BLOCK, HEADS, DIM), 3, np.float32), np.full((BLOCK, HEADS, DIM), 3, np.float32), copies[0, 0] * BLOCK + np.arange(BLOCK), stream=stream)
     s.swap_out(given, pages, w.rng.choice((0, w.number(s.block_bytes))), stream=stream)
     if w.rng.random() < 0.5:
@@ -215,6 +219,8 @@ def attend(w):
     if w.rng.random() < 0.3:
         options["lse"] = w.array(np.zeros(q.shape[:2], np.float32), True)
     layer = w.number(0)
+    if not stream:
+        w.stream.synchronize()
     out = s.attend(*arguments, layer, **options, stream=stream)
     if "out" in options and w.rng.random() < 0.5:
         w.stream.synchronize()

@@ -56,8 +56,8 @@ def main():
     parser.add_argument("--only", nargs="+", default=sorted(CALLS), metavar="NAME", help="functions, such as Storage.attend [all]")
     parser.add_argument("--trace", action="store_true", help="print each call before it is made")
     args = parser.parse_args()
-    faulthandler.enable()
-    if "asan" not in os.environ.get("LD_PRELOAD", ""):
+    if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which says itself where a crash was
+        faulthandler.enable()
         resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # huge arrays are refused
     if public() - set(CALLS):
         sys.exit(f"no call of {sorted(public() - set(CALLS))}")
