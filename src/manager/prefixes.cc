@@ -19,7 +19,7 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
 
   size_t known = 0;
   NodeId last = kNoNode;
-  uint32_t epoch = 0;
+  uint64_t epoch = 0;
   for (bool more = true; more;) {
     const std::lock_guard lock(mutex_);
     Prompt prompt;
