@@ -49,8 +49,8 @@
  *    the first element is the element size, and all elements must agree.
  *  - The library keeps no pointer of the caller after a call, except config callbacks, and never returns memory to be freed.
  *  - A pointer may be NULL where its count is 0. Other NULLs are KVC_ERROR_INVALID_ARGUMENT unless a default is documented.
- *  - Ids of requests, pins and namespaces are never 0 (namespace 0 is the default one) and carry a generation: a stale, doubled or
- *    foreign id is KVC_ERROR_NOT_FOUND.
+ *  - Ids of requests, pins and namespaces are never 0 (namespace 0 is the default one). No id is given twice in a process, not even by
+ *    another manager: a stale, doubled or foreign id is KVC_ERROR_NOT_FOUND.
  *
  *  THREADING. Any thread may call any manager function at any time; a manager locks inside. One request (and one kvc_step) is
  *  driven by one thread at a time. kvc_manager_destroy excludes all other calls on that manager. Different managers are independent.
@@ -179,8 +179,8 @@ enum {
   KVC_MANAGER_PUBLISH_ENQUEUED = 2, /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_PARTIAL_REUSE = 4,    /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_NO_PREFIX_CACHE = 8,  /**< Never publish: nothing is found again, blocks return to FREE at once. */
-  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A block of a raw hold
-                                         goes to a stranger and, until it is published, comes from one. */
+  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A raw holder counts as a
+                                         stranger. A block that it releases counts as the namespace's own only if it is still published there. */
   KVC_MANAGER_ZERO_ALWAYS = 32      /**< All blocks that are handed out must be. */
 };
 
@@ -268,9 +268,11 @@ typedef struct kvc_group_config {
   size_t struct_size;        /**< sizeof(kvc_group_config) */
   uint32_t kind;             /**< KVC_GROUP_FULL or KVC_GROUP_SLIDING_WINDOW; other kinds: KVC_ERROR_UNSUPPORTED. */
   uint32_t num_sink_tokens;  /**< Sliding window: first tokens that stay readable for ever; their blocks are never returned. */
-  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. */
+  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. A window of 1 keeps the
+                                  blocks of a window of 2: a hit holds the block at its end. */
   uint64_t retention_tokens; /**< Sliding window: also keep the windows in front of every multiple of this many tokens reusable, beside those
-                                  at the prompt's and the request's end. A multiple of block_size; 0 = only the two ends. */
+                                  at the prompt's and the request's end. A multiple of block_size; 0 = only the two ends. Above 2^32, which no
+                                  request reaches, it is as 0. */
   uint32_t pool;             /**< Index of the pool that this group takes its blocks from. */
   uint32_t reserved;         /**< 0 */
 } kvc_group_config;
@@ -350,7 +352,8 @@ typedef struct kvc_request_info {
   uint64_t capacity;           /**< Tokens that have slots; 0 while waiting. */
   uint64_t num_blocks;         /**< Blocks held, all groups. */
   uint64_t lost_reuse_tokens;  /**< Tokens that some group could have reused but another could not, at its (last) admission. */
-  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. */
+  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. Without sinks all above it are
+                                    possible as well; with sinks there is a gap behind them. */
   uint32_t admitted;           /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;              /**< KVC_REQUEST_* as configured. */
 } kvc_request_info;
@@ -561,8 +564,8 @@ typedef struct kvc_attention {
   uint32_t num_q_heads;      /**< A multiple of num_heads; query head h reads KV head h / (num_q_heads / num_heads). */
   int32_t dtype;             /**< Of q and out: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32. */
   uint32_t flags;            /**< KVC_ATTENTION_* */
-  float scale;               /**< Of q . k; 0 = 1 / sqrt(head_dim). */
-  float soft_cap;            /**< Logits become soft_cap * tanh(logit / soft_cap); 0 = none. */
+  float scale;               /**< Of q . k, -1e30 .. 1e30; 0 = 1 / sqrt(head_dim). */
+  float soft_cap;            /**< Logits become soft_cap * tanh(logit / soft_cap), 1e-30 .. 1e30; 0 = none. */
   uint64_t window;           /**< Position p sees p - window + 1 .. p; 0 = no window. */
   uint64_t sinks;            /**< With a window: the first `sinks` positions are seen as well. */
   const float *alibi_slopes; /**< [num_q_heads] slope * (position of the key - position of the query) is added to the logit; NULL = none. */
@@ -796,8 +799,8 @@ KVC_API kvc_status kvc_supports(uint32_t feature);
 /** Makes a manager. All memory for blocks and nodes is taken and touched here.
  *  @param[in]  config  Shape and limits; nothing of it is kept but the callbacks.
  *  @param[out] manager The manager; destroy it with kvc_manager_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version), OUT_OF_MEMORY.
- *  Thread-safe. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version), LIMIT (4,095
+ *  managers exist in the process), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
 KVC_API kvc_status kvc_manager_create(const kvc_manager_config *config, kvc_manager **manager);
 
 /** Frees a manager with all its requests. NULL is ignored. No other call on it may be running. Since 0.1. */
@@ -819,7 +822,7 @@ KVC_API kvc_status kvc_manager_close_namespace(kvc_manager *m, uint64_t namespac
 
 /** Forgets everything cached in a namespace, in constant time (weights changed). Requests in flight keep their blocks and finish, but
  *  publish nothing more; nothing old is ever hit. @param[in] namespace_id A namespace, or 0 = all.
- *  @return KVC_OK, NOT_FOUND. Thread-safe. Since 0.1. */
+ *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Thread-safe. Since 0.1. */
 KVC_API kvc_status kvc_manager_reset(kvc_manager *m, uint64_t namespace_id);
 
 /** Checks every invariant of the manager's state; O(blocks + nodes), for tests. @return KVC_OK; CORRUPT with the first broken one in
@@ -877,10 +880,11 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager *m, uint64_t request, c
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager *m, uint64_t request, uint64_t num_committed);
 
-/** Keeps the first num_tokens tokens (absolute) and gives the rest back. What only this request published past them is dropped; a
- *  published block that is cut is unpublished if nobody else needs it, else copied before the next write.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that length is gone, with the nearest
- *  length in the text (kvc_request_info.min_truncate_tokens). 0 is always possible. OUT_OF_MEMORY. Since 0.1. */
+/** Keeps the first num_tokens tokens (absolute) and gives the rest back. What this request published past them is dropped, unless somebody
+ *  else can reach it: a position stays in all groups if another request, pin or raw holder holds a block of it, if it has copies, or if a
+ *  longer prefix is known. The published block that is cut is unpublished by the same rule; where it stays, it is copied before the next write.
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that length is gone: the text says the next
+ *  lower and the next higher length that is possible. 0 is always possible. OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager *m, uint64_t request, uint64_t num_tokens);
 
 /** Makes a request with the committed tokens of another, sharing all their blocks (beam search, parallel sampling). Whoever first writes
@@ -1262,7 +1266,8 @@ KVC_API kvc_status kvc_storage_runs(kvc_storage *s, int32_t block, const kvc_sel
 /** Writes keys and values of tokens to their slots, converted to the stored type; keys turned by their rotary embedding before, with rope_table. All is
  *  checked before anything is written.
  *  Integer types hold NaN as 0, or, asymmetric, as what comes nearest; FP8 keeps it. Infinities become the largest finite magnitude of what shares
- *  their scale (FLT_MAX if that is 0); zeros come back as zeros. Channel keys are rounded to bfloat16 first, and the state of a block does not depend on
+ *  their scale (FLT_MAX if that is 0). Zeros come back as zeros; of asymmetric and of rotated rows
+ *  (KVC_STORAGE_HADAMARD) as what comes nearest. Channel keys are rounded to bfloat16 first, and the state of a block does not depend on
  *  how its tokens are spread over calls in order: storing to token t of a sealed block opens it again with t and all later tokens to be stored,
  *  and until then the others keep what they held.
  *  @param[in] stream Of the storage's device, see kvc_stream; NULL: done on return.
@@ -1422,7 +1427,7 @@ typedef struct kvc_model {
   uint64_t window_tokens; /**< Sliding window: tokens that a query reads, itself included (kvc_group_config.window_tokens); 0 = no layer has one. */
   uint64_t window_layers[KVC_MODEL_MAX_LAYERS / 64]; /**< Layer l has the window if bit l % 64 of entry l / 64 is set. All 0 with window_tokens
                                                           given = every layer. */
-  double rope_theta;              /**< Base of the rotary embedding. */
+  double rope_theta;              /**< Base of the rotary embedding. This and the numbers below are 1e-30 .. 1e30 where they are read. */
   double rope_local_theta;        /**< That of the layers with a window; 0 = rope_theta. */
   double rope_factor;             /**< Factor of rope_scaling; 0 without one. */
   uint64_t rope_original_context; /**< Context before stretching, where rope_scaling knows one; else 0. */
@@ -1519,7 +1524,7 @@ KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query *query, kvc_memory
  *  @param[in]  model     rope_*, head_dim, rope_dim, max_context and the windows are read.
  *  @param[in]  layer     Below num_layers: layers with a window may have a base of their own.
  *  @param[in]  length    Tokens of the sequence at present: DYNAMIC turns slower once there are more than the model was trained on. Others: not read.
- *  @param[in]  factors   LONGROPE: [rope_dim / 2] of the model's config.json, short_factor up to rope_original_context tokens and long_factor beyond.
+ *  @param[in]  factors   LONGROPE: [rope_dim / 2], 1e-30 .. 1e30, of the model's config.json, short_factor up to rope_original_context tokens and long_factor beyond.
  *                        Others: NULL.
  *  @param[out] frequencies [capacity] radians per position. @param[out] count rope_dim / 2.
  *  @param[out] attention_factor For kvc_rope_table. (Models may scale their logits besides: kvc_attention.scale.)
@@ -1531,7 +1536,8 @@ KVC_API kvc_status kvc_model_rope(const kvc_model *model, uint32_t layer, uint64
  *  are computed in double precision, so that they are right at any position.
  *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
  *  @param[out] table     [num_positions][2][num_frequencies] cosines, sines; both times attention_factor.
- *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor that is not finite, a position past 2^40). Thread-safe. Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor or a frequency that is not a number or more than 1e30 from 0, a position past 2^40).
+ *  Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_rope_table(const double *frequencies, size_t num_frequencies, double attention_factor, const int64_t *positions, size_t num_positions,
                                   float *table);
 

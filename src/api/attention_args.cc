@@ -145,10 +145,12 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
       KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ON_DEVICE | KVC_ATTENTION_INVARIANT | KVC_ATTENTION_SCHEDULED;
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
-  if (!std::isfinite(a.scale) || !std::isfinite(a.soft_cap) || a.soft_cap < 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "scale %g, soft_cap %g: finite, and the cap not negative",
-                static_cast<double>(a.scale), static_cast<double>(a.soft_cap));
+  if (!(std::abs(a.scale) <= kMostFactor)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.scale is %g; at most %g from 0",
+                static_cast<double>(a.scale), static_cast<double>(kMostFactor));
   }
+  if (const kvc_status status = check_factor("kvc_attention.soft_cap", a.soft_cap); status != KVC_OK)
+    return status;
   if (a.window > INT32_MAX || a.sinks > INT32_MAX)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "window %llu, sinks %llu; at most 2^31 - 1", ull{a.window},
                 ull{a.sinks});
@@ -157,7 +159,7 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
   KVC_REQUIRE_POINTER(a.q_offsets);
   KVC_REQUIRE_POINTER(a.kv_lens);
-  KVC_REQUIRE_POINTER(a.block_tables);
+  KVC_REQUIRE_ARRAY(a.block_tables, a.table_stride);
   if (a.mask != nullptr) KVC_REQUIRE_POINTER(a.mask_offsets);
   return KVC_OK;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations from callers: read by struct_size, checked field by field, defaults filled in.
+#include <algorithm>
+
 #include "api/create.h"
 #include "api/guard.h"
 
@@ -8,6 +10,7 @@ namespace {
 
 constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
+constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags =
     KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE | KVC_MANAGER_ZERO_FOREIGN | KVC_MANAGER_ZERO_ALWAYS;
@@ -94,8 +97,10 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   }
   out.kind = group.kind;
   out.pool = group.pool;
-  out.window = group.window_tokens;
-  out.retention = group.retention_tokens;
+  // A window of 1 is kept as one of 2: then every hit ends at a block that is there and is held. What exceeds
+  // any request is cut to a number that no sum overflows with.
+  out.window = std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
+  out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));
   (window ? shape->window_groups : shape->full_groups) |= 1u << g;
   return KVC_OK;

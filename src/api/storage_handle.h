@@ -43,7 +43,8 @@ kvc_status lay_out(const kvc_storage_config& config, Layout* out);
 kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage_config* config);
 
 // What a configuration whose other fields are in range says about quantization. (storage_quant.cc)
-kvc_status check_factor(const char* name, float factor);  // a scale that is given, or 0
+inline constexpr float kLeastFactor = 1e-30f, kMostFactor = 1e30f;
+kvc_status check_factor(const char* name, float factor);  // a scale or cap that is given, or 0
 kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape);
 uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
 

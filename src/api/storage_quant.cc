@@ -8,7 +8,6 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kLeastGroup = 4;
-constexpr float kLeastFactor = 1e-30f, kMostFactor = 1e30f;
 constexpr uint32_t kDefaultOpenBlocks = 64;
 
 // k_scale and v_scale: whether there may be any, and which there are.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ids that callers keep: manager tag (12 bits, from a creation counter), kind (2), slot (18), generation (32,
-// never 0). A stale, doubled or foreign id decodes to a slot whose current id is another one.
+// Ids that callers keep: manager tag (12 bits, id_tags.h), kind (2), slot (18), generation (32, never 0). A
+// stale, doubled or foreign id decodes to a slot whose current id is another one.
 #pragma once
 #include <cstdint>
 
@@ -8,14 +8,13 @@ namespace kvc {
 
 enum class HandleKind : uint32_t { kRequest = 0, kPin = 1, kSpace = 2 };
 
+inline constexpr uint32_t kMaxHandleTags = (1u << 12) - 1;
 inline constexpr uint32_t kMaxHandleSlots = (1u << 18) - 1;
 
 constexpr uint64_t make_handle(uint32_t tag, HandleKind kind, uint32_t slot, uint32_t generation) {
-  return uint64_t{tag & 0xfffu} << 52 | uint64_t{static_cast<uint32_t>(kind)} << 50 | uint64_t{slot} << 32 |
-         generation;
+  return uint64_t{tag & kMaxHandleTags} << 52 | uint64_t{static_cast<uint32_t>(kind)} << 50 |
+         uint64_t{slot} << 32 | generation;
 }
-// What is the same in every manager after the same calls.
-constexpr uint64_t without_tag(uint64_t handle) { return handle & (~uint64_t{0} >> 12); }
 constexpr uint32_t handle_slot(uint64_t handle) {
   return static_cast<uint32_t>(handle >> 32) & kMaxHandleSlots;
 }

@@ -68,7 +68,11 @@ void Manager::digest_pool(size_t p, DigestHash& out) const {
             uint64_t{block.pins} << 32);
     out.add(block.refs);
     if (block.list != List::kFree) out.add(block.group);
-    if (zeroing_.on()) out.add(without_tag(zeroing_.owner(BlockId{static_cast<int32_t>(i)})));
+    if (zeroing_.on()) {  // ids differ from manager to manager, slots do not
+      const uint64_t owner = zeroing_.owner(BlockId{static_cast<int32_t>(i)});
+      const bool space = owner < Zeroing::kRaw;
+      out.add(!space ? owner : spaces_.is_open(owner) ? handle_slot(owner) : Zeroing::kRaw - 1);
+    }
   }
 }
 

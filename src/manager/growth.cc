@@ -174,7 +174,7 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
 
 // Publishes positions [request.published, full).
 kvc_status Manager::publish(Request& request, size_t full) {
-  const auto epoch = static_cast<uint32_t>(request.epoch);
+  const uint64_t epoch = request.epoch;
   const size_t begin = request.published;
   if (request.epoch != spaces_.epoch(request.space)) {
     request.next_full = UINT32_MAX;  // reset since its admission

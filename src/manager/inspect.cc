@@ -20,7 +20,9 @@ kvc_status Manager::request_info(uint64_t id, kvc_request_info* info) {
       info->num_blocks += is_block(request->groups[g].blocks.data[j]);
   }
   info->lost_reuse_tokens = request->lost;
-  info->min_truncate_tokens = request->known == 0 ? 0 : request->admitted ? restorable_from(*request, 1) : 1;
+  info->min_truncate_tokens = request->known == 0 ? 0
+                              : request->admitted ? restorable(*request, 1).higher
+                                                  : 1;
   info->admitted = request->admitted;
   info->flags = request->flags;
   return KVC_OK;

@@ -157,7 +157,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   if (!reserve_scratch(limit)) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
   const uint64_t epoch = spaces_.epoch(request.space);
   const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
-                      request.num_keys,  request.space,       static_cast<uint32_t>(epoch)};
+                      request.num_keys,  request.space,       epoch};
   const NodeId* path = path_.data;
   uint32_t lost = 0;
   const size_t length =
@@ -189,7 +189,9 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
 
-  // Nothing can fail from here on. Hits of all groups are held before any block is taken.
+  // Nothing can fail from here on. The cursor and the hits of all groups are held before any block is taken.
+  request.cursor = length != 0 ? path[length - 1] : root_of(request.space);
+  tree_.hold(request.cursor);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     for (size_t j = 0; j < length; ++j) {
@@ -212,8 +214,6 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   request.capacity = static_cast<uint32_t>(capacity);
   request.committed = request.marked = request.num_cached = static_cast<uint32_t>(cached);
   request.published = request.own_from = static_cast<uint32_t>(length);
-  request.cursor = length != 0 ? path[length - 1] : root_of(request.space);
-  tree_.hold(request.cursor);
   request.epoch = epoch;
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
   request.next_full = publishes ? request.committed + shape_.block_size : UINT32_MAX;

@@ -2,16 +2,12 @@
 // Birth, death, namespaces, and the counters that every call publishes.
 #include "manager/manager.h"
 
-#include <atomic>
+#include <algorithm>
 #include <new>
 
 #include "manager/guard.h"
 
 namespace kvc {
-namespace {
-std::atomic<uint32_t> creation_counter{0};
-}
-
 Manager::Manager(const Shape& shape, const Env& env)
     : shape_(shape),
       env_(env),
@@ -34,12 +30,25 @@ kvc_status Manager::create(const Shape& shape, const Env& env, Manager** out) {
 
 void Manager::destroy(Manager* manager) {
   const Env env = manager->env_;
+  give_back_id_tag({manager->id_tag_.tag, manager->last_generation()});
   manager->~Manager();
   env.release(env.allocator_data, manager, sizeof(Manager), alignof(Manager));
 }
 
+// The highest that an id of this manager has had.
+uint32_t Manager::last_generation() {
+  uint32_t last = id_tag_.generation;
+  for (size_t i = 0; i < requests_.size(); ++i) last = std::max(last, requests_.at(i).generation);
+  for (size_t i = 0; i < pins_.size(); ++i) last = std::max(last, pins_.at(i).generation);
+  for (uint32_t s = 0; s < spaces_.size(); ++s) last = std::max(last, spaces_[s].generation);
+  return last;
+}
+
 kvc_status Manager::build() {
-  const uint32_t tag = creation_counter.fetch_add(1, std::memory_order_relaxed) % 4095 + 1;
+  id_tag_ = take_id_tag();
+  const auto [tag, generation] = id_tag_;
+  if (tag == 0)
+    return fail(KVC_ERROR_LIMIT, "%u managers exist in this process; destroy some", kMaxHandleTags);
   uint64_t seed = shape_.seed;
   if (seed == 0 && !env_.random_bytes(&seed, sizeof seed)) {
     return fail(KVC_ERROR_INTERNAL, "the system gave no random bytes; set kvc_manager_config.seed");
@@ -54,11 +63,11 @@ kvc_status Manager::build() {
   if (!events_.create(memory_, env_, shape_.event_capacity, shape_.block_size) ||
       !pool_.create(memory_, shape_.pool_blocks, shape_.num_pools,
                     (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) ||
-      !spaces_.create(memory_, arena_, shape_.num_pools, tag) ||
+      !spaces_.create(memory_, arena_, shape_.num_pools, tag, generation) ||
       !tree_.create(memory_, shape_.max_nodes, shape_.block_size, shape_.num_groups, env_.table_hash_mask,
                     secret) ||
-      !requests_.create(memory_, shape_.max_requests, shape_.num_groups, tag) ||
-      !pins_.create(memory_, shape_.max_requests, tag) ||
+      !requests_.create(memory_, shape_.max_requests, shape_.num_groups, tag, generation) ||
+      !pins_.create(memory_, shape_.max_requests, tag, generation) ||
       !zeroing_.create(memory_, shape_.flags, pool_.num_ids()) ||
       !row_owners_.create(memory_, shape_.max_requests) ||
       !item_marks_.create(memory_, shape_.max_requests) || !row_marks_.create(memory_, shape_.max_requests) ||
@@ -147,6 +156,10 @@ void Manager::forget(uint32_t slot) {
 
 kvc_status Manager::reset(uint64_t namespace_id) {
   const Guard lock(*this);
+  if (!spaces_.may_reset()) {
+    return fail(KVC_ERROR_LIMIT, "%llu resets are the most that a manager can make; create another one",
+                static_cast<unsigned long long>(SpaceTable::kMaxResets));
+  }
   if (namespace_id == 0) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
     spaces_.reset_all();

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/hash.h"
+#include "base/id_tags.h"
 #include "base/status.h"
 #include "manager/lookup.h"
 #include "manager/marks.h"
@@ -110,6 +111,7 @@ class Manager {
 
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
+  uint32_t last_generation();
 
   // manager.cc
   kvc_status find_space(uint64_t id, uint32_t* slot) const;
@@ -216,8 +218,12 @@ class Manager {
   kvc_status truncate(Request& request, uint64_t num_tokens);
   void truncate_waiting(Request& request, uint32_t num_tokens);
   void cut_blocks(Request& request, uint64_t tokens, size_t kept, bool stale);
+  bool is_alone(const Request& request, size_t position);
   void unpublish_partial(Request& request, size_t position);
-  uint64_t restorable_from(const Request& request, uint64_t tokens) const;
+  struct Restorable {
+    uint64_t lower, higher;
+  };
+  Restorable restorable(const Request& request, uint64_t tokens) const;
 
   // decode.cc. What a request's open lane (request.h) allows; and what it does then.
   bool lane_takes(const Request& request, int32_t token) const {
@@ -291,6 +297,7 @@ class Manager {
   Arena arena_;
   Counters counters_ = {};
   Snapshot snapshot_;
+  IdTag id_tag_;
   EventRing events_;
   BlockPool pool_;
   SpaceTable spaces_;

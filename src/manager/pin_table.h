@@ -18,10 +18,12 @@ struct Pin {
 
 class PinTable {
  public:
-  [[nodiscard]] bool create(Memory& memory, size_t max_pins, uint32_t tag) {
+  // Ids get the tag and generations above the one given.
+  [[nodiscard]] bool create(Memory& memory, size_t max_pins, uint32_t tag, uint32_t generation = 0) {
     if (!pins_.create(memory, max_pins)) return false;
     tag_ = tag;
     for (size_t i = max_pins; i-- > 0;) {
+      pins_[i].generation = generation;
       pins_[i].next_free = free_;
       free_ = static_cast<int32_t>(i);
     }

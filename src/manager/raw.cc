@@ -157,7 +157,13 @@ kvc_status Manager::release_blocks(const int32_t* blocks, size_t num_blocks) {
     }
   }
   for (size_t i = num_blocks; i-- > 0;) {
-    if (blocks[i] != -1 && pool_.drop_raw(pool_[BlockId{blocks[i]}])) place(BlockId{blocks[i]});
+    if (blocks[i] == -1) continue;
+    const BlockId id{blocks[i]};
+    Block& block = pool_[id];
+    // What is not published now is whatever the holder wrote, also where it was published before.
+    if (zeroing_.on() && (!is_node(block.node) || tree_.stale(tree_[block.node])))
+      zeroing_.set_owner(id, Zeroing::kRaw);
+    if (pool_.drop_raw(block)) place(id);
   }
   return KVC_OK;
 }

@@ -31,8 +31,8 @@ struct GroupShape {
   uint32_t kind;
   uint32_t pool;
   uint32_t sinks;      // positions that are never returned
-  uint64_t window;     // tokens
-  uint64_t retention;  // tokens, 0 = none
+  uint64_t window;     // tokens, 2 .. 2^32
+  uint64_t retention;  // tokens, at most 2^32; 0 = none
 
   bool windowed() const { return kind == KVC_GROUP_SLIDING_WINDOW; }
   // First position that a query at position `tokens` still reads.

@@ -163,22 +163,26 @@ kvc_status Manager::preempt_request(uint64_t id) {
   return preempt(*request);
 }
 
-// The smallest length >= `tokens` whose windows are all still held. What lies below a window and is no sink
-// may be gone.
-uint64_t Manager::restorable_from(const Request& request, uint64_t tokens) const {
-  for (;;) {
-    const uint64_t before = tokens;
+// The lengths next to `tokens`, itself included, whose windows are all still held. What a group has returned
+// lies between its sinks and its window: a length ends in the sinks, or is so long that its window begins
+// behind what is gone. There is always a higher one, the committed length; the lower one may be 0.
+Manager::Restorable Manager::restorable(const Request& request, uint64_t tokens) const {
+  Restorable near{tokens, tokens};
+  for (bool again = true; again;) {
+    again = false;
     for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
       const GroupShape& shape = shape_.groups[g];
       const uint64_t dropped = request.groups[g].dropped;
-      const uint64_t start = shape.window_start(tokens, shape_.block_size);
-      const uint64_t first = start > shape.sinks ? start : shape.sinks;
-      const uint64_t end = ceil_div(tokens, shape_.block_size);
-      if (first < (dropped < end ? dropped : end)) tokens = dropped * shape_.block_size + shape.window - 1;
+      if (dropped <= shape.sinks) continue;
+      const uint64_t sinks_end = uint64_t{shape.sinks} * shape_.block_size;
+      const uint64_t window_begin = dropped * shape_.block_size + shape.window - 1;
+      const auto is_gone = [&](uint64_t n) { return n > sinks_end && n < window_begin; };
+      if (is_gone(near.lower)) near.lower = sinks_end, again = true;
+      if (is_gone(near.higher)) near.higher = window_begin, again = true;
     }
-    if (tokens == before) return tokens;
   }
+  return near;
 }
 
 kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
@@ -211,11 +215,11 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
     truncate_waiting(request, tokens);
     return KVC_OK;
   }
-  if (const uint64_t nearest = restorable_from(request, tokens); tokens != 0 && nearest != tokens) {
+  if (const auto [lower, higher] = restorable(request, tokens); lower != tokens) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "cannot keep %u tokens: a sliding window has returned blocks that they need; the nearest "
-                "lengths are %llu and 0",
-                tokens, static_cast<unsigned long long>(nearest));
+                "cannot keep %u tokens: a sliding window has returned blocks that they need; the next lower "
+                "length that can be kept is %llu, the next higher one %llu",
+                tokens, static_cast<unsigned long long>(lower), static_cast<unsigned long long>(higher));
   }
   const uint32_t block_size = shape_.block_size;
   const size_t published = tokens / block_size < request.published ? tokens / block_size : request.published;
@@ -258,12 +262,33 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
   return KVC_OK;
 }
 
-// Releases the positions from `kept` on. What only this request published there is dropped.
+// Whether nobody but the request can reach what is published at its position: it alone holds the only copy in
+// each group, and no longer prefix is known.
+bool Manager::is_alone(const Request& request, size_t position) {
+  NodeId node = kNoNode;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = request.groups[g].blocks.data[position];
+    if (is_block(id) && is_node(pool_[id].node)) node = pool_[id].node;
+  }
+  if (!is_node(node)) return true;  // nothing is published
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = tree_.block_of(node, g);
+    if (!is_block(id)) continue;
+    const Block& block = pool_[id];
+    if (id != request.groups[g].blocks.data[position] || block.refs > 1 || block.raw != 0 ||
+        block.pins != 0 || block.next_copy != id)
+      return false;
+  }
+  return !tree_.has_children(node);
+}
+
+// Releases the positions from `kept` on. What only this request has published and can reach is dropped.
 void Manager::cut_blocks(Request& request, uint64_t tokens, size_t kept, bool stale) {
   for (size_t j = request.positions; j-- > kept;) {
+    const bool keep_published = j < request.own_from || !is_alone(request, j);
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
-      if (is_block(block)) drop_ref(block, j < request.own_from, request.space, stale);
+      if (is_block(block)) drop_ref(block, keep_published, request.space, stale);
     }
   }
   request.set_positions(kept, shape_.block_size, shape_.max_request_tokens);
@@ -277,15 +302,12 @@ void Manager::cut_blocks(Request& request, uint64_t tokens, size_t kept, bool st
   }
 }
 
-// The published block that a truncation cuts becomes private again if nobody else needs it.
+// The published blocks that a truncation cuts become private again if nobody else can reach them.
 void Manager::unpublish_partial(Request& request, size_t position) {
+  if (!is_alone(request, position)) return;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const BlockId id = request.groups[g].blocks.data[position];
-    if (!is_block(id)) continue;
-    const Block& block = pool_[id];
-    if (!is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0 || block.next_copy != id)
-      continue;
-    if (!tree_.has_children(block.node)) tree_.detach(id);
+    if (is_block(id) && is_node(pool_[id].node)) tree_.detach(id);
   }
 }
 

@@ -133,10 +133,10 @@ uint32_t count_window_layers(const kvc_model& model) {
 }
 
 // Blocks that a full window and the chunk being written span at the worst place; UINT64_MAX if that is beyond
-// counting, which no sequence reaches.
+// counting, which no sequence reaches. A manager keeps two tokens of a window of one.
 uint64_t window_span(uint64_t window, uint64_t chunk, uint64_t block_size) {
   size_t tokens, span;
-  if (!checked_add(window - 1, chunk - 1, &tokens)) return UINT64_MAX;
+  if (!checked_add(std::max<uint64_t>(window, 2) - 1, chunk - 1, &tokens)) return UINT64_MAX;
   return checked_add(ceil_div(tokens, block_size), 1, &span) ? span : UINT64_MAX;
 }
 

@@ -35,8 +35,9 @@ double fast_turns(const kvc_model& model) {
 }
 
 kvc_status check_positive(const char* name, double value) {
-  if (value > 0 && std::isfinite(value)) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.%s is %g; give a number above 0", name, value);
+  if (value >= 1 / kMostRopeNumber && value <= kMostRopeNumber) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.%s is %g; give a number from %g to %g", name, value,
+              1 / kMostRopeNumber, kMostRopeNumber);
 }
 
 // The share of a frequency that is left as it is: 0 up to `low`, 1 from `high` on.
@@ -108,8 +109,9 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
                 "LongRoPE needs factors: short_factor or long_factor of the model's config.json");
   }
   for (uint32_t i = 0; scaling == KVC_ROPE_LONGROPE && i < turning / 2; ++i) {
-    if (!(factors[i] > 0) || !std::isfinite(factors[i]))
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "factors[%u] is %g; give a number above 0", i, factors[i]);
+    if (factors[i] >= 1 / kMostRopeNumber && factors[i] <= kMostRopeNumber) continue;
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "factors[%u] is %g; give a number from %g to %g", i, factors[i],
+                1 / kMostRopeNumber, kMostRopeNumber);
   }
   *dim = turning;
   return KVC_OK;
@@ -124,7 +126,7 @@ double rope_frequencies(const kvc_model& model, uint32_t layer, uint64_t length,
     const uint64_t trained =
         model.rope_original_context != 0 ? model.rope_original_context : model.max_context;
     const double stretch = static_cast<double>(std::max(length, trained)) / static_cast<double>(trained);
-    theta *= std::pow(factor * stretch - (factor - 1), static_cast<double>(dim) / (dim - 2));
+    theta *= std::pow(factor * (stretch - 1) + 1, static_cast<double>(dim) / (dim - 2));
   }
   double low = 0, high = 0;  // YaRN: pairs between which slowing down sets in
   if (scaling == KVC_ROPE_YARN) {

@@ -7,6 +7,10 @@
 
 namespace kvc {
 
+// Numbers of a model, factors and frequencies are at most this, and those that must be above 0 at least its
+// inverse: then nothing that is computed from them overflows.
+inline constexpr double kMostRopeNumber = 1e30;
+
 // Checks what is read of the model (at its full size) and finds the scaling of a layer. *dim: elements that
 // turn.
 kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* factors, uint32_t* dim);

@@ -57,7 +57,7 @@ bool PrefixTree::same_tokens(NodeId id, const int32_t* tokens) const {
 }
 
 inline NodeId PrefixTree::look_up(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                                  uint32_t epoch) const {
+                                  uint64_t epoch) const {
   for (NodeId id = NodeId{buckets_[bucket_of(key)]}; is_node(id); id = (*this)[id].hash_next) {
     const Node& node = (*this)[id];
     if (((node.key ^ key) & hash_mask_) != 0) continue;
@@ -69,7 +69,7 @@ inline NodeId PrefixTree::look_up(NodeId parent, uint64_t key, const int32_t* to
 }
 
 NodeId PrefixTree::find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                        uint32_t epoch) const {
+                        uint64_t epoch) const {
   return look_up(parent, key, tokens, extra, epoch);
 }
 
@@ -115,7 +115,7 @@ inline void PrefixTree::write_row(NodeId id, const int32_t* tokens) {
 }
 
 size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens,
-                                 const BlockId* blocks, size_t count, uint32_t space, uint32_t epoch) {
+                                 const BlockId* blocks, size_t count, uint32_t space, uint64_t epoch) {
   if (num_groups_ != 1 || events_.enabled() || is_node(orphans_) || is_node(first_child(parent))) return 0;
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   Node* const nodes = nodes_.data();
@@ -143,9 +143,9 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
                 .sibling_next = kNoNode,
                 .sibling_prev = kNoNode,
                 .block = blocks[i],
-                .space = space,
-                .epoch = epoch,
                 .holds = 0,
+                .epoch = epoch,
+                .space = static_cast<uint16_t>(space),
                 .depth = depth++,
                 .resident = 1};
     bucket = raw(id);
@@ -167,7 +167,7 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
 }
 
 NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra,
-                        uint32_t space, uint32_t epoch) {
+                        uint32_t space, uint64_t epoch) {
   Node* const nodes = nodes_.data();
   const auto at = [nodes](NodeId id) -> Node& { return nodes[raw(id)]; };
   const NodeId id = free_;
@@ -197,9 +197,9 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
               .sibling_next = sibling,
               .sibling_prev = kNoNode,
               .block = kNoBlock,
-              .space = space,
-              .epoch = epoch,
               .holds = 0,
+              .epoch = epoch,
+              .space = static_cast<uint16_t>(space),
               .depth = nested ? at(parent).depth + 1 : 0,
               .resident = 0};
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);

@@ -26,10 +26,9 @@ struct Node {
   uint32_t listed;     // in its bucket's chain, alive: 1 (in count_dead more)
   NodeId first_child;
   NodeId sibling_next, sibling_prev;
-  BlockId block;  // group 0: lowest copy
-  uint32_t space;
-  uint32_t epoch;  // low bits
+  BlockId block;   // group 0: lowest copy
   uint32_t holds;  // cursors of requests
+  uint64_t epoch : 48, space : 16;
   uint32_t depth;  // blocks before it
   uint32_t resident;
 };
@@ -42,7 +41,7 @@ struct Prompt {
   const kvc_extra_key* keys;
   size_t num_keys;
   uint32_t space;
-  uint32_t epoch;
+  uint64_t epoch;
 };
 
 class PrefixTree {
@@ -79,9 +78,7 @@ class PrefixTree {
     return is_node(parent) ? (*this)[parent].first_child
                            : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
   }
-  bool stale(const Node& node) const {
-    return node.epoch != static_cast<uint32_t>(spaces_.epoch(node.space));
-  }
+  bool stale(const Node& node) const { return node.epoch != spaces_.epoch(node.space); }
 
   // Lowest copy of a position in a group; kNoBlock if none.
   BlockId block_of(NodeId id, size_t group) const {
@@ -90,7 +87,7 @@ class PrefixTree {
   }
 
   NodeId find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-              uint32_t epoch) const;
+              uint64_t epoch) const;
 
   // Follows known positions from the root: path[i] is the node of position i. Stops before `limit`, at the
   // first unknown position, or at the first that lacks a block in one of the groups of `needed`.
@@ -101,7 +98,7 @@ class PrefixTree {
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
   NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                          size_t position, uint32_t space, uint32_t epoch) {
+                          size_t position, uint32_t space, uint64_t epoch) {
     if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
       const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
       if (is_node(known)) return known;
@@ -114,7 +111,7 @@ class PrefixTree {
   // group without extra keys. Returns how many were made, 0 if this is not the usual case; `parent` is the
   // last.
   size_t publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens, const BlockId* blocks,
-                       size_t count, uint32_t space, uint32_t epoch);
+                       size_t count, uint32_t space, uint64_t epoch);
   // While it lives, rows are written in the way that suits many at once.
   class Bulk {
    public:
@@ -229,7 +226,7 @@ class PrefixTree {
   bool last_dead_child(Node& node);
   void fall_back(NodeId dead);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
-              uint32_t epoch);
+              uint64_t epoch);
   void take_from_table(NodeId id);
   // Frees a node that is out of the table; returns its parent if that is now unused.
   NodeId free_node(NodeId id);
@@ -238,7 +235,7 @@ class PrefixTree {
         block;
   }
   NodeId look_up(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                 uint32_t epoch) const;  // find(), inline
+                 uint64_t epoch) const;  // find(), inline
   bool same_tokens(NodeId id, const int32_t* tokens) const;
   void write_row(NodeId id, const int32_t* tokens);
   void emit(uint32_t kind, NodeId id, size_t group, BlockId block);

@@ -46,11 +46,12 @@ void make_empty(Space& space) {
 
 }  // namespace
 
-bool SpaceTable::create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag) {
+bool SpaceTable::create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag, uint32_t generation) {
   memory_ = &memory;
   arena_ = &arena;
   num_pools_ = num_pools;
   tag_ = tag;
+  first_generation_ = generation;
   constexpr size_t kInitial = 16;
   if (!spaces_.create(memory, kInitial) || !cached_.create(memory, kInitial * num_pools) ||
       !buckets_.create(memory, kBuckets)) {
@@ -117,6 +118,7 @@ kvc_status SpaceTable::open(const kvc_namespace_config& config, uint32_t* slot) 
   } else {
     ++used_;
     make_empty(spaces_[chosen]);
+    spaces_[chosen].generation = first_generation_;
   }
   Space& space = spaces_[chosen];
   space.opens = 1;

@@ -16,7 +16,7 @@
 namespace kvc {
 
 struct Space {
-  uint64_t resets;        // of this namespace alone
+  uint64_t resets;        // of this namespace alone, closings included
   uint64_t counts_epoch;  // global epoch of its cached counts
   NodeId first_child;
   uint32_t generation;
@@ -33,8 +33,11 @@ struct Space {
 class SpaceTable {
  public:
   static constexpr uint32_t kMaxSpaces = 65536;
+  static constexpr uint64_t kMaxResets = uint64_t{1} << 47;
 
-  [[nodiscard]] bool create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag);
+  // Ids get the tag and generations above the one given.
+  [[nodiscard]] bool create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag,
+                            uint32_t generation = 0);
 
   Space& operator[](uint32_t slot) { return spaces_[slot]; }
   const Space& operator[](uint32_t slot) const { return spaces_[slot]; }
@@ -62,13 +65,16 @@ class SpaceTable {
   void close(uint32_t slot);
   void free_if_unused(uint32_t slot);
 
+  // Positions keep 48 bits of an epoch. Closings count as well, but a slot's generations end long before.
+  bool may_reset() const { return global_resets_ + most_resets_ < kMaxResets; }
   void reset_one(uint32_t slot) {
-    ++spaces_[slot].resets;
+    if (++spaces_[slot].resets > most_resets_) most_resets_ = spaces_[slot].resets;
     for (size_t p = 0; p < num_pools_; ++p) cached(slot, p) = 0;
   }
   void reset_all() { ++global_resets_; }
 
  private:
+  friend class ManagerPeer;  // tests
   static constexpr size_t kBuckets = 4096;
   void refresh(uint32_t slot);
   int32_t* bucket(uint64_t hash) { return &buckets_[hash % kBuckets]; }
@@ -80,9 +86,11 @@ class SpaceTable {
   Array<int32_t> buckets_;  // identity hash -> slot, -1 = none
   size_t num_pools_ = 0;
   uint32_t tag_ = 0;
+  uint32_t first_generation_ = 0;
   uint64_t global_resets_ = 0;
-  uint32_t used_ = 0;    // slots ever used
-  int32_t unused_ = -1;  // list of closed and empty slots
+  uint64_t most_resets_ = 0;  // of one namespace
+  uint32_t used_ = 0;         // slots ever used
+  int32_t unused_ = -1;       // list of closed and empty slots
 };
 
 }  // namespace kvc

@@ -42,13 +42,15 @@ void Request::free_buffers(Arena& arena, size_t num_groups) {
   for (size_t g = 0; g < num_groups; ++g) groups[g].blocks.clear(arena);
 }
 
-bool RequestTable::create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag) {
+bool RequestTable::create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
+                          uint32_t generation) {
   size_t tables;
   if (!checked_mul(max_requests, num_groups, &tables)) return false;
   if (!requests_.create(memory, max_requests) || !tables_.create(memory, tables)) return false;
   num_groups_ = num_groups;
   tag_ = tag;
   for (size_t i = max_requests; i-- > 0;) {  // so that slot 0 is taken first
+    requests_[i].generation = generation;
     requests_[i].next_free = free_;
     free_ = static_cast<int32_t>(i);
   }

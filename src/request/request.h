@@ -91,7 +91,9 @@ struct alignas(64) Request {
 // Slots with generations for requests. Pointers stay valid for the table's life.
 class RequestTable {
  public:
-  [[nodiscard]] bool create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag);
+  // Ids get the tag and generations above the one given.
+  [[nodiscard]] bool create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
+                            uint32_t generation = 0);
 
   // nullptr if stale, doubled, foreign or forged.
   const Request* find(uint64_t id) const {

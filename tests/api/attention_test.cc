@@ -97,6 +97,22 @@ TEST(Attention, ReturnedWindowBlocksNeedNoTableEntry) {
   EXPECT_EQ(scene.out, before);
 }
 
+// Requests that read nothing need no tables: a pointer whose count is 0 may be NULL.
+TEST(Attention, RequestsWithoutTokensNeedNoTables) {
+  Scene scene;
+  const uint64_t offsets[] = {0, 1, 1}, lens[] = {0, 0}, starts[] = {0, 0};
+  kvc_attention a = scene.a;
+  a.q_offsets = offsets, a.kv_lens = lens, a.q_starts = starts;
+  a.block_tables = nullptr, a.table_stride = 0;
+  scene.out.assign(scene.out.size(), 7);
+  a.out = scene.out.data();
+  EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(scene.out[0], 0);
+  const uint64_t one[] = {1, 0};
+  a.kv_lens = one;
+  EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+}
+
 TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   Scene scene;
   const std::vector<float> before(scene.out.size(), 7);
@@ -122,6 +138,10 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   refused([](A& a) { a.scale = std::numeric_limits<float>::quiet_NaN(); });
   refused([](A& a) { a.soft_cap = -1; });
   refused([](A& a) { a.soft_cap = std::numeric_limits<float>::infinity(); });
+  refused([](A& a) { a.soft_cap = std::numeric_limits<float>::denorm_min(); });
+  refused([](A& a) { a.soft_cap = 1e31f; });
+  for (const float bad : {1e31f, -1e31f, std::numeric_limits<float>::infinity()})
+    refused([&](A& a) { a.scale = bad; });
   refused([](A& a) { a.window = kTooLong; });
   refused([](A& a) { a.window = 1, a.sinks = kTooLong; });
   refused([](A& a) { a.num_q_heads = 65538; });

@@ -252,4 +252,69 @@ TEST(Zeroing, TheListIsTakenWholeOrNotAtAll) {
   kvc_manager_destroy(m);
 }
 
+// Takes the only block for namespace `space` and says how many blocks are to be cleared first.
+size_t blocks_to_clear(kvc_manager* m, uint64_t space) {
+  kvc_request_config config = {};
+  config.struct_size = sizeof config, config.namespace_id = space;
+  const int32_t tokens[2] = {9, 9};
+  uint64_t id, cached;
+  EXPECT_EQ(kvc_manager_allocate_request(m, tokens, 2, nullptr, 0, &config, &id, &cached), KVC_OK)
+      << kvc_last_error();
+  int32_t blocks[2];
+  size_t count = 0;
+  EXPECT_EQ(kvc_manager_take_zero_blocks(m, blocks, 2, &count), KVC_OK);
+  EXPECT_EQ(kvc_manager_check(m), KVC_OK) << kvc_last_error();
+  return count;
+}
+
+// Publishing a raw block says whose its content is, as long as it is published: its holder may write anything
+// to it afterwards.
+TEST(Zeroing, ARawBlockIsItsNamespacesOnlyWhileItIsPublished) {
+  enum class Ends { kPublished, kUnpublished, kReset, kResetAll, kClosed, kUnpublishedAfterTheFirstRelease };
+  for (const Ends ends : {Ends::kPublished, Ends::kUnpublished, Ends::kReset, Ends::kResetAll, Ends::kClosed,
+                          Ends::kUnpublishedAfterTheFirstRelease}) {
+    kvc_manager_config config = {};
+    config.struct_size = sizeof config;
+    config.num_blocks = 1, config.block_size = 4, config.flags = KVC_MANAGER_ZERO_FOREIGN;
+    kvc_manager* m = nullptr;
+    ASSERT_EQ(kvc_manager_create(&config, &m), KVC_OK);
+    kvc_namespace_config tenant = {};
+    tenant.struct_size = sizeof tenant;
+    tenant.tenant = "A", tenant.tenant_size = 1;
+    uint64_t space, count;
+    ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &space), KVC_OK);
+    int32_t block[2];
+    const int32_t tokens[4] = {1, 2, 3, 4};
+    size_t found;
+    ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, block, 1), KVC_OK);
+    ASSERT_EQ(kvc_manager_publish_blocks(m, space, 0, tokens, 4, nullptr, 0, block, 1), KVC_OK);
+    switch (ends) {
+      case Ends::kPublished:
+        break;
+      case Ends::kUnpublished:
+        EXPECT_EQ(kvc_manager_unpublish_blocks(m, block, 1, &count), KVC_OK);
+        break;
+      case Ends::kReset:
+        EXPECT_EQ(kvc_manager_reset(m, space), KVC_OK);
+        break;
+      case Ends::kResetAll:
+        EXPECT_EQ(kvc_manager_reset(m, 0), KVC_OK);
+        break;
+      case Ends::kClosed:
+        EXPECT_EQ(kvc_manager_close_namespace(m, space), KVC_OK);
+        ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &space), KVC_OK);
+        break;
+      case Ends::kUnpublishedAfterTheFirstRelease:
+        ASSERT_EQ(kvc_manager_acquire_prefix(m, space, 0, tokens, 4, nullptr, 0, block + 1, 1, &found),
+                  KVC_OK);
+        EXPECT_EQ(kvc_manager_release_blocks(m, block, 1), KVC_OK);
+        EXPECT_EQ(kvc_manager_unpublish_blocks(m, block, 1, &count), KVC_OK);
+        break;
+    }
+    EXPECT_EQ(kvc_manager_release_blocks(m, block, 1), KVC_OK);
+    EXPECT_EQ(blocks_to_clear(m, space), ends == Ends::kPublished ? 0u : 1u) << static_cast<int>(ends);
+    kvc_manager_destroy(m);
+  }
+}
+
 }  // namespace

@@ -230,5 +230,43 @@ TEST(Prefix, CachingOffNeverHitsAndReturnsBlocksAtOnce) {  // C12
   }
 }
 
+// A truncation drops what its request alone can reach. What another prompt goes on behind stays, as it would
+// if the request were freed.
+TEST(Prefix, ATruncationLeavesWhatAnotherPromptReaches) {
+  const uint32_t B = 4;
+  for (const uint64_t kept : {0u, 4u, 6u, 7u}) {
+    Cache c(shape(40, B));
+    const Tokens shared = text(1, 3 * B), longer = shared + text(2, B + 1);
+    const Admitted r = c.compute(shared + text(3, 2 * B));
+    EXPECT_EQ(c.store(longer), 3u * B);  // goes on behind the request's blocks
+    EXPECT_EQ(c.hit(longer), 4u * B);
+    const uint64_t cached = c.stats().blocks_cached;
+    c.truncate(r.id, kept);
+    EXPECT_EQ(c.hit(longer), 4u * B) << kept;
+    EXPECT_EQ(c.whole_hit(shared + text(3, 2 * B)), 3u * B) << kept;  // what it alone had is dropped
+    EXPECT_GE(c.stats().blocks_cached, cached);
+    c.append(r.id, text(4, 2 * B));  // writes into a copy of what it shares
+    EXPECT_EQ(c.take_copies().size(), kept % B != 0 ? 1u : 0u);
+    c.commit(r.id, kept + 2 * B);
+    EXPECT_EQ(c.hit(longer), 4u * B) << kept;
+    c.free(r.id);
+    EXPECT_EQ(c.hit(longer), 4u * B) << kept;
+  }
+}
+
+// In all groups: where one of them is kept for others, the others at that position are, too.
+TEST(Prefix, ATruncationLeavesAPositionInAllGroupsOrInNone) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {full_group(), window_group(5 * B)});
+  const Tokens shared = text(1, 4 * B), longer = shared + text(2, 1);
+  const Admitted r = c.compute(longer);
+  const Ids raw = c.acquire_prefix(shared, 0);  // of the full group alone
+  ASSERT_EQ(raw.size(), 4u);
+  EXPECT_EQ(c.hit(longer), 4u * B);
+  c.truncate(r.id, 3 * B + 1);
+  EXPECT_EQ(c.hit(longer), 4u * B);
+  EXPECT_EQ(c.release(raw), KVC_OK);
+}
+
 }  // namespace
 }  // namespace conformance

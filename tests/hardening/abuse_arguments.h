@@ -79,7 +79,10 @@ class BadArguments {
   // A capacity that is true, or beyond any answer.
   size_t room() { return random_.chance(80) ? kRoom : random_.chance(50) ? random_.below(4) : SIZE_MAX; }
   int32_t* blocks_out() { return random_.chance(95) ? blocks_ : nullptr; }
-  uint32_t group() { return random_.chance(90) ? 0 : static_cast<uint32_t>(random_.next()); }
+  uint32_t group() {
+    return random_.chance(90) ? static_cast<uint32_t>(random_.chance(10))
+                              : static_cast<uint32_t>(random_.next());
+  }
   const kvc_request_config* config() {
     if (random_.chance(60)) return nullptr;
     config_ = {};

@@ -178,8 +178,8 @@ kvc_status Abuser::call_step() {
   step.extend_offsets = random_.chance(70) ? offsets : nullptr, step.extend_tokens = prompt;
   step.admit_requests = random_.chance(50) ? admits : nullptr, step.admit_offsets = admit_offsets;
   step.admit_tokens = prompt, step.status = status, step.admitted = made, step.cached = cached;
-  step.block_tables = random_.chance(70) ? blocks_ : nullptr, step.num_rows = 4, step.row_stride = kRoom / 4;
-  step.rows = rows, step.slots = random_.chance(70) ? slots_ : nullptr, step.slot_capacity = kRoom;
+  step.block_tables = random_.chance(70) ? blocks_ : nullptr, step.num_rows = 4, step.row_stride = kRoom / 8;
+  step.rows = rows, step.slots = random_.chance(70) ? slots_ : nullptr, step.slot_capacity = kRoom / 2;
   step.copies = copies_, step.copy_capacity = random_.chance(95) ? kRoom : 0;
   step.retired_step = random_.chance(95) ? 0 : random_.next();
   const kvc_status whole = kvc_manager_step(m_, static_cast<kvc_step*>(maybe(&step)));

@@ -10,12 +10,22 @@ namespace kvc::test {
 
 class Abuser : private BadArguments {
  public:
-  explicit Abuser(uint64_t seed) : BadArguments(seed) {
+  // Shapes of the manager's groups.
+  static constexpr int kShapes = 5;
+  explicit Abuser(uint64_t seed, int shape = 0) : BadArguments(seed) {
+    kvc_group_config full = {}, window = {};
+    full.struct_size = window.struct_size = sizeof full;
+    window.kind = KVC_GROUP_SLIDING_WINDOW;
+    window.window_tokens = shape == 1 || shape == 2 ? 1 : shape == 3 ? 6 : UINT64_MAX;
+    window.num_sink_tokens = shape == 2 ? 3 : 0;
+    window.retention_tokens = shape == 3 ? 8 : 0;
+    const kvc_group_config groups[] = {window, full};  // raw calls mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
     config.num_blocks = kBlocks, config.block_size = 4, config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
     config.flags = KVC_MANAGER_ZERO_FOREIGN;
+    if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &m_));
     expect_ok(kvc_manager_create(&config, &other_));
     for (int i = 0; i < 3; ++i) {  // ids of another manager

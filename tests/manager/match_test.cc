@@ -14,9 +14,10 @@ namespace {
 struct Window {
   uint64_t block_size, window, sink_blocks;
 
-  // floor(max(0, t - W + 1) / B)
+  // floor(max(0, t - W + 1) / B), W at least 2
   uint64_t lowest(uint64_t tokens) const {
-    const auto first = static_cast<int64_t>(tokens) - static_cast<int64_t>(window) + 1;
+    const int64_t kept = window == 1 ? 2 : static_cast<int64_t>(window);
+    const auto first = static_cast<int64_t>(tokens) - kept + 1;
     return first < 0 ? 0 : static_cast<uint64_t>(first) / block_size;
   }
   bool serves(size_t length, const uint32_t* residents, uint32_t bit) const {

@@ -185,8 +185,13 @@ TEST(RopeFrequencies, BadModelsAreRefused) {
   refused("llama-3-8b", [](M& m) { m.rope_dim = 63; });
   refused("llama-3-8b", [](M& m) { m.rope_dim = m.head_dim = 0; });
   refused("llama-3-8b", [](M& m) { m.rope_dim = 65538; });
-  for (const double bad : {0.0, -1.0, nan, HUGE_VAL})
+  for (const double bad : {0.0, -1.0, nan, HUGE_VAL, 1e308, 1e31, 1e-31, 5e-324}) {
     refused("llama-3-8b", [&](M& m) { m.rope_theta = bad; });
+    if (bad != 0) refused("llama-3-8b", [&](M& m) { m.rope_attention_factor = bad; });
+    if (bad != 0) refused("llama-3.1-8b", [&](M& m) { m.rope_fast_turns = bad; });
+    for (const uint32_t scaling : {KVC_ROPE_LINEAR, KVC_ROPE_DYNAMIC, KVC_ROPE_YARN, KVC_ROPE_LLAMA3})
+      refused("llama-3.1-8b", [&](M& m) { m.rope_scaling = scaling, m.rope_factor = bad; });
+  }
   refused("gemma-3-4b", [&](M& m) { m.rope_local_theta = nan; });
   refused(
       "gemma-3-4b", [](M& m) { m.rope_factor = 0; }, KVC_ERROR_INVALID_ARGUMENT, 5);
@@ -227,6 +232,39 @@ TEST(RopeFrequencies, BadModelsAreRefused) {
             KVC_ERROR_INVALID_ARGUMENT);
 }
 
+// The largest and smallest numbers that are taken give frequencies and tables of numbers.
+TEST(ModelRope, NumbersAtTheLimitsGiveNumbers) {
+  std::vector<double> frequencies(64);
+  std::vector<float> table(128);
+  const std::vector<double> factors(64, 1e-30);
+  for (const uint32_t scaling :
+       {KVC_ROPE_NONE, KVC_ROPE_LINEAR, KVC_ROPE_DYNAMIC, KVC_ROPE_YARN, KVC_ROPE_LLAMA3, KVC_ROPE_LONGROPE})
+    for (const double theta : {1e-30, 1 + 1e-15, 5e5, 1e30})
+      for (const double factor : {1e-30, 1.0, 8.0, 1e30})
+        for (const uint32_t dim : {4u, 128u})
+          for (const uint64_t length : {uint64_t{0}, uint64_t{100000}, UINT64_MAX}) {
+            kvc_model model = preset("llama-3.1-8b");
+            model.rope_scaling = scaling, model.rope_theta = theta, model.rope_factor = factor;
+            model.rope_dim = dim;
+            size_t count;
+            double attention;
+            ASSERT_EQ(
+                kvc_model_rope(&model, 0, length, factors.data(), frequencies.data(), 64, &count, &attention),
+                KVC_OK)
+                << kvc_last_error();
+            EXPECT_TRUE(std::isfinite(attention));
+            bool small = true;
+            for (size_t i = 0; i < count; ++i) {
+              EXPECT_TRUE(std::isfinite(frequencies[i])) << scaling << ' ' << theta << ' ' << factor;
+              small = small && frequencies[i] <= 1e30;
+            }
+            const int64_t far = int64_t{1} << 40;
+            if (!small) continue;
+            ASSERT_EQ(kvc_rope_table(frequencies.data(), count, attention, &far, 1, table.data()), KVC_OK);
+            for (size_t i = 0; i < 2 * count; ++i) EXPECT_TRUE(std::isfinite(table[i]));
+          }
+}
+
 TEST(RopeTable, CosinesAndSinesAtAnyPosition) {
   const Rope rope(preset("gpt-oss-20b"));
   const std::vector<int64_t> positions = {0, 1, 131071, 1000003, -5};
@@ -252,6 +290,10 @@ TEST(RopeTable, BadArgumentsAreRefused) {
   EXPECT_EQ(kvc_rope_table(&frequency, 1, 1, &position, 1, table), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_rope_table(&frequency, 1, std::nan(""), nullptr, 1, table), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_rope_table(nullptr, 1, 1, nullptr, 1, table), KVC_ERROR_INVALID_ARGUMENT);
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e308, -1e31}) {
+    EXPECT_EQ(kvc_rope_table(&bad, 1, 1, nullptr, 1, table), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(kvc_rope_table(&frequency, 1, bad, nullptr, 1, table), KVC_ERROR_INVALID_ARGUMENT);
+  }
   EXPECT_EQ(table[0], 5);
   EXPECT_EQ(kvc_rope_table(&frequency, 1, 1, nullptr, 1, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_rope_table(nullptr, 0, 1, nullptr, 0, nullptr), KVC_OK);

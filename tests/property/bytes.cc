@@ -28,7 +28,8 @@ void demand(kvc_status status) {
 
 }  // namespace
 
-Bytes::Bytes(const model::Model& model) : model_(model), block_size_(model.config().block_size) {
+Bytes::Bytes(const model::Model& model)
+    : model_(model), block_size_(model.config().block_size), author_(model.num_blocks(), kNobody) {
   kvc_storage_config config{};
   config.struct_size = sizeof config;
   config.num_blocks = model.num_blocks();
@@ -93,8 +94,10 @@ void Bytes::write(const model::Request& request, uint64_t count, const std::vect
   const std::vector<uint64_t> chain = chains(request.options.ns, request.epoch, text, count);
   for (size_t g = 0; g < request.table.size(); ++g)
     for (uint64_t t = request.committed; t < count; ++t)
-      if (const int block = request.table[g][t / block_size_].block; block >= 0)
+      if (const int block = request.table[g][t / block_size_].block; block >= 0) {
         put(chain[t], g, block, t % block_size_);
+        author_[block] = static_cast<int64_t>(request.options.ns);
+      }
   flush();
 }
 
@@ -107,13 +110,17 @@ void Bytes::write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t grou
     if (!model_.usable(id) || model_.findable(id)) continue;
     if (model_.block(id).raw == 0 || model_.block(id).requests > 0) continue;  // will be refused
     for (size_t i = 0; i < block_size_; ++i) put(chain[j * block_size_ + i], group, id, i);
+    author_[id] = static_cast<int64_t>(ns);
   }
   flush();
 }
 
 void Bytes::copy(const std::vector<model::Copy>& copies) {
   std::vector<kvc_block_copy> pairs;
-  for (const model::Copy& copy : copies) pairs.push_back({copy.source, copy.destination});
+  for (const model::Copy& copy : copies) {
+    pairs.push_back({copy.source, copy.destination});
+    author_[copy.destination] = author_[copy.source];
+  }
   demand(kvc_storage_copy_blocks(storage_, pairs.data(), pairs.size(), nullptr));
 }
 
@@ -123,7 +130,7 @@ void Bytes::copy_pending() {
   pending_done_ = model_.pending.size();
   std::vector<int32_t> zeros;
   for (const int block : model_.zeros)
-    if (zeros_done_.insert(block).second) zeros.push_back(block);
+    if (zeros_done_.insert(block).second) zeros.push_back(block), author_[block] = kNobody;
   demand(kvc_storage_zero_blocks(storage_, zeros.data(), zeros.size(), nullptr));
 }
 
@@ -133,6 +140,30 @@ void Bytes::spoil_fenced() {
     for (const auto& [block, step] : pool.fenced)
       if (!model_.block(block).published) blocks.push_back(block);
   demand(kvc_storage_zero_blocks(storage_, blocks.data(), blocks.size(), nullptr));
+}
+
+std::string Bytes::check_authors() {
+  if (!model_.config().zero_foreign && !model_.config().zero_always) return "";
+  const std::set<int> to_clear(model_.zeros.begin(), model_.zeros.end());  // before anybody writes to them
+  std::set<int> unfinished;
+  for (const model::Copy& copy : model_.pending) unfinished.insert(copy.destination);
+  for (const auto& [id, request] : model_.requests)
+    for (const auto& row : request.table)
+      for (const model::Cell& cell : row) {
+        if (cell.block < 0 || unfinished.count(cell.block)) continue;
+        int64_t& author = author_[cell.block];
+        const auto reader = static_cast<int64_t>(request.options.ns);
+        if (author != kNobody && author != reader && !to_clear.count(cell.block))
+          return "block " + std::to_string(cell.block) + " comes to namespace " + std::to_string(reader) +
+                 " uncleared, written by " + (author == kAnybody ? "a raw holder" : std::to_string(author));
+        author = reader;
+      }
+  for (size_t i = 0; i < author_.size(); ++i) {
+    const int id = static_cast<int>(i);
+    if (!model_.usable(id) || model_.findable(id) || unfinished.count(id)) continue;
+    if (model_.block(id).raw != 0 && model_.block(id).requests == 0) author_[i] = kAnybody;
+  }
+  return "";
 }
 
 std::string Bytes::check() {

@@ -34,6 +34,11 @@ class Bytes {
   // Steps in flight may write what they release until they are retired: do so.
   void spoil_fenced();
 
+  // With blocks to be cleared: does none come to a request uncleared that another namespace or a raw holder
+  // has written? To be asked after every call: requests write to all of their blocks, raw holders to all of
+  // theirs that are not published.
+  std::string check_authors();
+
   // Every row that the model says is written, of requests and of published blocks; empty if all is right.
   std::string check();
 
@@ -50,9 +55,11 @@ class Bytes {
   const model::Model& model_;
   const uint64_t block_size_;
   kvc_storage* storage_ = nullptr;
-  size_t pending_done_ = 0;     // of model_.pending
-  std::set<int> zeros_done_;    // of model_.zeros
-  std::vector<int64_t> slots_;  // rows to store or to compare
+  size_t pending_done_ = 0;   // of model_.pending
+  std::set<int> zeros_done_;  // of model_.zeros
+  static constexpr int64_t kNobody = -2, kAnybody = -1;
+  std::vector<int64_t> author_;  // per block: the namespace that wrote it, or one of these
+  std::vector<int64_t> slots_;   // rows to store or to compare
   std::vector<Row> rows_;
 };
 

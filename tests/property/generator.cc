@@ -7,9 +7,12 @@ namespace {
 model::Group window(Random& random, uint64_t B, bool sinks) {
   model::Group g;
   g.window = true;
-  g.window_tokens = random.between(2, 4 * B + 1);
+  g.window_tokens = random.chance(10) ? 1 : random.between(1, random.chance(15) ? B + 1 : 4 * B + 1);
   if (sinks) g.sink_tokens = random.below(2 * B + 1);
   if (random.chance(40)) g.retention = B * random.between(1, 4);
+  if (random.chance(6)) g.window_tokens = UINT64_MAX - random.below(2 * B + 2);
+  if (random.chance(3)) g.retention = UINT64_MAX / B * B;
+  if (sinks && random.chance(3)) g.sink_tokens = UINT32_MAX;
   return g;
 }
 
@@ -294,8 +297,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 100, 44, 110, 18, 30, 36, 130,
-                                       46, 28, 46,  62, 45, 27, 20, 22,  16, 80,  50, 36, 48, 200};
+  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 100, 44, 110, 18, 30, 36, 112,
+                                       38, 28, 46,  62, 45, 27, 20, 22,  16, 80,  50, 36, 48, 200};
   learn(world);
   Op op;
   op.tag = ++last_tag_;

@@ -122,20 +122,19 @@ class Model : public Rules {
     if (n > r->text.tokens.size()) return KVC_ERROR_INVALID_ARGUMENT;
     if (n && !restorable(*r, n)) return KVC_ERROR_UNSUPPORTED;
     if (n < r->text.tokens.size() || n < r->capacity) changed();
-    for (uint64_t j = r->table.empty() ? 0 : r->table[0].size(); j-- > up(n);)
+    for (uint64_t j = r->table.empty() ? 0 : r->table[0].size(); j-- > up(n);) {
+      const bool drops = reached_alone(*r, j);
       for (auto& row : r->table) {
         if (const Cell cell = row[j]; cell.block >= 0) {
-          if (cell.own && holds(cell.block) == 1) detach(cell.block);
+          if (cell.own && drops && holds(cell.block) == 1) detach(cell.block);
           drop(cell.block, &Block::requests);
         }
         row.pop_back();
       }
-    if (n % B && n < r->published * B)
-      for (size_t g = 0; g < r->table.size(); ++g)
-        if (int b = r->table[g][n / B].block; b >= 0 && blocks_[b].published && holds(b) == 1 &&
-                                              blocks_[b].at->second[g].size() == 1 &&
-                                              !known_below(blocks_[b].at, *r))
-          detach(b);
+    }
+    if (n % B && n < r->published * B && reached_alone(*r, n / B))
+      for (auto& row : r->table)
+        if (const int b = row[n / B].block; b >= 0) detach(b);
     r->text.tokens.resize(n);
     std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
     r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, n),
@@ -316,7 +315,10 @@ class Model : public Rules {
       if (std::count(ids.begin(), ids.end(), id) > blocks_[id].raw) return KVC_ERROR_NOT_HELD;
     }
     for (size_t i = ids.size(); i-- > 0;)
-      if (ids[i] >= 0) drop(ids[i], &Block::raw), changed();
+      if (ids[i] >= 0) {
+        if (!findable(ids[i])) blocks_[ids[i]].owner = kRaw;
+        drop(ids[i], &Block::raw), changed();
+      }
     return KVC_OK;
   }
 

@@ -12,7 +12,7 @@ namespace model {
 
 class Rules {
  public:
-  explicit Rules(Config config) : config_(std::move(config)), B(config_.block_size) {
+  explicit Rules(Config config) : config_(within_requests(std::move(config))), B(config_.block_size) {
     for (uint64_t count : config_.pools) {
       Pool pool{int(blocks_.size()), count, {}, {}, {}};
       blocks_.resize(blocks_.size() + count, Block{.pool = pools.size(), .at = positions.end()});
@@ -57,6 +57,11 @@ class Rules {
            version = 0;  // version grows with every change of the state
 
  protected:
+  static Config within_requests(Config config) {  // a retention that no request reaches is none
+    for (Group& group : config.groups)
+      if (group.retention > uint64_t{1} << 32) group.retention = 0;
+    return config;
+  }
   kvc_status changed() { return ++version, KVC_OK; }
   bool valid(const std::vector<int32_t>& tokens) const {
     return std::all_of(tokens.begin(), tokens.end(),
@@ -68,7 +73,8 @@ class Rules {
     return all;
   }
   uint64_t lo(size_t g, uint64_t t) const {
-    return t + 1 > config_.groups[g].window_tokens ? (t + 1 - config_.groups[g].window_tokens) / B : 0;
+    const uint64_t W = std::max<uint64_t>(config_.groups[g].window_tokens, 2);
+    return t >= W ? (t - W + 1) / B : 0;
   }
   uint64_t sinks(size_t g) const { return up(config_.groups[g].sink_tokens); }
   bool needed(size_t g, uint64_t j, uint64_t L) const {
@@ -104,6 +110,18 @@ class Rules {
       if (k.prefix == at->first.prefix) return true;
     }
     return false;
+  }
+  // Can nobody else reach what is published at the request's position?
+  bool reached_alone(const Request& r, uint64_t j) const {
+    for (const auto& row : r.table)
+      if (const int b = row[j].block; b >= 0 && blocks_[b].published) {
+        const auto at = blocks_[b].at;
+        for (size_t g = 0; g < r.table.size(); ++g)
+          for (const int copy : at->second[g])
+            if (copy != r.table[g][j].block || holds(copy) > 1) return false;
+        return !known_below(at, r);
+      }
+    return true;
   }
   // The positions of a text, as far as any of its first `limit` blocks is published; end() where one is not.
   using Path = std::vector<Positions::const_iterator>;

@@ -169,6 +169,7 @@ Verdict World::apply(const Op& given, bool check) {
       return verdict;
     }
   }
+  if (verdict.error = bytes_.check_authors(); !verdict.error.empty()) return verdict;
   const bool surely = verdict.changed && op.kind != Kind::kStep;  // a step may end where it began
   if (check) verdict.error = check_digests(expected.status == KVC_OK, surely, op.kind == Kind::kProbe);
   return verdict;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // World: the single calls, on the model and on the library, and what an engine does to the bytes before them.
+#include <cstdio>
+#include <cstring>
+
 #include "property/world.h"
 
 namespace {
@@ -77,6 +80,13 @@ Outcome World::ask_model(const Op& op) {
       break;
     case Kind::kTruncate:
       out.status = model_.truncate(target, op.number);
+      if (out.status == KVC_ERROR_UNSUPPORTED) {  // the text names the next lengths that are possible
+        const model::Request& r = *model_.find(target);
+        uint64_t lower = op.number, higher = op.number;
+        while (lower != 0 && !model_.restorable(r, lower)) --lower;
+        while (!model_.restorable(r, higher)) ++higher;
+        value(lower), value(higher);
+      }
       break;
     case Kind::kFork:
       out.status = model_.fork(target, &id);
@@ -223,6 +233,15 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     case Kind::kTruncate:
       out.status = kvc_manager_truncate_request(m, target, op.number);
+      if (out.status == KVC_ERROR_UNSUPPORTED) {
+        unsigned long long lower = 0, higher = 0;
+        const char* text = std::strstr(kvc_last_error(), "next lower");
+        if (text == nullptr ||
+            std::sscanf(text, "next lower length that can be kept is %llu, the next higher one %llu", &lower,
+                        &higher) != 2)
+          out.fault = kvc_last_error();
+        out.values = {static_cast<int64_t>(lower), static_cast<int64_t>(higher)};
+      }
       break;
     case Kind::kFork: {
       const kvc_status status = kvc_manager_fork_request(m, target, &id);
