@@ -86,7 +86,6 @@ size_t Manager::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
   const uint32_t num_groups = shape_.num_groups;
   const auto stays_inside = [&](const Request& request, size_t i) {
     const uint64_t offset = step.extend_offsets[i];
-    if (request.stepped == step_id) return false;  // named before: commit_item() refuses it
     if (step.extend_offsets[i + 1] - offset != 1 || !lane_takes(request, step.extend_tokens[offset]))
       return false;
     if (step.committed != nullptr && !lane_commits(request, step.committed[i])) return false;
@@ -100,13 +99,17 @@ size_t Manager::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
     Request* const found = requests_.find(step.requests[i]);
     if (found == nullptr) continue;
     Request& request = *found;
+    if (request.stepped == step_id) [[unlikely]] {
+      status[i] = kRepeated;
+      continue;
+    }
+    request.stepped = step_id;
     if (!stays_inside(request, i)) {
       requests_.prefetch_growth(request);
       continue;
     }
     const uint64_t offset = step.extend_offsets[i];
     const uint32_t token = request.known;
-    request.stepped = step_id;
     if (step.committed != nullptr) lane_commit(request, step.committed[i]);
     lane_append(request, step.extend_tokens[offset]);
     status[i] = kDecoded;

@@ -270,7 +270,8 @@ class Manager {
   // step.cc
   void end_step(CopyList& copies, uint64_t id);
   void close_lanes(const uint64_t* ids, size_t count);
-  void commit_item(const StepPlan& plan, uint64_t step_id, size_t i, kvc_status& status);
+  void find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
+  void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
   void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
   kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
                             uint64_t first, uint64_t count, CopyList& copies);

@@ -61,10 +61,15 @@ kvc_status Manager::step(StepPlan& plan) {
     for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
       const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
       std::memset(request_status + begin, 0, (end - begin) * sizeof *request_status);
-      const size_t decoded = plan.may_decode() ? decode_items(plan, id, begin, end, request_status) : 0;
+      size_t decoded = 0;
+      if (plan.may_decode()) {
+        decoded = decode_items(plan, id, begin, end, request_status);
+      } else {
+        find_repeated(plan, id, begin, end, request_status);
+      }
       undone -= decoded;
       for (size_t i = begin; i < end && decoded < end - begin; ++i) {
-        if (request_status[i] != kDecoded) commit_item(plan, id, i, request_status[i]);
+        if (request_status[i] == KVC_OK) commit_item(plan, i, request_status[i]);
       }
       if (end < step.num_requests) lock.yield();
     }
@@ -124,20 +129,23 @@ void Manager::end_step(CopyList& copies, uint64_t id) {
   }
 }
 
+// Marks the items of [begin, end) whose request an earlier item of the step names, as decode_items() does.
+void Manager::find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
+                            kvc_status* status) {
+  for (size_t i = begin; i < end; ++i) {
+    Request* request = requests_.find(plan.step.requests[i]);
+    if (request == nullptr) continue;
+    if (request->stepped == step_id) status[i] = kRepeated;
+    request->stepped = step_id;
+  }
+}
+
 // Tokens that became known, then the commit: both or neither.
-void Manager::commit_item(const StepPlan& plan, uint64_t step_id, size_t i, kvc_status& status) {
+void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
   Request* request = nullptr;
   status = find_request(step.requests[i], true, &request);
   if (status != KVC_OK) return;
-  if (request->stepped == step_id) {
-    fail(KVC_ERROR_INVALID_ARGUMENT,
-         "requests[%zu] is %#llx, which an earlier item names; name each request once in a step", i,
-         static_cast<unsigned long long>(step.requests[i]));
-    status = kRepeated;
-    return;
-  }
-  request->stepped = step_id;
   const uint32_t known = request->known;
   if (const size_t count = plan.commit_tokens(i); count != 0) {
     const int32_t* tokens = step.commit_tokens + step.commit_offsets[i];
@@ -165,9 +173,11 @@ void Manager::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
   const kvc_step& step = plan.step;
   Request* request = requests_.find(step.requests[i]);
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
-  if (status == kRepeated) {                                        // the earlier item shows the request
-    status = KVC_ERROR_INVALID_ARGUMENT;
-    request = nullptr;
+  if (status == kRepeated) {
+    status = fail(KVC_ERROR_INVALID_ARGUMENT,
+                  "requests[%zu] is %#llx, which an earlier item names; name each request once in a step", i,
+                  static_cast<unsigned long long>(step.requests[i]));
+    request = nullptr;  // the earlier item shows it
   }
   const uint64_t count = plan.extension(i);
   uint64_t first = 0;

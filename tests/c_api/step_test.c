@@ -414,11 +414,13 @@ static void test_request_twice(void) {
   int32_t prompt[6];
   fill_tokens(prompt, 6, 1);
   const uint64_t r = allocate(m, prompt, 6, 0);
-  for (int rows = 0; rows < 2; ++rows) { /* the row is new to the request; then it is kept: the short way */
-    const uint64_t known = 6 + (uint64_t)rows;
+  /* The row is new to the request; is kept, which is the short way; is moved by the item that counts. */
+  static const int32_t rows[3][2] = {{0, 0}, {0, 1}, {2, 0}};
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t known = 6 + (uint64_t)i;
     clear(&e);
-    add_request(&e, r, known, 1, 1, 0);
-    add_request(&e, r, known, 1, 2, rows == 0 ? 0 : 1);
+    add_request(&e, r, known, 1, 1, rows[i][0]);
+    add_request(&e, r, known, 1, 2, rows[i][1]);
     OK(kvc_manager_step(m, e.step));
     CHECK_EQ(e.step->status[0], KVC_OK);
     CHECK_EQ(e.step->status[1], KVC_ERROR_INVALID_ARGUMENT);
@@ -426,7 +428,7 @@ static void test_request_twice(void) {
     CHECK_EQ(request_info(m, r).num_tokens, known + 1);
     CHECK_EQ(request_info(m, r).num_committed, known);
     CHECK(e.step->slots[0] >= 0 && e.step->slots[1] == -1);
-    CHECK(e.step->num_blocks[0] == 2 && e.step->num_blocks[1] == 0);
+    CHECK(e.step->num_blocks[0] == (known + 4) / 4 && e.step->num_blocks[1] == 0);
     expect_row(&e, 1, (const int32_t[]){-1, -1, -1, -1, -1, -1});
     OK(kvc_manager_check(m));
   }

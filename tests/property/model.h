@@ -389,8 +389,8 @@ class Model : public Rules {
     std::set<uint64_t> named;
     for (const StepRequest& s : in.requests)
       commits.push_back(!find(s.id)                  ? KVC_ERROR_NOT_FOUND
-                        : !find(s.id)->admitted      ? KVC_ERROR_BUSY
                         : !named.insert(s.id).second ? KVC_ERROR_INVALID_ARGUMENT
+                        : !find(s.id)->admitted      ? KVC_ERROR_BUSY
                         : s.commit                   ? commit(s.id, s.committed, s.learned)
                                                      : KVC_OK);
     for (uint64_t id : in.frees) out.status.push_back(free(id));
