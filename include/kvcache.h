@@ -1029,8 +1029,8 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
  *  fenced.
  *  Takes ids, lengths and admit_offsets out of the arrays of a made step: see kvc_step_create.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row twice, counts past the arrays of a made step, retired_step
- *  in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row twice, counts past the arrays of a made step, a step made for
+ *  another manager, retired_step in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 
