@@ -101,6 +101,7 @@ size_t Manager::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
     if (found == nullptr) continue;
     Request& request = *found;
     if (!stays_inside(request, i)) {
+      request.close_lane();  // a later item of the same request must not come first
       requests_.prefetch_growth(request);
       continue;
     }

@@ -104,6 +104,8 @@ DEFECTS = [
     ("room for changes does not count what a preempted request has learned", "src/manager/step_check.cc",
      "tokens = capacity_for(*request, request->known + learned);", "tokens = capacity_for(*request, request->known + 0 * learned);"),
     ("a request named twice is extended twice", "src/manager/step.cc", "  if (request->stepped == step_id) {", "  if (false) {"),
+    ("a later item of a request comes before the first", "src/manager/decode.cc",
+     "      request.close_lane();  // a later item of the same request must not come first\n", ""),
     ("rows must have room for slots past the longest request", "src/manager/step.cc",
      "  if (end > shape_.max_request_tokens) end = shape_.max_request_tokens;",
      "  if (tokens != nullptr) end = first + count + request.lookahead;"),
