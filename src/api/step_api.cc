@@ -19,6 +19,16 @@ struct ArrayShape {
 
 constexpr int kNumArrays = KVC_STEP_CHANGES + 1;
 
+// By KVC_STEP_*.
+constexpr const char* kArrayNames[] = {
+    "frees",          "preempts",      "truncates",      "truncate_lengths",
+    "requests",       "committed",     "commit_offsets", "commit_tokens",
+    "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets",
+    "admit_tokens",   "rows",          "status",         "admitted",
+    "cached",         "num_blocks",    "block_tables",   "slots",
+    "copies",         "changes"};
+static_assert(sizeof kArrayNames / sizeof *kArrayNames == kNumArrays);
+
 struct MadeStep {
   kvc_step step;
   Manager* manager;
@@ -161,15 +171,16 @@ kvc_status check_room(const kvc_step& step, int array, const void* used_array, u
                         : array == KVC_STEP_COPIES || array == KVC_STEP_CHANGES ? shape.outer
                                                                                 : shape.inner;
   if (used <= room || used_array != made.arrays[array]) return KVC_OK;
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                   "%llu entries of array KVC_STEP_* %d are asked for; kvc_step_create made %llu",
-                   static_cast<unsigned long long>(used), array, static_cast<unsigned long long>(room));
+  return kvc::fail(
+      KVC_ERROR_INVALID_ARGUMENT,
+      "the step needs %llu entries of %s, kvc_step_create made %llu; make a step with larger limits",
+      static_cast<unsigned long long>(used), kArrayNames[array], static_cast<unsigned long long>(room));
 }
 
 kvc_status check_items(const Manager& manager, const kvc_step& step) {
   if (step.num_requests > kvc::kMaxHandleSlots) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                     "num_requests is %zu; a manager has at most %u requests, and none may stand twice",
+                     "num_requests is %zu; a manager has at most %u requests, and each may be named once",
                      step.num_requests, kvc::kMaxHandleSlots);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
