@@ -268,8 +268,8 @@ typedef struct kvc_group_config {
   size_t struct_size;        /**< sizeof(kvc_group_config) */
   uint32_t kind;             /**< KVC_GROUP_FULL or KVC_GROUP_SLIDING_WINDOW; other kinds: KVC_ERROR_UNSUPPORTED. */
   uint32_t num_sink_tokens;  /**< Sliding window: first tokens that stay readable for ever; their blocks are never returned. */
-  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. A window of 1 keeps the
-                                  blocks of a window of 2: a hit holds the block at its end. */
+  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. The manager
+                                  treats a window of 1 as one of 2, so that a hit always holds the block at its end. */
   uint64_t retention_tokens; /**< Sliding window: also keep the windows in front of every multiple of this many tokens reusable, beside those
                                   at the prompt's and the request's end. A multiple of block_size; 0 = only the two ends. Above 2^32, which no
                                   request reaches, it is as 0. */
@@ -352,8 +352,8 @@ typedef struct kvc_request_info {
   uint64_t capacity;           /**< Tokens that have slots; 0 while waiting. */
   uint64_t num_blocks;         /**< Blocks held, all groups. */
   uint64_t lost_reuse_tokens;  /**< Tokens that some group could have reused but another could not, at its (last) admission. */
-  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. Without sinks all above it are
-                                    possible as well; with sinks there is a gap behind them. */
+  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. Without sinks every
+                                    longer one is possible too. With sinks the lengths behind the sinks may be missing. */
   uint32_t admitted;           /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;              /**< KVC_REQUEST_* as configured. */
 } kvc_request_info;
@@ -1007,12 +1007,11 @@ KVC_API kvc_status kvc_manager_poll_events(kvc_manager *m, uint64_t *cursor, kvc
  *  - truncate_lengths: 2^64 - 1. The item gets INVALID_ARGUMENT.
  *  - admit_offsets from [1] on: 2^64 - 1. The call fails with INVALID_ARGUMENT; so it does for
  *  - rows: INT32_MIN. (Without rows, NULL, item i has row i.)
- *  kvc_manager_step takes what it reads of these, rows excepted: when it returns KVC_OK, the entries that belong to the counts of this step are unset
- *  again, also those of items that were refused. To try an item again, set its entries again. A call that fails takes nothing. Entries behind the counts
- *  and arrays of your own are left alone.
- *  All other arrays begin with 0 and stay as they are from step to step. There 0 says nothing: it is the id of no request, extends by no tokens, brings
- *  no ids, commits nothing (and is refused once more is committed); in admit_requests it says that the request is created from admit_tokens. block_tables
- *  hold -1.
+ *  When kvc_manager_step returns KVC_OK it has reset the entries that this step used to these values, also those of refused items; rows alone keep
+ *  theirs. To try an item again, set its entries again. A call that fails resets nothing. Entries beyond the counts of the step and arrays of your own
+ *  are never reset.
+ *  block_tables begin with -1. All other arrays begin with 0 and are not reset. A 0 there does nothing: it is the id of no request, extends by no tokens,
+ *  brings no ids, and commits nothing (an item that has committed more is refused). In admit_requests a 0 creates the request from admit_tokens.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager *m, const kvc_step_limits *limits, kvc_step **step);
 
@@ -1028,9 +1027,9 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  FENCED until the newest step issued before it is retired. Sources of copies are held until this step is retired. No block is source and
  *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
  *  fenced.
- *  Takes ids, lengths and admit_offsets out of the arrays of a made step: see kvc_step_create.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row twice, counts past the arrays of a made step, retired_step
- *  in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
+ *  If it returns KVC_OK, it has reset the ids, lengths and admit_offsets that it used in the arrays of a made step: see kvc_step_create.
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row twice, counts past the arrays of a made step, a step made for
+ *  another manager, retired_step in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 

@@ -19,6 +19,16 @@ struct ArrayShape {
 
 constexpr int kNumArrays = KVC_STEP_CHANGES + 1;
 
+// By KVC_STEP_*.
+constexpr const char* kArrayNames[] = {
+    "frees",          "preempts",      "truncates",      "truncate_lengths",
+    "requests",       "committed",     "commit_offsets", "commit_tokens",
+    "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets",
+    "admit_tokens",   "rows",          "status",         "admitted",
+    "cached",         "num_blocks",    "block_tables",   "slots",
+    "copies",         "changes"};
+static_assert(sizeof kArrayNames / sizeof *kArrayNames == kNumArrays);
+
 struct MadeStep {
   kvc_step step;
   Manager* manager;
@@ -119,8 +129,9 @@ bool creates_requests(const kvc_step& step) {
   return any;
 }
 
-// What the step has read counts once. Arrays of the caller's own are left alone.
-void unset_inputs(const kvc_step& step) {
+// What the step has read counts once. Arrays of the caller's own are left alone. `created`: as the step found
+// it: the caller may use one array for admit_requests and `admitted`.
+void unset_inputs(const kvc_step& step, bool created) {
   const auto& made = *static_cast<const MadeStep*>(step.internal);
   const auto taken = [&](int array, const void* used, size_t first, uint64_t count) {
     if (used == made.arrays[array]) unset(made, array, first, static_cast<size_t>(count));
@@ -130,7 +141,7 @@ void unset_inputs(const kvc_step& step) {
     taken(KVC_STEP_COMMIT_TOKENS, step.commit_tokens, 0, step.commit_offsets[step.num_requests]);
   if (step.extend_offsets != nullptr)
     taken(KVC_STEP_EXTEND_TOKENS, step.extend_tokens, 0, step.extend_offsets[step.num_requests]);
-  if (!creates_requests(step)) return;
+  if (!created) return;
   taken(KVC_STEP_ADMIT_TOKENS, step.admit_tokens, 0, step.admit_offsets[step.num_admissions]);
   taken(KVC_STEP_ADMIT_OFFSETS, step.admit_offsets, 1, step.num_admissions);
 }
@@ -160,15 +171,16 @@ kvc_status check_room(const kvc_step& step, int array, const void* used_array, u
                         : array == KVC_STEP_COPIES || array == KVC_STEP_CHANGES ? shape.outer
                                                                                 : shape.inner;
   if (used <= room || used_array != made.arrays[array]) return KVC_OK;
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                   "%llu entries of array KVC_STEP_* %d are asked for; kvc_step_create made %llu",
-                   static_cast<unsigned long long>(used), array, static_cast<unsigned long long>(room));
+  return kvc::fail(
+      KVC_ERROR_INVALID_ARGUMENT,
+      "the step needs %llu entries of %s, kvc_step_create made %llu; make a step with larger limits",
+      static_cast<unsigned long long>(used), kArrayNames[array], static_cast<unsigned long long>(room));
 }
 
-kvc_status check_items(const kvc_step& step) {
+kvc_status check_items(const Manager& manager, const kvc_step& step) {
   if (step.num_requests > kvc::kMaxHandleSlots) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                     "num_requests is %zu; a manager has at most %u requests, and none may stand twice",
+                     "num_requests is %zu; a manager has at most %u requests, and each may be named once",
                      step.num_requests, kvc::kMaxHandleSlots);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
@@ -186,19 +198,31 @@ kvc_status check_items(const kvc_step& step) {
                        count);
     KVC_REQUIRE_ARRAY(step.status, count);
   }
+  if (step.internal == nullptr) return KVC_OK;
+  const size_t items = step.num_requests + step.num_admissions;
   const struct {
     int array;
     const void* used;
     size_t count;
-  } rooms[] = {{KVC_STEP_FREES, step.frees, step.num_frees},
-               {KVC_STEP_PREEMPTS, step.preempts, step.num_preempts},
-               {KVC_STEP_TRUNCATES, step.truncates, step.num_truncates},
-               {KVC_STEP_TRUNCATE_LENGTHS, step.truncate_lengths, step.num_truncates},
-               {KVC_STEP_REQUESTS, step.requests, step.num_requests},
-               {KVC_STEP_ADMITTED, step.admitted, step.num_admissions},
-               {KVC_STEP_SLOTS, step.slots, step.slot_capacity},
-               {KVC_STEP_COPIES, step.copies, step.copy_capacity},
-               {KVC_STEP_CHANGES, step.changes, step.change_capacity}};
+  } rooms[] = {
+      {KVC_STEP_FREES, step.frees, step.num_frees},
+      {KVC_STEP_PREEMPTS, step.preempts, step.num_preempts},
+      {KVC_STEP_TRUNCATES, step.truncates, step.num_truncates},
+      {KVC_STEP_TRUNCATE_LENGTHS, step.truncate_lengths, step.num_truncates},
+      {KVC_STEP_REQUESTS, step.requests, step.num_requests},
+      {KVC_STEP_COMMITTED, step.committed, step.num_requests},
+      {KVC_STEP_COMMIT_OFFSETS, step.commit_offsets, step.num_requests + 1},
+      {KVC_STEP_EXTEND_OFFSETS, step.extend_offsets, step.num_requests + 1},
+      {KVC_STEP_ADMIT_REQUESTS, step.admit_requests, step.num_admissions},
+      {KVC_STEP_ADMIT_OFFSETS, step.admit_offsets, step.num_admissions + 1},
+      {KVC_STEP_ADMITTED, step.admitted, step.num_admissions},
+      {KVC_STEP_CACHED, step.cached, step.num_admissions},
+      {KVC_STEP_ROWS, step.rows, items},
+      {KVC_STEP_STATUS, step.status, step.num_frees + step.num_preempts + step.num_truncates + items},
+      {KVC_STEP_NUM_BLOCKS, step.num_blocks, manager.shape().num_groups * items},
+      {KVC_STEP_SLOTS, step.slots, step.slot_capacity},
+      {KVC_STEP_COPIES, step.copies, step.copy_capacity},
+      {KVC_STEP_CHANGES, step.changes, step.change_capacity}};
   for (const auto& room : rooms) {
     if (const kvc_status status = check_room(step, room.array, room.used, room.count); status != KVC_OK)
       return status;
@@ -311,7 +335,11 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
   if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0) {
     return kvc::fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
   }
-  if (const kvc_status status = check_items(*step); status != KVC_OK) return status;
+  if (step->internal != nullptr && static_cast<const MadeStep*>(step->internal)->manager != &manager) {
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                     "this step was made for another manager; make one for this manager by kvc_step_create");
+  }
+  if (const kvc_status status = check_items(manager, *step); status != KVC_OK) return status;
   if (const kvc_status status = check_extensions(*step); status != KVC_OK) return status;
   size_t stride = 0;
   if (const kvc_status status = check_admissions(manager, *step, &stride); status != KVC_OK) return status;
@@ -320,9 +348,10 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "copies is NULL and copy_capacity is %zu",
                      step->copy_capacity);
   }
+  const bool creates = creates_requests(*step);
   kvc::StepPlan plan{*step, stride};
   const kvc_status status = manager.step(plan);
-  if (status == KVC_OK && step->internal != nullptr) unset_inputs(*step);
+  if (status == KVC_OK && step->internal != nullptr) unset_inputs(*step, creates);
   return status;
 }
 

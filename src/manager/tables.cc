@@ -63,7 +63,8 @@ void Manager::sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t
     for (size_t j = begin; j < end; ++j) {
       const BlockId block = table.blocks.data[j];
       out[j] = is_block(block) ? raw(block) : step.fill_id;
-      // The room was checked before; this is for callers that drive one request from two threads.
+      // The room was checked before. This is for callers that drive one request from two threads, or use one
+      // row in the steps of two threads without KVC_STEP_WHOLE_ROWS: then changes may be missing.
       if (step.changes != nullptr && step.num_changes < step.change_capacity) {
         step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(j),
                                             out[j]};

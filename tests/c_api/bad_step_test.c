@@ -248,6 +248,87 @@ static void test_room_of_a_made_step(void) {
   kvc_step_destroy(s);
 }
 
+/* Of a made step whose arrays are the caller's own but for one, that one still bounds the counts. */
+static void test_one_array_of_a_made_step(void) {
+  const kvc_step_limits limits = {.struct_size = sizeof limits,
+                                  .max_frees = 2,
+                                  .max_requests = 3,
+                                  .max_admissions = 4,
+                                  .max_tokens = 5,
+                                  .max_prompt_tokens = 6,
+                                  .max_rows = 32,
+                                  .row_stride = 8};
+  kvc_step* s;
+  OK(kvc_step_create(m, &limits, &s));
+  uint64_t own[33] = {0};
+  int32_t own_rows[33];
+  kvc_status own_status[33];
+  uint64_t own_admitted[33], own_cached[33], own_blocks[33];
+  for (int i = 0; i < 33; ++i) own_rows[i] = i % 32;
+  const kvc_step made = *s;
+  s->frees = s->preempts = s->truncates = s->truncate_lengths = s->requests = s->committed = own;
+  s->commit_offsets = s->extend_offsets = s->admit_requests = s->admit_offsets = own;
+  s->rows = own_rows, s->status = own_status, s->admitted = own_admitted, s->cached = own_cached;
+  s->num_blocks = own_blocks;
+  const kvc_step mine = *s;
+#define ONE(field, count, number, used, room)                                          \
+  do {                                                                                 \
+    s->field = made.field, s->count = number;                                          \
+    REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), used, room); \
+    s->field = mine.field, s->count = 0;                                               \
+  } while (0)
+  ONE(frees, num_frees, 9, "9", "2");
+  ONE(preempts, num_preempts, 9, "9", "2");
+  ONE(truncates, num_truncates, 9, "9", "2");
+  ONE(truncate_lengths, num_truncates, 9, "9", "2");
+  ONE(requests, num_requests, 9, "9", "3");
+  ONE(committed, num_requests, 9, "9", "3");
+  ONE(commit_offsets, num_requests, 9, "10", "4");
+  ONE(extend_offsets, num_requests, 9, "10", "4");
+  ONE(admit_requests, num_admissions, 9, "9", "4");
+  ONE(admit_offsets, num_admissions, 9, "10", "5");
+  ONE(admitted, num_admissions, 9, "9", "4");
+  ONE(cached, num_admissions, 9, "9", "4");
+  ONE(rows, num_requests, 9, "9", "7");
+  ONE(rows, num_admissions, 9, "9", "7");
+  ONE(status, num_frees, 19, "19", "13");
+  ONE(status, num_requests, 19, "19", "13");
+  ONE(num_blocks, num_requests, 9, "9", "7");
+#undef ONE
+  s->num_requests = s->num_admissions =
+      9; /* all arrays are the caller's own: they have the caller's length */
+  for (int i = 0; i < 9; ++i) own_rows[i] = -1;
+  s->num_admissions = 0;
+  OK(kvc_manager_step(m, s));
+  for (int i = 0; i < 9; ++i) CHECK_EQ(own_status[i], KVC_ERROR_NOT_FOUND);
+  kvc_step_destroy(s);
+}
+
+/* The arrays of a made step are as large as the groups of its manager ask for. */
+static void test_step_of_another_manager(void) {
+  const kvc_step_limits limits = {.struct_size = sizeof limits, .max_requests = 3, .max_tokens = 5};
+  kvc_manager* other = small_manager(64);
+  kvc_step* s;
+  OK(kvc_step_create(other, &limits, &s));
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "another manager", "kvc_step_create");
+  OK(kvc_manager_step(other, s));
+  kvc_step_destroy(s);
+  end_manager(other);
+}
+
+/* Ids may come back in the array that asked for admissions: what the step reads is decided before. */
+static void test_admissions_in_place(void) {
+  const kvc_step_limits limits = {.struct_size = sizeof limits, .max_admissions = 2, .max_prompt_tokens = 8};
+  kvc_step* s;
+  OK(kvc_step_create(m, &limits, &s));
+  uint64_t ids[2] = {running_[0], running_[0]}; /* refused: 0 is written over both */
+  s->block_tables = NULL, s->admit_requests = s->admitted = ids, s->num_admissions = 2;
+  OK(kvc_manager_step(m, s));
+  CHECK_EQ(s->status[0], KVC_ERROR_BUSY);
+  CHECK(ids[0] == 0 && ids[1] == 0);
+  kvc_step_destroy(s);
+}
+
 int main(void) {
   m = small_manager(64);
   fill_tokens(tokens_, 32, 1);
@@ -263,6 +344,9 @@ int main(void) {
   test_buffers();
   test_item_faults();
   test_room_of_a_made_step();
+  test_one_array_of_a_made_step();
+  test_step_of_another_manager();
+  test_admissions_in_place();
   committed_[0] = 9, admit_requests_[0] = waiting_[0];
   kvc_step s = good_step();
   kvc_step_destroy(&s); /* of the caller's own: nothing to destroy */

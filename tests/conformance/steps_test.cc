@@ -117,6 +117,28 @@ TEST(Steps, AnInvalidIdInTheMiddleFailsAlone) {
   EXPECT_EQ(s.row(2, 3), c.table(b.id));
 }
 
+TEST(Steps, OfARequestNamedTwiceTheFirstItemCounts) {
+  const uint32_t B = 64;
+  const std::vector<std::vector<uint64_t>> counts = {{1, 1}, {2, 1}, {1, 2}, {0, 1}, {1, 0}};
+  for (const std::vector<uint64_t>& extend : counts) {
+    Cache c(shape(20, B));
+    const Admitted r = c.compute(text(1, 20));
+    Step before;  // from here on single tokens stay inside the block, and there is memory for them
+    before.requests = {r.id};
+    for (int i = 0; i < 8; ++i) {
+      before.extend = {1}, before.ids = {7}, before.rows = {0};
+      ASSERT_EQ(before.run(c), KVC_OK);
+    }
+    Step s;
+    s.requests = {r.id, r.id}, s.rows = {0, 0}, s.extend = extend, s.ids = Tokens(extend[0] + extend[1], 7);
+    s.tables = before.tables;
+    ASSERT_EQ(s.run(c), KVC_OK);
+    EXPECT_EQ(s.status[0], KVC_OK) << extend[0] << ", " << extend[1];
+    EXPECT_EQ(s.status[1], KVC_ERROR_INVALID_ARGUMENT) << extend[0] << ", " << extend[1];
+    EXPECT_EQ(c.request(r.id).num_tokens, 28 + extend[0]);
+  }
+}
+
 TEST(Steps, AFailedExtensionLeavesItsCommit) {
   const uint32_t B = 4;
   Cache c(shape(3, B));

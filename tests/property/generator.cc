@@ -253,7 +253,12 @@ void Generator::step(const World& world, Op& op) {
     if (s.extends && s.with_ids) r.tokens = tokens(r.count);
     if (waits(tag) && !s.commits) continue;
     s.in.requests.push_back(r);
-    if (random_.chance(1)) s.in.requests.push_back(r);  // named twice
+    if (random_.chance(1)) {  // named twice, at once or later; the items need not ask for the same
+      if (random_.chance(50)) r.count = random_.below(3);
+      if (s.extends && s.with_ids) r.tokens = tokens(r.count = std::max<uint64_t>(r.count, 1));
+      const uint64_t at = random_.below(s.in.requests.size() + 1);
+      s.in.requests.insert(s.in.requests.begin() + static_cast<ptrdiff_t>(at), r);
+    }
   }
   const auto some = [&](std::vector<uint64_t>& out, uint64_t percent, int admitted) {
     while (random_.chance(percent) && out.size() < 3)
