@@ -63,7 +63,8 @@ void Manager::sync_row(StepPlan& plan, Request& request, uint32_t group, int32_t
     for (size_t j = begin; j < end; ++j) {
       const BlockId block = table.blocks.data[j];
       out[j] = is_block(block) ? raw(block) : step.fill_id;
-      // The room was checked before; this is for callers that drive one request from two threads.
+      // check_step() has checked the room. A caller that drives one request from two threads may still exceed
+      // it.
       if (step.changes != nullptr && step.num_changes < step.change_capacity) {
         step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(j),
                                             out[j]};

@@ -46,8 +46,8 @@ struct Prompt {
 
 class PrefixTree {
  public:
-  // A position to which a reader comes back after others have changed the tree. It keeps nothing alive: when
-  // the position dies, the reader falls back to its parent. So no reader decides what becomes of a position.
+  // A position to which a reader returns after others have changed the tree. It keeps nothing alive: when the
+  // position dies, the reader falls back to its parent. So no reader decides whether a position lives.
   struct Reader {
     NodeId at = kNoNode;  // a root or kNoNode: no position
     Reader* next = nullptr;

@@ -60,9 +60,9 @@ def view(described: "View", owner: object) -> "np.ndarray":
 # ---- arrays of callers
 
 class Rule(NamedTuple):
-    """What an array must be. types: of its elements, the first is what is asked for; none: any, the array is memory. dims: its dimensions by
-    name, a number is itself, `name?` may be left out, `*name` are any that are left. converts: what has another type of numbers, or is not
-    contiguous, is copied if no value changes; only for what is read before the call returns."""
+    """What an array must be. types: of its elements; errors name the first as the remedy; none means any, the array is memory. dims: the names of
+    its dimensions; a number is a fixed size, `name?` may be left out, `*name` is any number of dimensions. converts: an array of another type
+    of numbers, or not contiguous, is copied if no value changes; only for arrays that are read before the call returns."""
 
     types: "tuple[str, ...]"
     dims: "tuple[str, ...]"
@@ -70,7 +70,7 @@ class Rule(NamedTuple):
 
 
 _FLOATS = ("float32", "float16", "uint16", "bfloat16")  # bfloat16: its bits, or the type of ml_dtypes
-_COUNTS = ("uint64", "int64")  # the bits of the latter; the library refuses what is negative then
+_COUNTS = ("uint64", "int64")  # int64 is passed as its bits; the library then refuses negative numbers as too large
 _BOUNDS = Rule(("float16",), ("num_blocks", "num_heads", "2", "head_dim"))
 _TURNS, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
 _KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"))
@@ -140,7 +140,7 @@ def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.
     """An array that is not C-contiguous, not aligned or not writable, if it need not be; a copy where that will do."""
     if array.size and not (array.flags.c_contiguous and array.flags.aligned):
         if not rule.converts or written:
-            what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "begins at an address that its type may not have"
+            what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "is not aligned to its element type"
             raise ValueError(f"{name} is {_said(array)} and {what}: pass "
                              + ("a new array, as results are written in place, and copy from that" if written else "np.ascontiguousarray(x)"
                                 if array.flags.aligned else "x.copy()"))
