@@ -7,6 +7,7 @@ import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.Objects;
+import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
@@ -124,11 +125,19 @@ public final class Step implements AutoCloseable {
       SLOTS = Native.KVC_STEP_SLOTS,
       CHANGES = Native.KVC_STEP_CHANGES;
 
+  private static final Set<Integer> OPTIONAL =
+      Set.of(COMMITTED, COMMIT_OFFSETS, EXTEND_OFFSETS, EXTEND_TOKENS, ADMIT_REQUESTS, ROWS, BLOCK_TABLES, SLOTS, CHANGES);
+
   /**
    * Switches an optional array off (as NULL does in C) or on. With EXTEND_TOKENS off, extensions are slots alone; their ids come later.
    * COMMIT_OFFSETS also switches {@link #commitTokens}, EXTEND_OFFSETS also {@link #extendTokens}.
+   *
+   * @throws IllegalArgumentException if the array is not optional
    */
   public void use(int array, boolean used) throws KvCacheException {
+    if (!OPTIONAL.contains(array)) {
+      throw new IllegalArgumentException("array " + array + " of a step cannot be switched; give a constant of Step, such as Step.ROWS");
+    }
     handle.enter();
     try {
       Native.kvc_step_use(address, array, used ? 1 : 0);
