@@ -49,8 +49,8 @@
  *    the first element is the element size, and all elements must agree.
  *  - The library keeps no pointer of the caller after a call, except config callbacks, and never returns memory to be freed.
  *  - A pointer may be NULL where its count is 0. Other NULLs are KVC_ERROR_INVALID_ARGUMENT unless a default is documented.
- *  - Ids of requests, pins and namespaces are never 0 (namespace 0 is the default one). No id is given twice in a process, not even by
- *    another manager: a stale, doubled or foreign id is KVC_ERROR_NOT_FOUND.
+ *  - Ids of requests, pins and namespaces are never 0 (namespace 0 is the default one). A process never gives an id twice, not even
+ *    through another manager: a stale, doubled or foreign id is KVC_ERROR_NOT_FOUND.
  *
  *  THREADING. Any thread may call any manager function at any time; a manager locks inside. One request (and one kvc_step) is
  *  driven by one thread at a time. kvc_manager_destroy excludes all other calls on that manager. Different managers are independent.
@@ -179,8 +179,8 @@ enum {
   KVC_MANAGER_PUBLISH_ENQUEUED = 2, /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_PARTIAL_REUSE = 4,    /**< Reserved: KVC_ERROR_UNSUPPORTED. */
   KVC_MANAGER_NO_PREFIX_CACHE = 8,  /**< Never publish: nothing is found again, blocks return to FREE at once. */
-  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A raw holder counts as a
-                                         stranger. A block that it releases counts as the namespace's own only if it is still published there. */
+  KVC_MANAGER_ZERO_FOREIGN = 16,    /**< Blocks that go from one namespace to another must be cleared: kvc_manager_take_zero_blocks. A raw holder is foreign to
+                                         every namespace. A block that it releases belongs to a namespace only if it is published there. */
   KVC_MANAGER_ZERO_ALWAYS = 32      /**< All blocks that are handed out must be. */
 };
 
@@ -268,11 +268,11 @@ typedef struct kvc_group_config {
   size_t struct_size;        /**< sizeof(kvc_group_config) */
   uint32_t kind;             /**< KVC_GROUP_FULL or KVC_GROUP_SLIDING_WINDOW; other kinds: KVC_ERROR_UNSUPPORTED. */
   uint32_t num_sink_tokens;  /**< Sliding window: first tokens that stay readable for ever; their blocks are never returned. */
-  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. The manager
-                                  treats a window of 1 as one of 2, so that a hit always holds the block at its end. */
+  uint64_t window_tokens;    /**< Sliding window: tokens read by a query, itself included; at least 1. Full attention: 0. A window of 1 keeps the
+                                  same blocks as a window of 2, so that a hit holds the block at its end. */
   uint64_t retention_tokens; /**< Sliding window: also keep the windows in front of every multiple of this many tokens reusable, beside those
-                                  at the prompt's and the request's end. A multiple of block_size; 0 = only the two ends. Above 2^32, which no
-                                  request reaches, it is as 0. */
+                                  at the prompt's and the request's end. A multiple of block_size; 0 = only the two ends. No request reaches
+                                  2^32 tokens, so greater values act as 0. */
   uint32_t pool;             /**< Index of the pool that this group takes its blocks from. */
   uint32_t reserved;         /**< 0 */
 } kvc_group_config;
@@ -352,8 +352,8 @@ typedef struct kvc_request_info {
   uint64_t capacity;           /**< Tokens that have slots; 0 while waiting. */
   uint64_t num_blocks;         /**< Blocks held, all groups. */
   uint64_t lost_reuse_tokens;  /**< Tokens that some group could have reused but another could not, at its (last) admission. */
-  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. Without sinks every
-                                    longer one is possible too. With sinks the lengths behind the sinks may be missing. */
+  uint64_t min_truncate_tokens;/**< Smallest non-zero length that kvc_manager_truncate_request can restore. Without sinks it can restore every
+                                    greater length too. With sinks it may refuse lengths between the sinks and the present window. */
   uint32_t admitted;           /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;              /**< KVC_REQUEST_* as configured. */
 } kvc_request_info;
@@ -571,8 +571,8 @@ typedef struct kvc_attention {
   const float *alibi_slopes; /**< [num_q_heads] slope * (position of the key - position of the query) is added to the logit; NULL = none. */
   const uint8_t *mask;       /**< Bits, the lowest of a byte first: bit mask_offsets[r] + i * (kv_lens[r] - s) + j - s says whether query i of request r
                                   may see position j >= s = mask_starts[r], besides all other rules. NULL = none. */
-  const uint64_t *mask_offsets; /**< [num_requests] first bit of a request. The mask must have all bits of all requests: its length is not given, so this is
-                                     not checked. */
+  const uint64_t *mask_offsets; /**< [num_requests] First bit of each request. The mask must contain the bits of all requests. The library does not know
+                                     its length and cannot check this. */
   const uint64_t *mask_starts;  /**< [num_requests] position from which on the mask counts, at most kv_lens[r]; NULL = 0. A tree of draft tokens at the
                                      end of a long context needs bits for the tree alone: see kvc_tree_mask. */
   const uint8_t *block_mask; /**< [num_requests][num_heads][block_mask_stride] block-sparse attention: bit j, the lowest of a byte first, says whether
@@ -716,7 +716,7 @@ typedef struct kvc_step_limits {
 } kvc_step_limits;
 
 /** Input and output of kvc_manager_step. A C program may fill one itself, with its own arrays, or use one from kvc_step_create, whose arrays
- *  are reached by kvc_step_view, and which refuses what was not set. All offsets arrays start at 0 and never decrease.
+ *  are reached by kvc_step_view. A made step refuses entries that were not set. All offsets arrays start at 0 and never decrease.
  *
  *  Phases, in this order, each in array order: retire, commit (of `requests`), frees, preempts, truncates, extend (of `requests`), admit. */
 typedef struct kvc_step {
@@ -739,7 +739,7 @@ typedef struct kvc_step {
   const uint64_t *preempts;         /**< [num_preempts] */
   const uint64_t *truncates;        /**< [num_truncates] */
   const uint64_t *truncate_lengths; /**< [num_truncates] absolute number of tokens to keep. */
-  const uint64_t *requests;         /**< [num_requests] Each request at most once: a later item of the same request is refused, INVALID_ARGUMENT. */
+  const uint64_t *requests;         /**< [num_requests] Each request at most once: a later item with the same request gets INVALID_ARGUMENT. */
   const uint64_t *committed;        /**< [num_requests] absolute committed count, or NULL = no commits. */
   const uint64_t *commit_offsets;   /**< [num_requests + 1] into commit_tokens, or NULL = commits bring no ids. */
   const int32_t *commit_tokens;     /**< Ids that became known since (asynchronous scheduling), appended before the commit. */
@@ -753,9 +753,9 @@ typedef struct kvc_step {
   const kvc_request_config *admit_configs; /**< [num_admissions], or NULL = defaults; ignored for waiting ones. */
   const uint64_t *admit_key_offsets;       /**< [num_admissions + 1] into admit_keys, or NULL = none. */
   const kvc_extra_key *admit_keys;         /**< Extra keys of the new requests, concatenated. */
-  const int32_t *rows;      /**< [num_requests + num_admissions] Row of each item in block_tables; -1 = write none; NULL = i for item i. Two items
-                                 that write must have different rows. An item whose request this step frees or preempts writes none, so an
-                                 admission may take over its row. */
+  const int32_t *rows;      /**< [num_requests + num_admissions] Row of each item in block_tables; -1 = the item writes no row; NULL = item i
+                                 writes row i. Two items may not write the same row. An item whose request this step frees or preempts
+                                 writes no row, so an admission may use its row. */
   kvc_status *status;       /**< Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. A request's commit
                                  and extension are two: if the commit fails nothing is done; if the extension fails the commit stands. */
   uint64_t *admitted;       /**< Out [num_admissions] request id, 0 if refused (a new request that is refused does not exist). */
@@ -799,8 +799,8 @@ KVC_API kvc_status kvc_supports(uint32_t feature);
 /** Makes a manager. All memory for blocks and nodes is taken and touched here.
  *  @param[in]  config  Shape and limits; nothing of it is kept but the callbacks.
  *  @param[out] manager The manager; destroy it with kvc_manager_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version), LIMIT (4,095
- *  managers exist in the process), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version), LIMIT (the process
+ *  has 4,095 managers already), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
 KVC_API kvc_status kvc_manager_create(const kvc_manager_config *config, kvc_manager **manager);
 
 /** Frees a manager with all its requests. NULL is ignored. No other call on it may be running. Since 0.1. */
@@ -880,11 +880,12 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager *m, uint64_t request, c
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager *m, uint64_t request, uint64_t num_committed);
 
-/** Keeps the first num_tokens tokens (absolute) and gives the rest back. What this request published past them is dropped, unless somebody
- *  else can reach it: a position stays in all groups if another request, pin or raw holder holds a block of it, if it has copies, or if a
- *  longer prefix is known. The published block that is cut is unpublished by the same rule; where it stays, it is copied before the next write.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that length is gone: the text says the next
- *  lower and the next higher length that is possible. 0 is always possible. OUT_OF_MEMORY. Since 0.1. */
+/** Keeps the first num_tokens tokens (absolute) and gives the rest back. What this request published past them is unpublished, unless others can
+ *  reach it. A position stays published, in all groups, if another request, a pin or a raw holder holds one of its blocks, if one of its blocks
+ *  has a copy, or if a longer prefix is known. The same rule decides about the published block that is cut. If that block stays published, it is
+ *  copied before the next write.
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that length is gone: the text names the next
+ *  lower and the next higher possible length. 0 is always possible. OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager *m, uint64_t request, uint64_t num_tokens);
 
 /** Makes a request with the committed tokens of another, sharing all their blocks (beam search, parallel sampling). Whoever first writes
@@ -999,19 +1000,22 @@ KVC_API kvc_status kvc_manager_poll_events(kvc_manager *m, uint64_t *cursor, kvc
 /* ---------------------------------------------------------------- the step */
 
 /** Makes a step with all its arrays in one allocation, so that nothing is allocated while serving. Pointers and capacities are set, counts are 0.
- *  Fill the arrays through kvc_step_view, set counts, flags and fill_id in the struct. Set a pointer to NULL to switch an optional array off; keep it to
- *  switch the array on again. A step belongs to no thread and is used by one thread at a time. It must be destroyed before its manager.
+ *  Fill the arrays through kvc_step_view, set counts, flags and fill_id in the struct. Set the pointer of an optional array to NULL to switch the
+ *  array off, and back to the data of its view to switch it on. Any thread may use a step, one at a time. Destroy it before its manager.
  *
- *  What you forget to set is refused; it never counts as data. These arrays begin with a value that is none:
- *  - commit_tokens, extend_tokens, admit_tokens: -1. An item that reads one gets the status INVALID_ARGUMENT and nothing is done for it.
+ *  Entries that you forget to set are refused; they never count as data. These arrays begin with a value that means "not set":
+ *  - commit_tokens: -1. The item gets the status INVALID_ARGUMENT; it is neither committed nor extended.
+ *  - extend_tokens: -1. The item gets INVALID_ARGUMENT and is not extended; its commit stands.
+ *  - admit_tokens: -1. The item gets INVALID_ARGUMENT; no request is created.
  *  - truncate_lengths: 2^64 - 1. The item gets INVALID_ARGUMENT.
- *  - admit_offsets from [1] on: 2^64 - 1. The call fails with INVALID_ARGUMENT; so it does for
- *  - rows: INT32_MIN. (Without rows, NULL, item i has row i.)
- *  When kvc_manager_step returns KVC_OK it has reset the entries that this step used to these values, also those of refused items; rows alone keep
- *  theirs. To try an item again, set its entries again. A call that fails resets nothing. Entries beyond the counts of the step and arrays of your own
- *  are never reset.
- *  block_tables begin with -1. All other arrays begin with 0 and are not reset. A 0 there does nothing: it is the id of no request, extends by no tokens,
- *  brings no ids, and commits nothing (an item that has committed more is refused). In admit_requests a 0 creates the request from admit_tokens.
+ *  - admit_offsets from [1] on: 2^64 - 1. The call fails with INVALID_ARGUMENT.
+ *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT.
+ *  kvc_manager_step consumes the entries that it reads from these arrays, except rows. When it returns KVC_OK, all entries within the counts of this
+ *  step are unset again, those of refused items too. To try a refused item again, set its entries again. A call that fails consumes nothing. Entries
+ *  beyond the counts and arrays of your own are never changed.
+ *  All other inputs begin with 0 and keep their values from step to step. 0 is no request's id, extends by no tokens, brings no ids and commits no
+ *  tokens; a request that has committed tokens refuses it as `committed`. In admit_requests 0 creates a request from admit_tokens. block_tables begin
+ *  with -1.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager *m, const kvc_step_limits *limits, kvc_step **step);
 
@@ -1027,9 +1031,10 @@ KVC_API kvc_status kvc_step_view(const kvc_step *step, int32_t array, kvc_view *
  *  FENCED until the newest step issued before it is retired. Sources of copies are held until this step is retired. No block is source and
  *  destination, or source and newly taken, in one step. A synchronous engine passes the previous step_id in retired_step, so nothing is ever
  *  fenced.
- *  If it returns KVC_OK, it has reset the ids, lengths and admit_offsets that it used in the arrays of a made step: see kvc_step_create.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row twice, counts past the arrays of a made step, a step made for
- *  another manager, retired_step in the future); OUT_OF_MEMORY (rows above max_requests, to compare them); BUFFER_TOO_SMALL
+ *  It consumes the ids, lengths and admit_offsets of a made step: see kvc_step_create. If items fail, kvc_last_error() has the text of the one that
+ *  failed last.
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row that two items write, counts past the arrays of a made step,
+ *  a step made for another manager, retired_step in the future); OUT_OF_MEMORY (to compare rows above max_requests); BUFFER_TOO_SMALL
  *  (slot_capacity, copy_capacity or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager *m, kvc_step *step);
 
@@ -1265,8 +1270,8 @@ KVC_API kvc_status kvc_storage_runs(kvc_storage *s, int32_t block, const kvc_sel
 /** Writes keys and values of tokens to their slots, converted to the stored type; keys turned by their rotary embedding before, with rope_table. All is
  *  checked before anything is written.
  *  Integer types hold NaN as 0, or, asymmetric, as what comes nearest; FP8 keeps it. Infinities become the largest finite magnitude of what shares
- *  their scale (FLT_MAX if that is 0). Zeros come back as zeros; of asymmetric and of rotated rows
- *  (KVC_STORAGE_HADAMARD) as what comes nearest. Channel keys are rounded to bfloat16 first, and the state of a block does not depend on
+ *  their scale (FLT_MAX if that is 0). Zeros come back as zeros, but asymmetric rows and rotated rows
+ *  (KVC_STORAGE_HADAMARD) give the nearest value that they can hold. Channel keys are rounded to bfloat16 first, and the state of a block does not depend on
  *  how its tokens are spread over calls in order: storing to token t of a sealed block opens it again with t and all later tokens to be stored,
  *  and until then the others keep what they held.
  *  @param[in] stream Of the storage's device, see kvc_stream; NULL: done on return.
@@ -1426,7 +1431,8 @@ typedef struct kvc_model {
   uint64_t window_tokens; /**< Sliding window: tokens that a query reads, itself included (kvc_group_config.window_tokens); 0 = no layer has one. */
   uint64_t window_layers[KVC_MODEL_MAX_LAYERS / 64]; /**< Layer l has the window if bit l % 64 of entry l / 64 is set. All 0 with window_tokens
                                                           given = every layer. */
-  double rope_theta;              /**< Base of the rotary embedding. This and the numbers below are 1e-30 .. 1e30 where they are read. */
+  double rope_theta;              /**< Base of the rotary embedding. This and the doubles below are 1e-30 .. 1e30, or 0 where 0 is documented. Only
+                                       those that the scaling reads are checked. */
   double rope_local_theta;        /**< That of the layers with a window; 0 = rope_theta. */
   double rope_factor;             /**< Factor of rope_scaling; 0 without one. */
   uint64_t rope_original_context; /**< Context before stretching, where rope_scaling knows one; else 0. */
@@ -1523,7 +1529,7 @@ KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query *query, kvc_memory
  *  @param[in]  model     rope_*, head_dim, rope_dim, max_context and the windows are read.
  *  @param[in]  layer     Below num_layers: layers with a window may have a base of their own.
  *  @param[in]  length    Tokens of the sequence at present: DYNAMIC turns slower once there are more than the model was trained on. Others: not read.
- *  @param[in]  factors   LONGROPE: [rope_dim / 2], 1e-30 .. 1e30, of the model's config.json, short_factor up to rope_original_context tokens and long_factor beyond.
+ *  @param[in]  factors   LONGROPE: [rope_dim / 2], each 1e-30 .. 1e30, from the model's config.json: short_factor up to rope_original_context tokens, long_factor beyond.
  *                        Others: NULL.
  *  @param[out] frequencies [capacity] radians per position. @param[out] count rope_dim / 2.
  *  @param[out] attention_factor For kvc_rope_table. (Models may scale their logits besides: kvc_attention.scale.)
@@ -1535,7 +1541,7 @@ KVC_API kvc_status kvc_model_rope(const kvc_model *model, uint32_t layer, uint64
  *  are computed in double precision, so that they are right at any position.
  *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
  *  @param[out] table     [num_positions][2][num_frequencies] cosines, sines; both times attention_factor.
- *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor or a frequency that is not a number or more than 1e30 from 0, a position past 2^40).
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor or a frequency that is NaN or outside -1e30 .. 1e30, a position past 2^40).
  *  Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_rope_table(const double *frequencies, size_t num_frequencies, double attention_factor, const int64_t *positions, size_t num_positions,
                                   float *table);

@@ -255,7 +255,7 @@ class Manager {
 
 /// One engine step (kvc_step) with its arrays, made once; the block tables stay from step to step. Set counts
 /// by `->`, fill arrays by array(), then run(). Only what fails as a whole throws; items have their status.
-/// Ids that are not set are refused, and run() takes those that it has read (kvc_step_create).
+/// run() refuses ids that are not set, and unsets those that it has read: see kvc_step_create.
 class Step {
  public:
   /// As large as the limits say.

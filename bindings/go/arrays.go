@@ -15,7 +15,7 @@ import (
 // arrays of one call with the length that each must have, and check compares them before native code sees any. Arrays that are
 // not here have a length of their own, which goes to C with them.
 
-// An array beside the number of elements that the other arguments ask of it.
+// An array and the number of elements that the other arguments require of it.
 type array struct {
 	name   string
 	length int
@@ -35,7 +35,7 @@ func optional[T any](name string, values []T, factors ...uint64) array {
 	return of(name, values, factors...)
 }
 
-// product is math.MaxUint64 where it overflows: no array is as long.
+// product is math.MaxUint64 if it overflows: no array is that long.
 func product(factors ...uint64) uint64 {
 	result, overflow := uint64(1), false
 	for _, factor := range factors {
@@ -62,7 +62,7 @@ func check(arrays ...array) error {
 			continue
 		}
 		if a.wanted == math.MaxUint64 {
-			return invalid("%s has %d elements; it would need 2^64 or more, since other arguments of the call are too large", a.name, a.length)
+			return invalid("%s has %d elements; the other arguments require 2^64 or more: they are too large", a.name, a.length)
 		}
 		return invalid("%s has %d elements; it needs %d", a.name, a.length, a.wanted)
 	}
@@ -102,12 +102,12 @@ func (s *Storage) checkRows(layers uint32, k, v []float32, slots []int64) error 
 // checkRope is for a table of cosines and sines, and the rows of it that tokens take.
 func checkRope(table []float32, dim uint32, tableRows []int64, tokens uint64) error {
 	if table == nil && tableRows != nil {
-		return invalid("Rows without Table; leave Rows out, or give the table that it chooses from")
+		return invalid("Rows is given without Table: leave Rows out, or give the Table that it indexes")
 	}
 	if table != nil && tokens != 0 {
 		rows, err := wholeRows("Table", table, uint64(dim))
 		if err == nil && rows == 0 {
-			err = invalid("Table has 0 elements; it needs a row of %d for each position", dim)
+			err = invalid("Table has 0 elements; it needs %d for each position", dim)
 		}
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func (a *Attention) checkMasks(r int, blockSize, maskStride uint64) error {
 	}
 	room, needed := uint64(len(a.Mask))*8, product(end-first, length-start)
 	if a.MaskOffsets[r] > room || needed > room-a.MaskOffsets[r] {
-		return invalid("Mask has %d bits; request %d needs %d from MaskOffsets[%d], %d, on", room, r, needed, r, a.MaskOffsets[r])
+		return invalid("Mask has %d bits; request %d needs %d bits from MaskOffsets[%d] = %d on", room, r, needed, r, a.MaskOffsets[r])
 	}
 	return nil
 }

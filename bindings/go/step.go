@@ -27,16 +27,16 @@ type StepLimits struct {
 }
 
 // Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, kept from step to step: fill
-// them in place, set counts, call Run, read the results. Close of the step, or of the manager, sets them to nil; slices of them that
-// were kept must not be used afterwards.
+// them in place, set counts, call Run, read the results. Closing the step or the manager sets them to nil; do not use copies of these
+// slices afterwards.
 //
-// What is not set is refused. CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and AdmitOffsets (from [1] on)
-// 2^64 - 1, Rows -2^31, until you set an entry. Run takes the ids, lengths and AdmitOffsets that it has read: they are unset again
-// afterwards, so keep what you need yourself. Everything else stays from step to step.
+// Entries that are not set are refused. Until you set an entry, CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and
+// AdmitOffsets (from [1] on) 2^64 - 1, Rows -2^31. Run consumes the ids, lengths and AdmitOffsets that it reads: they are unset
+// afterwards, so keep your own copy of what you need later. All other inputs keep their values from step to step.
 //
 // Optional arrays are off or on. Committed, ExtendOffsets and ExtendTokens are on until NoCommits, NoExtensions or SlotsOnly switch
-// them off; CommitOffsets, CommitTokens and Rows are off until UseCommitTokens or UseRows switch them on. Run reads nothing of an array
-// that is off, and refuses ids in ExtendTokens under SlotsOnly.
+// them off. CommitOffsets, CommitTokens and Rows are off until UseCommitTokens or UseRows switch them on. Run does not read an array that
+// is off; under SlotsOnly it refuses ids in ExtendTokens.
 type Step struct {
 	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int
 	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal
@@ -47,7 +47,7 @@ type Step struct {
 
 	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets []uint64
 	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                               []int32
-	// AdmitOptions are what the admissions ask for, [NumAdmissions]; nil: all defaults. Waiting requests keep what they were created with.
+	// AdmitOptions are the options of new requests, [NumAdmissions]; nil: all defaults. Waiting requests keep the options that they were created with.
 	AdmitOptions []RequestOptions
 
 	StepID, ShortageBlocks                      uint64
@@ -131,8 +131,8 @@ func (s *Step) use(i int, array int32, on bool) error {
 	return native.Kvc_step_use(uintptr(unsafe.Pointer(s.c)), array, used)
 }
 
-// Run carries the step out: retire, commit, frees, preempts, truncates, extend, admit. It fails only as a whole, and then
-// nothing has changed; each item has its Status.
+// Run carries the step out: retire, commit, frees, preempts, truncates, extend, admit. It returns an error only if the step fails as a
+// whole; then nothing has changed. Each item has its own Status: look at it after each Run.
 func (s *Step) Run() error {
 	return s.m.call(func(manager uintptr) error {
 		s.mu.Lock()
@@ -169,7 +169,7 @@ func (s *Step) Run() error {
 	})
 }
 
-// unusedIDs refuses ids that were set and would not be looked at.
+// unusedIDs refuses ids that are set although Run would not read them.
 func (s *Step) unusedIDs() error {
 	if !s.SlotsOnly || s.NoExtensions || s.NumRequests < 0 || s.NumRequests >= len(s.ExtendOffsets) {
 		return nil // the library looks at the counts

@@ -205,7 +205,7 @@ func (s *Storage) Runs(block int32) ([]Run, error) {
 }
 
 // Slab is the bytes of all blocks in place: memory of the library, or what the config gave. It must not be used after Close. A storage whose
-// slab was asked for is freed by Close alone, not when it is forgotten, since the slice may outlive it.
+// Slab was called is freed by Close alone, not by the garbage collector, since the slice may outlive it.
 func (s *Storage) Slab() []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

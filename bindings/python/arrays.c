@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of ids, as native functions take them: one dimension, the very element type, in place. A list or a
-// tuple of integers is copied. kvcache.i says which argument is of which type; arrays with shapes have passed
-// kvcache/_arrays.py before they come here as bytes.
+// Arrays of ids for native functions: one dimension, exactly the element type, used in place. A sequence of
+// integers is copied. kvcache.i gives the type of each argument. kvcache/_arrays.py has checked arrays with
+// shapes before; they come here as bytes.
 #include <stdio.h>
 #include <string.h>
 
@@ -23,13 +23,13 @@ static void wrong_type(const Py_buffer* view, const kvc_array_rule* rule) {
                  view->len, rule->size, rule->type);
   } else {
     PyErr_Format(PyExc_TypeError,
-                 "%s has elements of format '%s' and %zd bytes; it must be an array of %s: pass %snp.%s)",
+                 "%s has elements of format '%s', %zd bytes each; it must be an array of %s: pass %snp.%s)",
                  rule->name, view->format ? view->format : "B", view->itemsize, rule->type,
                  rule->writable ? "np.empty(n, " : "x.astype(", numpy_type);
   }
 }
 
-// Whether the memory is what the library may read, or write, as `rule` says. Else an exception with the
+// Whether the library may read, or write, the memory as `rule` says. If not, sets an exception with the
 // remedy.
 static int check_buffer(const Py_buffer* view, const kvc_array_rule* rule) {
   if (!has_type(view, rule)) {
@@ -51,14 +51,14 @@ static int check_buffer(const Py_buffer* view, const kvc_array_rule* rule) {
   return 0;
 }
 
-// As `rule` says; a buffer that cannot be had is told with the name of the argument.
+// Gets the buffer of an argument. If the object gives none, the exception names the argument.
 static int get_view(PyObject* object, const kvc_array_rule* rule, Py_buffer* view) {
   if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) return 1;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   if (PyErr_GivenExceptionMatches(type, PyExc_BufferError) ||
       PyErr_GivenExceptionMatches(type, PyExc_ValueError)) {
-    PyErr_Format(PyExc_TypeError, "%s must be an array of %s; this %s gives no memory: %S", rule->name,
+    PyErr_Format(PyExc_TypeError, "%s must be an array of %s; this %s gives no buffer: %S", rule->name,
                  rule->type, Py_TYPE(object)->tp_name, value ? value : Py_None);
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
   } else {
@@ -92,7 +92,7 @@ static int read_int64(PyObject* item, const kvc_array_rule* rule, int64_t* out) 
   return !PyErr_Occurred();
 }
 
-// A sequence, into a copy.
+// Copies a sequence.
 static int read_sequence(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, size_t* count) {
   PyObject* const items = rule->writable || rule->kind == kBytes ? NULL : PySequence_Fast(object, "");
   if (!items) {

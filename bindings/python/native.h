@@ -18,21 +18,21 @@ typedef struct kvc_array_rule {
   size_t size;  // of an element
 } kvc_array_rule;
 
-// Holds the array of an argument for the time of a call.
+// Holds the array of an argument during a call.
 typedef struct kvc_buffer {
   Py_buffer view;
   void* copy;  // of a sequence
   int32_t single;
 } kvc_buffer;
 
-// The elements of an argument and their number; None is NULL with count 0. False with an exception. In either
-// case kvc_release_array() follows.
+// Gets the elements of an argument and their number; None gives NULL and count 0. On failure it sets an
+// exception and returns false. Call kvc_release_array() in either case.
 int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, void** data,
                   size_t* count);
 void kvc_release_array(kvc_buffer* buffer);
 
-// tokens.c. A new reference to items[i] of what PySequence_Fast() returned. NULL with an exception if it has
-// no longer `length` items: what Python code runs while a list is read may change the list.
+// tokens.c. A new reference to items[i] of what PySequence_Fast() returned. NULL with an exception if its
+// length is no longer `length`: Python code that runs while a list is read may change the list.
 PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char* name);
 // tokens.c. items[first .. first + count) as int32, of what PySequence_Fast() returned; false with an
 // exception that names the array and the place.

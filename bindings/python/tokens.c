@@ -23,9 +23,8 @@ PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char*
     Py_INCREF(item);
     return item;
   }
-  PyErr_Format(PyExc_ValueError,
-               "%s: the list had %zd items and has %zd since one of them was read; pass a copy", name, length,
-               PySequence_Fast_GET_SIZE(items));
+  PyErr_Format(PyExc_ValueError, "%s: reading an item changed the list from %zd to %zd items; pass a copy",
+               name, length, PySequence_Fast_GET_SIZE(items));
   return NULL;
 }
 
@@ -34,7 +33,7 @@ int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const ch
   PyObject** all = PySequence_Fast_ITEMS(items) + first;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (small_value(all[i], &out[i])) continue;
-    // From here to the end of this round Python code may run, which may change the list.
+    // Until the end of this round, Python code may run and change the list.
     PyObject* const item = kvc_item(items, first + i, length, name);
     PyObject* const number = item ? PyNumber_Index(item) : NULL;
     Py_XDECREF(item);

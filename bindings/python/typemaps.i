@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kvcache.i's declarations mean in Python. Arrays come by the buffer protocol (NumPy, array.array, memoryview), are
-// checked by arrays.c, held for the whole call and never copied; plain lists and single integers of tokens are copied in. Objects are
+// checked by arrays.c, held for the whole call and never copied; plain sequences and single token ids are copied. Objects are
 // destroyed by the last reference: a call in another thread holds one, so close() can never pull memory away under it.
 // Calls that hash, match or compute release the interpreter lock; the others are shorter than releasing it.
 
@@ -16,7 +16,7 @@ void kvc_raise(kvc_status status) {
   Py_XDECREF(module);
 }
 
-// Says of a failed conversion which argument it was. What else went wrong in the object's own code stays as it is.
+// Names the argument in the exception of a failed conversion. Other exceptions of the object's own code are left as they are.
 static void kvc_wrong_number(PyObject* object, const char* name, const char* type) {
   PyObject* const error = PyErr_ExceptionMatches(PyExc_OverflowError) ? PyExc_OverflowError : PyExc_TypeError;
   if (!PyErr_ExceptionMatches(error)) return;

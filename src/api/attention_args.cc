@@ -49,8 +49,8 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   const uint64_t q_start = args.q_starts != nullptr ? args.q_starts[r] : 0;
   if (kv_len > INT32_MAX || q_start > INT32_MAX || queries > INT32_MAX) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: %llu tokens, queries from %llu on; at most 2^31 - 1", r, ull{kv_len},
-                ull{q_start});
+                "request %zu: kv_lens is %llu, q_starts %llu, with %llu queries; each at most 2^31 - 1", r,
+                ull{kv_len}, ull{q_start}, ull{queries});
   }
   if (args.mask_starts != nullptr && args.mask_starts[r] > kv_len) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "mask_starts[%zu] is %llu; at most kv_lens[%zu], %llu", r,
@@ -146,8 +146,9 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
   if (!(std::abs(a.scale) <= kMostFactor)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.scale is %g; at most %g from 0",
-                static_cast<double>(a.scale), static_cast<double>(kMostFactor));
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.scale is %g; it must be from %g to %g",
+                static_cast<double>(a.scale), static_cast<double>(-kMostFactor),
+                static_cast<double>(kMostFactor));
   }
   if (const kvc_status status = check_factor("kvc_attention.soft_cap", a.soft_cap); status != KVC_OK)
     return status;

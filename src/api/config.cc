@@ -97,8 +97,8 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   }
   out.kind = group.kind;
   out.pool = group.pool;
-  // A window of 1 is kept as one of 2: then every hit ends at a block that is there and is held. What exceeds
-  // any request is cut to a number that no sum overflows with.
+  // A window of 1 counts as 2, so that every hit holds the block at its end. Numbers beyond any request are
+  // cut, so that no sum overflows.
   out.window = std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
   out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));

@@ -75,17 +75,17 @@ kvc_status kvc_rope_table(const double* frequencies, size_t num_frequencies, dou
     KVC_REQUIRE_MEMORY(table, kvc::product(kvc::product(num_positions, 2), num_frequencies));
     if (!(std::abs(attention_factor) <= kvc::kMostRopeNumber)) {
       return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "attention_factor is %g; 1, or that of kvc_model_rope, at most %g from 0", attention_factor,
-                  kvc::kMostRopeNumber);
+                  "attention_factor is %g; it must be from %g to %g, such as 1 or that of kvc_model_rope",
+                  attention_factor, -kvc::kMostRopeNumber, kvc::kMostRopeNumber);
     }
     for (size_t i = 0; i < num_frequencies; ++i) {
       if (std::abs(frequencies[i]) <= kvc::kMostRopeNumber) continue;
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "frequencies[%zu] is %g; at most %g from 0", i, frequencies[i],
-                  kvc::kMostRopeNumber);
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "frequencies[%zu] is %g; it must be from %g to %g", i,
+                  frequencies[i], -kvc::kMostRopeNumber, kvc::kMostRopeNumber);
     }
     for (size_t n = 0; positions != nullptr && n < num_positions; ++n) {
       if (positions[n] >= -kMaxPosition && positions[n] <= kMaxPosition) continue;
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "positions[%zu] is %lld; at most 2^40 from 0", n,
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "positions[%zu] is %lld; it must be from -2^40 to 2^40", n,
                   static_cast<long long>(positions[n]));
     }
     kvc::rope_table(frequencies, num_frequencies, attention_factor, positions, num_positions, table);

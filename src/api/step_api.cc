@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step: validation of its arrays before the manager sees it, and steps whose arrays the library makes.
-// What a user of a made step forgets to set is refused, and never counts as data.
+// A made step refuses entries that were not set; they never count as data.
 #include <algorithm>
 
 #include "api/guard.h"
@@ -18,7 +18,6 @@ struct ArrayShape {
 };
 
 constexpr int kNumArrays = KVC_STEP_CHANGES + 1;
-
 // By KVC_STEP_*.
 constexpr const char* kArrayNames[] = {
     "frees",          "preempts",      "truncates",      "truncate_lengths",
@@ -106,7 +105,7 @@ void point_arrays(MadeStep& made) {
   point(step.changes, arrays[KVC_STEP_CHANGES]);
 }
 
-// Inputs of a made step that hold kUnsetToken or kUnsetCount where nothing is set.
+// Inputs of a made step whose unset entries hold kUnsetToken or kUnsetCount.
 constexpr int kUnsetArrays[] = {KVC_STEP_TRUNCATE_LENGTHS, KVC_STEP_COMMIT_TOKENS, KVC_STEP_EXTEND_TOKENS,
                                 KVC_STEP_ADMIT_OFFSETS, KVC_STEP_ADMIT_TOKENS};
 
@@ -129,8 +128,9 @@ bool creates_requests(const kvc_step& step) {
   return any;
 }
 
-// What the step has read counts once. Arrays of the caller's own are left alone. `created`: as the step found
-// it: the caller may use one array for admit_requests and `admitted`.
+// Unsets the entries that the step has read, so that they count once. Leaves arrays of the caller's own
+// alone. `created`: whether it created requests, as it was found: the caller may use one array for
+// admit_requests and `admitted`.
 void unset_inputs(const kvc_step& step, bool created) {
   const auto& made = *static_cast<const MadeStep*>(step.internal);
   const auto taken = [&](int array, const void* used, size_t first, uint64_t count) {
@@ -149,17 +149,21 @@ void unset_inputs(const kvc_step& step, bool created) {
 kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name) {
   if (offsets == nullptr) return KVC_OK;
   if (offsets[0] != 0)
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[0] is %llu, not 0", name,
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[0] is %llu; offsets begin with 0", name,
                      static_cast<unsigned long long>(offsets[0]));
   uint64_t bad = 0;  // high bits if one is less than the one before, or 2^32 more: vectorizes
   for (size_t i = 0; i < count; ++i) bad |= offsets[i + 1] - offsets[i];
   if (bad <= UINT32_MAX) return KVC_OK;
   size_t i = 0;
   while (offsets[i + 1] - offsets[i] <= UINT32_MAX) ++i;
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is %llu after %llu%s", name, i + 1,
-                   static_cast<unsigned long long>(offsets[i + 1]),
-                   static_cast<unsigned long long>(offsets[i]),
-                   offsets[i + 1] == kvc::kUnsetCount ? ": it is not set" : "");
+  if (offsets[i + 1] == kvc::kUnsetCount) {
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is not set: set the end of item %zu, at least %llu",
+                     name, i + 1, i, static_cast<unsigned long long>(offsets[i]));
+  }
+  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                   "%s[%zu] is %llu after %llu; offsets never decrease, and grow by less than 2^32", name,
+                   i + 1, static_cast<unsigned long long>(offsets[i + 1]),
+                   static_cast<unsigned long long>(offsets[i]));
 }
 
 // A made step keeps to its own arrays, whatever counts, offsets and capacities were put into it.
@@ -171,16 +175,16 @@ kvc_status check_room(const kvc_step& step, int array, const void* used_array, u
                         : array == KVC_STEP_COPIES || array == KVC_STEP_CHANGES ? shape.outer
                                                                                 : shape.inner;
   if (used <= room || used_array != made.arrays[array]) return KVC_OK;
-  return kvc::fail(
-      KVC_ERROR_INVALID_ARGUMENT,
-      "the step needs %llu entries of %s, kvc_step_create made %llu; make a step with larger limits",
-      static_cast<unsigned long long>(used), kArrayNames[array], static_cast<unsigned long long>(room));
+  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                   "the step needs %llu entries of %s; kvc_step_create made %llu: give it larger limits",
+                   static_cast<unsigned long long>(used), kArrayNames[array],
+                   static_cast<unsigned long long>(room));
 }
 
 kvc_status check_items(const Manager& manager, const kvc_step& step) {
   if (step.num_requests > kvc::kMaxHandleSlots) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                     "num_requests is %zu; a manager has at most %u requests, and each may be named once",
+                     "num_requests is %zu; at most %u, since each request may be named once",
                      step.num_requests, kvc::kMaxHandleSlots);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
@@ -192,11 +196,11 @@ kvc_status check_items(const Manager& manager, const kvc_step& step) {
   KVC_REQUIRE_ARRAY(step.cached, step.num_admissions);
   const size_t counts[] = {step.num_frees, step.num_preempts, step.num_truncates, step.num_requests,
                            step.num_admissions};
-  for (const size_t count : counts) {
-    if (count > INT32_MAX)
+  for (const size_t num_items : counts) {
+    if (num_items > INT32_MAX)
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step; at most 2^31 - 1",
-                       count);
-    KVC_REQUIRE_ARRAY(step.status, count);
+                       num_items);
+    KVC_REQUIRE_ARRAY(step.status, num_items);
   }
   if (step.internal == nullptr) return KVC_OK;
   const size_t items = step.num_requests + step.num_admissions;
@@ -239,7 +243,7 @@ kvc_status check_extensions(kvc_step& step) {
     return status;
   if (step.commit_offsets != nullptr) {
     const uint64_t tokens = step.commit_offsets[step.num_requests];
-    KVC_REQUIRE_ARRAY(step.commit_tokens, tokens);
+    KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
     if (const kvc_status status = check_room(step, KVC_STEP_COMMIT_TOKENS, step.commit_tokens, tokens);
         status != KVC_OK)
       return status;
@@ -248,7 +252,8 @@ kvc_status check_extensions(kvc_step& step) {
   const uint64_t tokens = step.extend_offsets[step.num_requests];
   if (step.slots != nullptr && tokens > step.slot_capacity) {
     step.num_slots = static_cast<size_t>(tokens);
-    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL, "the step extends by %llu tokens, slot_capacity is %zu",
+    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                     "the step extends by %llu tokens; slots has room for %zu (slot_capacity)",
                      static_cast<unsigned long long>(tokens), step.slot_capacity);
   }
   return check_room(step, KVC_STEP_EXTEND_TOKENS, step.extend_tokens, tokens);
@@ -305,14 +310,22 @@ kvc_status check_rows(const kvc_step& step) {
       status != KVC_OK)
     return status;
   const auto bad_row = [&](size_t i) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "item %zu is in row %lld of %zu%s", i,
-                     static_cast<long long>(step.rows == nullptr ? static_cast<int64_t>(i) : step.rows[i]),
-                     step.num_rows,
-                     step.rows != nullptr && step.rows[i] == kvc::kUnsetRow
-                         ? ": it is not set; -1 writes no row, NULL for rows puts item i into row i"
-                         : "");
+    if (step.rows[i] == kvc::kUnsetRow) {
+      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                       "rows[%zu] is %d, which means not set: set a row below %zu, or -1 to write none; "
+                       "without `rows`, item i writes row i",
+                       i, kvc::kUnsetRow, step.num_rows);
+    }
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                     "rows[%zu] is %d; it must be a row below %zu, or -1 to write none", i, step.rows[i],
+                     step.num_rows);
   };
-  if (step.rows == nullptr) return items <= step.num_rows ? KVC_OK : bad_row(step.num_rows);
+  if (step.rows == nullptr) {
+    if (items <= step.num_rows) return KVC_OK;
+    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
+                     "without `rows`, %zu items need %zu rows; block_tables has %zu", items, items,
+                     step.num_rows);
+  }
   const auto num_rows = static_cast<uint32_t>(step.num_rows);
   uint32_t bad = 0;
   for (size_t i = 0; i < items; ++i) bad |= static_cast<uint32_t>(step.rows[i]) + 1 > num_rows;  // -1 is good

@@ -48,7 +48,8 @@ kvc_status Manager::build() {
   id_tag_ = take_id_tag();
   const auto [tag, generation] = id_tag_;
   if (tag == 0)
-    return fail(KVC_ERROR_LIMIT, "%u managers exist in this process; destroy some", kMaxHandleTags);
+    return fail(KVC_ERROR_LIMIT, "this process has %u managers, the most that it can have; destroy one",
+                kMaxHandleTags);
   uint64_t seed = shape_.seed;
   if (seed == 0 && !env_.random_bytes(&seed, sizeof seed)) {
     return fail(KVC_ERROR_INTERNAL, "the system gave no random bytes; set kvc_manager_config.seed");
@@ -157,7 +158,8 @@ void Manager::forget(uint32_t slot) {
 kvc_status Manager::reset(uint64_t namespace_id) {
   const Guard lock(*this);
   if (!spaces_.may_reset()) {
-    return fail(KVC_ERROR_LIMIT, "%llu resets are the most that a manager can make; create another one",
+    return fail(KVC_ERROR_LIMIT,
+                "the manager has made %llu resets, the most that it can make; create another manager",
                 static_cast<unsigned long long>(SpaceTable::kMaxResets));
   }
   if (namespace_id == 0) {

@@ -5,8 +5,8 @@
 
 namespace kvc {
 
-// Reads in slices, so that a long prompt never keeps others waiting. Between two of them it holds nothing:
-// what a reader holds would decide whether a position stays known.
+// Reads in slices, so that a long prompt never keeps others waiting. Between two slices it
+// holds nothing: otherwise a reader could decide whether a position stays known.
 kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
   LookupScratch scratch(*this, namespace_id, tokens);
   if (scratch.status() != KVC_OK) return scratch.status();

@@ -160,7 +160,8 @@ kvc_status Manager::release_blocks(const int32_t* blocks, size_t num_blocks) {
     if (blocks[i] == -1) continue;
     const BlockId id{blocks[i]};
     Block& block = pool_[id];
-    // What is not published now is whatever the holder wrote, also where it was published before.
+    // A block that is not published now may hold anything that its holder wrote, even if it was published
+    // before.
     if (zeroing_.on() && (!is_node(block.node) || tree_.stale(tree_[block.node])))
       zeroing_.set_owner(id, Zeroing::kRaw);
     if (pool_.drop_raw(block)) place(id);

@@ -163,9 +163,9 @@ kvc_status Manager::preempt_request(uint64_t id) {
   return preempt(*request);
 }
 
-// The lengths next to `tokens`, itself included, whose windows are all still held. What a group has returned
-// lies between its sinks and its window: a length ends in the sinks, or is so long that its window begins
-// behind what is gone. There is always a higher one, the committed length; the lower one may be 0.
+// The nearest lengths at or below and at or above `tokens` whose windows are all still held. What a group has
+// returned lies between its sinks and its window: a possible length ends in the sinks, or its window begins
+// behind what is gone. There is always a higher one, the committed length. The lower one may be 0.
 Manager::Restorable Manager::restorable(const Request& request, uint64_t tokens) const {
   Restorable near{tokens, tokens};
   for (bool again = true; again;) {

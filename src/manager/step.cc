@@ -11,14 +11,15 @@ namespace {
 
 constexpr size_t kSlice = 64;  // items per hold of the lock
 
-// The status of an item whose ids [begin, end) were refused. If one of them was not set, the text says so.
+// The status of an item whose ids [begin, end) were refused. The text names the first that was not set, if
+// any.
 kvc_status refused_ids(kvc_status status, const char* array, const int32_t* ids, uint64_t begin, uint64_t end,
                        const char* instead) {
   if (status != KVC_ERROR_INVALID_ARGUMENT) return status;
   while (begin < end && ids[begin] != kUnsetToken) ++begin;
   if (begin == end) return status;
-  return fail(status, "%s[%llu] is -1, not set: set the id%s", array, static_cast<unsigned long long>(begin),
-              instead);
+  return fail(status, "%s[%llu] is -1, which means not set: set the id%s", array,
+              static_cast<unsigned long long>(begin), instead);
 }
 
 }  // namespace
@@ -152,7 +153,7 @@ void Manager::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
     if (count <= shape_.max_request_tokens) {
       status = refused_ids(check_tokens(tokens, count, shape_.vocab_size), "commit_tokens",
                            step.commit_tokens, step.commit_offsets[i], step.commit_offsets[i + 1],
-                           ", or give no commit_offsets if commits bring no ids");
+                           ", or switch commit_offsets off (NULL) if commits bring no ids");
     }
     if (status == KVC_OK) status = reserve_known(*request, count);
     if (status != KVC_OK) return;
@@ -209,7 +210,7 @@ kvc_status Manager::extend_request(const StepPlan& plan, size_t i, Request& requ
   const kvc_step& step = plan.step;
   return refused_ids(append(request, tokens, static_cast<size_t>(count), copies), "extend_tokens",
                      step.extend_tokens, step.extend_offsets[i], step.extend_offsets[i + 1],
-                     ", or switch extend_tokens off (NULL) to get slots alone");
+                     ", or switch extend_tokens off (NULL) to extend by slots alone");
 }
 
 void Manager::admit_item(StepPlan& plan, size_t i, bool* refused) {
@@ -227,7 +228,7 @@ void Manager::admit_item(StepPlan& plan, size_t i, bool* refused) {
                     : admit_request(id, &cached, room);
     if (is_new && status != KVC_OK && plan.prompt(i).num_tokens <= shape_.max_request_tokens) {
       status = refused_ids(status, "admit_tokens", step.admit_tokens, step.admit_offsets[i],
-                           step.admit_offsets[i + 1], " of the new request's prompt");
+                           step.admit_offsets[i + 1], " of each token of the prompt");
     }
   }
   const bool no_space = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;

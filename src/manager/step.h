@@ -10,7 +10,7 @@ namespace kvc {
 inline constexpr kvc_status kDecoded = INT32_MIN;
 inline constexpr kvc_status kRepeated = INT32_MIN + 1;
 
-// What arrays of a made step hold where nothing was set. None of them is a valid value.
+// What unset entries of a made step hold. None of these is a valid value.
 inline constexpr int32_t kUnsetToken = -1;
 inline constexpr uint64_t kUnsetCount = UINT64_MAX;  // a length, or an end of tokens
 inline constexpr int32_t kUnsetRow = INT32_MIN;

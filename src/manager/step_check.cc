@@ -31,8 +31,8 @@ void Manager::mark_requests(const StepPlan& plan) {
   leave(step.preempts, step.num_preempts);
 }
 
-// Two requests in one row would overwrite each other. A request that this step frees or preempts writes no
-// row: it may hand its own to an admission.
+// Two items in one row would overwrite each other. A request that this step frees or preempts writes no
+// row, so an admission may use its row.
 kvc_status Manager::check_rows(const StepPlan& plan) {
   const kvc_step& step = plan.step;
   const size_t items = plan.num_items();

@@ -133,7 +133,7 @@ uint32_t count_window_layers(const kvc_model& model) {
 }
 
 // Blocks that a full window and the chunk being written span at the worst place; UINT64_MAX if that is beyond
-// counting, which no sequence reaches. A manager keeps two tokens of a window of one.
+// counting, which no sequence reaches. A window of 1 counts as 2, as in a manager.
 uint64_t window_span(uint64_t window, uint64_t chunk, uint64_t block_size) {
   size_t tokens, span;
   if (!checked_add(std::max<uint64_t>(window, 2) - 1, chunk - 1, &tokens)) return UINT64_MAX;

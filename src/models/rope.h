@@ -7,8 +7,8 @@
 
 namespace kvc {
 
-// Numbers of a model, factors and frequencies are at most this, and those that must be above 0 at least its
-// inverse: then nothing that is computed from them overflows.
+// The limit of a model's numbers, factors and frequencies; those that must be positive are at least its
+// inverse. Within it, nothing that is computed from them overflows.
 inline constexpr double kMostRopeNumber = 1e30;
 
 // Checks what is read of the model (at its full size) and finds the scaling of a layer. *dim: elements that

@@ -144,7 +144,7 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
                 .sibling_prev = kNoNode,
                 .block = blocks[i],
                 .holds = 0,
-                .epoch = epoch,
+                .epoch = epoch & kEpochMask,
                 .space = static_cast<uint16_t>(space),
                 .depth = depth++,
                 .resident = 1};
@@ -198,7 +198,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
               .sibling_prev = kNoNode,
               .block = kNoBlock,
               .holds = 0,
-              .epoch = epoch,
+              .epoch = epoch & kEpochMask,
               .space = static_cast<uint16_t>(space),
               .depth = nested ? at(parent).depth + 1 : 0,
               .resident = 0};

@@ -18,6 +18,8 @@
 
 namespace kvc {
 
+constexpr uint64_t kEpochMask = (uint64_t{1} << 48) - 1;  // SpaceTable ends resets long before
+
 struct Node {
   uint64_t key;        // chain hash
   ExtraRecord* extra;  // nullptr = none
@@ -46,8 +48,8 @@ struct Prompt {
 
 class PrefixTree {
  public:
-  // A position to which a reader comes back after others have changed the tree. It keeps nothing alive: when
-  // the position dies, the reader falls back to its parent. So no reader decides what becomes of a position.
+  // A position to which a reader returns after others have changed the tree. It keeps nothing alive: when the
+  // position dies, the reader falls back to its parent. So no reader decides whether a position lives.
   struct Reader {
     NodeId at = kNoNode;  // a root or kNoNode: no position
     Reader* next = nullptr;

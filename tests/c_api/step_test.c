@@ -345,7 +345,7 @@ static void test_entries_that_are_not_set(void) {
   s->num_admissions = 1;
   REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "admit_offsets[1]", "not set");
   e.admit_offsets[1] = 9;
-  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "row -2147483648 of 4", "not set");
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, s), "rows[0] is -2147483648", "not set");
   e.rows[0] = 0;
   fill_tokens(e.admit_tokens, 8, 1);
   refuses_unset(&e, 0, "admit_tokens[8]", "not set");

@@ -60,9 +60,9 @@ def view(described: "View", owner: object) -> "np.ndarray":
 # ---- arrays of callers
 
 class Rule(NamedTuple):
-    """What an array must be. types: of its elements, the first is what is asked for; none: any, the array is memory. dims: its dimensions by
-    name, a number is itself, `name?` may be left out, `*name` are any that are left. converts: what has another type of numbers, or is not
-    contiguous, is copied if no value changes; only for what is read before the call returns."""
+    """What an array must be. types: of its elements; errors name the first as the remedy; none means any, the array is memory. dims: the names of
+    its dimensions; a number is a fixed size, `name?` may be left out, `*name` is any number of dimensions. converts: an array of another type
+    of numbers, or not contiguous, is copied if no value changes; only for arrays that are read before the call returns."""
 
     types: "tuple[str, ...]"
     dims: "tuple[str, ...]"
@@ -70,7 +70,7 @@ class Rule(NamedTuple):
 
 
 _FLOATS = ("float32", "float16", "uint16", "bfloat16")  # bfloat16: its bits, or the type of ml_dtypes
-_COUNTS = ("uint64", "int64")  # the bits of the latter; the library refuses what is negative then
+_COUNTS = ("uint64", "int64")  # int64 is passed as its bits; the library then refuses negative numbers as too large
 _BOUNDS = Rule(("float16",), ("num_blocks", "num_heads", "2", "head_dim"))
 _TURNS, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
 _KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"))
@@ -112,7 +112,7 @@ class _Compiled:
         self.types: "Optional[frozenset[np.dtype[Any]]]" = None  # which ask for NumPy
 
     def has_type(self, dtype: "np.dtype[Any]") -> bool:
-        """In another order of bytes it is another type."""
+        """A type in another byte order is another type."""
         if self.types is None:
             self.types = frozenset(np.dtype(name) for name in self.rule.types if name != "bfloat16")
         return dtype in self.types or self.bfloat16 and dtype.name == "bfloat16" and dtype.itemsize == 2 and dtype.isnative
@@ -137,10 +137,10 @@ def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: boo
 
 
 def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.ndarray":
-    """An array that is not C-contiguous, not aligned or not writable, if it need not be; a copy where that will do."""
+    """Of an array that is not C-contiguous, aligned and writable: itself if that does no harm, a copy if the rule converts, else an error."""
     if array.size and not (array.flags.c_contiguous and array.flags.aligned):
         if not rule.converts or written:
-            what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "begins at an address that its type may not have"
+            what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "is not aligned to its element type"
             raise ValueError(f"{name} is {_said(array)} and {what}: pass "
                              + ("a new array, as results are written in place, and copy from that" if written else "np.ascontiguousarray(x)"
                                 if array.flags.aligned else "x.copy()"))
@@ -151,7 +151,7 @@ def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.
 
 
 def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.ndarray, bool]":
-    """And whether it is the memory of `value`, not made from it."""
+    """The array of `value`, and whether it is the memory of `value` itself, not a copy."""
     if isinstance(value, np.ndarray):
         return np.asarray(value), True  # a class derived from it may say anything about itself
     try:
@@ -164,7 +164,7 @@ def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.nda
 
 
 def _made(rule: Rule, value: Any) -> "Optional[np.ndarray]":
-    """Of a sequence, or of what makes an array of itself."""
+    """An array made from a sequence, or by the __array__ of `value`."""
     is_number = rule.types[0].startswith("float")
     if not (hasattr(value, "__array__") or isinstance(value, (list, tuple, range)) and (rule.converts or not is_number)):
         return None
@@ -207,14 +207,21 @@ def _bind(compiled: _Compiled, array: "np.ndarray", sizes: "Sizes") -> None:
 
 
 def _said(array: "np.ndarray") -> str:
-    order = "" if array.dtype.isnative else " in another order of bytes"
+    order = "" if array.dtype.isnative else " in another byte order"
     return f"{array.dtype.name}{order} {list(array.shape)}"
 
 
 def _wanted(rule: Rule, sizes: "Sizes") -> str:
     types = " or ".join(rule.types) or "a C-contiguous array"
-    dims = ", ".join(dim if sizes.get(dim.rstrip("?")) is None else f"{dim} = {sizes[dim.rstrip('?')]}" for dim in rule.dims)
-    return f"{types} [{dims}]"
+    return f"{types} [{', '.join(_wanted_dim(dim, sizes) for dim in rule.dims)}]"
+
+
+def _wanted_dim(dim: str, sizes: "Sizes") -> str:
+    if dim.startswith("*"):
+        return "..."
+    name = dim.rstrip("?")
+    size = sizes.get(name)
+    return name + ("" if size is None else f" = {size}") + (" (optional)" if dim != name else "")
 
 
 def same_type(name: str, array: "np.ndarray", other_name: str, other: "np.ndarray") -> None:
@@ -228,10 +235,10 @@ def float_type(array: "np.ndarray") -> int:
 
 
 def as_bytes(array: "Optional[np.ndarray]") -> "Optional[np.ndarray]":
-    """The memory of an array that take() has checked, as the native layer takes bytes: the element types of extensions have no buffer format."""
+    """An array that take() has checked, as bytes if the buffer protocol has no format for its element type (types of extensions)."""
     return array if array is None or array.dtype.char in "fedBbHhIiLlQq" else array.reshape(-1).view(np.uint8)
 
 
 def whole(number: SupportsIndex) -> int:
-    """A plain int, which does not change from one look at it to the next."""
+    """A plain int, which is the same each time it is read."""
     return int.__add__(operator.index(number), 0)

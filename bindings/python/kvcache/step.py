@@ -64,13 +64,13 @@ class Step:
     written; slots int64 [groups, max_tokens]; copies int32 [n, 2] (source, destination); changes int32 [n, 4] (group, row,
     column, block).
 
-    What is not set is refused. commit_tokens, extend_tokens and admit_tokens hold -1, truncate_lengths and admit_offsets (from
-    [1] on) 2**64 - 1, rows -2**31, until you set an entry. run() takes the ids, lengths and admit_offsets that it has read: they are unset
-    again afterwards, so keep what you need yourself. Everything else stays from step to step.
+    Entries that are not set are refused. Until you set an entry, commit_tokens, extend_tokens and admit_tokens hold -1, truncate_lengths
+    and admit_offsets (from [1] on) 2**64 - 1, rows -2**31. run() consumes the ids, lengths and admit_offsets that it reads: they are unset
+    afterwards, so keep your own copy of what you need later. All other inputs keep their values from step to step.
 
-    `use` switches optional arrays off and on. commit_offsets and commit_tokens (commits bring no ids) and rows (item i has row i) are off
-    at first. A step has no attribute for an array that is off: reading and writing it raise AttributeError. An array that you have kept in
-    a variable is read-only meanwhile."""
+    `use` switches optional arrays off and on. At first commit_offsets, commit_tokens (commits bring no ids) and rows (item i has row i)
+    are off. Reading or writing an array that is off raises AttributeError. If you have kept such an array in a variable, it is read-only
+    while it is off."""
 
     __slots__ = (*_PRIVATE, *_ARRAYS, "__weakref__")
 
@@ -139,13 +139,13 @@ class Step:
         self.close()
 
     def use(self, **arrays: bool) -> None:
-        """Switches optional arrays off (False) or on (True). They stay so until the next use().
+        """Switches optional arrays off (False) or on (True). They stay as they are until the next use().
 
         What each means when it is off:
         committed         nothing is committed
         commit_offsets    commits bring no ids; commit_tokens is off with it (both are off at first)
         extend_offsets    nothing is extended; extend_tokens is off with it
-        extend_tokens     slots alone: capacity grows by extend_offsets, ids come later, by commit_tokens or request.append()
+        extend_tokens     slots alone: capacity grows by extend_offsets; ids come later, by commit_tokens or request.append()
         admit_requests    all admissions create requests
         admit_offsets     no admission creates one; admit_tokens is off with it
         rows              item i has row i (off at first)
@@ -157,7 +157,7 @@ class Step:
             step.run()
             step.slots[0, :4]                        # where the next four tokens go, whatever their ids will be
 
-        Raises ValueError for a name that is none of these, and then switches nothing."""
+        Raises ValueError for any other name; then nothing is switched."""
         unknown = [name for name in arrays if name not in _OPTIONAL]
         if unknown:
             raise ValueError(f"{unknown[0]!r} cannot be switched{_did_you_mean(unknown[0], _OPTIONAL)}; optional are {', '.join(_OPTIONAL)}")
@@ -169,7 +169,7 @@ class Step:
             self._used[name] = bool(used)
         for name, switches in _SWITCHES.items():
             array, on = self._arrays[name], all(self._used[switch] for switch in switches)
-            array.flags.writeable = on  # whoever has kept it meets that, too
+            array.flags.writeable = on  # also for a caller who has kept it
             if on:
                 object.__setattr__(self, name, array)
             elif hasattr(self, name):
@@ -198,11 +198,11 @@ class Step:
                 raise AttributeError(f"a Step has no attribute {name!r}{_did_you_mean(name, [*_ARRAYS, *_COUNTS])}")
 
     def run(self, admit_options: "Sequence[Optional[RequestOptions]]" = ()) -> int:
-        """kvc_manager_step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if it fails
-        as a whole, and then nothing has changed; each item has its status.
+        """kvc_manager_step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if the step fails
+        as a whole; then nothing has changed. Each item has its own status: look at num_failed, then at status.
 
-        admit_options: what each admission of this run asks for, [num_admissions], None = defaults as with an empty list. Requests
-        that wait already keep what they were created with."""
+        admit_options: [num_admissions] options of each new request; None = defaults; an empty list = defaults for all. Requests that
+        wait already keep the options that they were created with."""
         if admit_options:
             self._run_with(admit_options)
         else:
@@ -228,8 +228,8 @@ class Step:
 
     @property
     def num_failed(self) -> int:
-        """Items of the last run whose status is not OK: 0 in most steps, and then `status` need not be looked at. Counts as they were
-        at that run."""
+        """Number of items of the last run whose status is not OK. Read it before you change counts (num_requests, ...). If it is 0,
+        you need not look at `status`."""
         return _native.kvc_step_num_failed(self._step)
 
 

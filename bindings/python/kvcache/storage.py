@@ -137,7 +137,7 @@ class Storage:
         rows = _native.kvc_rows()
         k = take("k", k, sizes, written=written)
         if sizes["layers"] == 0:  # which means 1 in the struct
-            raise ValueError(f"k is of shape {list(k.shape)}; it must have 1 layer at least")
+            raise ValueError(f"k is of shape {list(k.shape)}; it must have at least 1 layer")
         if v is not None:
             v = take("v", v, sizes, written=written)
             same_type("v", v, "k", k)
@@ -164,8 +164,8 @@ class Storage:
         self._do(stream, None, _native.kvc_storage_zero_blocks, take("blocks", blocks))
 
     def _do(self, stream: "Optional[Stream]", arrays: Any, function: Any, *arguments: Any) -> None:
-        """Calls, or enqueues: then all arrays live until the work is done, those that were given, what is made of them, and the memory of
-        the storage."""
+        """Calls, or enqueues on a stream. Then all arrays of the call, their copies, and the memory of the storage live until the work is
+        done."""
         if stream is None:
             function(self._s, *arguments, None)
             return
@@ -278,13 +278,13 @@ class DLPack:
 
 
 def _counts(array: "Array") -> "list[int]":
-    """As the library reads them: what is negative is near 2^64."""
+    """As the library reads them: negative numbers become numbers near 2^64."""
     counts: "list[int]" = array.view(np.uint64).tolist()
     return counts
 
 
 def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "Maybe", mask_starts: "Maybe") -> None:
-    """Only here is it known how long the mask is. In numbers of Python, which do not overflow."""
+    """The library does not know the length of the mask, so it is checked here, in Python integers, which do not overflow."""
     if mask_offsets is None:
         raise ValueError("mask needs mask_offsets, the first bit of each request")
     offsets, lens, first_bits = _counts(q_offsets), _counts(kv_lens), _counts(mask_offsets)

@@ -112,7 +112,7 @@ class Stream:
 
     def _keep(self, arrays: Any) -> None:
         """Arrays of a call that was enqueued just now live until it is done."""
-        done = []  # ends after the lock is given back: what owns an array may be code
+        done = []  # freed after the lock is released: freeing an array may run code
         with self._lock:
             self._kept.append(arrays)
             if len(self._kept) >= self._BATCH:

@@ -126,7 +126,7 @@ def test_ids_that_are_not_set_are_refused_and_count_once():
         step.requests[0], step.committed[0], step.extend_offsets[1], step.num_requests = r.id, 4, 1, 1
         step.run()
         assert step.status[0] == Status.INVALID_ARGUMENT and r.info.num_tokens == 4 and step.slots[0, 0] == -1
-        assert "extend_tokens[0] is -1, not set" in kvcache._native.kvc_last_error()
+        assert "extend_tokens[0] is -1, which means not set" in kvcache._native.kvc_last_error()
         step.extend_tokens[0] = 0  # an id like others
         step.run()
         assert step.status[0] == Status.OK and r.info.num_tokens == 5 and step.extend_tokens[0] == -1
@@ -144,7 +144,7 @@ def test_ids_that_are_not_set_are_refused_and_count_once():
         assert step.status[0] == Status.INVALID_ARGUMENT and "truncate_lengths[0]" in kvcache._native.kvc_last_error()
         step.use(rows=True)
         step.num_truncates, step.num_requests = 0, 1
-        with pytest.raises(ValueError, match="row -2147483648 of 3: it is not set"):
+        with pytest.raises(ValueError, match=r"rows\[0\] is -2147483648, which means not set"):
             step.run()
         assert r.info.num_tokens == 5
 

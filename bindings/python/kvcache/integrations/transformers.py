@@ -47,13 +47,13 @@ def _layer_windows(config: Any) -> "list[int]":
 
 
 def _inputs_beside_ids(model: Any) -> "set[str]":
-    """What a model computes from, beside input_ids, their mask and a cache."""
+    """Inputs of a model other than input_ids, their mask and a cache."""
     return set(inspect.signature(model.forward).parameters) - _NOT_INPUTS
 
 
 def _is_padded(input_ids: torch.Tensor, attention_mask: "Optional[torch.Tensor]", defaults: Any, options: "dict[str, Any]") -> bool:
-    """Whether generate() takes tokens of the prompts for padding. Without a mask it does so with all that are pad_token_id, if that does not
-    end sequences as well. options and their generation_config go before the defaults."""
+    """Whether generate() treats tokens of the prompts as padding. Without a mask, every pad_token_id is padding, unless that id is also an
+    end-of-sequence id. options and their generation_config take precedence over the defaults."""
     if attention_mask is not None:
         return not bool(attention_mask.all())
 
@@ -113,9 +113,9 @@ class CachePool:
         return [group.storage for group in self._groups]
 
     def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> "PagedCache":
-        """A cache for prompts [batch, tokens] that holds already what is known of all of them. Padded prompts share nothing: those whose mask
-        has a 0, and without a mask those in which transformers takes tokens for padding (see generate()). The call of the model needs the
-        same mask, or none as well. Raises NoSpaceError; then nothing is held."""
+        """A cache for prompts [batch, tokens] that already holds the longest prefix that is known of all of them. Padded prompts share nothing:
+        prompts whose mask has a 0 and, without a mask, prompts in which transformers finds padding (see generate()). Give the model the same
+        mask, or none if there is none here. Raises NoSpaceError; then nothing is held."""
         return self._new_cache(input_ids, _is_padded(input_ids, attention_mask, self._config, {}), namespace)
 
     def _new_cache(self, input_ids: torch.Tensor, padded: bool, namespace: Any) -> "PagedCache":
@@ -138,12 +138,12 @@ class CachePool:
 
     def generate(self, model: Any, input_ids: torch.Tensor, *, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0,
                  stopping_criteria: Any = None, **options: Any) -> Any:
-        """model.generate() with a cache of this pool; blocks that a window leaves behind come free meanwhile.
+        """model.generate() with a cache of this pool. Blocks that a window leaves behind are freed while it runs.
 
-        Without attention_mask transformers infers one, as in model.generate(): if pad_token_id stands in input_ids and is no end of sequence
-        as well, it is padding wherever it stands. Such prompts share nothing; give the mask if they are not padded.
+        Without attention_mask, transformers infers one, as in model.generate(): every pad_token_id in input_ids is padding, unless that id is
+        also an end-of-sequence id. Prompts with padding share nothing. Give the mask if they are not padded.
 
-        Keys and values are found by token ids alone, so inputs beside them (inputs_embeds, position_ids, images, ...) raise
+        The pool finds keys and values by token ids alone, so other inputs (inputs_embeds, position_ids, images, ...) raise
         UnsupportedError."""
         others = sorted(name for name in _inputs_beside_ids(model) & options.keys() if options[name] is not None)
         if others:

@@ -90,7 +90,7 @@ public final class Attention {
     if (mask != null) {
       long room = 8L * mask.remaining(), first = maskOffsets.get(r), needed = Sizes.product(queries, length - start);
       if (first < 0 || first > room || needed > room - first) {
-        throw Sizes.invalid("mask has %d bits; request %d needs %s from maskOffsets[%d], %s, on", room, r, Long.toUnsignedString(needed), r,
+        throw Sizes.invalid("mask has %d bits; request %d needs %s bits from maskOffsets[%d] = %s on", room, r, Long.toUnsignedString(needed), r,
             Long.toUnsignedString(first));
       }
     }

@@ -13,7 +13,7 @@ import java.nio.ByteBuffer;
  * @param scale one for all, given; 0 = scales are found
  */
 public record Quantization(DType dtype, int group, boolean asymmetric, boolean channels, float scale) {
-  /** Refuses what no format is. */
+  /** Refuses fields that no format has. */
   public Quantization {
     if (group < 0) {
       throw Sizes.invalid("group is %d; it must not be negative", group);

@@ -8,14 +8,14 @@ import java.nio.LongBuffer;
 
 /**
  * The table of all arrays whose size follows from other arguments of their call: below, each call has a method or a record that lists its arrays.
- * One piece of code checks each: it is there, direct, in native order, aligned to its elements, and has exactly the size. What comes out is a slice
- * of the call's own, from position to limit, so that nobody can change it between the check and the use. Arrays that are not here have a size of
- * their own, which goes to C with them; all pass {@link Buffers} on their way.
+ * One piece of code checks each: it is not null, direct, in native order, aligned to its elements, and has exactly the required size. The result is
+ * a slice of its own, from position to limit, so that nobody can change it between the check and the use. Arrays that are not here carry their size
+ * to C; all pass through {@link Buffers}.
  */
 final class Sizes {
   private Sizes() {}
 
-  /** Long.MAX_VALUE, the size of no buffer, where it overflows or a factor is negative. */
+  /** Long.MAX_VALUE, the size of no buffer, if the product overflows or a factor is negative. */
   static long product(long... factors) {
     long result = 1;
     boolean valid = true;
@@ -60,7 +60,7 @@ final class Sizes {
     return exact(name, slice, product(unit, product(counts)));
   }
 
-  /** The same that the call writes. */
+  /** The same, for a buffer that the call writes. */
   static ByteBuffer result(String name, ByteBuffer buffer, int unit, long... counts) {
     there(name, buffer);
     Buffers.writable(buffer);
@@ -77,7 +77,7 @@ final class Sizes {
     return exact(name, Buffers.readable(buffer), product(counts));
   }
 
-  /** What a call has no use for. */
+  /** A buffer that the call does not use. */
   static ByteBuffer none(String name, ByteBuffer buffer) {
     if (buffer != null && buffer.hasRemaining()) {
       throw invalid("%s has %d bytes; it needs 0", name, buffer.remaining());
@@ -95,7 +95,7 @@ final class Sizes {
     return rows;
   }
 
-  /** Results must not share memory with arrays that say what to do: these would change under the call. */
+  /** Results must not share memory with arrays of indices, offsets or lengths: the call would change these while it reads them. */
   static void apart(Buffer[] results, Buffer... orders) {
     for (Buffer result : results) {
       long first = address(result), end = first + length(result);
@@ -107,7 +107,7 @@ final class Sizes {
     for (Buffer order : orders) {
       long at = address(order);
       if (at < end && first < at + length(order)) {
-        throw invalid("an array that the call writes shares memory with one of indices, offsets or lengths; give them memory of their own");
+        throw invalid("a result shares memory with an array of indices, offsets or lengths of the same call; give each its own memory");
       }
     }
   }
@@ -155,10 +155,10 @@ final class Sizes {
       this(table == null ? null : bytes("table", table, 4, Sizes.rows("table", table, product(4, ropeDim)), ropeDim),
           rows == null ? null : longs("rows", rows, tokens));
       if (rows != null && table == null) {
-        throw invalid("rows without a table; leave rows out, or give the table that they choose from");
+        throw invalid("rows are given without a table: leave rows out, or give the table that they index");
       }
       if (table != null && tokens != 0 && !table.hasRemaining()) {
-        throw invalid("table has 0 bytes; it needs a row of %d for each position", product(4, ropeDim));
+        throw invalid("table has 0 bytes; it needs %d for each position", product(4, ropeDim));
       }
     }
   }
@@ -180,7 +180,7 @@ final class Sizes {
   static int picked(long requests, Storage.Shape shape, long stride) {
     long bytes = product(requests, shape.numHeads(), stride);
     if (bytes > Integer.MAX_VALUE) {
-      throw invalid("the block mask of %d requests, %d heads and %d bytes each is too large for a buffer; ask for fewer requests at once", requests,
+      throw invalid("the block mask of %d requests, %d heads and %d bytes each is too large for a buffer; pass fewer requests at once", requests,
           shape.numHeads(), stride);
     }
     return (int) bytes;

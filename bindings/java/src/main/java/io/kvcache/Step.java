@@ -7,18 +7,19 @@ import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.Objects;
+import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
  * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, kept from step to step: fill them in place, set counts,
  * {@link #run}, read the results. After close they have no elements. By one thread at a time.
  *
- * <p>What is not set is refused. commitTokens, extendTokens and admitTokens hold -1, truncateLengths and admitOffsets (from 1 on) -1, which is
- * 2^64 - 1, and rows Integer.MIN_VALUE, until you set an entry. {@link #run} takes the ids, lengths and admitOffsets that it has read: they are
- * unset again afterwards, so keep what you need yourself. Everything else stays from step to step.
+ * <p>Entries that are not set are refused. Until you set an entry, commitTokens, extendTokens, admitTokens, truncateLengths and admitOffsets (from
+ * 1 on) hold -1, and rows Integer.MIN_VALUE. {@link #run} consumes the ids, lengths and admitOffsets that it reads: they are unset afterwards, so
+ * keep your own copy of what you need later. All other inputs keep their values from step to step.
  *
- * <p>{@link #use} switches optional arrays off and on. At first {@link #commitOffsets} with {@link #commitTokens} (commits bring no ids) and
- * {@link #rows} (item i has row i) are off. A buffer that is off has the limit 0: to read or write it throws. Do not set limits yourself.
+ * <p>{@link #use} switches optional arrays off and on. At first {@link #commitOffsets} and {@link #commitTokens} (commits bring no ids) and
+ * {@link #rows} (item i has row i) are off. A buffer that is off has the limit 0, so reading or writing it throws. Do not set limits yourself.
  */
 public final class Step implements AutoCloseable {
   /** Sizes of a step's arrays. */
@@ -103,7 +104,7 @@ public final class Step implements AutoCloseable {
     return bytes(array).asIntBuffer();
   }
 
-  /** Frees the memory, once a run in another thread has returned. The buffers have no elements afterwards; views that were made of them must not be used. */
+  /** Frees the memory, once a run in another thread has returned. The buffers have no elements afterwards. Do not use views that you made of them. */
   @Override
   public void close() {
     for (Buffer array : new Buffer[] {frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
@@ -124,11 +125,19 @@ public final class Step implements AutoCloseable {
       SLOTS = Native.KVC_STEP_SLOTS,
       CHANGES = Native.KVC_STEP_CHANGES;
 
+  private static final Set<Integer> OPTIONAL =
+      Set.of(COMMITTED, COMMIT_OFFSETS, EXTEND_OFFSETS, EXTEND_TOKENS, ADMIT_REQUESTS, ROWS, BLOCK_TABLES, SLOTS, CHANGES);
+
   /**
-   * Switches an optional array off (as NULL does in C) or on. EXTEND_TOKENS off: extensions are slots alone, whose ids come later. With
-   * COMMIT_OFFSETS goes {@link #commitTokens}, with EXTEND_OFFSETS {@link #extendTokens}.
+   * Switches an optional array off (as NULL does in C) or on. With EXTEND_TOKENS off, extensions are slots alone; their ids come later.
+   * COMMIT_OFFSETS also switches {@link #commitTokens}, EXTEND_OFFSETS also {@link #extendTokens}.
+   *
+   * @throws IllegalArgumentException if the array is not optional
    */
   public void use(int array, boolean used) throws KvCacheException {
+    if (!OPTIONAL.contains(array)) {
+      throw new IllegalArgumentException("array " + array + " of a step cannot be switched; give a constant of Step, such as Step.ROWS");
+    }
     handle.enter();
     try {
       Native.kvc_step_use(address, array, used ? 1 : 0);
@@ -175,11 +184,12 @@ public final class Step implements AutoCloseable {
   }
 
   /**
-   * Retire, commit, frees, preempts, truncates, extend, admit. Fails only as a whole, and then nothing has changed; each item has its status.
+   * Retire, commit, frees, preempts, truncates, extend, admit. Throws only if the step fails as a whole; then nothing has changed. Each item has
+   * its own entry of {@link #status}: look at it after each run.
    *
    * @param retiredStep newest step whose kernels have finished; 0 = nothing new
-   * @param admitOptions what each admission of this run asks for, null = defaults; or none, all defaults. Requests that wait already keep what
-   *     they were created with
+   * @param admitOptions options of each new request, null = defaults; none at all = defaults for all. Requests that wait already keep the
+   *     options that they were created with
    * @return the number of this step
    */
   public long run(long retiredStep, RequestOptions... admitOptions) throws KvCacheException {

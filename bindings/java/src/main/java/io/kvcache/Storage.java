@@ -19,7 +19,7 @@ public final class Storage implements AutoCloseable {
 
   /** What lengths of buffers follow from. */
   record Shape(long numBlocks, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes, long slab, long slabBytes) {
-    /** What says what to do must not lie in the slab, which changes under the call. */
+    /** Indices, offsets and lengths must not lie in the slab, which the call changes. */
     void apart(Buffer... orders) {
       Sizes.apart(slab, slab + slabBytes, orders);
     }
@@ -245,7 +245,7 @@ public final class Storage implements AutoCloseable {
   }
 
   /**
-   * The bytes of all blocks in place, at most 2 GiB of them; not to be used after close. A storage that is forgotten lives until its slab is forgotten, too.
+   * The bytes of all blocks in place, at most 2^31 - 1. Do not use them after close. A forgotten storage lives as long as this buffer.
    */
   public ByteBuffer slab() {
     long address = handle.enter();

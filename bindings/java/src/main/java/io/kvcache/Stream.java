@@ -34,7 +34,7 @@ public final class Stream implements AutoCloseable {
         while (!batches.isEmpty() && batches.peek().reached.done()) {
           batches.poll().reached.close();
         }
-      } catch (KvCacheException error) { // no memory for an event: the call is enqueued all the same, and its buffers stay for longer
+      } catch (KvCacheException error) { // no memory for an event: the call is enqueued anyway, and its buffers stay longer
         return;
       }
     }

@@ -99,6 +99,7 @@ class StepTest {
       assertThrows(IndexOutOfBoundsException.class, () -> s.commitTokens.put(0, 1));
       assertThrows(IndexOutOfBoundsException.class, () -> s.commitOffsets.put(1, 1));
       assertThrows(IndexOutOfBoundsException.class, () -> s.rows.put(0, 0));
+      assertThrows(IllegalArgumentException.class, () -> s.use(Native.KVC_STEP_REQUESTS, false)); // not optional
       s.use(Step.EXTEND_TOKENS, false);
       assertThrows(IndexOutOfBoundsException.class, () -> s.extendTokens.put(0, 7));
       s.requests.put(0, r.id());
