@@ -330,8 +330,7 @@ static void refuses_unset(Engine* e, uint64_t retired, const char* array, const 
   check_text(array, entry, "a step with an entry that is not set", __FILE__, __LINE__);
 }
 
-/* What is not set is refused, at first and again after each step that has read it; ids are never left over.
- */
+/* Entries that are not set are refused, at first and after each step that has consumed them. */
 static void test_entries_that_are_not_set(void) {
   kvc_manager* m = small_manager(8);
   Engine e = make_engine(m);
@@ -407,7 +406,8 @@ static void test_entries_that_are_not_set(void) {
   end_manager(m);
 }
 
-/* A request that stands twice would get its tokens twice: the second item is refused, the first counts. */
+/* A request that is named twice would get its tokens twice: the second item is refused, the first one counts.
+ */
 static void test_request_twice(void) {
   kvc_manager* m = small_manager(8);
   Engine e = make_engine(m);
@@ -465,7 +465,7 @@ static void test_row_twice(void) {
   add_new(&e, 5, 2, 2);
   expect_row_twice(&e);
 
-  /* Who leaves in the same step writes no row, so that another may take it over. */
+  /* A request that leaves in the same step writes no row, so another may use its row. */
   clear(&e);
   add_request(&e, a, 6, 0, 0, 1);
   add_request(&e, b, 6, 0, 0, 0);

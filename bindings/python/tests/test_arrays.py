@@ -26,8 +26,8 @@ def test_tokens_come_in_any_sequence_of_int32(m, make):
 
 
 @pytest.mark.parametrize("tokens, error, text", [
-    (np.arange(5), TypeError, r"'l' and 8 bytes.*int32_t.*astype\(np.int32\)"),
-    (np.arange(5, dtype=np.float32), TypeError, "'f' and 4 bytes"),
+    (np.arange(5), TypeError, r"'l', 8 bytes each.*int32_t.*astype\(np.int32\)"),
+    (np.arange(5, dtype=np.float32), TypeError, "'f', 4 bytes each"),
     (np.arange(10, dtype=np.int32)[::2], (ValueError, BufferError), "contiguous"),
     (np.arange(5, dtype=">i4"), TypeError, "'>i'"),
     ([1, 2**31], ValueError, r"tokens\[1\]: 2147483648 is not an int32"),

@@ -265,7 +265,7 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
   return KVC_OK;
 }
 
-/* Items of the step as it was run last whose status is not KVC_OK. Counts that were raised since do not lead past the array. */
+/* Number of items of the last run whose status is not KVC_OK. Counts that were raised since that run cannot lead past the array. */
 static size_t step_num_failed(const kvc_step *step) {
   kvc_view status;
   size_t failed = 0, items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
