@@ -302,8 +302,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 140, 40, 68, 90, 42, 100, 44, 110, 18, 30, 36, 112,
-                                       38, 28, 46,  62, 45, 27, 20, 22,  16, 80,  50, 36, 48, 200};
+  static const int kWeights[kKinds] = {42, 75, 140, 40, 72, 90, 42, 116, 44, 110, 18, 30, 36, 100,
+                                       36, 28, 46,  62, 45, 27, 20, 22,  14, 80,  50, 36, 48, 200};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
