@@ -597,6 +597,16 @@ typedef struct kvc_attention {
                                   no memory but the call's is touched. One that something else has written into is the caller's fault. NULL = worked out by
                                   each call. On the CPU it changes nothing. */
   uint64_t schedule_bytes;   /**< Bytes of schedule, at least kvc_attention_plan.schedule_bytes. */
+  const float *sink_logits;  /**< [num_q_heads] A learnable logit per query head: it counts in the sum of exp(logit), which lse is of, and has no value, so that a
+                                  query may attend to nothing. -infinity = none for this head. Where partial results are merged by their lse, give it to one of
+                                  them alone. Not the `sinks`, which are tokens. NULL = none. */
+  int64_t q_token_stride, q_head_stride;     /**< Element e of head h of query t is at q + t * q_token_stride + h * q_head_stride + e, counted in elements of
+                                                  dtype, so that q may be a part of a fused QKV. At least 0; 0 = contiguous. */
+  int64_t out_token_stride, out_head_stride; /**< Likewise out. No two rows may overlap; what lies between rows is not written. 0 = contiguous. */
+  void *workspace;           /**< Memory of the device, aligned to 256, for what the call needs beside its arrays: nothing else may use it until the call is
+                                  done, and no other call that may run at the same time. A graph keeps it: graphs that never run at the same time may share
+                                  one. NULL = the library's, which a captured graph holds until the storage ends. On the CPU it changes nothing. */
+  uint64_t workspace_bytes;  /**< Bytes of workspace, at least kvc_attention_plan.workspace_bytes. */
 } kvc_attention;
 
 /** How kvc_storage_select_blocks picks blocks. */
@@ -627,6 +637,8 @@ typedef struct kvc_attention_plan {
                                KVC_ATTENTION_INVARIANT, and with what keeps queries from seeing all of them (not causal, window, ALiBi, block mask,
                                a mask without mask_starts). */
   uint64_t schedule_bytes; /**< Least kvc_attention.schedule_bytes; of smaller limits never more, so that the largest step's will do for all. On the CPU 0. */
+  uint64_t workspace_bytes; /**< Least kvc_attention.workspace_bytes; of smaller limits never more. On the CPU 0. */
+  uint64_t selection_bytes; /**< The same for kvc_storage_select_blocks with this kvc_attention. */
 } kvc_attention_plan;
 
 /** Bytes of the host for a fixed address of a device. Frozen. */
