@@ -4,47 +4,73 @@
 
 #include "device/attention_args.h"
 #include "device/device_storage.h"
+#include "kernels/attention_plan.h"
+#include "kernels/select.h"
 
 namespace kvc::gpu {
 namespace {
 
 constexpr uint64_t kScheduleAlignment = 16;
 
-kvc_status check_support(const AttentionSupport& support) {
-  if (support.path != AttentionPath::kUnsupported) return KVC_OK;
-  return refuse(KVC_ERROR_UNSUPPORTED, "attention on %s: %s", runtime::kName, support.reason);
-}
-
-// The call with a prefix that is read once for all requests, if it has one and the kernels can: the part that
-// follows is of each request alone, so that a batch changes how its bits come about.
-bool shares_prefix(const kvc_attention& a, const AttentionArgs& args, const AttentionLimits& limits) {
-  if (a.shared_tokens == 0 || a.num_requests < 2 || limits.invariant != 0) return false;
-  return cascade_support({args, 1, nullptr, nullptr}, limits).path != AttentionPath::kUnsupported;
-}
-
-// What attention of a storage is: one call, or with a prefix that is read once.
+// A call before anything of it is enqueued: explaining it, counting its bytes and launching it read this.
 struct Work {
   AttentionLimits limits;
-  AttentionArgs args;
+  AttentionArgs args;  // with the caller's addresses
+  bool shares;         // a prefix is read once for all requests
+  AttentionPlan plan;  // unless it shares
+  CascadePlan cascade;
   AttentionSupport support;
-  bool shares;
-  uint64_t schedule_bytes, workspace_bytes;
+  uint64_t schedule_bytes;
+  uint64_t kernel_bytes;  // of workspace that kernels use, behind which a schedule of the call's own lies ...
+  uint64_t own_schedule_bytes;
+  uint64_t bytes;  // ... and all of it, with the copies of host arrays
+
+  bool is_empty() const { return limits.total_queries == 0 || args.num_requests == 0; }
 };
 
-Work look_at(const Layout& layout, const void* slab, uint32_t device, const kvc_attention& attention) {
+// All requests of a call are one group that shares its first tokens.
+struct OneGroup {
+  explicit OneGroup(const kvc_attention& a) : offsets{0, a.num_requests}, prefix{a.shared_tokens} {}
+
+  CascadeArgs args(const AttentionArgs& attention) const { return {attention, 1, offsets, prefix}; }
+  uint64_t offsets[2], prefix[1];
+};
+
+void list_host_arrays(const OneGroup&, HostArrays* arrays, CascadeArgs* args) {
+  arrays->add(args->group_offsets, 2);
+  arrays->add(args->prefix_lens, 1);
+}
+
+Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kvc_attention& attention) {
   Work work = {};
   work.limits = limits_of(device, attention);
   work.args = args_of(layout, static_cast<const char*>(slab), attention);
-  work.support = attention_support(work.args, work.limits);
-  work.shares = shares_prefix(attention, work.args, work.limits);
-  if (work.limits.total_queries == 0 || attention.num_requests == 0) return work;
-  const CascadeArgs cascade = {work.args, 1, nullptr, nullptr};
-  work.schedule_bytes = work.shares ? cascade_schedule_bytes(cascade, work.limits)
-                                    : attention_schedule_bytes(work.args, work.limits);
-  work.workspace_bytes = work.shares ? cascade_workspace_bytes(cascade, work.limits)
-                                     : attention_workspace_bytes(work.args, work.limits);
-  if (attention.schedule == nullptr) work.workspace_bytes += work.schedule_bytes;
+  const OneGroup group(attention);
+  CascadeArgs cascade = group.args(work.args);
+  // What follows a shared prefix is of each request alone: the batch changes how its bits come about.
+  if (attention.shared_tokens != 0 && attention.num_requests > 1 && work.limits.invariant == 0) {
+    work.cascade = plan_cascade(cascade, work.limits);
+    work.support = work.cascade.suffix.support;
+    work.shares = work.support.path != AttentionPath::kUnsupported;
+  }
+  if (!work.shares) {
+    work.plan = plan_attention(work.args, work.limits);
+    work.support = work.plan.support;
+  }
+  if (work.is_empty() || work.support.path == AttentionPath::kUnsupported) return work;
+  work.schedule_bytes = work.shares ? work.cascade.schedule_bytes : work.plan.schedule_bytes;
+  work.kernel_bytes = work.shares ? work.cascade.workspace_bytes : work.plan.workspace_bytes;
+  work.own_schedule_bytes = attention.schedule == nullptr ? work.schedule_bytes : 0;
+  HostArrays arrays;
+  list_host_arrays(layout, attention, work.limits, &arrays, &cascade.attention);
+  if (work.shares) list_host_arrays(group, &arrays, &cascade);
+  work.bytes = Call::needed(work.kernel_bytes + work.own_schedule_bytes, arrays);
   return work;
+}
+
+kvc_status check_support(const AttentionSupport& support) {
+  if (support.path != AttentionPath::kUnsupported) return KVC_OK;
+  return refuse(KVC_ERROR_UNSUPPORTED, "attention on %s: %s", runtime::kName, support.reason);
 }
 
 kvc_status check_schedule(const kvc_attention& a, uint64_t needed) {
@@ -72,35 +98,33 @@ kvc_status check_schedule(const kvc_attention& a, uint64_t needed) {
 }  // namespace
 
 kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* stream) {
-  Work work = look_at(layout_, address_, device_, attention);
-  if (work.limits.total_queries == 0) return KVC_OK;
+  const Work work = plan_work(layout_, address_, device_, attention);
+  if (work.is_empty()) return KVC_OK;
   KVC_TRY(check_support(work.support));
   KVC_TRY(check_schedule(attention, work.schedule_bytes));
+  KVC_TRY(check_workspace(attention, work.bytes, "workspace_bytes"));
 
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
-  KVC_TRY(find_arrays(layout_, attention, work.limits, call, &work.args));
+  const OneGroup group(attention);
+  CascadeArgs args = group.args(work.args);
+  KVC_TRY(find_arrays(attention, call, &args.attention));
+  list_host_arrays(layout_, attention, work.limits, &call.arrays(), &args.attention);
+  if (work.shares) list_host_arrays(group, &call.arrays(), &args);
   AttentionMemory memory = {attention.schedule, nullptr, (attention.flags & KVC_ATTENTION_SCHEDULED) != 0};
+  char* given = static_cast<char*>(attention.workspace);
   KVC_TRY(call.address(memory.schedule, "kvc_attention.schedule"));
-  const uint64_t group[] = {0, attention.num_requests},
-                 prefix[] = {attention.shared_tokens};  // all requests are one group
-  CascadeArgs cascade = {work.args, 1, group, prefix};
-  if (work.shares) {
-    call.array(cascade.group_offsets, 2);
-    call.array(cascade.prefix_lens, 1);
-  }
-  KVC_TRY(call.upload(work.workspace_bytes));
+  KVC_TRY(call.address(given, "kvc_attention.workspace"));
+  KVC_TRY(call.upload(work.kernel_bytes + work.own_schedule_bytes, given));
   memory.workspace = call.workspace();
-  if (memory.schedule == nullptr)
-    memory.schedule = call.workspace() + (work.workspace_bytes - work.schedule_bytes);
-  cascade.attention = work.args;  // with the arrays' addresses
-  return call.end(work.shares ? launch_cascade(cascade, work.limits, memory, call.stream())
-                              : launch_attention(work.args, work.limits, memory, call.stream()),
+  if (memory.schedule == nullptr) memory.schedule = call.workspace() + work.kernel_bytes;
+  return call.end(work.shares ? launch_cascade(work.cascade, args, memory, call.stream())
+                              : launch_attention(work.plan, args.attention, memory, call.stream()),
                   "attention");
 }
 
 kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_plan* plan) {
-  const Work work = look_at(layout_, address_, device_, attention);
+  const Work work = plan_work(layout_, address_, device_, attention);
   KVC_TRY(check_support(work.support));
   *plan = {};
   plan->struct_size = sizeof *plan;
@@ -111,8 +135,10 @@ kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_
   plan->num_workers = work.limits.num_multiprocessors;
   plan->sparse = attention.block_mask != nullptr;
   plan->shared_tokens = work.shares ? attention.shared_tokens : 0;
-  plan->scratch_bytes = work.workspace_bytes;
+  plan->scratch_bytes = work.kernel_bytes + work.own_schedule_bytes;
   plan->schedule_bytes = work.schedule_bytes;
+  plan->workspace_bytes = work.bytes;
+  plan->selection_bytes = selection_bytes(attention);
   return KVC_OK;
 }
 

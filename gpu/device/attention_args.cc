@@ -57,36 +57,55 @@ AttentionLimits limits_of(uint32_t device, const kvc_attention& a) {
   return limits;
 }
 
-kvc_status find_arrays(const Layout& layout, const kvc_attention& attention, const AttentionLimits& limits,
-                       Call& call, AttentionArgs* args) {
+kvc_status find_arrays(const kvc_attention& attention, Call& call, AttentionArgs* args) {
   KVC_TRY(call.address(args->q, "kvc_attention.q"));
   KVC_TRY(call.address(args->out, "kvc_attention.out"));
   KVC_TRY(call.address(args->lse, "kvc_attention.lse"));
   KVC_TRY(call.address(args->mask, "kvc_attention.mask"));
   KVC_TRY(call.address(args->block_mask, "kvc_attention.block_mask"));
+  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) == 0) return KVC_OK;
+  KVC_TRY(call.address(args->q_offsets, "kvc_attention.q_offsets"));
+  KVC_TRY(call.address(args->q_starts, "kvc_attention.q_starts"));
+  KVC_TRY(call.address(args->kv_lens, "kvc_attention.kv_lens"));
+  KVC_TRY(call.address(args->block_tables, "kvc_attention.block_tables"));
+  KVC_TRY(call.address(args->alibi_slopes, "kvc_attention.alibi_slopes"));
+  KVC_TRY(call.address(args->mask_offsets, "kvc_attention.mask_offsets"));
+  return call.address(args->mask_starts, "kvc_attention.mask_starts");
+}
+
+void list_host_arrays(const Layout& layout, const kvc_attention& attention, const AttentionLimits& limits,
+                      HostArrays* arrays, AttentionArgs* args) {
+  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) != 0) return;
   const size_t n = attention.num_requests;
-  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
-    KVC_TRY(call.address(args->q_offsets, "kvc_attention.q_offsets"));
-    KVC_TRY(call.address(args->q_starts, "kvc_attention.q_starts"));
-    KVC_TRY(call.address(args->kv_lens, "kvc_attention.kv_lens"));
-    KVC_TRY(call.address(args->block_tables, "kvc_attention.block_tables"));
-    KVC_TRY(call.address(args->alibi_slopes, "kvc_attention.alibi_slopes"));
-    KVC_TRY(call.address(args->mask_offsets, "kvc_attention.mask_offsets"));
-    KVC_TRY(call.address(args->mask_starts, "kvc_attention.mask_starts"));
-  } else {
-    const uint64_t entries =
-        std::min<uint64_t>(ceil_div(limits.max_kv_len, layout.block_size), args->table_stride);
-    size_t stride = args->table_stride;
-    call.array(args->q_offsets, n + 1);
-    call.array(args->q_starts, n);
-    call.array(args->kv_lens, n);
-    call.array(args->block_tables, n, entries, stride);
-    call.array(args->alibi_slopes, args->num_q_heads);
-    call.array(args->mask_offsets, n);
-    call.array(args->mask_starts, n);
-    args->table_stride = stride;
+  const uint64_t entries =
+      std::min<uint64_t>(ceil_div(limits.max_kv_len, layout.block_size), args->table_stride);
+  size_t stride = args->table_stride;
+  arrays->add(args->q_offsets, n + 1);
+  arrays->add(args->q_starts, n);
+  arrays->add(args->kv_lens, n);
+  arrays->add(args->block_tables, n, entries, stride);
+  arrays->add(args->alibi_slopes, args->num_q_heads);
+  arrays->add(args->mask_offsets, n);
+  arrays->add(args->mask_starts, n);
+  args->table_stride = stride;
+}
+
+kvc_status check_workspace(const kvc_attention& a, uint64_t needed, const char* needed_by) {
+  using ull = unsigned long long;
+  if (a.workspace == nullptr) {
+    if (a.workspace_bytes == 0) return KVC_OK;
+    return refuse(KVC_ERROR_INVALID_ARGUMENT,
+                  "kvc_attention.workspace_bytes is %llu and workspace is NULL; give both or neither",
+                  ull{a.workspace_bytes});
   }
-  return KVC_OK;
+  if (reinterpret_cast<uintptr_t>(a.workspace) % kWorkspaceAlignment != 0) {
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.workspace is %p; a multiple of %llu",
+                  a.workspace, ull{kWorkspaceAlignment});
+  }
+  if (a.workspace_bytes >= needed) return KVC_OK;
+  return refuse(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_attention.workspace_bytes is %llu; this call needs %llu: kvc_attention_plan.%s",
+                ull{a.workspace_bytes}, ull{needed}, needed_by);
 }
 
 }  // namespace kvc::gpu

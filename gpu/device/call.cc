@@ -9,7 +9,6 @@
 namespace kvc::gpu {
 namespace {
 
-constexpr uint64_t kWorkspaceAlignment = 256;
 constexpr uint64_t kMaxPackets = 8;  // beyond that, one copy is faster
 
 // Streams for calls without one. They live as long as the process: their number is that of calls at one time.
@@ -81,38 +80,16 @@ kvc_status Call::begin() {
   return KVC_OK;
 }
 
-void Call::add(const Array& array) {
-  Array& mine = arrays_[num_arrays_++];
-  mine = array;
-  mine.offset = array_bytes_;
-  array_bytes_ += round_up(array.rows * array.row_bytes, 16);
-}
-
 kvc_status Call::find(const void* memory, const char* name, void** on_device) {
   return find_address(device_, memory, name, on_device);
 }
 
-// Bytes [begin, end) of all arrays, one after the other, to `to`.
-void Call::pack(uint64_t begin, uint64_t end, char* to) const {
-  for (size_t i = 0; i < num_arrays_; ++i) {
-    const Array& array = arrays_[i];
-    const uint64_t first = std::max(begin, array.offset);
-    const uint64_t last = std::min(end, array.offset + array.rows * array.row_bytes);
-    for (uint64_t at = first; at < last;) {
-      const uint64_t row = (at - array.offset) / array.row_bytes,
-                     inside = (at - array.offset) % array.row_bytes;
-      const uint64_t bytes = std::min(last - at, array.row_bytes - inside);
-      std::memcpy(to + (at - begin), array.data + row * array.stride + inside, bytes);
-      at += bytes;
-    }
-  }
-}
-
-kvc_status Call::send(char* to, uint64_t bytes) {
+kvc_status Call::send(char* to) {
+  const uint64_t bytes = arrays_.bytes();
   if (capture_ == 0 && bytes > kMaxPackets * kPacketBytes) {
     Staging::Piece piece;
     KVC_TRY(memory_.staging.take(bytes, &piece));
-    pack(0, bytes, piece.data);
+    arrays_.pack(0, bytes, piece.data);
     const runtime::Error error = runtime::copy(to, piece.data, bytes, stream());
     memory_.staging.give(piece, stream());
     return check(error, "a copy to the device");
@@ -120,21 +97,27 @@ kvc_status Call::send(char* to, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPacketBytes) {
     Packet packet;
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(kPacketBytes, bytes - at));
-    pack(at, at + part, reinterpret_cast<char*>(packet.bytes));
+    arrays_.pack(at, at + part, reinterpret_cast<char*>(packet.bytes));
     KVC_TRY(check(gpu::upload(packet, to + at, part, stream()), "a launch"));
   }
   return KVC_OK;
 }
 
-kvc_status Call::upload(uint64_t workspace) {
-  const uint64_t before = workspace == 0 ? 0 : round_up(workspace, kWorkspaceAlignment);
-  if (before + array_bytes_ == 0) return KVC_OK;
-  KVC_TRY(memory_.workspace.take(*stream_, capture_, before + array_bytes_, &block_));
-  KVC_TRY(send(block_.data + before, array_bytes_));
-  for (size_t i = 0; i < num_arrays_; ++i) {
-    const char* const on_device = block_.data + before + arrays_[i].offset;
-    std::memcpy(arrays_[i].place, &on_device, sizeof on_device);
+uint64_t Call::needed(uint64_t workspace, const HostArrays& arrays) {
+  return round_up(workspace, kWorkspaceAlignment) + arrays.bytes();
+}
+
+kvc_status Call::upload(uint64_t workspace, char* given) {
+  const uint64_t bytes = needed(workspace, arrays_);
+  if (bytes == 0) return KVC_OK;
+  workspace_ = given;
+  if (given == nullptr) {
+    KVC_TRY(memory_.workspace.take(*stream_, capture_, bytes, &block_));
+    workspace_ = block_.data;
   }
+  char* const copies = workspace_ + (bytes - arrays_.bytes());
+  KVC_TRY(send(copies));
+  arrays_.place(copies);
   return KVC_OK;
 }
 

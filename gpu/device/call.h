@@ -3,12 +3,13 @@
 // along, and workspace. Everything is enqueued; without a stream of the caller the call uses one of the
 // library's and waits at its end.
 #pragma once
-#include <cstring>
-
+#include "device/host_arrays.h"
 #include "device/staging.h"
 #include "device/workspace.h"
 
 namespace kvc::gpu {
+
+inline constexpr uint64_t kWorkspaceAlignment = 256;
 
 // What a storage keeps for its calls.
 class CallMemory {
@@ -34,22 +35,12 @@ class Call {
   ~Call();
 
   kvc_status begin();
-  // Host arrays, of which the device gets a copy: upload() puts its address in place of the host's. NULL
-  // stays NULL.
-  template <typename T>
-  void array(T*& host, size_t count) {
-    size_t stride = count;
-    array(host, 1, count, stride);
-  }
-  // Rows of `count` elements, `stride` apart; the copies are packed.
-  template <typename T>
-  void array(T*& host, size_t rows, size_t count, size_t& stride) {
-    if (host == nullptr) return;
-    add({&host, reinterpret_cast<const char*>(host), rows, count * sizeof(T), stride * sizeof(T), 0});
-    stride = count;
-  }
-  // Sends the arrays, and takes `workspace` bytes beside them.
-  kvc_status upload(uint64_t workspace = 0);
+  // Host arrays that the device needs: add them before upload().
+  HostArrays& arrays() { return arrays_; }
+  // Bytes of memory for `workspace` bytes, aligned to kWorkspaceAlignment, and for the copies of `arrays`.
+  static uint64_t needed(uint64_t workspace, const HostArrays& arrays);
+  // Sends the arrays, and takes `workspace` bytes beside them. `given`: needed() bytes on the device, for both.
+  kvc_status upload(uint64_t workspace = 0, char* given = nullptr);
   // Memory that the caller gives: its address on the device.
   template <typename T>
   kvc_status address(T*& memory, const char* name) {
@@ -60,23 +51,13 @@ class Call {
   }
 
   runtime::Stream stream() const { return stream_->handle(); }
-  char* workspace() const { return block_.data; }
+  char* workspace() const { return workspace_; }
   // After the last launch: its error, or that of waiting.
   kvc_status end(runtime::Error error, const char* doing);
 
  private:
-  struct Array {
-    void* place;  // of the pointer to it
-    const char* data;
-    size_t rows, row_bytes, stride;
-    uint64_t offset;  // in the block
-  };
-  static constexpr size_t kMaxArrays = 9;
-
-  void add(const Array& array);
   kvc_status find(const void* memory, const char* name, void** on_device);
-  void pack(uint64_t begin, uint64_t end, char* to) const;
-  kvc_status send(char* to, uint64_t bytes);
+  kvc_status send(char* to);
 
   const uint32_t device_;
   const OnDevice on_;
@@ -84,10 +65,9 @@ class Call {
   DeviceStream* stream_;
   const bool own_;
   uint64_t capture_ = 0;
-  Array arrays_[kMaxArrays];
-  size_t num_arrays_ = 0;
-  uint64_t array_bytes_ = 0;
+  HostArrays arrays_;
   Workspace::Block block_ = {};
+  char* workspace_ = nullptr;
 };
 
 }  // namespace kvc::gpu

@@ -77,16 +77,16 @@ kvc_status DeviceStorage::find_rows(Call& call, kvc_rows* rows) const {
     KVC_TRY(call.address(rows->block_table, "kvc_rows.block_table"));
     return KVC_OK;
   }
-  call.array(rows->rope_rows, rows->num_tokens);
+  call.arrays().add(rows->rope_rows, rows->num_tokens);
   if (rows->slots != nullptr) {
     rows->block_table = nullptr;
-    call.array(rows->slots, rows->num_tokens);
+    call.arrays().add(rows->slots, rows->num_tokens);
   } else {  // the part of the table that is read
     const uint64_t skipped = rows->first_token / layout_.block_size;
     rows->block_table += skipped;
     rows->first_token -= skipped * layout_.block_size;
     rows->block_table_size = ceil_div(rows->first_token + rows->num_tokens, layout_.block_size);
-    call.array(rows->block_table, rows->block_table_size);
+    call.arrays().add(rows->block_table, rows->block_table_size);
   }
   return KVC_OK;
 }
@@ -108,7 +108,7 @@ kvc_status DeviceStorage::copy_blocks(const kvc_block_copy* copies, size_t count
   const kvc_block_copy* sent = copies;
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
-  call.array(sent, count);
+  call.arrays().add(sent, count);
   KVC_TRY(call.upload());
   runtime::Error error = 0;
   for (size_t done = 0;
@@ -128,7 +128,7 @@ kvc_status DeviceStorage::zero_blocks(const int32_t* blocks, size_t count, Devic
   if (count == 0) return KVC_OK;
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
-  call.array(blocks, count);
+  call.arrays().add(blocks, count);
   KVC_TRY(call.upload());
   return call.end(gpu::zero_blocks(layout_, address_, blocks, count, call.stream()), "clearing blocks");
 }
@@ -159,7 +159,7 @@ kvc_status DeviceStorage::key_bounds(uint32_t layer, const int32_t* blocks, size
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
   KVC_TRY(call.address(bounds, "bounds"));
-  call.array(blocks, count);
+  call.arrays().add(blocks, count);
   KVC_TRY(call.upload());
   return call.end(find_key_bounds(layout_, address_, layer, blocks, count, bounds, call.stream()),
                   "bounds of keys");

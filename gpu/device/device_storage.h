@@ -29,6 +29,8 @@ class DeviceStorage {
   DeviceStorage(uint32_t device, const Layout& layout, const kvc_backend_memory& slab)
       : device_(device), layout_(layout), slab_(slab), memory_(device) {}
   kvc_status clear();
+  // That select_blocks() needs beside the caller's arrays.
+  uint64_t selection_bytes(const kvc_attention& attention) const;
   // The caller's arrays as the device finds them.
   kvc_status find_rows(Call& call, kvc_rows* rows) const;
 

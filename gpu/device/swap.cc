@@ -157,7 +157,7 @@ kvc_status enqueue_swap(Call& call, const Layout& layout, void* slab, const kvc_
   if (path == SwapPath::kCopyEngine)
     return check(copy_parts(layout, static_cast<char*>(slab), swap, call.stream()), "copying blocks");
   const kvc_block_copy* sent = swap.copies;
-  call.array(sent, swap.num_copies);
+  call.arrays().add(sent, swap.num_copies);
   KVC_TRY(call.upload());
   return check(swap.out != 0 ? swap_out(layout, slab, swap.pages, swap.page_bytes, sent, swap.num_copies,
                                         kSwapBlocks, call.stream())

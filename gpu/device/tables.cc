@@ -22,9 +22,9 @@ kvc_status enqueue(Call& call, const kvc_table_update& u) {
   const char* sent[8];
   for (size_t i = 0; i < u.num_uploads; ++i) {
     sent[i] = static_cast<const char*>(u.uploads[i].from);
-    call.array(sent[i], u.uploads[i].bytes);
+    call.arrays().add(sent[i], u.uploads[i].bytes);
   }
-  call.array(changes, u.num_changes);
+  call.arrays().add(changes, u.num_changes);
   KVC_TRY(call.upload());
   runtime::Error error = 0;
   for (size_t i = 0; i < u.num_uploads && error == 0; ++i) {

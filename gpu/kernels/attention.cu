@@ -15,16 +15,6 @@ constexpr uint32_t kPlainRows = 8;
 uint64_t ceil_of(uint64_t n, uint64_t d) { return (n + d - 1) / d; }
 uint64_t at_most_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// Both classes of a call, or the only one.
-struct Plan {
-  AttentionPath path;
-  uint32_t num_classes;
-  MmaKernel kernels[2];
-  uint32_t plain_rows;
-  Schedules schedules;
-  uint64_t schedule_bytes, workspace_bytes;
-};
-
 // Of all that the host knows of what a schedule holds and where.
 uint64_t key_of(const AttentionArgs& args, const Schedule& schedule) {
   const uint64_t words[] = {
@@ -40,71 +30,14 @@ uint64_t key_of(const AttentionArgs& args, const Schedule& schedule) {
   return key;
 }
 
+// The arrays of a schedule, where the memory begins that `shared` and `workspace` carve up, if it is there.
 void take_arrays(const AttentionArgs& args, Schedule* schedule, Carver* shared, Carver* workspace) {
-  schedule->totals.key = key_of(args, *schedule);
   shared->take(&schedule->totals.words, 3);
   shared->take(&schedule->first_piece, uint64_t{args.num_requests} + 1);
   shared->take(&schedule->first_unit, schedule->max_pieces + 1);
   shared->take(&schedule->request_of, schedule->max_pieces);
   workspace->take(&schedule->part_out, schedule->max_slots * schedule->tile_rows * args.v_dim);
   workspace->take(&schedule->part_lse, schedule->max_slots * schedule->tile_rows);
-}
-
-Schedule make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32_t tile_rows,
-                    uint64_t min_rows, uint64_t max_rows, uint32_t blocks) {
-  const uint64_t group = args.num_q_heads / args.num_heads;
-  Schedule schedule = {};
-  schedule.tile_rows = tile_rows;
-  schedule.min_rows = min_rows;
-  schedule.max_rows = max_rows;
-  schedule.invariant = limits.invariant;
-  schedule.num_blocks = limits.num_multiprocessors * blocks;
-  schedule.max_pieces = max_rows <= tile_rows ? args.num_requests
-                                              : limits.total_queries * group / tile_rows + args.num_requests;
-  schedule.max_slots = 2 * uint64_t{schedule.num_blocks};
-  if (limits.invariant != 0) {
-    // Sinks may add a tile to those of the length. Requests of many rows have no parts.
-    const uint64_t tiles = ceil_of(limits.max_kv_len, kAttentionTile) + 1;
-    const uint64_t pieces = args.num_requests * ceil_of(kDecodeRows, tile_rows);
-    schedule.max_slots =
-        min_rows > kDecodeRows ? 0 : pieces * args.num_heads * ceil_of(tiles, kInvariantTiles);
-    if (schedule.max_slots != 0) {
-      // Slots are numbered by units, those of requests without parts included.
-      schedule.max_slots += schedule.max_pieces * args.num_heads;
-    }
-  }
-  return schedule;
-}
-
-Plan make_plan(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory) {
-  Plan plan = {};
-  plan.path = attention_support(args, limits).path;
-  const uint64_t group = args.num_q_heads / args.num_heads;
-  Schedule* schedules = plan.schedules.of_class;
-  if (plan.path == AttentionPath::kMma && args.latent != 0) {
-    const MmaKernel kernel = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
-    plan.kernels[0] = kernel;
-    schedules[0] = make_class(args, limits, kernel.rows, 1, ~uint64_t{0}, kernel.blocks);
-    plan.num_classes = 1;
-  } else if (plan.path == AttentionPath::kMma) {
-    const MmaKernel decode = mma_kernel(args.k.dtype, args.k_dim, true);
-    const MmaKernel prefill = mma_kernel(args.k.dtype, args.k_dim, false);
-    plan.kernels[0] = decode, plan.kernels[1] = prefill;
-    schedules[0] = make_class(args, limits, decode.rows, 1, kDecodeRows, decode.blocks);
-    schedules[1] = make_class(args, limits, prefill.rows, kDecodeRows + 1, ~uint64_t{0}, prefill.blocks);
-    plan.num_classes = limits.max_queries * group <= kDecodeRows ? 1 : 2;
-  } else {
-    const bool many =
-        PlainShared<kPlainRows>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) <= limits.shared_bytes;
-    plan.plain_rows = many ? kPlainRows : 1;
-    schedules[0] = make_class(args, limits, plan.plain_rows, 1, ~uint64_t{0}, 2);
-    plan.num_classes = 1;
-  }
-  Carver shared(memory.schedule), workspace(memory.workspace);
-  for (uint32_t i = 0; i < plan.num_classes; ++i) take_arrays(args, &schedules[i], &shared, &workspace);
-  plan.schedule_bytes = shared.used();
-  plan.workspace_bytes = workspace.used();
-  return plan;
 }
 
 template <uint32_t kRows>
@@ -158,6 +91,45 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
   return nullptr;
 }
 
+AttentionSupport find_support(const AttentionArgs& args, const AttentionLimits& limits) {
+  if (args.channel_tokens != 0) return {AttentionPath::kUnsupported, "keys with a scale per channel"};
+  if (args.kv_starts != nullptr && args.window != 0 && args.sinks != 0)
+    return {AttentionPath::kUnsupported, "sinks in a part of a context"};
+  if (PlainShared<1>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) > limits.shared_bytes)
+    return {AttentionPath::kUnsupported, "rows larger than the shared memory of the device"};
+  const char* reason = why_not_mma(args, limits);
+  return {reason == nullptr ? AttentionPath::kMma : AttentionPath::kPlain, reason};
+}
+
+Schedule make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32_t tile_rows,
+                    uint64_t min_rows, uint64_t max_rows, uint32_t blocks) {
+  const uint64_t group = args.num_q_heads / args.num_heads;
+  Schedule schedule = {};
+  schedule.tile_rows = tile_rows;
+  schedule.bounds = limits;
+  schedule.is_first = min_rows == 1;
+  schedule.min_rows = min_rows;
+  schedule.max_rows = max_rows;
+  schedule.invariant = limits.invariant;
+  schedule.num_blocks = limits.num_multiprocessors * blocks;
+  schedule.max_pieces = max_rows <= tile_rows ? args.num_requests
+                                              : limits.total_queries * group / tile_rows + args.num_requests;
+  schedule.max_slots = 2 * uint64_t{schedule.num_blocks};
+  if (limits.invariant != 0) {
+    // Sinks may add a tile to those of the length. Requests of many rows have no parts.
+    const uint64_t tiles = ceil_of(limits.max_kv_len, kAttentionTile) + 1;
+    const uint64_t pieces = args.num_requests * ceil_of(kDecodeRows, tile_rows);
+    schedule.max_slots =
+        min_rows > kDecodeRows ? 0 : pieces * args.num_heads * ceil_of(tiles, kInvariantTiles);
+    if (schedule.max_slots != 0) {
+      // Slots are numbered by units, those of requests without parts included.
+      schedule.max_slots += schedule.max_pieces * args.num_heads;
+    }
+  }
+  schedule.totals.key = key_of(args, schedule);
+  return schedule;
+}
+
 }  // namespace
 
 MmaKernel mma_kernel(int32_t dtype, uint32_t dim, bool decode) {
@@ -197,47 +169,65 @@ void describe_storage(const Layout& layout, const char* slab, uint32_t layer, At
   args->v_factor = layout.v_factor;
 }
 
-AttentionSupport attention_support(const AttentionArgs& args, const AttentionLimits& limits) {
-  if (args.channel_tokens != 0) return {AttentionPath::kUnsupported, "keys with a scale per channel"};
-  if (args.kv_starts != nullptr && args.window != 0 && args.sinks != 0)
-    return {AttentionPath::kUnsupported, "sinks in a part of a context"};
-  if (PlainShared<1>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) > limits.shared_bytes)
-    return {AttentionPath::kUnsupported, "rows larger than the shared memory of the device"};
-  const char* reason = why_not_mma(args, limits);
-  return {reason == nullptr ? AttentionPath::kMma : AttentionPath::kPlain, reason};
+AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& limits) {
+  AttentionPlan plan = {};
+  plan.support = find_support(args, limits);
+  plan.limits = limits;
+  if (plan.support.path == AttentionPath::kUnsupported) return plan;
+  const uint64_t group = args.num_q_heads / args.num_heads;
+  Schedule* schedules = plan.schedules.of_class;
+  plan.num_classes = 1;
+  if (plan.support.path == AttentionPath::kPlain) {
+    const bool many =
+        PlainShared<kPlainRows>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) <= limits.shared_bytes;
+    plan.plain_rows = many ? kPlainRows : 1;
+    schedules[0] = make_class(args, limits, plan.plain_rows, 1, ~uint64_t{0}, 2);
+  } else if (args.latent != 0) {
+    const MmaKernel kernel = plan.kernels[0] = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
+    schedules[0] = make_class(args, limits, kernel.rows, 1, ~uint64_t{0}, kernel.blocks);
+  } else {
+    const MmaKernel decode = plan.kernels[0] = mma_kernel(args.k.dtype, args.k_dim, true);
+    schedules[0] = make_class(args, limits, decode.rows, 1, kDecodeRows, decode.blocks);
+    if (limits.max_queries * group > kDecodeRows) {
+      const MmaKernel prefill = plan.kernels[1] = mma_kernel(args.k.dtype, args.k_dim, false);
+      schedules[1] = make_class(args, limits, prefill.rows, kDecodeRows + 1, ~uint64_t{0}, prefill.blocks);
+      plan.num_classes = 2;
+    }
+  }
+  Carver shared(nullptr), workspace(nullptr);
+  for (uint32_t i = 0; i < plan.num_classes; ++i) take_arrays(args, &schedules[i], &shared, &workspace);
+  plan.schedule_bytes = shared.used();
+  plan.workspace_bytes = workspace.used();
+  return plan;
 }
 
-uint64_t attention_schedule_bytes(const AttentionArgs& args, const AttentionLimits& limits) {
-  return make_plan(args, limits, {}).schedule_bytes;
-}
-uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLimits& limits) {
-  return make_plan(args, limits, {}).workspace_bytes;
-}
-
-int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
+int launch_attention(const AttentionPlan& plan, const AttentionArgs& args, const AttentionMemory& memory,
                      Stream stream) {
   if (args.num_requests == 0) return 0;
-  const Plan plan = make_plan(args, limits, memory);
+  Schedules schedules = plan.schedules;
+  Carver shared(memory.schedule), workspace(memory.workspace);
+  for (uint32_t i = 0; i < plan.num_classes; ++i)
+    take_arrays(args, &schedules.of_class[i], &shared, &workspace);
   if (memory.scheduled == 0) {
     const int error =
-        launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, plan.schedules);
+        launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, schedules);
     if (error != 0) return error;
   }
   uint64_t pieces = 1;
   for (uint32_t i = 0; i < plan.num_classes; ++i) {
-    const Schedule& schedule = plan.schedules.of_class[i];
+    const Schedule& schedule = schedules.of_class[i];
     pieces = schedule.max_pieces > pieces ? schedule.max_pieces : pieces;
-    const int error = plan.path == AttentionPath::kMma ? plan.kernels[i].launch(args, schedule, stream)
-                      : plan.plain_rows == 1           ? launch_plain<1>(args, schedule, stream)
-                                                       : launch_plain<kPlainRows>(args, schedule, stream);
+    const int error = plan.support.path == AttentionPath::kMma ? plan.kernels[i].launch(args, schedule, stream)
+                      : plan.plain_rows == 1                   ? launch_plain<1>(args, schedule, stream)
+                                             : launch_plain<kPlainRows>(args, schedule, stream);
     if (error != 0) return error;
   }
-  const uint64_t most = 8 * uint64_t{limits.num_multiprocessors};
+  const uint64_t most = 8 * uint64_t{plan.limits.num_multiprocessors};
   const uint64_t blocks = at_most_of(pieces * args.num_heads, most);
   // A few results of many parts keep more of the device busy by the row.
   const uint64_t shares = at_most_of(ceil_of(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
   return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes, static_cast<uint32_t>(shares)},
-                kMergeThreads, 0, stream, args, plan.schedules);
+                kMergeThreads, 0, stream, args, schedules);
 }
 
 int launch_merge(const MergeArgs& args, Stream stream) {

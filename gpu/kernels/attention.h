@@ -12,7 +12,7 @@
 // Calls whose requests have the same lengths may share a schedule, so that a step with many layers makes one.
 //
 // All lengths are read on the device: what was captured in a graph may be replayed with others, within the
-// bounds that the workspace was sized for. A piece sees its own request alone; with `invariant` it is also
+// bounds that the workspace was sized for; a request beyond them gets NaN. A piece sees its own request alone; with `invariant` it is also
 // cut at fixed numbers of tokens, and its bits do not depend on what else is in the batch.
 //
 // Requests of at most kDecodeRows rows per KV head and those with more are separate classes with kernels of
@@ -28,6 +28,9 @@
 #include "portable.h"
 
 namespace kvc::gpu {
+
+struct AttentionPlan;  // attention_plan.h
+struct CascadePlan;
 
 inline constexpr uint32_t kAttentionTile = 64;  // tokens
 inline constexpr uint32_t kDecodeRows = 16;
@@ -80,15 +83,20 @@ struct AttentionArgs {
 // Sets what a storage says: planes, dims and scales of one layer, whose slab is the device's memory.
 void describe_storage(const Layout& layout, const char* slab, uint32_t layer, AttentionArgs* args);
 
-// The device, and how much there can be: of this call, or of all replays of a graph.
-struct AttentionLimits {
-  uint32_t num_multiprocessors;
-  uint32_t shared_bytes;   // of a block, opted in
-  uint32_t has_mma;        // mma.m16n8k16 and 16-byte asynchronous copies: compute capability 8.0 and above
-  uint32_t invariant;      // 1 = the bits of a request do not depend on the batch
+// How much there can be: in this call, or in all replays of a graph. Memory has this size. The device checks it: of a
+// request that goes beyond, results are NaN, and nothing else is touched.
+struct AttentionBounds {
   uint64_t total_queries;  // of all requests
   uint64_t max_queries;    // of one request
-  uint64_t max_kv_len;     // used with `invariant`, and by selections
+  uint64_t max_kv_len;     // of one request
+};
+
+// The device, and the bounds.
+struct AttentionLimits : AttentionBounds {
+  uint32_t num_multiprocessors;
+  uint32_t shared_bytes;  // of a block, opted in
+  uint32_t has_mma;       // mma.m16n8k16 and 16-byte asynchronous copies: compute capability 8.0 and above
+  uint32_t invariant;     // 1 = the bits of a request do not depend on the batch
 };
 
 enum class AttentionPath : int32_t { kUnsupported, kPlain, kMma };
@@ -96,23 +104,22 @@ struct AttentionSupport {
   AttentionPath path;
   const char* reason;  // kUnsupported: what is not supported; kPlain: why not kMma
 };
-// Looks at the planes, dims, types and options; arrays count as given or not. Never wrong about lengths,
-// which do not matter.
-AttentionSupport attention_support(const AttentionArgs& args, const AttentionLimits& limits);
+
+// Looks at the planes, dims, types and options; arrays count as given or not. An unsupported call has no more in its
+// plan than the reason.
+AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& limits);
 
 // Memory of a call, aligned to 16; it need not be cleared.
 struct AttentionMemory {
-  void* schedule;      // attention_schedule_bytes()
-  void* workspace;     // attention_workspace_bytes(), until the call is done
+  void* schedule;      // AttentionPlan::schedule_bytes
+  void* workspace;     // AttentionPlan::workspace_bytes, until the call is done
   uint32_t scheduled;  // 1 = `schedule` holds what an earlier call has made: it is not made again
 };
-uint64_t attention_schedule_bytes(const AttentionArgs& args, const AttentionLimits& limits);
-uint64_t attention_workspace_bytes(const AttentionArgs& args, const AttentionLimits& limits);
 
 // All kernels, or those after the schedule. A schedule of a call with other num_requests, heads, causality,
 // window or sinks, of another kernel, or none at all makes results NaN; one of other lengths or limits those
 // of pieces that it does not fit, and of rows that it does not know they may be anything.
-int launch_attention(const AttentionArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
+int launch_attention(const AttentionPlan& plan, const AttentionArgs& args, const AttentionMemory& memory,
                      Stream stream);
 
 // Attention over disjoint sets of keys becomes attention over all of them: outs [num_partials][num_rows][dim]
@@ -138,13 +145,10 @@ struct CascadeArgs {
   const uint64_t* group_offsets;  // [num_groups + 1]
   const uint64_t* prefix_lens;    // [num_groups]
 };
-// Neither windows, ALiBi, block masks nor kv_starts; a bit mask with mask_starts that lie behind the
-// prefixes.
-AttentionSupport cascade_support(const CascadeArgs& args, const AttentionLimits& limits);
-// The schedules of both parts, one after the other.
-uint64_t cascade_schedule_bytes(const CascadeArgs& args, const AttentionLimits& limits);
-uint64_t cascade_workspace_bytes(const CascadeArgs& args, const AttentionLimits& limits);
-int launch_cascade(const CascadeArgs& args, const AttentionLimits& limits, const AttentionMemory& memory,
+// Unsupported: windows, ALiBi, block masks, kv_starts, and a bit mask without mask_starts, which lie behind the
+// prefixes. The schedules of both parts lie one after the other.
+CascadePlan plan_cascade(const CascadeArgs& args, const AttentionLimits& limits);
+int launch_cascade(const CascadePlan& plan, const CascadeArgs& args, const AttentionMemory& memory,
                    Stream stream);
 
 }  // namespace kvc::gpu

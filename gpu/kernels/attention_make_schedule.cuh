@@ -6,16 +6,27 @@
 
 namespace kvc::gpu {
 
+// Pieces of a request in a class.
+KVC_DEVICE uint64_t pieces_of(const AttentionArgs& args, const Schedule& schedule, uint32_t request) {
+  const RequestView view = view_request(args, request);
+  if (view.queries == 0) return 0;
+  if (!is_within(schedule.bounds, view)) return schedule.is_first;
+  const uint64_t rows = rows_of(args, view);
+  if (rows < schedule.min_rows || rows > schedule.max_rows) return 0;
+  return (rows + schedule.tile_rows - 1) / schedule.tile_rows;
+}
+
 // One block per class.
 KVC_KERNEL(kScheduleThreads, 1) make_schedule(AttentionArgs args, Schedules schedules) {
   KVC_SHARED(uint64_t, sums, kScheduleThreads);
   const Schedule schedule = schedules.of_class[blockIdx.x];
-  const uint64_t pieces =
+  uint64_t pieces =
       prefix_sums(args.num_requests, schedule.first_piece, sums, [&](uint64_t request) -> uint64_t {
-        const uint64_t rows = rows_of(args, view_request(args, static_cast<uint32_t>(request)));
-        const bool mine = rows != 0 && rows >= schedule.min_rows && rows <= schedule.max_rows;
-        return mine ? (rows + schedule.tile_rows - 1) / schedule.tile_rows : 0;
+        return pieces_of(args, schedule, static_cast<uint32_t>(request));
       });
+  // Requests whose queries overlap may have more pieces than there is room for: nobody knows such a schedule.
+  const bool fits = pieces <= schedule.max_pieces;
+  if (!fits) pieces = 0;
   const uint64_t units = prefix_sums(pieces, schedule.first_unit, sums, [&](uint64_t piece) -> uint64_t {
     const uint64_t request = last_not_above(schedule.first_piece, args.num_requests, piece);
     schedule.request_of[piece] = static_cast<uint32_t>(request);
@@ -26,7 +37,7 @@ KVC_KERNEL(kScheduleThreads, 1) make_schedule(AttentionArgs args, Schedules sche
   if (threadIdx.x == 0) {
     schedule.totals.words[0] = pieces;
     schedule.totals.words[1] = units;
-    schedule.totals.words[2] = schedule.totals.key;
+    schedule.totals.words[2] = fits ? schedule.totals.key : ~schedule.totals.key;
   }
 }
 

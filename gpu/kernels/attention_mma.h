@@ -2,17 +2,9 @@
 // The kernels of attention_mma.cuh and attention_latent.cuh as the host sees them. One source file per stored
 // type makes them.
 #pragma once
-#include "kernels/attention_schedule.cuh"
+#include "kernels/attention_plan.h"
 
 namespace kvc::gpu {
-
-struct MmaKernel {
-  uint32_t rows;          // of a piece
-  uint32_t blocks;        // of a multiprocessor
-  uint32_t shared_bytes;  // of a block
-  int (*launch)(const AttentionArgs& args, const Schedule& schedule,
-                Stream stream);  // nullptr: there is none
-};
 
 // For a stored type and a head dim.
 MmaKernel mma_kernel(int32_t dtype, uint32_t dim, bool decode);

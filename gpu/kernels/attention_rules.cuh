@@ -26,6 +26,13 @@ KVC_DEVICE RequestView view_request(const AttentionArgs& args, uint32_t request)
   return view;
 }
 
+// Whether a request is no larger than the call's memory has room for.
+KVC_DEVICE bool is_within(const AttentionBounds& bounds, const RequestView& view) {
+  return view.queries <= bounds.max_queries && view.first_query <= bounds.total_queries &&
+         view.queries <= bounds.total_queries - view.first_query &&
+         static_cast<uint64_t>(view.kv_len) <= bounds.max_kv_len;
+}
+
 KVC_DEVICE int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 KVC_DEVICE int64_t at_least(int64_t a, int64_t b) { return a < b ? b : a; }
 // Far beyond every position, yet without overflow in sums.

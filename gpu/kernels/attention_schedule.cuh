@@ -8,36 +8,18 @@
 // most two parts, that which was begun before its share and that which ends after it. With `invariant` a unit
 // is a fixed number of tiles and a part by itself.
 //
+// A request beyond the bounds of the call is one piece of the first class with one unit, of which nothing is read: its
+// results are NaN.
+//
 // A schedule may be another call's. One that was made for other arguments has another key and is not read;
 // one of other lengths is followed where its pieces are still as it says. What is left is NaN.
 #pragma once
+#include "kernels/attention_plan.h"
 #include "kernels/attention_rules.cuh"
 
 namespace kvc::gpu {
 
-// How much there is: nothing, if the schedule was made for other arguments, or never.
-struct ScheduleTotals {
-  uint64_t* words;  // pieces, units, key
-  uint64_t key;
-  KVC_DEVICE bool known() const { return words[2] == key; }
-  KVC_DEVICE uint64_t operator[](uint32_t i) const { return known() ? words[i] : 0; }
-};
-
-// One class of requests: those with min_rows .. max_rows rows per KV head. Parts are in the workspace, all
-// other arrays in memory that several calls may share.
-struct Schedule {
-  ScheduleTotals totals;
-  uint64_t* first_piece;  // [num_requests + 1]
-  uint64_t* first_unit;   // [max_pieces + 1]
-  uint32_t* request_of;   // [max_pieces]
-  float* part_out;        // [slots][tile_rows][v_dim]
-  float* part_lse;        // [slots][tile_rows] natural
-  uint64_t min_rows, max_rows;
-  uint64_t max_pieces, max_slots;
-  uint32_t tile_rows;
-  uint32_t invariant;
-  uint32_t num_blocks;  // of the attend kernel
-};
+KVC_DEVICE uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 struct Share {
   uint64_t begin, end;
@@ -72,6 +54,13 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Schedule& schedule,
                             uint64_t tile) {
   Piece piece;
   piece.view = view_request(args, request);
+  if (!is_within(schedule.bounds, piece.view)) {
+    piece.rows = 0;
+    piece.span = {0, 0, 0};
+    piece.unit_tiles = 1;
+    piece.units = 1;
+    return piece;
+  }
   const uint64_t group = args.num_q_heads / args.num_heads, all = rows_of(args, piece.view);
   piece.first_row = tile * schedule.tile_rows;
   const uint64_t left = piece.first_row < all ? all - piece.first_row : 0;  // 0: a schedule of other lengths
@@ -100,10 +89,6 @@ KVC_DEVICE uint64_t last_not_above(const uint64_t* first, uint64_t n, uint64_t v
   }
   return low;
 }
-
-struct Schedules {
-  Schedule of_class[2];
-};
 
 struct Part {
   Piece piece;
@@ -173,10 +158,21 @@ KVC_DEVICE void spoil_row(const AttentionArgs& args, uint64_t row) {
   if (args.lse != nullptr) spoil(args.lse + row, sizeof(float));
 }
 KVC_DEVICE void spoil_all(const AttentionArgs& args, const Schedule& schedule) {
-  const uint64_t rows = args.q_offsets[args.num_requests] * args.num_q_heads;
+  const uint64_t queries = least(args.q_offsets[args.num_requests], schedule.bounds.total_queries);
+  const uint64_t rows = queries * args.num_q_heads;
   for (uint64_t row = blockIdx.x; row < rows; row += schedule.num_blocks) spoil_row(args, row);
 }
+// A request beyond the bounds: those of its rows that results have.
+KVC_DEVICE void spoil_request(const AttentionArgs& args, const Schedule& schedule, const Part& part) {
+  const RequestView& view = part.piece.view;
+  const uint64_t group = args.num_q_heads / args.num_heads;
+  const uint64_t end = least(args.q_offsets[view.request + 1], schedule.bounds.total_queries);
+  for (uint64_t query = view.first_query; query < end; ++query) {
+    for (uint64_t i = 0; i < group; ++i) spoil_row(args, query * args.num_q_heads + part.head * group + i);
+  }
+}
 KVC_DEVICE void spoil_part(const AttentionArgs& args, const Schedule& schedule, const Part& part) {
+  if (!is_within(schedule.bounds, part.piece.view)) spoil_request(args, schedule, part);
   if (part.slot >= 0) {
     const uint64_t row = static_cast<uint64_t>(part.slot) * schedule.tile_rows;
     spoil(schedule.part_out + row * args.v_dim, uint64_t{schedule.tile_rows} * args.v_dim * sizeof(float));

@@ -22,6 +22,7 @@ constexpr uint32_t kSharedBytes = 48 << 10;                  // that every devic
 Selection make_selection(const SelectionArgs& args, const AttentionLimits& limits, Carver* carver) {
   const AttentionArgs& a = args.attention;
   Selection made = {};
+  made.limits = limits;
   made.columns = (limits.max_kv_len + a.block_size.value - 1) / a.block_size.value;
   const uint32_t rows = kSharedBytes / (a.k_dim * static_cast<uint32_t>(sizeof(float)));
   made.tile_rows = rows < kMaxRows ? rows : kMaxRows;
@@ -34,7 +35,7 @@ KVC_KERNEL(kScheduleThreads, 1)
 plan_selection(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection) {
   KVC_SHARED(uint64_t, sums, kScheduleThreads);
   prefix_sums(args.attention.num_requests, selection.first_unit, sums, [&](uint64_t request) -> uint64_t {
-    const uint32_t blocks = find_candidates(args, static_cast<uint32_t>(request)).scored();
+    const uint32_t blocks = find_candidates(args, selection.limits, static_cast<uint32_t>(request)).scored();
     return uint64_t{blocks + kUnit - 1} / kUnit * args.attention.num_heads;
   });
 }
@@ -122,7 +123,7 @@ bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection
   uint64_t loaded_of = no_rows, loaded = no_rows;
   for (uint64_t unit = share.begin; unit < share.end; ++unit) {
     const auto request = static_cast<uint32_t>(last_not_above(selection.first_unit, a.num_requests, unit));
-    const Candidates candidates = find_candidates(args, request);
+    const Candidates candidates = find_candidates(args, selection.limits, request);
     const uint32_t units = (candidates.count + kUnit - 1) / kUnit;
     const uint64_t at = unit - selection.first_unit[request];
     const auto head = static_cast<uint32_t>(at / units);

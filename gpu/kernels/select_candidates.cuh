@@ -39,12 +39,15 @@ struct Candidates {
   }
 };
 
-KVC_DEVICE Candidates find_candidates(const SelectionArgs& args, uint32_t request) {
+// Of a request beyond the bounds there are none.
+KVC_DEVICE Candidates find_candidates(const SelectionArgs& args, const AttentionBounds& bounds,
+                                      uint32_t request) {
   const AttentionArgs& a = args.attention;
   const RequestView view = view_request(a, request);
   const uint32_t size = a.block_size.value;
   const auto blocks_of = [size](int64_t tokens) { return (static_cast<uint32_t>(tokens) + size - 1) / size; };
   Candidates found = {};
+  if (!is_within(bounds, view)) return found;
   found.blocks = blocks_of(view.kv_len);
   if (view.queries == 0) return found;
   const Reach reach = reach_of(a, view, 0, static_cast<int64_t>(view.queries) - 1);

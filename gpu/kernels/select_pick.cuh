@@ -11,6 +11,7 @@ inline constexpr uint32_t kDigits = 256;
 
 // What is in the workspace, and how the work is cut.
 struct Selection {
+  AttentionBounds limits;
   uint64_t* first_unit;  // [num_requests + 1]
   uint32_t* bounds;      // [num_requests][num_heads][columns], as ordered()
   uint64_t columns;
@@ -78,7 +79,7 @@ pick_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection)
   const AttentionArgs& a = args.attention;
   const uint64_t rows = uint64_t{a.num_requests} * a.num_heads;
   for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const Candidates candidates = find_candidates(args, static_cast<uint32_t>(row / a.num_heads));
+    const Candidates candidates = find_candidates(args, selection.limits, static_cast<uint32_t>(row / a.num_heads));
     const uint32_t* const bounds = selection.bounds + row * selection.columns;
     const bool compares = candidates.scored() != 0;
     const uint64_t least = compares ? find_least(candidates, bounds, counts, found) : 0;

@@ -7,7 +7,7 @@
 
 #include "attention/case.h"
 #include "gpu/device.h"
-#include "kernels/attention.h"
+#include "kernels/attention_plan.h"
 
 namespace kvc::gpu::test {
 
@@ -112,12 +112,12 @@ class DeviceCall {
     args_.mask_starts = copies_.of(host.mask_starts, host.num_requests);
     args_.block_mask =
         copies_.of(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
-    support_ = attention_support(args_, limits_);
-    workspace_.emplace(attention_workspace_bytes(args_, limits_));
-    schedule_.emplace(attention_schedule_bytes(args_, limits_));
+    plan_ = plan_attention(args_, limits_);
+    workspace_.emplace(plan_.workspace_bytes);
+    schedule_.emplace(plan_.schedule_bytes);
   }
 
-  AttentionPath path() const { return support_.path; }
+  AttentionPath path() const { return plan_.support.path; }
   AttentionArgs& args() { return args_; }
   DeviceArray<char>& schedule() { return *schedule_; }
   void poison() {
@@ -131,18 +131,19 @@ class DeviceCall {
   }
   // `scheduled`: by the schedule of the launch before.
   int launch(bool scheduled = false) {
-    return launch_attention(args_, limits_, {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u},
-                            nullptr);
+    return launch_attention(plan_attention(args_, limits_), args_,
+                            {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
   }
   int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens,
                        bool scheduled = false) {
     DeviceArray<uint64_t> offsets(group_offsets), prefixes(prefix_lens);
     const CascadeArgs cascade{args_, static_cast<uint32_t>(prefix_lens.size()), offsets.data(),
                               prefixes.data()};
-    if (cascade_support(cascade, limits_).path == AttentionPath::kUnsupported) return -1;
-    workspace_.emplace(std::vector<char>(cascade_workspace_bytes(cascade, limits_), '\xff'));
-    if (!scheduled) schedule_.emplace(std::vector<char>(cascade_schedule_bytes(cascade, limits_), '\xff'));
-    const int error = launch_cascade(cascade, limits_,
+    const CascadePlan plan = plan_cascade(cascade, limits_);
+    if (plan.suffix.support.path == AttentionPath::kUnsupported) return -1;
+    workspace_.emplace(std::vector<char>(plan.workspace_bytes, '\xff'));
+    if (!scheduled) schedule_.emplace(std::vector<char>(plan.schedule_bytes, '\xff'));
+    const int error = launch_cascade(plan, cascade,
                                      {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
     synchronize();
     return error;
@@ -164,7 +165,7 @@ class DeviceCall {
   static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
   AttentionArgs args_;
   AttentionLimits limits_;
-  AttentionSupport support_ = {};
+  AttentionPlan plan_ = {};
   const uint32_t out_offset_;
   Copies copies_;
   DeviceArray<char> out_;
@@ -197,7 +198,7 @@ inline void expect_device_right(const Options& options, const DeviceOptions& dev
 
 inline AttentionPath path_of(const Options& options, const DeviceOptions& device = {}) {
   Case c(options);
-  return attention_support(scalars_of(c.args()), limits_of(c.args(), device)).path;
+  return plan_attention(scalars_of(c.args()), limits_of(c.args(), device)).support.path;
 }
 
 }  // namespace kvc::gpu::test
