@@ -39,7 +39,8 @@ class Call {
   HostArrays& arrays() { return arrays_; }
   // Bytes of memory for `workspace` bytes, aligned to kWorkspaceAlignment, and for the copies of `arrays`.
   static uint64_t needed(uint64_t workspace, const HostArrays& arrays);
-  // Sends the arrays, and takes `workspace` bytes beside them. `given`: needed() bytes on the device, for both.
+  // Sends the arrays, and takes `workspace` bytes beside them. `given`: needed() bytes on the device, for
+  // both.
   kvc_status upload(uint64_t workspace = 0, char* given = nullptr);
   // Memory that the caller gives: its address on the device.
   template <typename T>

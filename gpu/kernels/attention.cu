@@ -209,16 +209,16 @@ int launch_attention(const AttentionPlan& plan, const AttentionArgs& args, const
   for (uint32_t i = 0; i < plan.num_classes; ++i)
     take_arrays(args, &schedules.of_class[i], &shared, &workspace);
   if (memory.scheduled == 0) {
-    const int error =
-        launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, schedules);
+    const int error = launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, schedules);
     if (error != 0) return error;
   }
   uint64_t pieces = 1;
   for (uint32_t i = 0; i < plan.num_classes; ++i) {
     const Schedule& schedule = schedules.of_class[i];
     pieces = schedule.max_pieces > pieces ? schedule.max_pieces : pieces;
-    const int error = plan.support.path == AttentionPath::kMma ? plan.kernels[i].launch(args, schedule, stream)
-                      : plan.plain_rows == 1                   ? launch_plain<1>(args, schedule, stream)
+    const int error = plan.support.path == AttentionPath::kMma
+                          ? plan.kernels[i].launch(args, schedule, stream)
+                      : plan.plain_rows == 1 ? launch_plain<1>(args, schedule, stream)
                                              : launch_plain<kPlainRows>(args, schedule, stream);
     if (error != 0) return error;
   }

@@ -12,8 +12,9 @@
 // Calls whose requests have the same lengths may share a schedule, so that a step with many layers makes one.
 //
 // All lengths are read on the device: what was captured in a graph may be replayed with others, within the
-// bounds that the workspace was sized for; a request beyond them gets NaN. A piece sees its own request alone; with `invariant` it is also
-// cut at fixed numbers of tokens, and its bits do not depend on what else is in the batch.
+// bounds that the workspace was sized for; a request beyond them gets NaN. A piece sees its own request
+// alone; with `invariant` it is also cut at fixed numbers of tokens, and its bits do not depend on what else
+// is in the batch.
 //
 // Requests of at most kDecodeRows rows per KV head and those with more are separate classes with kernels of
 // their own. Two families of kernels (attention_path):
@@ -83,8 +84,8 @@ struct AttentionArgs {
 // Sets what a storage says: planes, dims and scales of one layer, whose slab is the device's memory.
 void describe_storage(const Layout& layout, const char* slab, uint32_t layer, AttentionArgs* args);
 
-// How much there can be: in this call, or in all replays of a graph. Memory has this size. The device checks it: of a
-// request that goes beyond, results are NaN, and nothing else is touched.
+// How much there can be: in this call, or in all replays of a graph. Memory has this size. The device checks
+// it: of a request that goes beyond, results are NaN, and nothing else is touched.
 struct AttentionBounds {
   uint64_t total_queries;  // of all requests
   uint64_t max_queries;    // of one request
@@ -105,8 +106,8 @@ struct AttentionSupport {
   const char* reason;  // kUnsupported: what is not supported; kPlain: why not kMma
 };
 
-// Looks at the planes, dims, types and options; arrays count as given or not. An unsupported call has no more in its
-// plan than the reason.
+// Looks at the planes, dims, types and options; arrays count as given or not. An unsupported call has no more
+// in its plan than the reason.
 AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& limits);
 
 // Memory of a call, aligned to 16; it need not be cleared.
@@ -145,8 +146,8 @@ struct CascadeArgs {
   const uint64_t* group_offsets;  // [num_groups + 1]
   const uint64_t* prefix_lens;    // [num_groups]
 };
-// Unsupported: windows, ALiBi, block masks, kv_starts, and a bit mask without mask_starts, which lie behind the
-// prefixes. The schedules of both parts lie one after the other.
+// Unsupported: windows, ALiBi, block masks, kv_starts, and a bit mask without mask_starts, which lie behind
+// the prefixes. The schedules of both parts lie one after the other.
 CascadePlan plan_cascade(const CascadeArgs& args, const AttentionLimits& limits);
 int launch_cascade(const CascadePlan& plan, const CascadeArgs& args, const AttentionMemory& memory,
                    Stream stream);

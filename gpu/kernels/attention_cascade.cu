@@ -66,8 +66,10 @@ AttentionArgs suffix_args(const CascadeArgs& args, uint64_t rows, const CascadeA
   return suffix;
 }
 
-// The arrays of a planned call, where the memory begins that `shared` and `workspace` carve up, if it is there.
-CascadeArrays take_arrays(const CascadePlan& plan, const CascadeArgs& args, Carver* shared, Carver* workspace) {
+// The arrays of a planned call, where the memory begins that `shared` and `workspace` carve up, if it is
+// there.
+CascadeArrays take_arrays(const CascadePlan& plan, const CascadeArgs& args, Carver* shared,
+                          Carver* workspace) {
   CascadeArrays arrays = {};
   workspace->take(&arrays.q_offsets, uint64_t{args.num_groups} + 1);
   workspace->take(&arrays.table_rows, args.num_groups);

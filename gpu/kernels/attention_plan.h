@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a call of attention is done, worked out by the host once: which kernels, the most pieces there can be, and how
-// much memory. Explaining, counting bytes and launching read the same plan. It depends on no address, but for whether
-// arrays are given and how results are aligned, and on no length, but for the limits: layers of a step have one plan.
+// How a call of attention is done, worked out by the host once: which kernels, the most pieces there can be,
+// and how much memory. Explaining, counting bytes and launching read the same plan. It depends on no address,
+// but for whether arrays are given and how results are aligned, and on no length, but for the limits: layers
+// of a step have one plan.
 #pragma once
 #include "kernels/attention.h"
 

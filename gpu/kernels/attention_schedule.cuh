@@ -8,8 +8,8 @@
 // most two parts, that which was begun before its share and that which ends after it. With `invariant` a unit
 // is a fixed number of tiles and a part by itself.
 //
-// A request beyond the bounds of the call is one piece of the first class with one unit, of which nothing is read: its
-// results are NaN.
+// A request beyond the bounds of the call is one piece of the first class with one unit, of which nothing is
+// read: its results are NaN.
 //
 // A schedule may be another call's. One that was made for other arguments has another key and is not read;
 // one of other lengths is followed where its pieces are still as it says. What is left is NaN.

@@ -22,7 +22,8 @@ struct SelectionArgs {
   uint64_t block_mask_stride;
 };
 
-// Of `limits`, num_multiprocessors and the bounds are read. Nothing is read or written for a request beyond these.
+// Of `limits`, num_multiprocessors and the bounds are read. Nothing is read or written for a request beyond
+// these.
 uint64_t selection_workspace_bytes(const SelectionArgs& args, const AttentionLimits& limits);
 int launch_selection(const SelectionArgs& args, const AttentionLimits& limits, void* workspace,
                      Stream stream);

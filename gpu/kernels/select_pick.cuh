@@ -79,7 +79,8 @@ pick_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection)
   const AttentionArgs& a = args.attention;
   const uint64_t rows = uint64_t{a.num_requests} * a.num_heads;
   for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const Candidates candidates = find_candidates(args, selection.limits, static_cast<uint32_t>(row / a.num_heads));
+    const Candidates candidates =
+        find_candidates(args, selection.limits, static_cast<uint32_t>(row / a.num_heads));
     const uint32_t* const bounds = selection.bounds + row * selection.columns;
     const bool compares = candidates.scored() != 0;
     const uint64_t least = compares ? find_least(candidates, bounds, counts, found) : 0;

@@ -119,6 +119,7 @@ class DeviceCall {
 
   AttentionPath path() const { return plan_.support.path; }
   AttentionArgs& args() { return args_; }
+  const AttentionLimits& limits() const { return limits_; }
   DeviceArray<char>& schedule() { return *schedule_; }
   void poison() {
     schedule_->set(std::vector<char>(schedule_->size(), '\xff'));
@@ -143,8 +144,8 @@ class DeviceCall {
     if (plan.suffix.support.path == AttentionPath::kUnsupported) return -1;
     workspace_.emplace(std::vector<char>(plan.workspace_bytes, '\xff'));
     if (!scheduled) schedule_.emplace(std::vector<char>(plan.schedule_bytes, '\xff'));
-    const int error = launch_cascade(plan, cascade,
-                                     {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
+    const int error =
+        launch_cascade(plan, cascade, {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
     synchronize();
     return error;
   }

@@ -206,5 +206,27 @@ TEST_F(SelectTest, LengthsAreReadWhenItRuns) {
   }
 }
 
+// Of a request that is longer than there was room for nothing is read or written.
+TEST_F(SelectTest, RequestsBeyondTheBoundsAreLeftAlone) {
+  Options options;
+  options.kv_lens = {1600, 900, 1200}, options.q_lens = {1, 1, 1}, options.k_dim = 16;
+  Problem problem(options, random);
+  DeviceChoice device(problem, {}, false);
+  const Choice choice = {12, 1, 2};
+  const std::vector<uint8_t> expected = problem.on_cpu(choice);
+  const size_t of_request = problem.layout.num_heads * problem.stride;
+  for (const uint64_t length : {uint64_t{1601}, uint64_t{1} << 31, ~uint64_t{0}}) {
+    for (size_t r = 0; r < options.kv_lens.size(); ++r) {
+      std::vector<uint64_t> lens = options.kv_lens;
+      lens[r] = length;
+      device.set_lengths(lens);
+      const std::vector<uint8_t> mask = device.choose(problem, choice);
+      for (size_t i = 0; i < mask.size(); ++i)
+        ASSERT_EQ(mask[i], (i / of_request == r ? problem.mask : expected)[i])
+            << "request " << r << ", byte " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvc::gpu::test
