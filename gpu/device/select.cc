@@ -12,7 +12,7 @@ kvc_status DeviceStorage::select_blocks(const kvc_attention& attention, const kv
   kvc_attention read = attention;  // of the call's arrays those that are looked at
   read.out = nullptr;
   read.lse = nullptr;
-  read.alibi_slopes = nullptr;
+  read.alibi_slopes = read.sink_logits = nullptr;
   read.mask = read.block_mask = nullptr;
   read.mask_offsets = read.mask_starts = nullptr;
   const AttentionLimits limits = limits_of(device_, read);
