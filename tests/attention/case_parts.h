@@ -56,6 +56,41 @@ inline Layout make_layout(const Options& o) {
   return layout;
 }
 
+struct RowStrides {
+  uint64_t token, head;
+};
+
+inline RowStrides strides_of(Rows rows, uint64_t tokens, const Options& o, uint32_t dim) {
+  const uint64_t q_heads = uint64_t{o.heads} * o.group;
+  switch (rows) {
+    case Rows::kFused:
+      return {(q_heads + 2 * o.heads) * dim, dim};
+    case Rows::kPadded:
+      return {q_heads * (dim + 3) + 5, dim + 3};
+    case Rows::kHeadMajor:
+      return {dim + 8, tokens * (dim + 8) + 16};
+    case Rows::kOverlapping:
+      return {5, 3};
+    case Rows::kContiguous:
+      break;
+  }
+  return {q_heads * dim, dim};
+}
+
+// From the first element of the first row to the last one of the last row, in elements of q_dtype.
+inline uint64_t extent_of(uint64_t tokens, uint64_t token_stride, uint32_t heads, uint64_t head_stride,
+                          uint32_t dim) {
+  return tokens == 0 ? 0 : (tokens - 1) * token_stride + (heads - 1) * head_stride + dim;
+}
+inline uint64_t q_extent(const AttentionArgs& a) {
+  return extent_of(a.q_offsets[a.num_requests], a.q_token_stride, a.num_q_heads, a.q_head_stride,
+                   a.layout->k_dim);
+}
+inline uint64_t out_extent(const AttentionArgs& a) {
+  return extent_of(a.q_offsets[a.num_requests], a.out_token_stride, a.num_q_heads, a.out_head_stride,
+                   a.layout->v_dim);
+}
+
 // As AttentionArgs has them; no bits: all is seen.
 struct Mask {
   std::vector<uint8_t> bits;

@@ -12,6 +12,15 @@
 
 namespace kvc::test {
 
+// Where the rows of queries or results lie.
+enum class Rows {
+  kContiguous,
+  kFused,        // those of a token side by side; then room for its keys and values
+  kPadded,       // gaps of an odd number of elements between all rows
+  kHeadMajor,    // a head's rows of all tokens, then those of the next head; gaps
+  kOverlapping,  // queries alone
+};
+
 struct Options {
   int32_t dtype = KVC_FLOAT32;  // stored
   int32_t q_dtype = KVC_FLOAT32;
@@ -33,6 +42,8 @@ struct Options {
   bool tail = false;      // bit mask: of the last q_len positions alone
   int block_percent = 0;  // of blocks that a KV head reads; 0 = no block mask
   float q_scale = 1;
+  bool sink_logits = false;  // of some heads none
+  Rows q_rows = Rows::kContiguous, out_rows = Rows::kContiguous;
 };
 
 inline std::string describe(const Options& o) {
@@ -54,6 +65,10 @@ inline std::string describe(const Options& o) {
   if (o.mask_percent != 0) text += ", mask " + std::to_string(o.mask_percent) + " %";
   if (o.tail) text += " of the tail";
   if (o.block_percent != 0) text += ", blocks " + std::to_string(o.block_percent) + " %";
+  if (o.sink_logits) text += ", sink logits";
+  constexpr const char* kRows[] = {"contiguous", "fused", "padded", "head-major", "overlapping"};
+  if (o.q_rows != Rows::kContiguous) text += std::string(", q ") + kRows[static_cast<int>(o.q_rows)];
+  if (o.out_rows != Rows::kContiguous) text += std::string(", out ") + kRows[static_cast<int>(o.out_rows)];
   return text;
 }
 
