@@ -17,6 +17,7 @@ void expect_cascade_right(const Options& options, const std::vector<uint64_t>& g
   c.run_by([&](const kvc::AttentionArgs& args) { call.results(args.out, args.lse); });
   EXPECT_LE(c.distance(), options.q_dtype == KVC_FLOAT32 ? 1e-5 : 4e-3) << describe(options);
   EXPECT_LE(c.lse_distance(), 1e-3) << describe(options);
+  EXPECT_EQ(c.num_bytes_beside_rows(), 0u) << describe(options);
 }
 
 std::vector<Options> stores() {
