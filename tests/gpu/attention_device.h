@@ -185,8 +185,22 @@ inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const Devi
   return call.path();
 }
 
-// Runs the case against the reference, on the kernels `path` if it is given.
-inline void expect_device_right(const Options& options, const DeviceOptions& device = {}) {
+// The same problem with what goes with every other: by chance sink logits, and rows that are not contiguous.
+inline Options with_extras(Options o) {
+  static std::mt19937_64 random(kvc::test::test_seed());
+  using kvc::test::Rows;
+  const auto any_of = [&](std::initializer_list<Rows> rows) { return rows.begin()[random() % rows.size()]; };
+  if (random() % 3 == 0) o.sink_logits = true;
+  if (o.q_rows == Rows::kContiguous && random() % 2 == 0)
+    o.q_rows = any_of({Rows::kFused, Rows::kPadded, Rows::kHeadMajor, Rows::kOverlapping});
+  if (o.out_rows == Rows::kContiguous && random() % 2 == 0)  // not padded: that is for the plain kernel alone
+    o.out_rows = any_of({Rows::kFused, Rows::kHeadMajor});
+  return o;
+}
+
+// Runs the case, with_extras(), against the reference.
+inline void expect_device_right(const Options& asked, const DeviceOptions& device = {}) {
+  const Options options = with_extras(asked);
   Case c(options);
   c.run_reference();
   AttentionPath path{};
