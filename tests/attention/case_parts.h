@@ -20,6 +20,7 @@ inline Layout make_layout(const Options& o) {
   for (size_t r = 0; r < o.kv_lens.size(); ++r) blocks += blocks_of(o, r);
   layout.num_layers = 2, layout.num_heads = o.heads, layout.block_size = o.block_size;
   layout.num_blocks = blocks, layout.k_dim = o.k_dim, layout.v_dim = o.v_dim, layout.latent = o.latent;
+  layout.hadamard = o.hadamard;
   const QuantFormat format{o.dtype, o.scale_group, o.asymmetric};
   if (is_quantized(o.dtype)) {
     layout.scale_group = o.scale_group != 0 ? o.scale_group : std::max(o.k_dim, o.v_dim);

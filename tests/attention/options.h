@@ -29,6 +29,7 @@ struct Options {
   bool latent = false;
   uint32_t scale_group = 0;  // quantized: 0 = the whole row
   bool asymmetric = false;
+  bool hadamard = false;  // quantized: rows are stored rotated
   uint32_t k_dim = 64, v_dim = 64, heads = 2, group = 2, block_size = 16;
   std::vector<uint64_t> kv_lens{33}, q_lens{1};
   std::vector<uint64_t> q_starts{};  // empty = not given
@@ -50,6 +51,7 @@ inline std::string describe(const Options& o) {
   std::string text = std::string(dtype_name(o.dtype)) + (o.tiled ? " tiled" : "") +
                      (o.tiled_values ? " tiled-v" : "") + (o.token_major ? " token-major" : "") +
                      (o.latent ? " latent" : "") + (o.asymmetric ? " asymmetric" : "") +
+                     (o.hadamard ? " rotated" : "") +
                      (o.scale_group != 0 ? " scale group " + std::to_string(o.scale_group) : "") + ", q " +
                      dtype_name(o.q_dtype) + ", dims " + std::to_string(o.k_dim) + "/" +
                      std::to_string(o.v_dim) + ", heads " + std::to_string(o.heads) + " x " +
