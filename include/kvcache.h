@@ -592,7 +592,7 @@ typedef struct kvc_attention {
                                   it (the same stream or graph). Calls that share it agree in num_requests, heads, dtype, flags, window, sinks, the lengths
                                   (q_offsets, q_starts, kv_lens, total_queries, max_queries, max_kv_len), shared_tokens (with it also in whether they have
                                   block_mask, alibi_slopes, mask and mask_starts) and the storage's configuration; all else may differ: q, out (a multiple of
-                                  4), layer, block_tables, scale, what the masks hold. The result is that without it, bit by bit. A schedule of other calls,
+                                  4, in 16-bit types with even strides), layer, block_tables, scale, what the masks hold. The result is that without it, bit by bit. A schedule of other calls,
                                   or memory that none has filled, gives NaN where it does not fit; of queries that it does not know out holds anything, and
                                   no memory but the call's is touched. One that something else has written into is the caller's fault. NULL = worked out by
                                   each call. On the CPU it changes nothing. */

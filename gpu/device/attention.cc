@@ -73,7 +73,7 @@ kvc_status check_support(const AttentionSupport& support) {
   return refuse(KVC_ERROR_UNSUPPORTED, "attention on %s: %s", runtime::kName, support.reason);
 }
 
-kvc_status check_schedule(const kvc_attention& a, uint64_t needed) {
+kvc_status check_schedule(const kvc_attention& a, uint32_t v_dim, uint64_t needed) {
   using ull = unsigned long long;
   if (a.schedule == nullptr) {
     if ((a.flags & KVC_ATTENTION_SCHEDULED) == 0) return KVC_OK;
@@ -85,9 +85,17 @@ kvc_status check_schedule(const kvc_attention& a, uint64_t needed) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.schedule,
                   ull{kScheduleAlignment});
   }
-  if (reinterpret_cast<uintptr_t>(a.out) % 4 != 0) {  // other kernels, with a schedule of their own
+  // Other kernels write other results, and have schedules of their own.
+  if (reinterpret_cast<uintptr_t>(a.out) % 4 != 0) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
                   "kvc_attention.out is %p; with kvc_attention.schedule a multiple of 4", a.out);
+  }
+  const bool by_pairs = a.dtype != KVC_FLOAT32 && v_dim % 2 == 0;
+  if (by_pairs && (a.out_token_stride | a.out_head_stride) % 2 != 0) {
+    return refuse(
+        KVC_ERROR_INVALID_ARGUMENT,
+        "kvc_attention.out_token_stride is %lld, out_head_stride %lld; with kvc_attention.schedule even",
+        static_cast<long long>(a.out_token_stride), static_cast<long long>(a.out_head_stride));
   }
   if (a.schedule_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
@@ -101,7 +109,7 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
   const Work work = plan_work(layout_, address_, device_, attention);
   if (work.is_empty()) return KVC_OK;
   KVC_TRY(check_support(work.support));
-  KVC_TRY(check_schedule(attention, work.schedule_bytes));
+  KVC_TRY(check_schedule(attention, layout_.v_dim, work.schedule_bytes));
   KVC_TRY(check_workspace(attention, work.bytes, "workspace_bytes"));
 
   Call call(device_, memory_, stream);

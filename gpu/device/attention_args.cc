@@ -14,7 +14,11 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   args.num_q_heads = a.num_q_heads;
   args.q_dtype = a.dtype;
   args.q = a.q;
+  args.q_token_stride = static_cast<uint64_t>(a.q_token_stride);
+  args.q_head_stride = static_cast<uint64_t>(a.q_head_stride);
   args.out = a.out;
+  args.out_token_stride = static_cast<uint64_t>(a.out_token_stride);
+  args.out_head_stride = static_cast<uint64_t>(a.out_head_stride);
   args.lse = a.lse;
   args.num_requests = static_cast<uint32_t>(a.num_requests);
   args.causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
@@ -28,6 +32,7 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   args.scale = a.scale;
   args.soft_cap = a.soft_cap;
   args.alibi_slopes = a.alibi_slopes;
+  args.sink_logits = a.sink_logits;
   args.mask = a.mask;
   args.mask_offsets = a.mask_offsets;
   args.mask_starts = a.mask_starts;
@@ -69,6 +74,7 @@ kvc_status find_arrays(const kvc_attention& attention, Call& call, AttentionArgs
   KVC_TRY(call.address(args->kv_lens, "kvc_attention.kv_lens"));
   KVC_TRY(call.address(args->block_tables, "kvc_attention.block_tables"));
   KVC_TRY(call.address(args->alibi_slopes, "kvc_attention.alibi_slopes"));
+  KVC_TRY(call.address(args->sink_logits, "kvc_attention.sink_logits"));
   KVC_TRY(call.address(args->mask_offsets, "kvc_attention.mask_offsets"));
   return call.address(args->mask_starts, "kvc_attention.mask_starts");
 }
@@ -85,6 +91,7 @@ void list_host_arrays(const Layout& layout, const kvc_attention& attention, cons
   arrays->add(args->kv_lens, n);
   arrays->add(args->block_tables, n, entries, stride);
   arrays->add(args->alibi_slopes, args->num_q_heads);
+  arrays->add(args->sink_logits, args->num_q_heads);
   arrays->add(args->mask_offsets, n);
   arrays->add(args->mask_starts, n);
   args->table_stride = stride;

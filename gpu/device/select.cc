@@ -13,7 +13,7 @@ kvc_attention arrays_read(const kvc_attention& attention) {
   kvc_attention read = attention;
   read.out = nullptr;
   read.lse = nullptr;
-  read.alibi_slopes = nullptr;
+  read.alibi_slopes = read.sink_logits = nullptr;
   read.mask = read.block_mask = nullptr;
   read.mask_offsets = read.mask_starts = nullptr;
   return read;

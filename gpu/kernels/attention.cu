@@ -73,6 +73,8 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
   if (args.k.element_tile != 0 || args.v.element_tile != 0) return "tiled keys";
   if (args.hadamard != 0) return "rotated rows";
   if (reinterpret_cast<uintptr_t>(args.out) % 4 != 0) return "results that are not aligned to 4";
+  if (args.out_dtype != KVC_FLOAT32 && (args.out_token_stride | args.out_head_stride) % 2 != 0)
+    return "results of 16 bits with odd strides";  // elements are written two at a time
   if (!is_aligned(args.k) || !is_aligned(args.v)) return "rows that are not aligned to 16";
   const char* const no_kernel = "no kernel for this stored type and these head dims";
   const char* const too_large = "too little shared memory";

@@ -59,9 +59,14 @@ struct AttentionArgs {
 
   int32_t q_dtype;
   int32_t out_dtype;  // 0 = that of q
-  const void* q;      // [queries][num_q_heads][k_dim]
-  void* out;          // [queries][num_q_heads][v_dim]
-  float* lse;         // [queries][num_q_heads], or nullptr
+  // Element e of query head h of query t is q[t * q_token_stride + h * q_head_stride + e]; likewise out,
+  // whose rows do not overlap. Nothing between its rows is written. Strides count elements and are never "0 =
+  // contiguous".
+  const void* q;
+  uint64_t q_token_stride, q_head_stride;
+  void* out;
+  uint64_t out_token_stride, out_head_stride;
+  float* lse;  // [queries][num_q_heads], or nullptr
   uint32_t num_requests;
   uint32_t causal;
   const uint64_t* q_offsets;    // [num_requests + 1]
@@ -74,6 +79,7 @@ struct AttentionArgs {
   uint64_t window, sinks;
   float scale, soft_cap;
   const float* alibi_slopes;
+  const float* sink_logits;  // [num_q_heads], or nullptr; -infinity = none for this head
   const uint8_t* mask;
   const uint64_t* mask_offsets;
   const uint64_t* mask_starts;
@@ -124,15 +130,20 @@ int launch_attention(const AttentionPlan& plan, const AttentionArgs& args, const
                      Stream stream);
 
 // Attention over disjoint sets of keys becomes attention over all of them: outs [num_partials][num_rows][dim]
-// of a float type, lses [num_partials][num_rows]; out and lse (or nullptr) may be those of the first partial.
+// of a float type, lses [num_partials][num_rows]. Row i is query i / num_heads and query head i % num_heads.
+// lse (or nullptr) may be that of the first partial, and so may out, if its strides are those of outs.
 struct MergeArgs {
   const void* outs;
   const float* lses;
   uint64_t num_partials, num_rows;
+  const uint64_t* num_queries;  // of the rows those of so many queries are merged, or nullptr = all
+  uint32_t num_heads;
   uint32_t dim;
   int32_t dtype, out_dtype;  // out_dtype 0 = dtype
   void* out;
+  uint64_t out_token_stride, out_head_stride;  // as in AttentionArgs
   float* lse;
+  const float* sink_logits;  // [num_heads], or nullptr; the partials do not count them
 };
 int launch_merge(const MergeArgs& args, Stream stream);
 

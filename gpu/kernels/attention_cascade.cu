@@ -37,6 +37,17 @@ describe_groups(CascadeArgs args, CascadeArrays arrays, uint64_t total_queries) 
   arrays.table_rows[group] = static_cast<uint32_t>(first);
 }
 
+// Results of one of the calls: rows side by side in the workspace, without the sink logits, which the merge
+// counts.
+void write_partial(float* out, float* lse, AttentionArgs* args) {
+  args->out = out;
+  args->lse = lse;
+  args->out_dtype = KVC_FLOAT32;
+  args->out_head_stride = args->v_dim;
+  args->out_token_stride = uint64_t{args->num_q_heads} * args->v_dim;
+  args->sink_logits = nullptr;
+}
+
 AttentionArgs prefix_args(const CascadeArgs& args, const CascadeArrays& arrays) {
   AttentionArgs prefix = args.attention;
   prefix.num_requests = args.num_groups;
@@ -46,9 +57,7 @@ AttentionArgs prefix_args(const CascadeArgs& args, const CascadeArrays& arrays) 
   prefix.kv_lens = args.prefix_lens;
   prefix.table_rows = arrays.table_rows;
   prefix.mask = nullptr;
-  prefix.out = arrays.outs;
-  prefix.lse = arrays.lses;
-  prefix.out_dtype = KVC_FLOAT32;
+  write_partial(arrays.outs, arrays.lses, &prefix);
   return prefix;
 }
 AttentionLimits prefix_limits(const AttentionLimits& limits) {
@@ -60,9 +69,8 @@ AttentionLimits prefix_limits(const AttentionLimits& limits) {
 AttentionArgs suffix_args(const CascadeArgs& args, uint64_t rows, const CascadeArrays& arrays) {
   AttentionArgs suffix = args.attention;
   suffix.kv_starts = arrays.kv_starts;
-  suffix.out = arrays.outs == nullptr ? nullptr : arrays.outs + rows * suffix.v_dim;
-  suffix.lse = arrays.lses == nullptr ? nullptr : arrays.lses + rows;
-  suffix.out_dtype = KVC_FLOAT32;
+  write_partial(arrays.outs == nullptr ? nullptr : arrays.outs + rows * suffix.v_dim,
+                arrays.lses == nullptr ? nullptr : arrays.lses + rows, &suffix);
   return suffix;
 }
 
@@ -128,10 +136,23 @@ int launch_cascade(const CascadePlan& plan, const CascadeArgs& args, const Atten
   error = launch_attention(plan.suffix, suffix_args(args, plan.rows, arrays),
                            {arrays.schedules[1], arrays.workspace, memory.scheduled}, stream);
   if (error != 0) return error;
-  return launch_merge({arrays.outs, arrays.lses, 2, plan.rows, args.attention.v_dim, KVC_FLOAT32,
-                       args.attention.out_dtype != 0 ? args.attention.out_dtype : args.attention.q_dtype,
-                       args.attention.out, args.attention.lse},
-                      stream);
+  const AttentionArgs& attention = args.attention;
+  MergeArgs merge = {};
+  merge.outs = arrays.outs;
+  merge.lses = arrays.lses;
+  merge.num_partials = 2;
+  merge.num_rows = plan.rows;
+  merge.num_queries = attention.q_offsets + attention.num_requests;
+  merge.num_heads = attention.num_q_heads;
+  merge.dim = attention.v_dim;
+  merge.dtype = KVC_FLOAT32;
+  merge.out_dtype = attention.out_dtype != 0 ? attention.out_dtype : attention.q_dtype;
+  merge.out = attention.out;
+  merge.out_token_stride = attention.out_token_stride;
+  merge.out_head_stride = attention.out_head_stride;
+  merge.lse = attention.lse;
+  merge.sink_logits = attention.sink_logits;
+  return launch_merge(merge, stream);
 }
 
 }  // namespace kvc::gpu

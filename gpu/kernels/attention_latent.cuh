@@ -227,7 +227,7 @@ class LatentWorker {
     }
   }
 
-  // Totals of both warps of a row go where the maxima of tiles were.
+  // Totals of both warps of a row go where the maxima of tiles were, factors of rows where their decays were.
   KVC_DEVICE void write(const Part& part) {
     const PartOutput output{args_, schedule_, part};
 #pragma unroll
@@ -240,19 +240,23 @@ class LatentWorker {
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t m = row_at(i);
       if (m < part.piece.rows && token_warp() == 0 && lane() % 4 == 0) {
-        output.put_lse(m, natural_lse(top_[i], tops(0)[m] + tops(1)[m]));
+        const float total = tops(0)[m] + tops(1)[m];
+        const RowEnd end = output.end(m, natural_lse(top_[i], total), total);
+        output.put_lse(m, end.lse);
+        decays()[m] = end.factor;
       }
     }
+    sync_block();
 #pragma unroll
     for (uint32_t i = 0; i < 2 * S::kRowTiles; ++i) {
       const uint32_t m = 8 * i + lane() / 4;
       if (m < part.piece.rows) {
-        const float total = tops(0)[m] + tops(1)[m], inverse = total == 0 ? 0 : 1 / total;
+        const float factor = decays()[m];
         const OutputRow row = output.row(m);
 #pragma unroll
         for (uint32_t n = 0; n < kTilesOfElements; ++n) {
-          row.put_pair(warp() * S::kElements + 8 * n + lane() % 4 * 2, sums_[i / 2][n][i % 2 * 2] * inverse,
-                       sums_[i / 2][n][i % 2 * 2 + 1] * inverse);
+          row.put_pair(warp() * S::kElements + 8 * n + lane() % 4 * 2, sums_[i / 2][n][i % 2 * 2] * factor,
+                       sums_[i / 2][n][i % 2 * 2 + 1] * factor);
         }
       }
     }

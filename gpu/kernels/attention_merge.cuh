@@ -7,6 +7,11 @@ namespace kvc::gpu {
 
 inline constexpr uint32_t kMergeThreads = 128;
 
+// Natural log-sum-exp of parts of which `top` is the largest one, and whose weights are `total` in sum.
+KVC_DEVICE float merged_lse(float top, float total) {
+  return total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2;
+}
+
 // Slots of a (piece, head) that was cut: units [begin, end) of all.
 struct CutSlots {
   const Schedule& schedule;
@@ -60,14 +65,19 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Schedules schedules
         total += weight;
         sum += weight * value;
       }
-      output.row(r).put(e, total == 0 ? 0 : sum / total);
-      if (e == 0) output.put_lse(r, total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2);
+      const RowEnd end = output.end(r, merged_lse(top, total), total);
+      output.row(r).put(e, sum * end.factor);
+      if (e == 0) output.put_lse(r, end.lse);
     }
   }
 }
 
 KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
-  for (uint64_t row = blockIdx.x; row < args.num_rows; row += gridDim.x) {
+  uint64_t rows = args.num_rows;
+  if (args.num_queries != nullptr && *args.num_queries < rows / args.num_heads)
+    rows = *args.num_queries * args.num_heads;
+  const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.dtype;
+  for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     float top = minus_infinity();
     for (uint64_t p = 0; p < args.num_partials; ++p) {
       const float lse = args.lses[p * args.num_rows + row];
@@ -78,6 +88,11 @@ KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
       const float lse = args.lses[p * args.num_rows + row];
       if (lse != minus_infinity()) total += exp2_fast((lse - top) * kLog2e);
     }
+    const uint64_t query = row / args.num_heads;
+    const auto head = static_cast<uint32_t>(row % args.num_heads);
+    RowEnd end{total == 0 ? 0 : 1 / total, merged_lse(top, total)};
+    if (args.sink_logits != nullptr) end = with_sink(end, args.sink_logits[head]);
+    const uint64_t to = query * args.out_token_stride + head * args.out_head_stride;
     for (uint32_t e = threadIdx.x; e < args.dim; e += kMergeThreads) {
       float sum = 0;
       for (uint64_t p = 0; p < args.num_partials; ++p) {
@@ -86,13 +101,10 @@ KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
         sum += exp2_fast((lse - top) * kLog2e) *
                load_float(args.dtype, args.outs, (p * args.num_rows + row) * args.dim + e);
       }
-      store_float(args.out_dtype != 0 ? args.out_dtype : args.dtype, args.out, row * args.dim + e,
-                  total == 0 ? 0 : sum / total);
+      store_float(dtype, args.out, to + e, sum * end.factor);
     }
     sync_block();  // lses may be lse
-    if (threadIdx.x == 0 && args.lse != nullptr) {
-      args.lse[row] = total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2;
-    }
+    if (threadIdx.x == 0 && args.lse != nullptr) args.lse[row] = end.lse;
   }
 }
 

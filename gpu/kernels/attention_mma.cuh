@@ -316,8 +316,9 @@ class MmaWorker {
     for_each_row([&](uint32_t i, uint32_t half) {
       const uint32_t m = row_at(i, half);
       const float total = team_sum(total_[i][half], 4), offset = team_sum(offset_[i][half], 4);
-      const float inverse = total == 0 ? 0 : 1 / total, unit = sum_unit() * inverse, more = offset * inverse;
       if (m < part.piece.rows) {
+        const RowEnd end = output.end(m, natural_lse(top_[i][half], total), total);
+        const float unit = sum_unit() * end.factor, more = offset * end.factor;
         const OutputRow row = output.row(m);
 #pragma unroll
         for (uint32_t n = 0; n < kDimTiles; n += 2) {
@@ -330,7 +331,7 @@ class MmaWorker {
             row.put_pair(S::value_element(tile, column), first * unit + more, second * unit + more);
           }
         }
-        if (lane() % 4 == 0) output.put_lse(m, natural_lse(top_[i][half], total));
+        if (lane() % 4 == 0) output.put_lse(m, end.lse);
       }
     });
   }
@@ -367,15 +368,15 @@ class MmaWorker {
         weight[w] = exp2_fast(tops[w * 16 + m] - origin);
         total += totals[w * 16 + m] * weight[w];
       }
-      const float inverse = total == 0 ? 0 : 1 / total;
+      const RowEnd end = output.end(m, natural_lse(top, total), total);
       const OutputRow row = output.row(m);
       for (uint32_t e = lane(); e < S::kDim; e += 32) {
         float sum = 0;
 #pragma unroll
         for (uint32_t w = 0; w < S::kTokenWarps; ++w) sum += sums[(w * 16 + m) * S::kDim + e] * weight[w];
-        row.put(e, sum * inverse);
+        row.put(e, sum * end.factor);
       }
-      if (lane() == 0) output.put_lse(m, natural_lse(top, total));
+      if (lane() == 0) output.put_lse(m, end.lse);
     }
   }
 

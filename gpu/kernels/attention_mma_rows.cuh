@@ -65,7 +65,7 @@ KVC_DEVICE void stage_queries(const AttentionArgs& args, const Part& part, unsig
   for (uint32_t m = threadIdx.x / 32; m < num_rows; m += num_warps) {
     float values[kEach], most = 0, sum = 0;
     const bool exists = m < part.piece.rows;
-    const uint64_t row = exists ? q_row_of(args, part, m) * kDim : 0;
+    const uint64_t row = exists ? q_offset_of(args, part, m) : 0;
 #pragma unroll
     for (uint32_t e = 0; e < kEach; ++e) {
       values[e] = exists ? load_float(args.q_dtype, args.q, row + element(e * 32 + lane())) : 0;

@@ -28,7 +28,7 @@ KVC_DEVICE uint64_t offset_in(const AttentionPlane& plane, uint64_t block, uint3
   return block * plane.block + head * plane.head + token * plane.token;
 }
 
-// Row m of a part: its query, and its row of q, out and lse.
+// Row m of a part: its query in its request, its query head, and its query in q, out and lse.
 KVC_DEVICE int64_t query_of(const AttentionArgs& args, const Part& part, uint32_t m) {
   return static_cast<int64_t>((part.piece.first_row + m) / (args.num_q_heads / args.num_heads));
 }
@@ -36,9 +36,12 @@ KVC_DEVICE uint32_t q_head_of(const AttentionArgs& args, const Part& part, uint3
   const uint32_t group = args.num_q_heads / args.num_heads;
   return part.head * group + static_cast<uint32_t>((part.piece.first_row + m) % group);
 }
-KVC_DEVICE uint64_t q_row_of(const AttentionArgs& args, const Part& part, uint32_t m) {
-  const uint64_t query = part.piece.view.first_query + static_cast<uint64_t>(query_of(args, part, m));
-  return query * args.num_q_heads + q_head_of(args, part, m);
+KVC_DEVICE uint64_t q_query_of(const AttentionArgs& args, const Part& part, uint32_t m) {
+  return part.piece.view.first_query + static_cast<uint64_t>(query_of(args, part, m));
+}
+// Where the elements of row m begin in q.
+KVC_DEVICE uint64_t q_offset_of(const AttentionArgs& args, const Part& part, uint32_t m) {
+  return q_query_of(args, part, m) * args.q_token_stride + q_head_of(args, part, m) * args.q_head_stride;
 }
 
 KVC_DEVICE float capped(const AttentionArgs& args, float logit) {
@@ -85,6 +88,25 @@ struct OutputRow {
   }
 };
 
+// Natural log-sum-exp of a row with maximum `top` and sum `total`, both to base 2.
+KVC_DEVICE float natural_lse(float top, float total) {
+  return total > 0 ? (top + log2_fast(total)) * kLn2 : total == 0 ? minus_infinity() : total;
+}
+
+// The end of a row: what its sum of weighted values is multiplied by, and its natural log-sum-exp.
+struct RowEnd {
+  float factor, lse;
+};
+// A sink logit joins a row: another part of it, without a value. Its weight and that of the row are those of
+// a merge, so that neither overflows, whichever is the larger.
+KVC_DEVICE RowEnd with_sink(const RowEnd& row, float sink) {
+  if (sink == minus_infinity()) return row;
+  const float top = row.lse > sink ? row.lse : sink;
+  const float weight = exp2_fast((row.lse - top) * kLog2e);
+  const float total = weight + exp2_fast((sink - top) * kLog2e);
+  return {row.factor * (weight / total), top + log2_fast(total) * kLn2};
+}
+
 // Results of a part, wherever they belong.
 struct PartOutput {
   const AttentionArgs& args;
@@ -96,7 +118,8 @@ struct PartOutput {
   }
   KVC_DEVICE OutputRow row(uint32_t m) const {
     if (part.slot >= 0) return {schedule.part_out + slot_row(m) * args.v_dim, KVC_FLOAT32};
-    const uint64_t element = q_row_of(args, part, m) * args.v_dim;
+    const uint64_t element =
+        q_query_of(args, part, m) * args.out_token_stride + q_head_of(args, part, m) * args.out_head_stride;
     const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
     return {static_cast<char*>(args.out) + element * (dtype == KVC_FLOAT32 ? 4 : 2), dtype};
   }
@@ -104,14 +127,16 @@ struct PartOutput {
     if (part.slot >= 0) {
       schedule.part_lse[slot_row(m)] = lse;
     } else if (args.lse != nullptr) {
-      args.lse[q_row_of(args, part, m)] = lse;
+      args.lse[q_query_of(args, part, m) * args.num_q_heads + q_head_of(args, part, m)] = lse;
     }
   }
+  // The end of row m, from the log-sum-exp of what it sees and the sum of its weights. The sink logit counts
+  // where the row is complete, and so once.
+  KVC_DEVICE RowEnd end(uint32_t m, float lse, float total) const {
+    const RowEnd row{total == 0 ? 0 : 1 / total, lse};
+    if (args.sink_logits == nullptr || part.slot >= 0) return row;
+    return with_sink(row, args.sink_logits[q_head_of(args, part, m)]);
+  }
 };
-
-// Natural log-sum-exp of a row with maximum `top` and sum `total`, both to base 2.
-KVC_DEVICE float natural_lse(float top, float total) {
-  return total > 0 ? (top + log2_fast(total)) * kLn2 : total == 0 ? minus_infinity() : total;
-}
 
 }  // namespace kvc::gpu

@@ -220,8 +220,7 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     const Piece& piece = part.piece;
     for (uint32_t i = threadIdx.x; i < kRows * args.k_dim; i += kPlainThreads) {
       const uint32_t r = i / args.k_dim, e = i % args.k_dim;
-      shared.q[i] =
-          r < piece.rows ? load_float(args.q_dtype, args.q, q_row_of(args, part, r) * args.k_dim + e) : 0;
+      shared.q[i] = r < piece.rows ? load_float(args.q_dtype, args.q, q_offset_of(args, part, r) + e) : 0;
     }
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) shared.sums[i] = 0;
     if (threadIdx.x < kRows) {
@@ -248,15 +247,18 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     }
 
     sync_block();
+    const PartOutput output{args, schedule, part};
+    if (threadIdx.x < piece.rows) {
+      const uint32_t r = threadIdx.x;
+      const RowEnd end = output.end(r, natural_lse(shared.top[r], shared.total[r]), shared.total[r]);
+      output.put_lse(r, end.lse);
+      shared.decay[r] = end.factor;
+    }
     if (args.hadamard != 0) rotate_rows(shared.sums, kRows, args.v_dim);
     sync_block();
-    const PartOutput output{args, schedule, part};
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) {
       const uint32_t r = i / args.v_dim, e = i % args.v_dim;
-      if (r < piece.rows) output.row(r).put(e, shared.total[r] == 0 ? 0 : shared.sums[i] / shared.total[r]);
-    }
-    if (threadIdx.x < piece.rows) {
-      output.put_lse(threadIdx.x, natural_lse(shared.top[threadIdx.x], shared.total[threadIdx.x]));
+      if (r < piece.rows) output.row(r).put(e, shared.total[r] == 0 ? 0 : shared.sums[i] * shared.decay[r]);
     }
   });
 }

@@ -151,16 +151,18 @@ KVC_DEVICE void spoil(void* data, uint64_t bytes) {
   for (uint64_t i = threadIdx.x; i < bytes / 2; i += blockDim.x) static_cast<uint16_t*>(data)[i] = 0xFFFF;
 }
 // A row of results.
-KVC_DEVICE void spoil_row(const AttentionArgs& args, uint64_t row) {
+KVC_DEVICE void spoil_row(const AttentionArgs& args, uint64_t query, uint64_t head) {
   const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
-  const uint64_t bytes = uint64_t{args.v_dim} * (dtype == KVC_FLOAT32 ? 4 : 2);
-  spoil(static_cast<char*>(args.out) + row * bytes, bytes);
-  if (args.lse != nullptr) spoil(args.lse + row, sizeof(float));
+  const uint64_t bytes = dtype == KVC_FLOAT32 ? 4 : 2;
+  const uint64_t element = query * args.out_token_stride + head * args.out_head_stride;
+  spoil(static_cast<char*>(args.out) + element * bytes, args.v_dim * bytes);
+  if (args.lse != nullptr) spoil(args.lse + query * args.num_q_heads + head, sizeof(float));
 }
 KVC_DEVICE void spoil_all(const AttentionArgs& args, const Schedule& schedule) {
   const uint64_t queries = least(args.q_offsets[args.num_requests], schedule.bounds.total_queries);
   const uint64_t rows = queries * args.num_q_heads;
-  for (uint64_t row = blockIdx.x; row < rows; row += schedule.num_blocks) spoil_row(args, row);
+  for (uint64_t row = blockIdx.x; row < rows; row += schedule.num_blocks)
+    spoil_row(args, row / args.num_q_heads, row % args.num_q_heads);
 }
 // A request beyond the bounds: those of its rows that results have.
 KVC_DEVICE void spoil_request(const AttentionArgs& args, const Schedule& schedule, const Part& part) {
@@ -168,7 +170,7 @@ KVC_DEVICE void spoil_request(const AttentionArgs& args, const Schedule& schedul
   const uint64_t group = args.num_q_heads / args.num_heads;
   const uint64_t end = least(args.q_offsets[view.request + 1], schedule.bounds.total_queries);
   for (uint64_t query = view.first_query; query < end; ++query) {
-    for (uint64_t i = 0; i < group; ++i) spoil_row(args, query * args.num_q_heads + part.head * group + i);
+    for (uint64_t i = 0; i < group; ++i) spoil_row(args, query, part.head * group + i);
   }
 }
 KVC_DEVICE void spoil_part(const AttentionArgs& args, const Schedule& schedule, const Part& part) {
@@ -180,8 +182,7 @@ KVC_DEVICE void spoil_part(const AttentionArgs& args, const Schedule& schedule, 
   }
   const uint64_t group = args.num_q_heads / args.num_heads;
   for (uint64_t m = part.piece.first_row; m < part.piece.first_row + part.piece.rows; ++m) {
-    const uint64_t query = part.piece.view.first_query + m / group;
-    spoil_row(args, query * args.num_q_heads + part.head * group + m % group);
+    spoil_row(args, part.piece.view.first_query + m / group, part.head * group + m % group);
   }
 }
 

@@ -12,11 +12,6 @@ using ull = unsigned long long;
 
 constexpr size_t kMaxTreeNodes = 65536;
 
-uint64_t num_queries(const kvc_attention& a) {
-  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return a.total_queries;
-  return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
-}
-
 // Whether the rows of block_mask have room for the blocks of every request.
 kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
                            const kvc_block_choice& choice) {
@@ -63,8 +58,8 @@ kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kv
     kvc_attention own;
     const kvc_status status = kvc::read_attention(storage, attention, stream != nullptr, &own);
     if (status != KVC_OK) return status;
-    KVC_REQUIRE_ARRAY(own.q, num_queries(own));
-    KVC_REQUIRE_ARRAY(own.out, num_queries(own));
+    KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
+    KVC_REQUIRE_ARRAY(own.out, kvc::num_queries(own));
     if (own.num_requests == 0) return KVC_OK;
     const kvc_status foreign = attend_foreign(storage, own, stream);
     if (foreign != KVC_ERROR_UNSUPPORTED) return foreign;
@@ -115,13 +110,15 @@ kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attent
     kvc_status status = kvc::read_struct(attention, attention->struct_size, "kvc_attention", &unmasked);
     if (status != KVC_OK) return status;
     unmasked.mask = unmasked.block_mask = nullptr;
+    unmasked.sink_logits = nullptr;
+    unmasked.out_token_stride = unmasked.out_head_stride = 0;
     status = kvc::read_struct(choice, choice->struct_size, "kvc_block_choice", &own_choice);
     if (status == KVC_OK) status = kvc::read_attention(storage, &unmasked, false, &own);
     if (status == KVC_OK) status = check_mask_rows(storage.layout, own, own_choice);
     if (status != KVC_OK) return status;
     if (own_choice.top_k == 0)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_block_choice.top_k is 0; give at least 1");
-    KVC_REQUIRE_ARRAY(own.q, num_queries(own));
+    KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
     if (own.num_requests == 0) return KVC_OK;
     KVC_REQUIRE_POINTER(own_choice.bounds);
     KVC_REQUIRE_POINTER(own_choice.block_mask);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "api/row_args.h"
 #include "attention/visibility.h"
 
 namespace kvc {
@@ -132,6 +134,62 @@ kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
   return KVC_OK;
 }
 
+// A learned logit may be anything finite; one that is above all others by infinity leaves no result.
+kvc_status check_sink_logits(const kvc_attention& a) {
+  for (uint32_t h = 0; a.sink_logits != nullptr && h < a.num_q_heads; ++h) {
+    if (a.sink_logits[h] <= std::numeric_limits<float>::max()) continue;
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_attention.sink_logits[%u] is %g; it must be finite, or -infinity for none", h,
+                static_cast<double>(a.sink_logits[h]));
+  }
+  return KVC_OK;
+}
+
+// Strides of the rows of `name`, 0 = contiguous.
+kvc_status resolve_strides(const char* name, const kvc_attention& a, uint32_t dim, int64_t* token,
+                           int64_t* head) {
+  if (*token < 0 || *head < 0) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_attention.%s_token_stride is %lld, %s_head_stride %lld; each at least 0", name,
+                static_cast<long long>(*token), name, static_cast<long long>(*head));
+  }
+  if (*head == 0) *head = dim;
+  if (*token == 0)  // what overflows is refused below
+    static_cast<void>(__builtin_mul_overflow(*head, int64_t{a.num_q_heads}, token));
+  return check_strides(name[0] == 'q' ? "kvc_attention.q" : "kvc_attention.out", 0, 1, *token, num_queries(a),
+                       *head, a.num_q_heads);
+}
+
+// That no two rows of `out` overlap: all rows along the smaller stride fit into the larger one.
+kvc_status check_apart(const kvc_attention& a, uint32_t dim) {
+  const uint64_t token = static_cast<uint64_t>(a.out_token_stride), queries = num_queries(a);
+  const uint64_t head = static_cast<uint64_t>(a.out_head_stride), heads = a.num_q_heads;
+  // Of what there is only one, the stride does not matter.
+  const bool by_token = heads == 1 || (queries > 1 && token < head);  // the smaller stride
+  const uint64_t smaller = by_token ? token : head, rows = by_token ? queries : heads;
+  const uint64_t larger = by_token ? head : token, times = by_token ? heads : queries;
+  const uint64_t extent = rows == 0 ? 0 : (rows - 1) * smaller + dim;
+  if (rows > 1 && smaller < dim) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_attention.out_%s_stride is %llu; rows of %u elements overlap below %u",
+                by_token ? "token" : "head", ull{smaller}, dim, dim);
+  }
+  if (times > 1 && larger < extent) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "kvc_attention.out_%s_stride is %llu; %llu rows that are %llu apart need %llu elements",
+                by_token ? "head" : "token", ull{larger}, ull{rows}, ull{smaller}, ull{extent});
+  }
+  return KVC_OK;
+}
+
+// Where the rows of queries and results lie; the number of queries is known to be right.
+kvc_status resolve_rows(const Layout& layout, kvc_attention* a) {
+  kvc_status status = resolve_strides("q", *a, layout.k_dim, &a->q_token_stride, &a->q_head_stride);
+  if (status == KVC_OK)
+    status = resolve_strides("out", *a, layout.v_dim, &a->out_token_stride, &a->out_head_stride);
+  return status == KVC_OK ? check_apart(*a, layout.v_dim) : status;
+}
+
 kvc_status check(const Layout& layout, const kvc_attention& a) {
   if (a.layer >= layout.num_layers)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", a.layer, layout.num_layers);
@@ -167,6 +225,11 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
 
 }  // namespace
 
+uint64_t num_queries(const kvc_attention& a) {
+  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return a.total_queries;
+  return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
+}
+
 AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& a) {
   AttentionArgs args = {};
   args.layout = &layout;
@@ -176,6 +239,10 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   args.num_q_heads = a.num_q_heads;
   args.q = a.q;
   args.out = a.out;
+  args.q_token_stride = static_cast<uint64_t>(a.q_token_stride);
+  args.q_head_stride = static_cast<uint64_t>(a.q_head_stride);
+  args.out_token_stride = static_cast<uint64_t>(a.out_token_stride);
+  args.out_head_stride = static_cast<uint64_t>(a.out_head_stride);
   args.lse = a.lse;
   args.num_requests = a.num_requests;
   args.q_offsets = a.q_offsets;
@@ -189,6 +256,7 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   args.sinks = a.sinks;
   args.soft_cap = a.soft_cap;
   args.alibi_slopes = a.alibi_slopes;
+  args.sink_logits = a.sink_logits;
   args.mask = a.mask;
   args.mask_offsets = a.mask_offsets;
   args.mask_starts = a.mask_starts;
@@ -208,9 +276,10 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
   if (own.scale == 0) own.scale = 1 / std::sqrt(static_cast<float>(storage.layout.k_dim));
   if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
   if ((own.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
-    if (const kvc_status status = check_bounds(storage.layout, &own); status != KVC_OK) return status;
-    *out = own;
-    return KVC_OK;
+    kvc_status status = check_bounds(storage.layout, &own);
+    if (status == KVC_OK) status = resolve_rows(storage.layout, &own);
+    if (status == KVC_OK) *out = own;
+    return status;
   }
   const AttentionArgs args = args_of(storage.layout, storage.slab(), own);
   for (size_t r = 0; r < args.num_requests; ++r) {
@@ -219,8 +288,10 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
   if (own.shared_tokens != 0) {
     if (const kvc_status status = check_shared(own, args); status != KVC_OK) return status;
   }
-  *out = own;
-  return KVC_OK;
+  kvc_status status = check_sink_logits(own);
+  if (status == KVC_OK) status = resolve_rows(storage.layout, &own);
+  if (status == KVC_OK) *out = own;
+  return status;
 }
 
 }  // namespace kvc

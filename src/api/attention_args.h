@@ -6,10 +6,14 @@
 
 namespace kvc {
 
-// Checks all but q and out. `later`: the work is enqueued, and the block mask may become another one until it
-// is done, so that each table entry must be a block whatever the mask says now.
+// Checks all but q and out, and fills in defaults: strides are not 0. `later`: the work is enqueued, and the
+// block mask may become another one until it is done, so that each table entry must be a block whatever the
+// mask says now.
 kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
                           kvc_attention* out);
+
+// Of what read_attention() gave: queries, or with KVC_ATTENTION_ON_DEVICE at most so many.
+uint64_t num_queries(const kvc_attention& attention);
 
 // Of what read_attention() gave; points into the caller's arrays.
 AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& attention);

@@ -32,6 +32,7 @@ struct OnArgs {
     array(args.kv_lens, n);
     array(args.block_tables, n, table_entries, args.table_stride);
     array(args.alibi_slopes, args.num_q_heads);
+    array(args.sink_logits, args.num_q_heads);
     array(args.mask_offsets, n);
     array(args.mask_starts, n);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paged attention on the CPU: prefill and decode in one entry. For each request, query token i (position
 // q_start + i) attends to the cached tokens [0, kv_len) that its mask lets through, read block by block
-// through the block table. Online softmax in float32; a query that sees nothing gives zeros and -inf.
+// through the block table. Online softmax in float32; a query that sees nothing gives zeros, and lse
+// is -inf or its head's sink logit.
 // Thread-safe: reads its arguments, writes `out` and `lse` of its own work items only.
 #pragma once
 #include "device/rows.h"
@@ -15,8 +16,12 @@ struct AttentionArgs {
   uint32_t layer;
   int32_t q_dtype;       // of q and out: KVC_FLOAT32, KVC_FLOAT16 or KVC_BFLOAT16
   uint32_t num_q_heads;  // layout->num_heads groups of equal size; group g reads KV head g
-  const void* q;         // [tokens][num_q_heads][k_dim]
-  void* out;             // [tokens][num_q_heads][v_dim]
+  // Element e of head h of token t is t * token_stride + h * head_stride + e elements of q_dtype behind
+  // these. Strides are never 0. Rows of `out` do not overlap, and what lies between them is not written.
+  const void* q;  // rows of k_dim
+  void* out;      // rows of v_dim
+  uint64_t q_token_stride, q_head_stride;
+  uint64_t out_token_stride, out_head_stride;
   float* lse;  // [tokens][num_q_heads] natural log-sum-exp of the scaled, masked logits; nullptr = not wanted
   size_t num_requests;
   const uint64_t* q_offsets;  // [num_requests + 1] into tokens
@@ -32,6 +37,9 @@ struct AttentionArgs {
   uint64_t sinks;             // ... and the first `sinks` positions
   float soft_cap;             // 0 = none; logits become cap * tanh(logit / cap)
   const float* alibi_slopes;  // [num_q_heads], or nullptr; adds slope * (kv position - query position)
+  // [num_q_heads], or nullptr: one more logit of each query, as it is (no scale, no cap, no slope), which has
+  // no value: exp of it counts in the softmax's denominator and in lse, once. -infinity = none.
+  const float* sink_logits;
   // Bit mask, or nullptr: bit (mask_offsets[r] + i * (kv_len - mask_starts[r]) + j - mask_starts[r]) says
   // whether query i of request r sees position j >= mask_starts[r], in addition to the rules above
   // (little-endian bits).

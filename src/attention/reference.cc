@@ -49,10 +49,11 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
   const int64_t start = static_cast<int64_t>(args.q_starts != nullptr ? args.q_starts[r] : kv_len - queries);
   const int64_t p = start + static_cast<int64_t>(i);
   const uint32_t kv_head = head / (args.num_q_heads / layout.num_heads);
-  const uint64_t row = (args.q_offsets[r] + i) * args.num_q_heads + head;
-  const uint64_t q_bytes = dtype_bits(args.q_dtype) / 8;
-  const char* q = static_cast<const char*>(args.q) + row * layout.k_dim * q_bytes;
-  char* out = static_cast<char*>(args.out) + row * layout.v_dim * q_bytes;
+  const uint64_t token = args.q_offsets[r] + i, q_bytes = dtype_bits(args.q_dtype) / 8;
+  const char* q =
+      static_cast<const char*>(args.q) + (token * args.q_token_stride + head * args.q_head_stride) * q_bytes;
+  char* out =
+      static_cast<char*>(args.out) + (token * args.out_token_stride + head * args.out_head_stride) * q_bytes;
   const int32_t* table = args.block_tables + r * args.table_stride;
 
   weights.assign(kv_len, kMinusInfinity);
@@ -78,6 +79,11 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
 
   std::vector<double> sums(layout.v_dim, 0.0);
   double total = 0;
+  if (args.sink_logits != nullptr && std::isfinite(args.sink_logits[head])) {
+    const auto sink = static_cast<double>(args.sink_logits[head]);
+    top = std::fmax(top, sink);
+    total = std::exp(sink - top);
+  }
   for (uint64_t j = 0; j < kv_len; ++j) {
     if (weights[j] == kMinusInfinity) continue;
     const double weight = std::exp(weights[j] - top);
@@ -89,7 +95,8 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
   for (uint32_t e = 0; e < layout.v_dim; ++e) {
     write_element(args.q_dtype, total == 0 ? 0.0f : static_cast<float>(sums[e] / total), out + e * q_bytes);
   }
-  if (args.lse != nullptr) args.lse[row] = static_cast<float>(top + std::log(total));
+  if (args.lse != nullptr)
+    args.lse[token * args.num_q_heads + head] = static_cast<float>(top + std::log(total));
 }
 
 }  // namespace

@@ -133,11 +133,12 @@ class Selection {
   void load_query(uint64_t query, uint64_t of_group, uint32_t row) {
     const uint32_t dim = args_.layout->k_dim;
     const uint64_t group = args_.num_q_heads / args_.layout->num_heads;
-    const uint64_t at = (view_.first_token + query) * args_.num_q_heads + head_ * group + of_group;
+    const uint64_t at =
+        (view_.first_token + query) * args_.q_token_stride + (head_ * group + of_group) * args_.q_head_stride;
     float* positive = scratch_.q + size_t{row} * padded_dim(*args_.layout);
     float* negative = positive + dim;
-    to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * dim * dtype_bits(args_.q_dtype) / 8,
-             positive, dim);
+    to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * dtype_bits(args_.q_dtype) / 8, positive,
+             dim);
     rotate_row(*args_.layout, positive, dim);
     for (uint32_t e = 0; e < dim; ++e) {
       const float x = positive[e] * args_.scale;

@@ -27,17 +27,28 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 // Up to so many rows of a head, those of Kernels for few are used.
 inline constexpr uint32_t kFewRows = 4;
 
-// Rows of queries and results lie apart, one head of each token: so many are fetched ahead.
+// Rows of queries and results lie apart: so many are fetched ahead.
 inline constexpr uint32_t kRowsAhead = 16;
 
 // Beyond so many products of 8 and 16 bits, spread over 8 sums, these would overflow.
 inline constexpr uint32_t kMaxIntegerDim = 2048;
+
+// Of a query, of a result.
+struct RowPlace {
+  uint64_t token;
+  uint32_t head;
+};
 
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
   Rows k, v;      // mostly by the tile's places; else by these, which are addresses
   uint64_t k_at[kTile], v_at[kTile], v_scale_at[kTile];
+};
+
+// What a row's sum of values is to be multiplied with, and its log-sum-exp.
+struct RowSum {
+  float factor, lse;
 };
 
 // Steps that go to Kernels::attend_run together, of those found so far.
@@ -98,21 +109,25 @@ class Worker {
   void start(const Piece& piece);
   void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
-  // Calls each(row, count, at, ahead) for the rows of a head, as many at once as belong to one query: these
-  // lie side by side in queries and results, from place `at` of [tokens][num_q_heads] on. What lies at
-  // `ahead` is to be fetched.
+  // Calls each(row, place, ahead) for the rows of a head. What lies at `ahead` is to be fetched.
   template <class Each>
-  void for_neighbours(const Piece& piece, uint32_t head, Each each) const {
-    const uint64_t query = piece.first_row / shape_.group;
-    const size_t first =
-        (piece.view.first_token + query) * args_.num_q_heads + size_t{piece.first_head + head} * shape_.group;
-    auto in_group = static_cast<uint32_t>(piece.first_row % shape_.group);
-    size_t at = first;
-    const size_t ahead = size_t{kRowsAhead} / shape_.group * args_.num_q_heads;
-    for (uint32_t row = 0, count; row < piece.rows; row += count, at += args_.num_q_heads, in_group = 0) {
-      count = std::min(shape_.group - in_group, piece.rows - row);
-      each(row, count, at + in_group, row + kRowsAhead < piece.rows ? at + ahead : at + in_group);
+  void for_each_row(const Piece& piece, uint32_t head, Each each) const {
+    const uint32_t group = shape_.group, first_head = (piece.first_head + head) * group;
+    const uint32_t tokens_ahead = kRowsAhead / group;
+    RowPlace at{piece.view.first_token + piece.first_row / group,
+                first_head + static_cast<uint32_t>(piece.first_row % group)};
+    for (uint32_t row = 0; row < piece.rows; ++row) {
+      each(row, at, RowPlace{row + kRowsAhead < piece.rows ? at.token + tokens_ahead : at.token, at.head});
+      if (++at.head == first_head + group) at = {at.token + 1, first_head};
     }
+  }
+  const char* query_at(RowPlace at) const {
+    const uint64_t elements = at.token * args_.q_token_stride + at.head * args_.q_head_stride;
+    return static_cast<const char*>(args_.q) + elements * dtype_bits(args_.q_dtype) / 8;
+  }
+  char* out_at(RowPlace at) const {
+    const uint64_t elements = at.token * args_.out_token_stride + at.head * args_.out_head_stride;
+    return static_cast<char*>(args_.out) + elements * dtype_bits(args_.q_dtype) / 8;
   }
   void load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to);
   uint32_t* pairs_of(const Piece& piece, size_t head, uint32_t row) const;
@@ -136,6 +151,7 @@ class Worker {
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
   void write_output(const Piece& piece);
+  RowSum sum_row(size_t row, uint32_t q_head) const;
 
   const AttentionArgs& args_;
   const Shape& shape_;

@@ -36,33 +36,45 @@ void Worker::add_slot(const Piece& piece, const float* slot) {
   }
 }
 
+RowSum Worker::sum_row(size_t row, uint32_t q_head) const {
+  constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity(), kLn2 = 0.6931471805599453f;
+  const float* totals = scratch_.total + row * 16;
+  float sums[4] = {};
+  for (size_t i = 0; i < 16; ++i) sums[i % 4] += totals[i];
+  const float total = (sums[0] + sums[1]) + (sums[2] + sums[3]), top = scratch_.top[row];
+  const float sink = args_.sink_logits != nullptr ? args_.sink_logits[q_head] : kMinusInfinity;
+  if (total == 0) return {0, sink};
+  if (sink == kMinusInfinity) return {1 / total, (top + std::log2(total)) * kLn2};
+  // The sink's exp counts relative to that of the highest logit, or, where it is above all, the other way.
+  const double highest = static_cast<double>(top) * static_cast<double>(kLn2);
+  const auto above = static_cast<float>(static_cast<double>(sink) - highest);
+  if (above > 0) {
+    const float keep = std::exp(-above), all = total * keep + 1;
+    return {keep / all, sink + std::log(all)};
+  }
+  const float all = total + std::exp(above);
+  return {1 / all, static_cast<float>(highest + static_cast<double>(std::log(all)))};
+}
+
 void Worker::write_output(const Piece& piece) {
   const uint32_t dim = args_.layout->v_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
   const bool stream = args_.q_offsets[args_.num_requests] * args_.num_q_heads * row_bytes >= kStreamBytes;
-  const auto out_at = [&](size_t at) { return static_cast<char*>(args_.out) + at * row_bytes; };
   for (uint32_t h = 0; h < piece.heads; ++h) {
-    for_neighbours(piece, h, [&](uint32_t first, uint32_t count, size_t at, size_t ahead) {
+    for_each_row(piece, h, [&](uint32_t row_of_head, RowPlace at, RowPlace ahead) {
       if (!stream) {
-        for (size_t i = 0; i < count * row_bytes; i += 64) __builtin_prefetch(out_at(ahead) + i, 1);
+        const char* const fetched = out_at(ahead);
+        for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(fetched + i, 1);
       }
-      for (uint32_t r = 0; r < count; ++r, ++at) {
-        const size_t row = size_t{h} * piece.rows + first + r;
-        const float* totals = scratch_.total + row * 16;
-        float sums[4] = {};
-        for (size_t i = 0; i < 16; ++i) sums[i % 4] += totals[i];
-        const float total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        float* o = scratch_.o + row * shape_.v_dim;
-        all_kernels_.scale(o, shape_.v_dim, total == 0 ? 0.0f : 1 / total);
-        rotate_row(*args_.layout, o, dim);
-        char* const row_out = stream ? reinterpret_cast<char*>(scratch_.o_before) : out_at(at);
-        from_float(args_.q_dtype, o, row_out, dim);
-        if (stream) copy_bytes(out_at(at), row_out, row_bytes, true);
-        if (args_.lse != nullptr) {
-          args_.lse[at] = total == 0 ? -std::numeric_limits<float>::infinity()
-                                     : (scratch_.top[row] + std::log2(total)) * 0.6931471805599453f;
-        }
-      }
+      const size_t row = size_t{h} * piece.rows + row_of_head;
+      const RowSum sum = sum_row(row, at.head);
+      float* const o = scratch_.o + row * shape_.v_dim;
+      all_kernels_.scale(o, shape_.v_dim, sum.factor);
+      rotate_row(*args_.layout, o, dim);
+      char* const row_out = stream ? reinterpret_cast<char*>(scratch_.o_before) : out_at(at);
+      from_float(args_.q_dtype, o, row_out, dim);
+      if (stream) copy_bytes(out_at(at), row_out, row_bytes, true);
+      if (args_.lse != nullptr) args_.lse[at.token * args_.num_q_heads + at.head] = sum.lse;
     });
   }
   stream_fence(stream);

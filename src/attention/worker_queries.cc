@@ -87,7 +87,6 @@ void Worker::load_integers(const float* q, size_t first, uint32_t rows, uint32_t
 void Worker::load_queries(const Piece& piece) {
   const uint32_t dim = args_.layout->k_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
-  const auto query_at = [&](size_t at) { return static_cast<const char*>(args_.q) + at * row_bytes; };
   // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
   const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
                         (shape_.k_source == Source::kTiles || dim % 32 == 0);
@@ -96,23 +95,20 @@ void Worker::load_queries(const Piece& piece) {
   for (uint32_t h = 0; h < piece.heads; ++h) {
     float* q = scratch_.q + size_t{h} * piece.rows * shape_.k_dim;
     uint32_t* pairs = pairs_of(piece, h, 0);
-    for_neighbours(piece, h, [&](uint32_t row, uint32_t count, size_t at, size_t ahead) {
-      for (size_t i = 0; i < count * row_bytes; i += 64) __builtin_prefetch(query_at(ahead) + i);
-      const auto position = static_cast<int64_t>(at / args_.num_q_heads - piece.view.first_token);
-      if (h == 0) std::fill_n(scratch_.positions + row, count, piece.view.start + position);
-      if (args_.alibi_slopes != nullptr)
-        std::copy_n(args_.alibi_slopes + at % args_.num_q_heads, count,
-                    scratch_.slopes + h * piece.rows + row);
+    for_each_row(piece, h, [&](uint32_t row, RowPlace at, RowPlace ahead) {
+      const char* const fetched = query_at(ahead);
+      for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(fetched + i);
+      if (h == 0)
+        scratch_.positions[row] = piece.view.start + static_cast<int64_t>(at.token - piece.view.first_token);
+      if (args_.alibi_slopes != nullptr) scratch_.slopes[h * piece.rows + row] = args_.alibi_slopes[at.head];
       if (as_pairs) {
-        std::memcpy(pairs + size_t{row} * dim / 2, query_at(at), count * row_bytes);
+        std::memcpy(pairs + size_t{row} * dim / 2, query_at(at), row_bytes);
         return;
       }
-      for (uint32_t r = 0; r < count; ++r) {
-        float* out = q + size_t{row + r} * shape_.k_dim;
-        to_float(args_.q_dtype, query_at(at + r), out, dim);
-        rotate_row(*args_.layout, out, dim);
-        std::fill(out + dim, out + shape_.k_dim, 0.0f);
-      }
+      float* const floats = q + size_t{row} * shape_.k_dim;
+      to_float(args_.q_dtype, query_at(at), floats, dim);
+      rotate_row(*args_.layout, floats, dim);
+      std::fill(floats + dim, floats + shape_.k_dim, 0.0f);
     });
     if (as_pairs) continue;
     if (use_pairs_ == Pairs::kBf16) {

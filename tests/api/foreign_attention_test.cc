@@ -11,12 +11,13 @@ struct Seen {
   kvc_view k = {}, v = {};
   void* stream = nullptr;
   float scale = -1;
+  kvc_attention attention = {};
 };
 
 kvc_status see(void* data, const kvc_attention* a, const kvc_view* k, const kvc_view* v, void* stream) {
   auto& seen = *static_cast<Seen*>(data);
   ++seen.calls;
-  seen.k = *k, seen.v = *v, seen.stream = stream, seen.scale = a->scale;
+  seen.k = *k, seen.v = *v, seen.stream = stream, seen.scale = a->scale, seen.attention = *a;
   if (seen.answer == KVC_OK) static_cast<float*>(a->out)[0] = 123;
   return seen.answer;
 }
@@ -53,6 +54,23 @@ TEST_F(ForeignAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
   scene.a.scale = 0.3f;
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
   EXPECT_EQ(seen.scale, 0.3f);
+}
+
+TEST_F(ForeignAttention, IsGivenTheStridesThatTheRowsHave) {
+  Scene scene;
+  Seen seen;
+  ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
+  ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(seen.attention.q_head_stride, scene.o.dim);
+  EXPECT_EQ(seen.attention.q_token_stride, scene.q_heads * scene.o.dim);
+  EXPECT_EQ(seen.attention.out_head_stride, scene.o.v_dim);
+  EXPECT_EQ(seen.attention.out_token_stride, scene.q_heads * scene.o.v_dim);
+  const std::vector<float> sinks(scene.q_heads, 1);
+  scene.a.q_token_stride = 999, scene.a.out_head_stride = 17, scene.a.sink_logits = sinks.data();
+  ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(seen.attention.q_token_stride, 999);
+  EXPECT_EQ(seen.attention.out_token_stride, scene.q_heads * 17);
+  EXPECT_EQ(seen.attention.sink_logits, sinks.data());
 }
 
 TEST_F(ForeignAttention, AnErrorOfTheKernelIsThatOfTheCall) {

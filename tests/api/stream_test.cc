@@ -193,7 +193,7 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
     std::vector<uint64_t> offsets = {0, 3, 4}, starts = {37, 20}, lens = {40, 33}, bits = {0, 120};
     std::vector<int32_t> tables(2 * kStride, -1);
     for (size_t r = 0; r < 2; ++r) std::copy(table, table + 3, tables.data() + r * kStride);
-    std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+    std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks = {1, 2, -3, 4};
     std::vector<uint8_t> mask(20, 0xdb);
     kvc_attention a = {};
     a.struct_size = sizeof a;
@@ -201,6 +201,7 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
     a.num_requests = 2, a.q_offsets = offsets.data(), a.q_starts = starts.data(), a.kv_lens = lens.data();
     a.block_tables = tables.data(), a.table_stride = kStride, a.num_q_heads = kQHeads;
     a.alibi_slopes = slopes.data(), a.mask = mask.data(), a.mask_offsets = bits.data();
+    a.sink_logits = sinks.data();
     ASSERT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_OK) << kvc_last_error();
 
     const StreamPtr stream = make_stream();
@@ -212,6 +213,7 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
         std::fill(array->begin(), array->end(), UINT64_MAX);
       std::fill(tables.begin(), tables.end(), INT32_MAX);
       std::fill(slopes.begin(), slopes.end(), 1e30f);
+      std::fill(sinks.begin(), sinks.end(), 1e30f);
       if (Gate::holds()) {
         EXPECT_EQ(later, std::vector<float>(later.size())) << "not yet";
       }

@@ -48,7 +48,7 @@ class Case {
   // By something that writes args.out and args.lse, which hold nothing of use before.
   template <typename Attend>
   void run_by(Attend&& attend_by) {
-    std::fill(out_.begin(), out_.end(), '\x7b');
+    std::fill(out_.begin(), out_.end(), kGuard);
     std::fill(lse_.begin(), lse_.end(), -12345.0f);
     args_.out = out_.data(), args_.lse = lse_.data();
     attend_by(std::as_const(args_));
@@ -118,6 +118,14 @@ class Case {
       write_row(false, static_cast<uint64_t>(block), head, position % options_.block_size, row);
   }
 
+  // The sink logit of each query head, if the case has them.
+  std::vector<float>& sink_logits() { return sink_logits_; }
+
+  // Queries of floats.
+  float* query(uint64_t token, uint32_t head) {
+    return reinterpret_cast<float*>(q_.data()) + token * args_.q_token_stride + head * args_.q_head_stride;
+  }
+
   // A key of floats that is not tiled.
   float* key(size_t r, uint64_t position, uint32_t head) {
     const auto block =
@@ -127,12 +135,20 @@ class Case {
   }
 
   std::vector<float> output(size_t r, uint64_t query) const {  // of all heads
-    const size_t width = size_t{args_.num_q_heads} * options_.v_dim;
-    std::vector<float> values(width);
-    to_float(options_.q_dtype,
-             out_.data() + (q_offsets_[r] + query) * width * dtype_bits(options_.q_dtype) / 8, values.data(),
-             width);
+    const size_t dim = options_.v_dim;
+    std::vector<float> values(args_.num_q_heads * dim);
+    for (uint32_t head = 0; head < args_.num_q_heads; ++head)
+      to_float(options_.q_dtype, out_.data() + out_at(q_offsets_[r] + query, head), &values[head * dim], dim);
     return values;
+  }
+  // Bytes between the rows of results, and behind the last one, that run_by() has changed.
+  size_t num_bytes_beside_rows() const {
+    std::vector<bool> of_row(out_.size());
+    for_each_row(
+        [&](size_t at) { std::fill_n(of_row.begin() + static_cast<ptrdiff_t>(at), out_row_bytes(), true); });
+    size_t changed = 0;
+    for (size_t i = 0; i < out_.size(); ++i) changed += !of_row[i] && out_[i] != kGuard;
+    return changed;
   }
 
   // Relative L2 distance of run() from run_reference(): infinite if anything is NaN.
@@ -140,12 +156,16 @@ class Case {
   double distance(const std::vector<char>& expected) const {
     double difference = 0, norm = 0;
     const size_t bytes = dtype_bits(options_.q_dtype) / 8;
-    for (size_t i = 0; i < out_.size(); i += bytes) {
-      const double x = static_cast<double>(read_element(options_.q_dtype, out_.data() + i));
-      const double y = static_cast<double>(read_element(options_.q_dtype, expected.data() + i));
-      if (std::isnan(x) || std::isnan(y)) return std::numeric_limits<double>::infinity();
-      difference += (x - y) * (x - y), norm += y * y;
-    }
+    bool any_nan = false;
+    for_each_row([&](size_t at) {
+      for (size_t i = at; i < at + out_row_bytes(); i += bytes) {
+        const double x = static_cast<double>(read_element(options_.q_dtype, out_.data() + i));
+        const double y = static_cast<double>(read_element(options_.q_dtype, expected.data() + i));
+        any_nan |= std::isnan(x) || std::isnan(y);
+        difference += (x - y) * (x - y), norm += y * y;
+      }
+    });
+    if (any_nan) return std::numeric_limits<double>::infinity();
     return norm == 0 ? difference : std::sqrt(difference / norm);
   }
   double lse_distance() const {
@@ -167,6 +187,16 @@ class Case {
     std::vector<std::thread> threads;
     for (size_t i = 0; i < count; ++i) threads.emplace_back(job, data, i, i);
     for (std::thread& thread : threads) thread.join();
+  }
+  size_t out_row_bytes() const { return size_t{options_.v_dim} * dtype_bits(options_.q_dtype) / 8; }
+  size_t out_at(uint64_t token, uint32_t head) const {  // bytes
+    return (token * args_.out_token_stride + head * args_.out_head_stride) * dtype_bits(options_.q_dtype) / 8;
+  }
+  template <typename F>
+  void for_each_row(F&& f) const {
+    for (uint64_t token = 0; token < q_offsets_.back(); ++token) {
+      for (uint32_t head = 0; head < args_.num_q_heads; ++head) f(out_at(token, head));
+    }
   }
   uint64_t blocks_of(size_t r) const { return kvc::test::blocks_of(options_, r); }
   int64_t start(size_t r) const {
@@ -233,33 +263,52 @@ class Case {
     const Options& o = options_;
     q_offsets_.push_back(0);
     for (size_t r = 0; r < o.q_lens.size(); ++r) q_offsets_.push_back(q_offsets_.back() + o.q_lens[r]);
-    const size_t rows = q_offsets_.back() * o.heads * o.group, bytes = dtype_bits(o.q_dtype) / 8;
-    q_.resize(rows * o.k_dim * bytes);
-    for (size_t i = 0; i < q_.size(); i += bytes) {
-      write_element(o.q_dtype, normal_(random_) * o.q_scale, q_.data() + i);
-    }
-    out_.resize(rows * o.v_dim * bytes), expected_.resize(out_.size());
-    lse_.resize(rows), expected_lse_.resize(rows);
-    for (uint32_t h = 0; h < o.heads * o.group; ++h) slopes_.push_back(0.5f / static_cast<float>(h + 1));
+    const uint64_t tokens = q_offsets_.back();
+    const size_t rows = tokens * o.heads * o.group, bytes = dtype_bits(o.q_dtype) / 8;
     AttentionArgs& a = args_;
+    a.num_q_heads = o.heads * o.group;
+    const RowStrides q_strides = strides_of(o.q_rows, tokens, o, o.k_dim);
+    a.q_token_stride = q_strides.token, a.q_head_stride = q_strides.head;
+    const RowStrides out_strides = strides_of(o.out_rows, tokens, o, o.v_dim);
+    a.out_token_stride = out_strides.token, a.out_head_stride = out_strides.head;
     a.layout = &layout_, a.slab = slab_.data(), a.layer = kLayer, a.q_dtype = o.q_dtype;
-    a.num_q_heads = o.heads * o.group, a.q = q_.data(), a.num_requests = o.kv_lens.size();
+    a.num_requests = o.kv_lens.size();
     a.q_offsets = q_offsets_.data(), a.q_starts = o.q_starts.empty() ? nullptr : options_.q_starts.data();
     a.kv_lens = options_.kv_lens.data(), a.block_tables = tables_.data();
     a.scale = 1 / std::sqrt(static_cast<float>(o.k_dim)), a.causal = o.causal, a.window = o.window;
-    a.sinks = o.sinks, a.soft_cap = o.soft_cap, a.alibi_slopes = o.alibi ? slopes_.data() : nullptr;
+    a.sinks = o.sinks, a.soft_cap = o.soft_cap;
+    for (uint32_t h = 0; h < a.num_q_heads; ++h) {
+      slopes_.push_back(0.5f / static_cast<float>(h + 1));
+      sink_logits_.push_back(h % 4 == 2 ? -std::numeric_limits<float>::infinity() : kSinkLogits[h % 4]);
+    }
+    a.alibi_slopes = o.alibi ? slopes_.data() : nullptr;
+    a.sink_logits = o.sink_logits ? sink_logits_.data() : nullptr;
     a.mask = mask_.bits.empty() ? nullptr : mask_.bits.data(), a.mask_offsets = mask_.offsets.data();
     a.mask_starts = o.tail ? mask_.starts.data() : nullptr;
+    q_.assign(q_extent(a) * bytes, '\xff');  // NaN between the rows
+    for (uint64_t token = 0; token < tokens; ++token) {
+      for (uint32_t h = 0; h < a.num_q_heads; ++h) {
+        char* row = q_.data() + (token * a.q_token_stride + h * a.q_head_stride) * bytes;
+        for (uint32_t e = 0; e < o.k_dim; ++e)
+          write_element(o.q_dtype, normal_(random_) * o.q_scale, row + e * bytes);
+      }
+    }
+    a.q = q_.data();
+    out_.resize((out_extent(a) + kGuardElements) * bytes), expected_.resize(out_.size());
+    lse_.resize(rows), expected_lse_.resize(rows);
   }
 
   static constexpr uint32_t kLayer = 1;
+  static constexpr char kGuard = '\x7b';          // of results, before they are computed
+  static constexpr uint64_t kGuardElements = 64;  // behind the last row
+  static constexpr float kSinkLogits[] = {1.5f, -3, 0, 8};
   static constexpr int32_t kNoBlock = 0x7fffffff;
   Options options_;
   std::mt19937_64 random_;
   std::normal_distribution<float> normal_{0, 1};
   Layout layout_;
   std::vector<char> slab_, q_, out_, expected_;
-  std::vector<float> lse_, expected_lse_, slopes_;
+  std::vector<float> lse_, expected_lse_, slopes_, sink_logits_;
   std::vector<uint64_t> q_offsets_;
   std::vector<int32_t> tables_;
   std::vector<uint8_t> block_mask_;

@@ -20,6 +20,7 @@ inline Layout make_layout(const Options& o) {
   for (size_t r = 0; r < o.kv_lens.size(); ++r) blocks += blocks_of(o, r);
   layout.num_layers = 2, layout.num_heads = o.heads, layout.block_size = o.block_size;
   layout.num_blocks = blocks, layout.k_dim = o.k_dim, layout.v_dim = o.v_dim, layout.latent = o.latent;
+  layout.hadamard = o.hadamard;
   const QuantFormat format{o.dtype, o.scale_group, o.asymmetric};
   if (is_quantized(o.dtype)) {
     layout.scale_group = o.scale_group != 0 ? o.scale_group : std::max(o.k_dim, o.v_dim);
@@ -54,6 +55,41 @@ inline Layout make_layout(const Options& o) {
   }
   layout.slab_bytes = end;
   return layout;
+}
+
+struct RowStrides {
+  uint64_t token, head;
+};
+
+inline RowStrides strides_of(Rows rows, uint64_t tokens, const Options& o, uint32_t dim) {
+  const uint64_t q_heads = uint64_t{o.heads} * o.group;
+  switch (rows) {
+    case Rows::kFused:
+      return {(q_heads + 2 * o.heads) * dim, dim};
+    case Rows::kPadded:
+      return {q_heads * (dim + 3) + 5, dim + 3};
+    case Rows::kHeadMajor:
+      return {dim + 8, tokens * (dim + 8) + 16};
+    case Rows::kOverlapping:
+      return {5, 3};
+    case Rows::kContiguous:
+      break;
+  }
+  return {q_heads * dim, dim};
+}
+
+// From the first element of the first row to the last one of the last row, in elements of q_dtype.
+inline uint64_t extent_of(uint64_t tokens, uint64_t token_stride, uint32_t heads, uint64_t head_stride,
+                          uint32_t dim) {
+  return tokens == 0 ? 0 : (tokens - 1) * token_stride + (heads - 1) * head_stride + dim;
+}
+inline uint64_t q_extent(const AttentionArgs& a) {
+  return extent_of(a.q_offsets[a.num_requests], a.q_token_stride, a.num_q_heads, a.q_head_stride,
+                   a.layout->k_dim);
+}
+inline uint64_t out_extent(const AttentionArgs& a) {
+  return extent_of(a.q_offsets[a.num_requests], a.out_token_stride, a.num_q_heads, a.out_head_stride,
+                   a.layout->v_dim);
 }
 
 // As AttentionArgs has them; no bits: all is seen.

@@ -8,7 +8,7 @@
 namespace kvc::test {
 
 // Runs the case with every available instruction set against the reference.
-inline void expect_right(const Options& options, uint64_t seed = test_seed()) {
+inline void expect_right(const Options& options, uint64_t seed = test_seed(), size_t workers = 1) {
   Case c(options, seed);
   c.run_reference();
   // Quantized elements are exact to the kernels; integers meet queries and probabilities of 16 bits.
@@ -16,9 +16,10 @@ inline void expect_right(const Options& options, uint64_t seed = test_seed()) {
       options.q_dtype == KVC_FLOAT32 && options.dtype != KVC_FLOAT16 && options.dtype != KVC_BFLOAT16;
   const double limit = !exact ? 4e-3 : is_quantized(options.dtype) ? 5e-4 : 1e-5;
   for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
-    c.run(kernels);
+    c.run(kernels, workers);
     EXPECT_LE(c.distance(), limit) << kernels->name << ": " << describe(options) << ", seed " << seed;
     EXPECT_LE(c.lse_distance(), 1e-3) << kernels->name << ": " << describe(options) << ", seed " << seed;
+    EXPECT_EQ(c.num_bytes_beside_rows(), 0u) << kernels->name << ": " << describe(options);
   }
 }
 
@@ -46,8 +47,7 @@ inline void expect_later_tokens_unseen(Options o) {
 inline void expect_bad_query_alone(const Options& o) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Case c(o);
-    auto* q = static_cast<float*>(const_cast<void*>(c.args().q));
-    q[(o.heads * o.group + 2) * o.k_dim + 5] = bad;  // query 1, head 2
+    c.query(1, 2)[5] = bad;
     for (size_t i = 0; const Kernels* kernels = available_kernels(i); ++i) {
       c.run(kernels);
       for (uint64_t query = 0; query < o.q_lens[0]; ++query) {

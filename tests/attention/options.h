@@ -12,6 +12,15 @@
 
 namespace kvc::test {
 
+// Where the rows of queries or results lie.
+enum class Rows {
+  kContiguous,
+  kFused,        // those of a token side by side; then room for its keys and values
+  kPadded,       // gaps of an odd number of elements between all rows
+  kHeadMajor,    // a head's rows of all tokens, then those of the next head; gaps
+  kOverlapping,  // queries alone
+};
+
 struct Options {
   int32_t dtype = KVC_FLOAT32;  // stored
   int32_t q_dtype = KVC_FLOAT32;
@@ -20,6 +29,7 @@ struct Options {
   bool latent = false;
   uint32_t scale_group = 0;  // quantized: 0 = the whole row
   bool asymmetric = false;
+  bool hadamard = false;  // quantized: rows are stored rotated
   uint32_t k_dim = 64, v_dim = 64, heads = 2, group = 2, block_size = 16;
   std::vector<uint64_t> kv_lens{33}, q_lens{1};
   std::vector<uint64_t> q_starts{};  // empty = not given
@@ -33,12 +43,15 @@ struct Options {
   bool tail = false;      // bit mask: of the last q_len positions alone
   int block_percent = 0;  // of blocks that a KV head reads; 0 = no block mask
   float q_scale = 1;
+  bool sink_logits = false;  // of some heads none
+  Rows q_rows = Rows::kContiguous, out_rows = Rows::kContiguous;
 };
 
 inline std::string describe(const Options& o) {
   std::string text = std::string(dtype_name(o.dtype)) + (o.tiled ? " tiled" : "") +
                      (o.tiled_values ? " tiled-v" : "") + (o.token_major ? " token-major" : "") +
                      (o.latent ? " latent" : "") + (o.asymmetric ? " asymmetric" : "") +
+                     (o.hadamard ? " rotated" : "") +
                      (o.scale_group != 0 ? " scale group " + std::to_string(o.scale_group) : "") + ", q " +
                      dtype_name(o.q_dtype) + ", dims " + std::to_string(o.k_dim) + "/" +
                      std::to_string(o.v_dim) + ", heads " + std::to_string(o.heads) + " x " +
@@ -54,6 +67,10 @@ inline std::string describe(const Options& o) {
   if (o.mask_percent != 0) text += ", mask " + std::to_string(o.mask_percent) + " %";
   if (o.tail) text += " of the tail";
   if (o.block_percent != 0) text += ", blocks " + std::to_string(o.block_percent) + " %";
+  if (o.sink_logits) text += ", sink logits";
+  constexpr const char* kRows[] = {"contiguous", "fused", "padded", "head-major", "overlapping"};
+  if (o.q_rows != Rows::kContiguous) text += std::string(", q ") + kRows[static_cast<int>(o.q_rows)];
+  if (o.out_rows != Rows::kContiguous) text += std::string(", out ") + kRows[static_cast<int>(o.out_rows)];
   return text;
 }
 

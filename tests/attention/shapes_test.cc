@@ -176,7 +176,7 @@ TEST(AttentionShapes, RandomOnes) {
     const uint32_t all[] = {static_cast<uint32_t>(values)...};
     return all[random() % (sizeof all / sizeof *all)];
   };
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < 250; ++i) {
     Options o;
     o.dtype = kTypes[random() % 3], o.q_dtype = kTypes[random() % 3];
     o.tiled = random() % 2, o.token_major = random() % 2, o.shared = random() % 2,
@@ -197,7 +197,18 @@ TEST(AttentionShapes, RandomOnes) {
     if (random() % 4 == 0) o.mask_percent = static_cast<int>(1 + random() % 99);
     if (random() % 4 == 0) o.block_percent = static_cast<int>(1 + random() % 99);
     o.tail = random() % 2;
-    expect_right(o, test_seed() + static_cast<uint64_t>(i));
+    if (random() % 4 == 0) {
+      o.dtype = std::vector<int32_t>{KVC_INT8, KVC_INT4, KVC_FLOAT8_E4M3}[random() % 3];
+      o.tiled = false, o.scale_group = pick(0, 16, 32);
+      o.asymmetric = o.dtype != KVC_FLOAT8_E4M3 && random() % 2;
+      o.hadamard = !o.latent && o.k_dim % 3 != 0 && o.v_dim % 3 != 0 && random() % 2;  // powers of 2
+    }
+    o.sink_logits = random() % 3 == 0;
+    constexpr Rows kRows[] = {Rows::kContiguous, Rows::kFused, Rows::kPadded, Rows::kHeadMajor,
+                              Rows::kOverlapping};
+    if (random() % 2) o.q_rows = kRows[random() % 5];
+    if (random() % 2) o.out_rows = kRows[random() % 4];
+    expect_right(o, test_seed() + static_cast<uint64_t>(i), 1 + random() % 2 * (random() % 4));
     if (::testing::Test::HasFailure()) return;
   }
 }

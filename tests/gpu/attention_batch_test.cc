@@ -153,15 +153,12 @@ TEST_F(AttentionBatch, PartialResultsMergeAsOnTheCpu) {
     for (const bool in_place : {false, true}) {
       DeviceArray<char> device_outs(outs), out(expected.size());
       DeviceArray<float> device_lses(lses), lse(kRows);
-      const MergeArgs args{device_outs.data(),
-                           device_lses.data(),
-                           kPartials,
-                           kRows,
-                           kDim,
-                           dtype,
-                           0,
-                           in_place ? device_outs.data() : out.data(),
-                           in_place ? device_lses.data() : lse.data()};
+      MergeArgs args = {};
+      args.outs = device_outs.data(), args.lses = device_lses.data();
+      args.num_partials = kPartials, args.num_rows = kRows, args.num_heads = 1;
+      args.dim = kDim, args.dtype = dtype;
+      args.out = in_place ? device_outs.data() : out.data(), args.out_token_stride = kDim;
+      args.lse = in_place ? device_lses.data() : lse.data();
       EXPECT_EQ(launch_merge(args, nullptr), 0);
       const std::vector<char> merged = in_place ? device_outs.get() : out.get();
       const std::vector<float> merged_lse = in_place ? device_lses.get() : lse.get();

@@ -61,6 +61,10 @@ inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
   describe_storage(*host.layout, nullptr, host.layer, &args);
   args.num_q_heads = host.num_q_heads;
   args.q_dtype = host.q_dtype;
+  args.q_token_stride = host.q_token_stride;
+  args.q_head_stride = host.q_head_stride;
+  args.out_token_stride = host.out_token_stride;
+  args.out_head_stride = host.out_head_stride;
   args.num_requests = static_cast<uint32_t>(host.num_requests);
   args.causal = host.causal ? 1 : 0;
   args.table_stride = host.table_stride;
@@ -95,11 +99,11 @@ class DeviceCall {
       : args_(scalars_of(host)),
         limits_(limits_of(host, options)),
         out_offset_(options.out_offset),
-        out_(out_offset_ + rows(host) * host.layout->v_dim * bytes(host)),
-        lse_(rows(host)) {
+        out_(out_offset_ + kvc::test::out_extent(host) * bytes(host)),
+        lse_(host.q_offsets[host.num_requests] * host.num_q_heads) {
     if (slab == nullptr) slab = copies_.of(host.slab, host.layout->slab_bytes);
     describe_storage(*host.layout, slab, host.layer, &args_);
-    args_.q = copies_.of(static_cast<const char*>(host.q), rows(host) * host.layout->k_dim * bytes(host));
+    args_.q = copies_.of(static_cast<const char*>(host.q), kvc::test::q_extent(host) * bytes(host));
     args_.out = out_.data() + out_offset_;
     args_.lse = lse_.data();
     args_.q_offsets = copies_.of(host.q_offsets, host.num_requests + 1);
@@ -107,6 +111,7 @@ class DeviceCall {
     args_.kv_lens = copies_.of(host.kv_lens, host.num_requests);
     args_.block_tables = copies_.of(host.block_tables, host.num_requests * host.table_stride);
     args_.alibi_slopes = copies_.of(host.alibi_slopes, host.num_q_heads);
+    args_.sink_logits = copies_.of(host.sink_logits, host.num_q_heads);
     args_.mask = copies_.of(host.mask, mask_bytes(host));
     args_.mask_offsets = copies_.of(host.mask == nullptr ? nullptr : host.mask_offsets, host.num_requests);
     args_.mask_starts = copies_.of(host.mask_starts, host.num_requests);
@@ -160,9 +165,6 @@ class DeviceCall {
   }
 
  private:
-  static uint64_t rows(const kvc::AttentionArgs& host) {
-    return host.q_offsets[host.num_requests] * host.num_q_heads;
-  }
   static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
   AttentionArgs args_;
   AttentionLimits limits_;
@@ -185,8 +187,22 @@ inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const Devi
   return call.path();
 }
 
-// Runs the case against the reference, on the kernels `path` if it is given.
-inline void expect_device_right(const Options& options, const DeviceOptions& device = {}) {
+// The same problem with what goes with every other: by chance sink logits, and rows that are not contiguous.
+inline Options with_extras(Options o) {
+  static std::mt19937_64 random(kvc::test::test_seed());
+  using kvc::test::Rows;
+  const auto any_of = [&](std::initializer_list<Rows> rows) { return rows.begin()[random() % rows.size()]; };
+  if (random() % 3 == 0) o.sink_logits = true;
+  if (o.q_rows == Rows::kContiguous && random() % 2 == 0)
+    o.q_rows = any_of({Rows::kFused, Rows::kPadded, Rows::kHeadMajor, Rows::kOverlapping});
+  if (o.out_rows == Rows::kContiguous && random() % 2 == 0)  // not padded: that is for the plain kernel alone
+    o.out_rows = any_of({Rows::kFused, Rows::kHeadMajor});
+  return o;
+}
+
+// Runs the case, with_extras(), against the reference.
+inline void expect_device_right(const Options& asked, const DeviceOptions& device = {}) {
+  const Options options = with_extras(asked);
   Case c(options);
   c.run_reference();
   AttentionPath path{};
@@ -195,6 +211,7 @@ inline void expect_device_right(const Options& options, const DeviceOptions& dev
   const bool exact = options.q_dtype == KVC_FLOAT32;
   EXPECT_LE(c.distance(), exact ? 1e-5 : 4e-3) << describe(options);
   EXPECT_LE(c.lse_distance(), 1e-3) << describe(options);
+  EXPECT_EQ(c.num_bytes_beside_rows(), 0u) << describe(options);
 }
 
 inline AttentionPath path_of(const Options& options, const DeviceOptions& device = {}) {

@@ -18,8 +18,15 @@ struct Results {
 
 Results results_of(Case& c, DeviceCall& call) {
   c.run_by([&](const kvc::AttentionArgs& args) { call.results(args.out, args.lse); });
-  Results results{std::vector<float>(c.lse().size() * c.args().layout->v_dim), c.lse()};
-  to_float(c.args().q_dtype, c.out().data(), results.out.data(), results.out.size());
+  EXPECT_EQ(c.num_bytes_beside_rows(), 0u);
+  const kvc::AttentionArgs& args = c.args();
+  const uint32_t dim = args.layout->v_dim;
+  Results results{std::vector<float>(c.lse().size() * dim), c.lse()};
+  for (size_t row = 0; row < c.lse().size(); ++row) {
+    const uint64_t at =
+        row / args.num_q_heads * args.out_token_stride + row % args.num_q_heads * args.out_head_stride;
+    to_float(args.q_dtype, c.out().data() + at * dtype_bits(args.q_dtype) / 8, &results.out[row * dim], dim);
+  }
   return results;
 }
 
@@ -40,12 +47,12 @@ std::vector<Options> kinds() {
   std::vector<Options> all;
   for (const int32_t stored : kernel_types()) {
     const bool plain = stored == KVC_FLOAT32;
-    all.push_back({.dtype = stored,
-                   .q_dtype = plain ? KVC_FLOAT32 : KVC_BFLOAT16,
-                   .k_dim = plain ? 8u : 64u,
-                   .v_dim = plain ? 8u : 64u,
-                   .kv_lens = {400, 90, 5, 150},
-                   .q_lens = {1, 30, 0, 2}});
+    all.push_back(with_extras({.dtype = stored,
+                               .q_dtype = plain ? KVC_FLOAT32 : KVC_BFLOAT16,
+                               .k_dim = plain ? 8u : 64u,
+                               .v_dim = plain ? 8u : 64u,
+                               .kv_lens = {400, 90, 5, 150},
+                               .q_lens = {1, 30, 0, 2}}));
   }
   return all;
 }

@@ -25,7 +25,10 @@ struct Problem {
       const auto x = static_cast<float>(static_cast<int>(random() % 5) - 2);
       from_float(options.q_dtype, &x, q.data() + i * dtype_bits(options.q_dtype) / 8, 1);
     }
-    args.q = q.data();
+    const kvc::test::RowStrides dense =
+        kvc::test::strides_of(kvc::test::Rows::kContiguous, 0, options, layout.k_dim);
+    args.q = q.data(), args.q_token_stride = dense.token, args.q_head_stride = dense.head;
+    strides = kvc::test::strides_of(options.q_rows, args.q_offsets[args.num_requests], options, layout.k_dim);
     const float scales[] = {0.25f, 1, -2};
     args.scale = scales[random() % 3];
     bounds.resize(layout.num_blocks * layout.num_heads * 2 * layout.k_dim);
@@ -41,6 +44,21 @@ struct Problem {
     stride = ceil_div(ceil_div(longest, layout.block_size), 8) + random() % 3;
     mask.resize(args.num_requests * layout.num_heads * stride + 1);
     for (uint8_t& byte : mask) byte = static_cast<uint8_t>(random());
+  }
+
+  // The queries as far apart as `strides` says, with NaN between them.
+  std::vector<char> spread_queries() const {
+    const uint64_t tokens = args.q_offsets[args.num_requests], bytes = dtype_bits(args.q_dtype) / 8;
+    std::vector<char> spread(
+        kvc::test::extent_of(tokens, strides.token, args.num_q_heads, strides.head, layout.k_dim) * bytes,
+        '\xff');
+    for (uint64_t token = 0; token < tokens; ++token) {
+      for (uint64_t h = 0; h < args.num_q_heads; ++h) {
+        std::memcpy(&spread[(token * strides.token + h * strides.head) * bytes],
+                    &q[(token * args.num_q_heads + h) * layout.k_dim * bytes], layout.k_dim * bytes);
+      }
+    }
+    return spread;
   }
 
   std::vector<uint8_t> on_cpu(const Choice& choice) const {
@@ -60,7 +78,8 @@ struct Problem {
   Case scene;
   Layout layout;
   kvc::AttentionArgs args;
-  std::vector<char> q;
+  std::vector<char> q;            // contiguous, as the CPU reads them
+  kvc::test::RowStrides strides;  // on the device
   std::vector<uint16_t> bounds;
   std::vector<uint8_t> mask;  // as it is before
   size_t stride;
@@ -74,7 +93,9 @@ class DeviceChoice {
     const kvc::AttentionArgs& host = problem.args;
     AttentionArgs& a = args_.attention;
     a = scalars_of(host);
-    a.q = copies_.of(problem.q.data(), problem.q.size());
+    const std::vector<char> q = problem.spread_queries();
+    a.q = copies_.of(q.data(), q.size());
+    a.q_token_stride = problem.strides.token, a.q_head_stride = problem.strides.head;
     a.q_offsets = copies_.of(host.q_offsets, host.num_requests + 1);
     a.q_starts = copies_.of(host.q_starts, host.num_requests);
     a.kv_lens = copies_.of(host.kv_lens, host.num_requests);
@@ -115,6 +136,8 @@ class SelectTest : public KernelTest {
     o.q_dtype = std::vector<int32_t>{KVC_FLOAT32, KVC_FLOAT16, KVC_BFLOAT16}[below(3)];
     o.k_dim = std::vector<uint32_t>{7, 8, 16, 20, 64, 72}[below(6)];
     o.v_dim = 4;
+    using kvc::test::Rows;
+    o.q_rows = std::vector<Rows>{Rows::kContiguous, Rows::kFused, Rows::kPadded, Rows::kHeadMajor}[below(4)];
     o.heads = 1 + static_cast<uint32_t>(below(3));
     o.group = std::vector<uint32_t>{1, 2, 3, 8, 11}[below(5)];
     o.block_size = std::vector<uint32_t>{1, 3, 16, 32}[below(4)];
