@@ -74,7 +74,7 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Schedules schedules
 
 KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
   uint64_t rows = args.num_rows;
-  if (args.num_queries != nullptr && *args.num_queries * args.num_heads < rows)
+  if (args.num_queries != nullptr && *args.num_queries < rows / args.num_heads)
     rows = *args.num_queries * args.num_heads;
   const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.dtype;
   for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {

@@ -220,8 +220,7 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     const Piece& piece = part.piece;
     for (uint32_t i = threadIdx.x; i < kRows * args.k_dim; i += kPlainThreads) {
       const uint32_t r = i / args.k_dim, e = i % args.k_dim;
-      shared.q[i] =
-          r < piece.rows ? load_float(args.q_dtype, args.q, q_offset_of(args, part, r) + e) : 0;
+      shared.q[i] = r < piece.rows ? load_float(args.q_dtype, args.q, q_offset_of(args, part, r) + e) : 0;
     }
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) shared.sums[i] = 0;
     if (threadIdx.x < kRows) {

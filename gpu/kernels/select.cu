@@ -103,8 +103,8 @@ KVC_DEVICE void load_rows(const AttentionArgs& a, uint32_t request, uint32_t hea
   sync_block();  // what was there is no longer read
   for (uint32_t i = threadIdx.x; i < rows * dim; i += kBoundThreads) {
     const uint64_t m = first + i / dim;
-    const uint64_t row = (a.q_offsets[request] + m / group) * a.q_token_stride +
-                         (head * group + m % group) * a.q_head_stride;
+    const uint64_t row =
+        (a.q_offsets[request] + m / group) * a.q_token_stride + (head * group + m % group) * a.q_head_stride;
     q[i] = load_float(a.q_dtype, a.q, row + i % dim);
   }
   if (a.hadamard != 0) rotate_rows(q, rows, dim);
