@@ -64,6 +64,26 @@ TEST_F(AttentionSharedSchedule, GivesTheSameBits) {
   }
 }
 
+// Where rows lie, and sink logits, are a layer's own.
+TEST_F(AttentionSharedSchedule, OfALayerWithOtherStridesAndSinkLogitsGivesTheSameBits) {
+  for (const Options& options : kinds()) {
+    Options other = options;
+    other.sink_logits = !options.sink_logits;
+    other.q_rows = kvc::test::Rows::kPadded;
+    other.out_rows =
+        options.out_rows == kvc::test::Rows::kFused ? kvc::test::Rows::kHeadMajor : kvc::test::Rows::kFused;
+    Case first(options), c(other);
+    DeviceCall making(first.args(), {}), call(c.args(), {});
+    making.poison();
+    EXPECT_EQ(making.launch(), 0);
+    call.poison();
+    const Results own = launch(c, call, false);
+    ASSERT_EQ(call.schedule().size(), making.schedule().size());
+    call.schedule().set(making.schedule().get());
+    EXPECT_TRUE(launch(c, call, true) == own) << describe(options) << "; " << describe(other);
+  }
+}
+
 TEST_F(AttentionSharedSchedule, GivesTheSameBitsBehindASharedPrefix) {
   for (Options o : kinds()) {
     o.kv_lens = {150, 130, 200, 113}, o.q_lens = {1, 5, 20, 1}, o.shared = true;

@@ -98,12 +98,13 @@ TEST_F(AttentionSinkLogits, MayBeFarAboveOrBelowEveryLogit) {
       const Results none = results_with(c, kNone, cut.device);
       for (const float sink : {-1e4f, -60.0f, 60.0f, 1e4f}) {
         const Results found = results_with(c, sink, cut.device);
-        c.run_reference();
-        EXPECT_LE(c.lse_distance(), 1e-3) << describe(o) << ", " << sink;
         if (sink < 0) {  // of what rows see nothing is lost
           EXPECT_EQ(found.out, none.out) << describe(o) << ", " << sink;
+        } else if (sink < 100) {
+          c.run_reference();
+          EXPECT_LE(c.distance(), o.q_dtype == KVC_FLOAT32 ? 1e-4 : 1e-2) << describe(o);
         } else {
-          EXPECT_LE(c.distance(), o.q_dtype == KVC_FLOAT32 ? 1e-4 : 1e-2) << describe(o) << ", " << sink;
+          EXPECT_EQ(c.output(0, 0), std::vector<float>(c.output(0, 0).size())) << describe(o);
         }
         for (size_t row = 0; row < found.lse.size(); ++row)
           EXPECT_EQ(found.lse[row], std::max(none.lse[row], sink)) << describe(o);
