@@ -176,6 +176,19 @@ class DeviceCall {
   std::optional<DeviceArray<char>> workspace_, schedule_;
 };
 
+// The case's results, row by row, wherever they lie.
+inline std::vector<float> rows_of(Case& c) {
+  const kvc::AttentionArgs& args = c.args();
+  const uint32_t dim = args.layout->v_dim;
+  std::vector<float> rows(c.lse().size() * dim);
+  for (size_t row = 0; row < c.lse().size(); ++row) {
+    const uint64_t query = row / args.num_q_heads, head = row % args.num_q_heads;
+    const uint64_t at = query * args.out_token_stride + head * args.out_head_stride;
+    to_float(args.q_dtype, c.out().data() + at * dtype_bits(args.q_dtype) / 8, &rows[row * dim], dim);
+  }
+  return rows;
+}
+
 // Returns the kernels that were used.
 inline AttentionPath attend_on_device(const kvc::AttentionArgs& host, const DeviceOptions& options,
                                       const char* slab = nullptr) {

@@ -19,15 +19,7 @@ struct Results {
 Results results_of(Case& c, DeviceCall& call) {
   c.run_by([&](const kvc::AttentionArgs& args) { call.results(args.out, args.lse); });
   EXPECT_EQ(c.num_bytes_beside_rows(), 0u);
-  const kvc::AttentionArgs& args = c.args();
-  const uint32_t dim = args.layout->v_dim;
-  Results results{std::vector<float>(c.lse().size() * dim), c.lse()};
-  for (size_t row = 0; row < c.lse().size(); ++row) {
-    const uint64_t at =
-        row / args.num_q_heads * args.out_token_stride + row % args.num_q_heads * args.out_head_stride;
-    to_float(args.q_dtype, c.out().data() + at * dtype_bits(args.q_dtype) / 8, &results.out[row * dim], dim);
-  }
-  return results;
+  return {rows_of(c), c.lse()};
 }
 
 Results launch(Case& c, DeviceCall& call, bool scheduled) {
@@ -69,6 +61,26 @@ TEST_F(AttentionSharedSchedule, GivesTheSameBits) {
       EXPECT_TRUE(launch(c, call, true) == own) << describe(options);
       EXPECT_EQ(call.schedule().get(), made) << "is only read";
     }
+  }
+}
+
+// Where rows lie, and sink logits, are a layer's own.
+TEST_F(AttentionSharedSchedule, OfALayerWithOtherStridesAndSinkLogitsGivesTheSameBits) {
+  for (const Options& options : kinds()) {
+    Options other = options;
+    other.sink_logits = !options.sink_logits;
+    other.q_rows = kvc::test::Rows::kPadded;
+    other.out_rows =
+        options.out_rows == kvc::test::Rows::kFused ? kvc::test::Rows::kHeadMajor : kvc::test::Rows::kFused;
+    Case first(options), c(other);
+    DeviceCall making(first.args(), {}), call(c.args(), {});
+    making.poison();
+    EXPECT_EQ(making.launch(), 0);
+    call.poison();
+    const Results own = launch(c, call, false);
+    ASSERT_EQ(call.schedule().size(), making.schedule().size());
+    call.schedule().set(making.schedule().get());
+    EXPECT_TRUE(launch(c, call, true) == own) << describe(options) << "; " << describe(other);
   }
 }
 

@@ -33,6 +33,16 @@ std::vector<Options> stores() {
   return all;
 }
 
+// One of each kind, for what takes long.
+std::vector<Options> some_stores() {
+  std::vector<Options> some;
+  for (const Options& o : stores()) {
+    if (o.latent || o.dtype == KVC_FLOAT32 || o.dtype == KVC_BFLOAT16 || o.dtype == KVC_INT4)
+      some.push_back(o);
+  }
+  return some;
+}
+
 // Of few rows and of many; whole pieces, parts of contexts, and parts of fixed length.
 struct Cut {
   std::vector<uint64_t> kv_lens, q_lens;
@@ -81,19 +91,20 @@ Results results_with(Case& c, float sink, const DeviceOptions& device) {
 }
 
 TEST_F(AttentionSinkLogits, MayBeFarAboveOrBelowEveryLogit) {
-  for (Options o : stores()) {
+  for (Options o : some_stores()) {
     for (const Cut& cut : cuts()) {
       o.kv_lens = cut.kv_lens, o.q_lens = cut.q_lens, o.sink_logits = true;
       Case c(o);
       const Results none = results_with(c, kNone, cut.device);
       for (const float sink : {-1e4f, -60.0f, 60.0f, 1e4f}) {
         const Results found = results_with(c, sink, cut.device);
-        c.run_reference();
-        EXPECT_LE(c.lse_distance(), 1e-3) << describe(o) << ", " << sink;
         if (sink < 0) {  // of what rows see nothing is lost
           EXPECT_EQ(found.out, none.out) << describe(o) << ", " << sink;
+        } else if (sink < 100) {
+          c.run_reference();
+          EXPECT_LE(c.distance(), o.q_dtype == KVC_FLOAT32 ? 1e-4 : 1e-2) << describe(o);
         } else {
-          EXPECT_LE(c.distance(), o.q_dtype == KVC_FLOAT32 ? 1e-4 : 1e-2) << describe(o) << ", " << sink;
+          EXPECT_EQ(c.output(0, 0), std::vector<float>(c.output(0, 0).size())) << describe(o);
         }
         for (size_t row = 0; row < found.lse.size(); ++row)
           EXPECT_EQ(found.lse[row], std::max(none.lse[row], sink)) << describe(o);
@@ -123,7 +134,7 @@ TEST_F(AttentionSinkLogits, AreTheLseOfRowsThatSeeNothing) {
 
 // A NaN in a query is that of its row, which no sink logit hides.
 TEST_F(AttentionSinkLogits, LeaveNaN) {
-  for (Options o : stores()) {
+  for (Options o : some_stores()) {
     for (const Cut& cut : cuts()) {
       o.kv_lens = cut.kv_lens, o.q_lens = cut.q_lens, o.sink_logits = true;
       for (const float sink : {-60.0f, 60.0f, 1e4f}) {
