@@ -3,6 +3,7 @@
 // files: engine_emulated.cc, or gpu/vendor/engine.cc for programs that run on a GPU. Functions that fail end
 // the program.
 #pragma once
+#include <cstdint>
 #include <functional>
 
 namespace kvc::test::engine {
@@ -16,6 +17,8 @@ void begin_capture(void* stream, Capture capture = Capture::kOfThread);
 void* end_capture(void* stream);  // a graph; NULL: something could not be captured
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph);
+// From which an emulated device draws the order of all later replays; on a GPU nothing.
+void set_seed(uint64_t seed);
 // That the device takes for what is enqueued.
 double seconds_of(void* stream, const std::function<void()>& enqueue);
 

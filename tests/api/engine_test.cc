@@ -170,7 +170,8 @@ TEST_F(Engine, ADecodeStepReplaysFromAGraph) {
     batch.enqueue(stream.stream.get(), results.of(0), true);
     void* graph = engine::end_capture(stream.handle);
     ASSERT_NE(graph, nullptr) << "something in the step cannot be captured";
-    while (!batch.full()) {
+    for (uint64_t seed = 1; !batch.full(); ++seed) {
+      engine::set_seed(seed);
       const std::vector<float> expected = batch.next(stream.stream.get());
       engine::launch_graph(graph, stream.handle);
       ASSERT_EQ(kvc_stream_synchronize(stream.stream.get()), KVC_OK) << kvc_last_error();

@@ -57,6 +57,8 @@ void destroy_graph(void* graph) {
   require(KVC_VENDOR(GraphExecDestroy)(static_cast<KVC_VENDOR(GraphExec_t)>(graph)), "GraphExecDestroy");
 }
 
+void set_seed(uint64_t) {}
+
 double seconds_of(void* stream, const std::function<void()>& enqueue) {
   KVC_VENDOR(Event_t) first, last;
   for (KVC_VENDOR(Event_t) * event : {&first, &last}) require(KVC_VENDOR(EventCreate)(event), "EventCreate");
