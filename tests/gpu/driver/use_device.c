@@ -115,6 +115,37 @@ static void use_storage(const char* device) {
   free(was);
 }
 
+/* Rows and slabs in ordinary host memory: taken by a device that reads it, though no kernel can be launched,
+ * and refused by any other. */
+static void use_host_memory(const char* device) {
+  kvc_device_info info = {.struct_size = sizeof info};
+  EXPECT(kvc_device_properties(device, &info) == KVC_OK);
+  const int reads = (info.flags & KVC_DEVICE_READS_HOST) != 0;
+  kvc_storage *storage = NULL, *foreign = NULL;
+  uint64_t bytes = 0;
+  kvc_storage_config config = {.struct_size = sizeof config,
+                               .device = device,
+                               .num_blocks = kBlocks,
+                               .num_layers = kLayers,
+                               .num_heads = 2,
+                               .head_dim = 64};
+  EXPECT(kvc_storage_create(&config, &storage) == KVC_OK &&
+         kvc_storage_size(&config, NULL, &bytes) == KVC_OK);
+  const uint64_t pages = (bytes + 4095) / 4096 * 4096;
+  void* const own = aligned_alloc(4096, pages);
+  memset(own, 0, pages);
+  int64_t slot = 1;
+  const kvc_rows rows = {
+      .struct_size = sizeof rows, .slots = &slot, .num_tokens = 1, .k = own, .v = own, .dtype = KVC_BFLOAT16};
+  EXPECT(kvc_storage_store(storage, &rows, NULL) == (reads ? KVC_ERROR_DEVICE : KVC_ERROR_INVALID_ARGUMENT));
+  EXPECT(strstr(kvc_last_error(), reads ? "the fake launches nothing" : "does not read") != NULL);
+  kvc_storage_destroy(storage);
+  config.memory = own, config.memory_size = bytes;
+  EXPECT(kvc_storage_create(&config, &foreign) == (reads ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT));
+  kvc_storage_destroy(foreign);
+  free(own);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   EXPECT(kvc_device_properties(argv[1], &(kvc_device_info){.struct_size = sizeof(kvc_device_info)}) ==
@@ -127,6 +158,7 @@ int main(int argc, char** argv) {
     use_memory(argv[1]);
     use_streams(argv[1]);
     use_storage(argv[1]);
+    use_host_memory(argv[1]);
     if (round == 0) first = alive();
   }
   EXPECT(alive() == first);
