@@ -181,7 +181,7 @@ class Hip(NoDevice):
         # Pages of the host that are fetched by faults are no memory that the device reads.
         for how, reads in (("", False), ("faults", False), ("tables", True), ("integrated", True)):
             there = environment(folder, **({"FAKE_HIP_READS_HOST": how} if how else {}))
-            done = subprocess.run([program, "hip:0", runtime], env=there, capture_output=True, text=True, check=False)
+            done = subprocess.run([program, "hip:0", runtime, "reads" if reads else "refuses"], env=there, capture_output=True, text=True, check=False)
             self.assertEqual((how, done.returncode, done.stderr), (how, 0, ""))
             if COMMAND:
                 told = subprocess.run([COMMAND, "info", "--json"], env=there, capture_output=True, text=True, check=True)

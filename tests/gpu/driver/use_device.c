@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// use_device <device> <file name of the runtime>: all that a device does without kernels, on a runtime that
-// can launch none (fake_hip.cc). Ends with 1 if anything went otherwise than it should, or more is kept after
-// some rounds than after the first.
+// use_device <device> <file name of the runtime> reads|refuses: all that a device does without kernels, on a
+// runtime that can launch none (fake_hip.cc); the last word says what it does with ordinary host memory. Ends
+// with 1 if anything went otherwise than it should, or more is kept after some rounds than after the first.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -115,12 +115,12 @@ static void use_storage(const char* device) {
   free(was);
 }
 
-/* Rows and slabs in ordinary host memory: taken by a device that reads it, though no kernel can be launched,
- * and refused by any other. */
-static void use_host_memory(const char* device) {
+// Rows and slabs in ordinary host memory: taken by a device that reads it, though no kernel can be launched,
+// and refused by any other.
+static void use_host_memory(const char* device, int reads) {
   kvc_device_info info = {.struct_size = sizeof info};
   EXPECT(kvc_device_properties(device, &info) == KVC_OK);
-  const int reads = (info.flags & KVC_DEVICE_READS_HOST) != 0;
+  EXPECT(((info.flags & KVC_DEVICE_READS_HOST) != 0) == reads);
   kvc_storage *storage = NULL, *foreign = NULL;
   uint64_t bytes = 0;
   kvc_storage_config config = {.struct_size = sizeof config,
@@ -147,7 +147,7 @@ static void use_host_memory(const char* device) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   EXPECT(kvc_device_properties(argv[1], &(kvc_device_info){.struct_size = sizeof(kvc_device_info)}) ==
          KVC_OK);
   void* const runtime = dlopen(argv[2], RTLD_LAZY | RTLD_NOLOAD);
@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
     use_memory(argv[1]);
     use_streams(argv[1]);
     use_storage(argv[1]);
-    use_host_memory(argv[1]);
+    use_host_memory(argv[1], strcmp(argv[3], "reads") == 0);
     if (round == 0) first = alive();
   }
   EXPECT(alive() == first);
