@@ -92,6 +92,7 @@ class OnEmulatedDevices : public testing::Test {
     for (const Failure failure : {Failure::kAllocate, Failure::kLaunch, Failure::kLost})
       control()->fail(failure, 0);
   }
+  uint32_t seed() const { return seed_; }
   static bool says(const std::string& part) {
     return std::string(kvc_last_error()).find(part) != std::string::npos;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captures of two streams on emulated devices, whose graphs do both branches in any order and side by side:
 // what calls in one branch use, no call in the other may.
+#include <algorithm>
+#include <functional>
 #include <set>
 
 #include "api/emulated.h"
@@ -33,13 +35,12 @@ class GpuFork : public OnEmulatedDevices {
     control()->launch_graph(graph, origin_->handle);
     ASSERT_EQ(kvc_stream_synchronize(origin()), KVC_OK) << kvc_last_error();
   }
-
- private:
   void order(kvc_stream* first, kvc_stream* then) {
     ASSERT_EQ(kvc_stream_event_record(event_, first), KVC_OK) << kvc_last_error();
     ASSERT_EQ(kvc_stream_wait_event(then, event_), KVC_OK) << kvc_last_error();
   }
 
+ private:
   std::unique_ptr<EngineStream> origin_, other_;
   kvc_stream_event* event_ = nullptr;
 };
@@ -70,12 +71,13 @@ TEST_F(GpuFork, BranchesReplayInEveryOrderThatEventsAllow) {
   void* graph = end();
   ASSERT_NE(graph, nullptr);
   std::set<std::pair<float, float>> seen;
-  for (int i = 0; i < 100; ++i) {
+  const std::set<std::pair<float, float>> allowed = {{0, 1}, {1, 0}, {1, 1}};
+  // One branch wholly before the mark of the other comes in one replay of 25.
+  for (int i = 0; i < 50 || (i < 2000 && seen.size() < allowed.size()); ++i) {
     for (const int32_t block : {kLeft, kRight, kLeftSees, kRightSees, kLeftAtEnd, kRightAtEnd}) set(block, 7);
     ASSERT_NO_FATAL_FAILURE(replay(graph));
     seen.emplace(key_at(s.get(), kLeftAtEnd * kBlock), key_at(s.get(), kRightAtEnd * kBlock));
   }
-  const std::set<std::pair<float, float>> allowed = {{0, 1}, {1, 0}, {1, 1}};
   EXPECT_EQ(seen, allowed);
   control()->destroy_graph(graph);
 }
@@ -98,6 +100,77 @@ TEST_F(GpuFork, ThatIsNotJoinedIsNoGraph) {
   EXPECT_TRUE(capture(true, false));
   EXPECT_FALSE(capture(true, true));
   EXPECT_TRUE(capture(true, false)) << "what failed has left nothing behind";
+}
+
+// Random calls in up to four streams, each on blocks of its own, with random events between the streams: a
+// replay gives what the same calls give one after the other, whatever the events leave open.
+TEST_F(GpuFork, AnyCaptureGivesWhatItsCallsGive) {
+  constexpr int32_t kEach = 8;  // blocks of a stream
+  constexpr size_t kStreams = 4;
+  std::mt19937 random(seed());
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  using Call = std::function<void(kvc_storage*, kvc_stream*)>;
+  std::vector<std::unique_ptr<ValueRows>> kept;
+  const auto random_call = [&](size_t stream) -> Call {
+    const auto block = [=, &below] {
+      return static_cast<int32_t>(stream) * kEach + static_cast<int32_t>(below(kEach));
+    };
+    if (below(3) == 0) {
+      std::vector<int32_t> blocks(1 + below(3));
+      for (int32_t& each : blocks) each = block();
+      return [=](kvc_storage* s, kvc_stream* in) {
+        EXPECT_EQ(kvc_storage_zero_blocks(s, blocks.data(), blocks.size(), in), KVC_OK) << kvc_last_error();
+      };
+    }
+    if (below(2) == 0) {
+      std::vector<kvc_block_copy> copies(1 + below(5));
+      for (kvc_block_copy& copy : copies) copy = {block(), block()};
+      return [=](kvc_storage* s, kvc_stream* in) {
+        EXPECT_EQ(kvc_storage_copy_blocks(s, copies.data(), copies.size(), in), KVC_OK) << kvc_last_error();
+      };
+    }
+    std::vector<int64_t> slots(1 + below(kEach * kBlock));
+    for (size_t i = 0; i < slots.size(); ++i)  // each once
+      slots[i] =
+          static_cast<int64_t>(stream) * kEach * kBlock + static_cast<int64_t>(i * 5 % (kEach * kBlock));
+    kept.push_back(std::make_unique<ValueRows>(slots.size(), static_cast<float>(random() % 1000)));
+    return [=, rows = kept.back()->rows](kvc_storage* s, kvc_stream* in) mutable {
+      rows.slots = slots.data();
+      EXPECT_EQ(kvc_storage_store(s, &rows, in), KVC_OK) << kvc_last_error();
+    };
+  };
+
+  const EngineStream third, fourth;
+  kvc_stream* const streams[kStreams] = {origin(), other(), third.stream.get(), fourth.stream.get()};
+  for (int round = 0; round < 10; ++round) {
+    kvc_storage_config c = small_config("emulated");
+    c.num_blocks = kStreams * kEach;
+    const StoragePtr s = make(c);
+    c.device = "cpu";
+    const StoragePtr expected = make(c);
+    std::vector<Call> calls;
+    std::vector<size_t> part = {0};  // streams that take part
+    begin();
+    for (size_t i = 0; i < 16; ++i) {
+      const size_t stream = below(kStreams), before = part[below(part.size())];
+      const bool takes_part = std::find(part.begin(), part.end(), stream) != part.end();
+      if (!takes_part || below(3) == 0) order(streams[before], streams[stream]);
+      if (!takes_part) part.push_back(stream);
+      calls.push_back(random_call(stream));
+      calls.back()(s.get(), streams[stream]);
+    }
+    for (const size_t stream : part) {
+      if (stream != 0) order(streams[stream], origin());
+    }
+    void* graph = end();
+    ASSERT_NE(graph, nullptr);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_NO_FATAL_FAILURE(replay(graph));
+      for (const Call& call : calls) call(expected.get(), nullptr);
+      ASSERT_TRUE(bytes_of(s.get()) == bytes_of(expected.get())) << "round " << round << ", replay " << i;
+    }
+    control()->destroy_graph(graph);
+  }
 }
 
 // What a call has used goes to the next one in its stream: a graph of many layers takes no more than one of a
