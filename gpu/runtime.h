@@ -27,7 +27,7 @@ struct Properties {
   uint32_t num_processors;
   uint32_t shared_bytes;   // of a block, at most
   bool has_mma;            // tensor cores and asynchronous copies as kernels use them
-  bool reads_host_memory;  // any, not only what is pinned
+  bool reads_host_memory;  // any, not only what is pinned, without fetching pages one fault at a time
   bool virtual_memory;     // reserve() and map() work
   bool managed_memory;     // allocate_managed() works, and the host may touch the memory while kernels run
 };
@@ -40,6 +40,9 @@ Error properties(uint32_t device, Properties* out);
 Error current_device(uint32_t* device);
 Error set_device(uint32_t device);
 Error free_memory(uint64_t* bytes);
+// Waits for all that is enqueued on the device, in any stream. What is being captured is not enqueued, and
+// its capture goes on.
+Error synchronize_device();
 
 Error allocate(uint64_t bytes, void** memory);  // aligned to 256
 Error allocate_managed(uint64_t bytes, void** memory);
@@ -50,7 +53,7 @@ Error register_host(void* memory, uint64_t bytes);
 Error unregister_host(void* memory);
 struct Found {
   void* on_device;  // where the device finds the memory; nullptr: it cannot read it
-  bool known;       // it was allocated by the runtime or registered with it
+  bool known;       // it was allocated by the runtime or registered with it, and is no ordinary host memory
   bool managed;
 };
 Error find_address(const void* memory, Found* found);

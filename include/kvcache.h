@@ -1109,8 +1109,9 @@ typedef struct kvc_device_info {
 
 /** kvc_device_info.flags. */
 enum {
-  KVC_DEVICE_READS_HOST = 1,    /**< Its work reads and writes any host memory. Without it keys, values, queries, results, bounds and masks of calls on its
-                                 storages must lie in memory of a device, or in pinned or registered host memory. */
+  KVC_DEVICE_READS_HOST = 1,    /**< Its work reads and writes any host memory, by the host's page tables or as its own. A GPU that would fetch each page by a
+                                 fault (HMM) does not have it. Without it keys, values, queries, results, bounds and masks of calls on its storages,
+                                 and foreign slabs, must lie in memory of a device, or in pinned or registered host memory. */
   KVC_DEVICE_MANAGED = 2,       /**< kvc_device_allocate has KVC_MEMORY_MANAGED, which the host may touch at any time. */
   KVC_DEVICE_SWAP_MEASURED = 4  /**< swap_out_kernel_bytes and swap_in_kernel_bytes were measured on it. */
 };
@@ -1165,7 +1166,8 @@ KVC_API kvc_status kvc_device_properties(const char *device, kvc_device_info *in
  *  Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_allocate(const char *device, uint32_t kind, uint64_t bytes, void **memory);
 
-/** Gives memory of kvc_device_allocate or kvc_device_import_memory back to whom it came from. NULL is ignored; no work may use it any more.
+/** Gives memory of kvc_device_allocate or kvc_device_import_memory back to whom it came from. NULL is ignored; no work may use it any more. On a GPU the
+ *  call waits until the device has done what is enqueued on it, by whomever; a capture that is under way goes on.
  *  @return KVC_OK; NOT_FOUND (no such memory: never there, or given back). Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_release(void *memory);
 
@@ -1183,7 +1185,7 @@ KVC_API kvc_status kvc_device_map(void *memory, uint64_t offset, uint64_t bytes)
  *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (NULL, or parts of it are registered), OUT_OF_MEMORY (what may be pinned), DEVICE. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_register(const char *device, void *memory, uint64_t bytes);
 
-/** Ends kvc_device_register; no work may use the memory any more. @return KVC_OK; NOT_FOUND (device, or it is not registered), DEVICE. Thread-safe. Since 0.2. */
+/** Ends kvc_device_register; no work may use the memory any more, and the call does not wait for any. @return KVC_OK; NOT_FOUND (device, or it is not registered), DEVICE. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_unregister(const char *device, void *memory);
 
 /** Lets other processes use memory of kvc_device_allocate with kind KVC_MEMORY_DEVICE: give a storage such memory, and its blocks can be shared. It must outlive

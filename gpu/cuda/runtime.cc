@@ -63,7 +63,8 @@ Error properties(uint32_t device, Properties* out) {
   out->num_processors = static_cast<uint32_t>(found.multiProcessorCount);
   out->shared_bytes = static_cast<uint32_t>(found.sharedMemPerBlockOptin);
   out->has_mma = found.major >= 8;
-  out->reads_host_memory = found.pageableMemoryAccess != 0;
+  out->reads_host_memory = found.pageableMemoryAccess != 0 &&
+                           (found.pageableMemoryAccessUsesHostPageTables != 0 || found.integrated != 0);
   out->virtual_memory = true;
   out->managed_memory = found.concurrentManagedAccess != 0;
   return 0;

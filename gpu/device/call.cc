@@ -64,7 +64,7 @@ void CallMemory::note(DeviceStream& stream) {
 
 void CallMemory::wait() {
   const std::lock_guard lock(mutex_);
-  for (DeviceStream* stream : streams_) static_cast<void>(stream->synchronize());
+  for (DeviceStream* stream : streams_) stream->finish();
 }
 
 Call::~Call() {

@@ -30,9 +30,7 @@ void DeviceStream::close() {
   {
     const std::lock_guard lock(mutex_);
     const OnDevice on(device_);
-    uint64_t capture = 0;
-    if (runtime::find_capture(handle_, &capture) != 0 || capture == 0)
-      static_cast<void>(runtime::synchronize(handle_));
+    finish_locked();
     if (own_) static_cast<void>(runtime::destroy_stream(handle_));
     ended_.store(true, std::memory_order_release);
   }
@@ -53,6 +51,19 @@ kvc_status DeviceStream::synchronize() {
   const OnDevice on(device_);
   KVC_TRY(on.status());
   return check(runtime::synchronize(handle_), "waiting for a stream");
+}
+
+void DeviceStream::finish() {
+  const std::lock_guard lock(mutex_);
+  if (ended()) return;
+  const OnDevice on(device_);
+  finish_locked();
+}
+
+void DeviceStream::finish_locked() {
+  uint64_t capture = 0;
+  const bool captured = runtime::find_capture(handle_, &capture) == 0 && capture != 0;
+  static_cast<void>(captured ? runtime::synchronize_device() : runtime::synchronize(handle_));
 }
 
 bool DeviceStream::order_before(const DeviceStream& other) {

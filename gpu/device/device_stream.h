@@ -13,7 +13,7 @@ class DeviceStream {
  public:
   static kvc_status create(uint32_t device, DeviceStream** stream);
   static kvc_status adopt(uint32_t device, runtime::Stream handle, DeviceStream** stream);
-  void close();  // after what is enqueued, unless the stream is being captured
+  void close();  // after what is enqueued
 
   uint32_t device() const { return device_; }
   runtime::Stream handle() const { return handle_; }
@@ -21,6 +21,8 @@ class DeviceStream {
   kvc_status find_capture(uint64_t* id) const;
   // Waits for what is enqueued; for nothing when the stream has ended.
   kvc_status synchronize();
+  // The same, and a capture that the stream takes part in goes on; what it has captured is not enqueued.
+  void finish();
   // What `other` does from now on comes after what is enqueued here. False: that cannot be had without
   // waiting.
   bool order_before(const DeviceStream& other);
@@ -32,6 +34,8 @@ class DeviceStream {
  private:
   DeviceStream(uint32_t device, runtime::Stream handle, bool own)
       : device_(device), handle_(handle), own_(own) {}
+
+  void finish_locked();
 
   const uint32_t device_;
   const runtime::Stream handle_;

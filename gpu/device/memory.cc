@@ -19,7 +19,7 @@ constexpr uint32_t kAlignment = 256;  // of device memory, at least
 constexpr uint32_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-// Who takes a piece of memory back.
+// Who takes a piece of memory back, when the device has done what may still use it.
 struct Owner {
   uint32_t device;
   void* base;  // as the runtime gave it
@@ -28,11 +28,13 @@ struct Owner {
 void release_device(void* owner, void*, size_t, size_t) {
   const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
   const OnDevice on(self->device);
-  static_cast<void>(runtime::release(self->base));
+  static_cast<void>(runtime::release(self->base));  // which waits
 }
 
 void release_pinned(void* owner, void* memory, size_t bytes, size_t) {
   const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
+  const OnDevice on(self->device);
+  static_cast<void>(runtime::synchronize_device());
   static_cast<void>(unregister_pieces(self->device, memory, true));
   munmap(memory, bytes);
 }
@@ -40,6 +42,7 @@ void release_pinned(void* owner, void* memory, size_t bytes, size_t) {
 void release_imported(void* owner, void*, size_t, size_t) {
   const std::unique_ptr<Owner> self(static_cast<Owner*>(owner));
   const OnDevice on(self->device);
+  static_cast<void>(runtime::synchronize_device());
   static_cast<void>(runtime::close_memory(self->base));
 }
 
@@ -170,14 +173,12 @@ kvc_status find_address(uint32_t device, const void* memory, const char* name, v
   if (memory == nullptr || is_reserved(memory)) return KVC_OK;
   runtime::Found found;
   KVC_TRY(check(runtime::find_address(memory, &found), "looking at an address"));
-  *on_device = found.on_device;
-  if (*on_device != nullptr) return KVC_OK;
-  if (devices().properties[device].reads_host_memory) {
-    *on_device = const_cast<void*>(memory);
-    return KVC_OK;
-  }
+  // Ordinary host memory may have an address and yet be no place to read from: each page would be a fault.
+  const bool own = found.known && found.on_device != nullptr;
+  if (own) *on_device = found.on_device;
+  if (own || devices().properties[device].reads_host_memory) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "%s is in host memory that %s:%u cannot read; use memory of kvc_device_allocate, or "
+                "%s is in host memory that %s:%u does not read; use memory of kvc_device_allocate, or "
                 "kvc_device_register",
                 name, runtime::kName, device);
 }

@@ -36,6 +36,7 @@ void release_reserved(void* owner, void*, size_t, size_t) {
     ranges().all.erase(range->data);
   }
   const OnDevice on(range->device);
+  static_cast<void>(runtime::synchronize_device());  // kernels of others may work on views of it
   for (size_t i = 0; i < range->mappings.size(); ++i) {
     if (range->mappings[i] != nullptr)
       static_cast<void>(runtime::unmap(range->data + i * range->chunk, range->chunk, range->mappings[i]));

@@ -38,7 +38,8 @@ kvc_status Workspace::take(DeviceStream& stream, uint64_t capture, uint64_t byte
   const std::lock_guard lock(mutex_);
   for (Block& idle : idle_) {
     if (idle.bytes != bytes || idle.capture != capture) continue;
-    const bool free = capture != 0 || idle.last == nullptr || idle.last == &stream || idle.last->ended();
+    // In a graph other streams are other branches, which run side by side with this one.
+    const bool free = idle.last == &stream || (capture == 0 && (idle.last == nullptr || idle.last->ended()));
     if (!free) continue;
     *block = idle;
     idle = idle_.back();

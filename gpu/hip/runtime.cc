@@ -30,11 +30,13 @@ Error properties(uint32_t device, Properties* out) {
   hipDeviceProp_t found;
   if (const Error error = done(hipGetDeviceProperties(&found, static_cast<int>(device))); error != 0)
     return error;
-  int pageable = 0, managed = 0;
+  int pageable = 0, host_tables = 0, integrated = 0, managed = 0;
   const struct {
     hipDeviceAttribute_t attribute;
     int* value;
   } asked[] = {{hipDeviceAttributePageableMemoryAccess, &pageable},
+               {hipDeviceAttributePageableMemoryAccessUsesHostPageTables, &host_tables},
+               {hipDeviceAttributeIntegrated, &integrated},
                {hipDeviceAttributeConcurrentManagedAccess, &managed}};
   for (const auto& [attribute, value] : asked) {
     if (const Error error = done(hipDeviceGetAttribute(value, attribute, static_cast<int>(device)));
@@ -48,7 +50,7 @@ Error properties(uint32_t device, Properties* out) {
   out->memory_bytes = found.totalGlobalMem;
   out->num_processors = static_cast<uint32_t>(found.multiProcessorCount);
   out->shared_bytes = static_cast<uint32_t>(found.sharedMemPerBlock);
-  out->reads_host_memory = pageable != 0;
+  out->reads_host_memory = pageable != 0 && (host_tables != 0 || integrated != 0);
   out->managed_memory = managed != 0;
   uint64_t granularity = 0;
   out->virtual_memory = map_granularity(&granularity) == 0 && granularity != 0;
@@ -60,12 +62,12 @@ Error allocate_pinned(uint64_t bytes, void** memory) {
 }
 Error release_pinned(void* memory) { return done(hipHostFree(memory)); }
 
-// Memory that the runtime does not know is an error to it, not an answer.
+// Memory that the runtime does not know is an error to it, or in later versions has no address on the device.
 Error find_address(const void* memory, Found* found) {
   hipPointerAttribute_t native = {};
   const Error error = done(hipPointerGetAttributes(&native, memory));
   *found = {};
-  if (error == 0) *found = {native.devicePointer, true, native.isManaged != 0};
+  if (error == 0) *found = {native.devicePointer, native.devicePointer != nullptr, native.isManaged != 0};
   return error == hipErrorInvalidValue ? 0 : error;
 }
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "host/emulator.h"
 #include "host/memory.h"
 #include "host/state.h"
 #include "host/stream.h"
@@ -21,20 +22,22 @@ extern "C" [[gnu::visibility("default")]] const kvc::gpu::Control* kvc_emulated_
       [](void* stream) { delete static_cast<host::Stream*>(stream); },
       [](void* stream) { stream_of(stream).hold(); },
       [](void* stream) { stream_of(stream).let_go(); },
-      [](void* stream) {
-        auto capture = std::make_shared<host::Capture>();
-        capture->id = ++state().captures_so_far;
-        stream_of(stream).begin_capture(std::move(capture));
-      },
+      [](void* stream) { stream_of(stream).begin_capture(++state().captures_so_far); },
       [](void* stream) -> void* {
-        const auto capture = stream_of(stream).capture();
-        if (capture != nullptr) capture->ended = true;
-        return capture == nullptr || capture->broken ? nullptr : capture->graph.release();
+        auto graph = stream_of(stream).end_capture();
+        return graph == nullptr ? nullptr : new std::shared_ptr<host::Graph>(std::move(graph));
       },
-      [](void* graph, void* stream) {
-        for (const host::Work& work : static_cast<host::Graph*>(graph)->work) stream_of(stream).enqueue(work);
+      [](void* handle, void* stream) {
+        const auto graph = *static_cast<std::shared_ptr<host::Graph>*>(handle);
+        stream_of(stream).enqueue(
+            [graph, replay = graph->announce(), seed = state().next_replay()] { graph->run(replay, seed); });
       },
-      [](void* graph) { delete static_cast<host::Graph*>(graph); },
+      [](void* graph) { delete static_cast<std::shared_ptr<host::Graph>*>(graph); },
+      [](uint64_t seed) {
+        emulator::set_seed(seed);
+        state().seed = seed;
+        state().replays = 0;
+      },
       []() -> uint64_t { return state().times_synchronized; },
       []() -> uint32_t { return device_in_use(); },
       [](uint32_t device) { device_in_use() = device; },

@@ -24,10 +24,13 @@ struct Control {
   void (*hold)(void* stream);
   void (*let_go)(void* stream);
   void (*begin_capture)(void* stream);
-  void* (*end_capture)(void* stream);  // a graph; nullptr: something in it could not be captured
+  // A graph; nullptr: something in it could not be captured, or a stream that took part was not joined.
+  void* (*end_capture)(void* stream);
+  // Each replay draws its order among all that are allowed: host/graph.h.
   void (*launch_graph)(void* graph, void* stream);
   void (*destroy_graph)(void* graph);
-  uint64_t (*num_synchronized)();  // calls so far that made the host wait
+  void (*set_seed)(uint64_t seed);  // of all later replays and kernels
+  uint64_t (*num_synchronized)();   // calls so far that made the host wait
 
   uint32_t (*current_device)();
   void (*set_device)(uint32_t device);

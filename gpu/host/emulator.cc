@@ -29,6 +29,7 @@ constexpr size_t kCanaryBytes = 64;
 std::atomic<uint64_t> seed{1}, launches{0};
 std::atomic<FaultHandler> fault_handler{nullptr};
 std::atomic<Enqueue> enqueue_hook{nullptr};
+thread_local uint64_t replay_seed = 0;
 
 struct AsyncCopy {
   void* to;
@@ -302,7 +303,7 @@ int launch(const LaunchConfig& config, void* stream, std::function<void()> threa
   if (!valid) return 1;
   const uint64_t launch_seed = seed.load() * 0x9E3779B97F4A7C15u + launches.fetch_add(1);
   const auto work = [config, thread = std::move(thread), launch_seed] {
-    Machine::own().run(config, thread, launch_seed);
+    Machine::own().run(config, thread, launch_seed ^ replay_seed);
   };
   const Enqueue enqueue = enqueue_hook.load();
   if (enqueue != nullptr) return enqueue(stream, work);
@@ -312,6 +313,7 @@ int launch(const LaunchConfig& config, void* stream, std::function<void()> threa
 
 void set_enqueue(Enqueue enqueue) { enqueue_hook.store(enqueue); }
 void set_seed(uint64_t value) { seed.store(value); }
+void set_replay(uint64_t value) { replay_seed = value; }
 FaultHandler set_fault_handler(FaultHandler handler) { return fault_handler.exchange(handler); }
 uint64_t num_launches() { return launches.load(); }
 

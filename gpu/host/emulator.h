@@ -50,6 +50,9 @@ using Enqueue = int (*)(void* stream, std::function<void()> work);
 void set_enqueue(Enqueue enqueue);
 
 void set_seed(uint64_t seed);  // of all later launches
+// What is mixed into the seeds of launches that this thread of the system runs from now on, so that a launch
+// that is done again, by a graph, draws other orders. 0 = nothing.
+void set_replay(uint64_t seed);
 using FaultHandler = void (*)(const std::string& what);
 FaultHandler set_fault_handler(FaultHandler handler);  // returns the last one; nullptr = print and abort
 uint64_t num_launches();                               // of all threads so far

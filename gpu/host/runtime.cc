@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime of emulated devices: two of them, of which the first reads any host memory and has managed
-// memory, as some machines have it, and the second only what is pinned or its own. Here devices and their
-// memory; runtime_streams.cc has the rest.
+// memory, as some machines have it, and the second only what is pinned or its own; other memory it would
+// fetch page by page. Here devices and their memory; runtime_streams.cc has the rest.
 #include "runtime.h"
 
 #include <cstdio>
@@ -84,9 +84,14 @@ Error allocate_managed(uint64_t bytes, void** memory) {
   *memory = host::allocate(device_in_use(), host::Kind::kManaged, bytes);
   return *memory == nullptr ? kNoMemory : kDone;
 }
-Error release(void* memory) {
+Error synchronize_device() {
   ++state().times_synchronized;
-  static_cast<void>(check_captures());
+  if (const Error error = check_captures(); error != 0) return error;
+  host::wait_for_device(device_in_use());
+  return kDone;
+}
+Error release(void* memory) {
+  static_cast<void>(synchronize_device());
   const bool known =
       host::release(memory, host::Kind::kDevice) || host::release(memory, host::Kind::kManaged);
   return known ? kDone : kUnknownMemory;
@@ -108,9 +113,9 @@ Error unregister_host(void* memory) {
   static_cast<void>(check_captures());
   return host::release(memory, host::Kind::kRegistered) ? kDone : kUnknownMemory;
 }
+// As CUDA has it on devices that fetch pages: any memory has an address.
 Error find_address(const void* memory, Found* found) {
-  const bool known = host::is_known(device_in_use(), memory);
-  *found = {known ? const_cast<void*>(memory) : nullptr, known, host::is_managed(memory)};
+  *found = {const_cast<void*>(memory), host::is_known(device_in_use(), memory), host::is_managed(memory)};
   return check();
 }
 

@@ -16,7 +16,7 @@ struct Marker {
 struct HostEvent {
   std::mutex mutex;
   std::shared_ptr<Marker> marker = std::make_shared<Marker>();
-  std::shared_ptr<host::Capture> capture;  // in which it was recorded
+  host::Point point;  // where it was recorded, if that was in a capture
 };
 HostEvent& event_of(Event event) { return *static_cast<HostEvent*>(event); }
 
@@ -37,8 +37,8 @@ Error synchronize(Stream stream) {
   return check_captures();
 }
 Error find_capture(Stream stream, uint64_t* id) {
-  const auto capture = stream_of(stream).capture();
-  *id = capture == nullptr ? 0 : capture->id;
+  const host::Point point = stream_of(stream).point();
+  *id = point.capture == nullptr ? 0 : point.capture->id;
   return check();
 }
 
@@ -51,14 +51,17 @@ Error destroy_event(Event event) {
   delete static_cast<HostEvent*>(event);
   return kDone;
 }
+// In a capture nothing is done: the event stands for what the stream has captured so far.
 Error record(Event event, Stream stream) {
   auto marker = std::make_shared<Marker>();
-  marker->done = false;
+  host::Point point = stream_of(stream).point();
+  marker->done = point.capture != nullptr;
   {
     const std::lock_guard lock(event_of(event).mutex);
     event_of(event).marker = marker;
-    event_of(event).capture = stream_of(stream).capture();
+    event_of(event).point = point;
   }
+  if (point.capture != nullptr) return check();
   return enqueue(stream, [marker] {
     marker->done = true;
     marker->done.notify_all();
@@ -66,18 +69,18 @@ Error record(Event event, Stream stream) {
 }
 Error wait(Stream stream, Event event) {
   std::shared_ptr<Marker> marker;
-  std::shared_ptr<host::Capture> capture;
+  host::Point point;
   {
     const std::lock_guard lock(event_of(event).mutex);
     marker = event_of(event).marker;
-    capture = event_of(event).capture;
+    point = event_of(event).point;
   }
   host::Stream& waiting = stream_of(stream);
-  if (capture != nullptr) {  // the stream takes part from now on: the order of the list is that of the events
-    if (waiting.capture() == nullptr) waiting.begin_capture(capture);
+  if (point.capture != nullptr) {
+    if (point.capture->ended || !waiting.join(point)) return kCaptureFailed;
     return check();
   }
-  if (const auto own = waiting.capture(); own != nullptr && !marker->done) {
+  if (const auto own = waiting.point().capture; own != nullptr && !marker->done) {
     own->broken = true;
     return kCaptureFailed;
   }
@@ -86,8 +89,8 @@ Error wait(Stream stream, Event event) {
 }
 Error query(Event event, bool* done) {
   const std::lock_guard lock(event_of(event).mutex);
-  if (event_of(event).capture != nullptr) {
-    event_of(event).capture->broken = true;
+  if (event_of(event).point.capture != nullptr) {
+    event_of(event).point.capture->broken = true;
     return kCaptureFailed;
   }
   *done = event_of(event).marker->done;
@@ -98,6 +101,10 @@ Error synchronize_event(Event event) {
   std::shared_ptr<Marker> marker;
   {
     const std::lock_guard lock(event_of(event).mutex);
+    if (event_of(event).point.capture != nullptr) {
+      event_of(event).point.capture->broken = true;
+      return kCaptureFailed;
+    }
     marker = event_of(event).marker;
   }
   marker->done.wait(false);
@@ -116,7 +123,7 @@ Error copy(const Copies& copies, Stream stream) {
         !host::is_one_piece(copies.from[i], copies.bytes[i]))
       return kInvalid;
   }
-  if (stream_of(stream).capture() == nullptr) {
+  if (stream_of(stream).point().capture == nullptr) {
     return enqueue(stream, [copies] {
       for (size_t i = copies.count; i > 0; --i)
         std::memcpy(copies.to[i - 1], copies.from[i - 1], copies.bytes[i - 1]);

@@ -28,8 +28,10 @@ struct State {
   Trigger triggers[3];  // by Failure
   std::atomic<bool> lost{false};
   std::atomic<uint64_t> times_synchronized{0}, captures_so_far{0};
+  std::atomic<uint64_t> seed{1}, replays{0};
 
   Trigger& trigger(Failure failure) { return triggers[static_cast<int>(failure)]; }
+  uint64_t next_replay() { return (seed << 32) + ++replays; }  // the seed of the next replay of a graph
 };
 State& state();
 

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of emulated devices: queues, each with a thread, that do one piece of work after the other; and
-// capture, in which work is listed instead, to be replayed. Thread-safe.
+// capture, in which work becomes nodes of a graph instead, to be replayed. Thread-safe.
 #pragma once
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
+
+#include "host/graph.h"
 
 namespace kvc::gpu::host {
 
-using Work = std::function<void()>;
-
-struct Graph {
-  std::vector<Work> work;
-};
+class Stream;
 
 // One capture, by all streams that take part.
 struct Capture {
   uint64_t id;
-  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  const Stream* origin;  // in which it began, and has to end
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
   std::atomic<bool> broken{false}, ended{false};
+};
+
+// Where a stream stands in a capture: what it does next comes after these nodes.
+struct Point {
+  std::shared_ptr<Capture> capture;  // nullptr = in none
+  Nodes after;
 };
 
 class Stream {
@@ -33,17 +36,21 @@ class Stream {
   ~Stream();  // after what is enqueued
 
   uint32_t device() const { return device_; }
-  // False: the stream captures, and this cannot be captured; the capture is broken.
+  // False: the capture that the stream takes part in is broken.
   bool enqueue(Work work);
+  // False: the stream is being captured, and now the capture is broken.
   bool wait_all();
-  uint64_t end();  // number of what was enqueued last
-  bool passed(uint64_t number);
-  void wait(uint64_t number);
   void hold();
   void let_go();
 
-  void begin_capture(std::shared_ptr<Capture> capture);
-  std::shared_ptr<Capture> capture();
+  void begin_capture(uint64_t id);
+  // nullptr: something could not be captured, it began in another stream, or a stream that took part was not
+  // joined: what it did comes before nothing that the origin did or waited for.
+  std::shared_ptr<Graph> end_capture();
+  Point point();
+  // What the stream does next comes after an event that was recorded there, too; a stream that is not being
+  // captured takes part from now on. False: it is part of another capture, and now both are broken.
+  bool join(const Point& event);
 
  private:
   void run();
@@ -56,9 +63,12 @@ class Stream {
   uint64_t submitted_ = 0, done_ = 0;
   uint32_t holds_ = 0;
   bool closing_ = false;
-  std::shared_ptr<Capture> capture_;
+  Point point_;
   std::thread thread_;
 };
+
+// Waits until nothing is left to be done in any stream of the device.
+void wait_for_device(uint32_t device);
 
 // Whether any capture is under way, by any stream.
 bool captures_exist();

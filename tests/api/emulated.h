@@ -77,20 +77,34 @@ inline float key_at(kvc_storage* s, int64_t slot) {
   return one.k[0];
 }
 
+// Graphs and kernels draw their orders from a fresh seed in every test; it is printed when the test fails,
+// and KVC_TEST_SEED gives it again.
 class OnEmulatedDevices : public testing::Test {
  protected:
+  OnEmulatedDevices() : trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {}
   void SetUp() override {
     if (control() == nullptr) GTEST_SKIP() << "KVC_BACKEND_PATH names no folder with the emulated backend";
     control()->set_device(0);
+    control()->set_seed(seed_);
   }
   void TearDown() override {
     if (control() == nullptr) return;
     for (const Failure failure : {Failure::kAllocate, Failure::kLaunch, Failure::kLost})
       control()->fail(failure, 0);
   }
+  uint32_t seed() const { return seed_; }
   static bool says(const std::string& part) {
     return std::string(kvc_last_error()).find(part) != std::string::npos;
   }
+
+ private:
+  static uint32_t fresh_seed() {
+    const char* fixed = std::getenv("KVC_TEST_SEED");
+    return fixed != nullptr ? static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10))
+                            : std::random_device()();
+  }
+  const uint32_t seed_ = fresh_seed();
+  testing::ScopedTrace trace_;
 };
 
 }  // namespace kvc::test

@@ -3,7 +3,9 @@
 // files: engine_emulated.cc, or gpu/vendor/engine.cc for programs that run on a GPU. Functions that fail end
 // the program.
 #pragma once
+#include <cstdint>
 #include <functional>
+#include <string>
 
 namespace kvc::test::engine {
 
@@ -16,6 +18,13 @@ void begin_capture(void* stream, Capture capture = Capture::kOfThread);
 void* end_capture(void* stream);  // a graph; NULL: something could not be captured
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph);
+// From which an emulated device draws the order of all later replays; on a GPU nothing.
+void set_seed(uint64_t seed);
+// Whether the runtime itself, by its own calls alone, shares memory with another process: one allocates some
+// and gives a handle of it, which the other opens. Both return nothing, or what the runtime says against it,
+// as it does in containers. Of emulated devices always nothing.
+std::string export_own(std::string* handle);
+std::string open_exported(const std::string& handle);
 // That the device takes for what is enqueued.
 double seconds_of(void* stream, const std::function<void()>& enqueue);
 

@@ -14,6 +14,9 @@ void begin_capture(void* stream, Capture) { control()->begin_capture(stream); } 
 void* end_capture(void* stream) { return control()->end_capture(stream); }
 void launch_graph(void* graph, void* stream) { control()->launch_graph(graph, stream); }
 void destroy_graph(void* graph) { control()->destroy_graph(graph); }
+std::string export_own(std::string*) { return {}; }
+std::string open_exported(const std::string&) { return {}; }
+void set_seed(uint64_t seed) { control()->set_seed(seed); }
 
 double seconds_of(void* stream, const std::function<void()>& enqueue) {
   kvc_stream* adopted = nullptr;

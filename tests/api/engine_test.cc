@@ -170,7 +170,8 @@ TEST_F(Engine, ADecodeStepReplaysFromAGraph) {
     batch.enqueue(stream.stream.get(), results.of(0), true);
     void* graph = engine::end_capture(stream.handle);
     ASSERT_NE(graph, nullptr) << "something in the step cannot be captured";
-    while (!batch.full()) {
+    for (uint64_t seed = 1; !batch.full(); ++seed) {
+      engine::set_seed(seed);
       const std::vector<float> expected = batch.next(stream.stream.get());
       engine::launch_graph(graph, stream.handle);
       ASSERT_EQ(kvc_stream_synchronize(stream.stream.get()), KVC_OK) << kvc_last_error();
@@ -229,6 +230,14 @@ TEST_F(Engine, ACaptureSurvivesWhatOtherStreamsDo) {
       EXPECT_EQ(kvc_storage_store(s.get(), &rows, nullptr), KVC_OK) << kvc_last_error();
   });
   survives("a storage", [] { storage(KVC_FLOAT32, 1); });
+  StoragePtr used = storage(KVC_FLOAT32, 1);
+  Batch before(used.get(), KVC_FLOAT32, 0);
+  before.next(stream.stream.get());
+  before.enqueue(stream.stream.get(), results.of(0), false);
+  survives("the end of a storage that the stream has used", [&] { used.reset(); });
+  kvc_stream* again = nullptr;
+  ASSERT_EQ(kvc_stream_adopt(device, stream.handle, 0, &again), KVC_OK) << kvc_last_error();
+  survives("letting go of the stream, which is the engine's", [&] { kvc_stream_destroy(again); });
   kvc_stream_event_destroy(event);
 }
 

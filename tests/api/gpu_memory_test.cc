@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of emulated devices: kinds and owners, growth, other processes, and what is left after failures.
+#include <atomic>
+#include <thread>
+
 #include "api/dlpack.h"
 #include "api/emulated.h"
 
@@ -13,7 +16,7 @@ TEST_F(GpuMemory, HostRowsAreRefusedByADeviceThatCannotReadThem) {
   const StoragePtr s = make(small_config("emulated:1"));
   EXPECT_EQ(info_of(s.get()).memory_kind, uint32_t{KVC_MEMORY_DEVICE});
   EXPECT_EQ(store(s.get(), 1, 5), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_TRUE(says("kvc_rows.k is in host memory that emulated:1 cannot read")) << kvc_last_error();
+  EXPECT_TRUE(says("kvc_rows.k is in host memory that emulated:1 does not read")) << kvc_last_error();
 
   ValueRows rows(1, 5), back(1);
   const int64_t slot = 1;
@@ -31,7 +34,8 @@ TEST_F(GpuMemory, HostRowsAreRefusedByADeviceThatCannotReadThem) {
   const std::vector<float> zeros(kDim);
   rows.rows.rope_table = zeros.data(), rows.rows.rope_table_rows = 1;
   EXPECT_EQ(kvc_storage_store(s.get(), &rows.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_TRUE(says("kvc_rows.rope_table is in host memory that emulated:1 cannot read")) << kvc_last_error();
+  EXPECT_TRUE(says("kvc_rows.rope_table is in host memory that emulated:1 does not read"))
+      << kvc_last_error();
   DeviceMemory table("emulated:1", kDim * sizeof(float));
   std::copy(zeros.begin(), zeros.end(), table.as<float>());
   rows.rows.rope_table = table.as<float>();
@@ -261,6 +265,39 @@ TEST_F(GpuMemory, GrowsChunkByChunkBehindReservedAddresses) {
   EXPECT_EQ(kvc_device_reserve("cpu", 100, &cpus), KVC_ERROR_UNSUPPORTED);
   ASSERT_EQ(kvc_device_release(memory), KVC_OK);
   EXPECT_LT(control()->bytes_in_use(0), before + kChunk);
+}
+
+// Kernels of others work on views of it, of which the library knows nothing: here an upload stands for them.
+TEST_F(GpuMemory, GoesBackAfterWhatTheDeviceStillDoes) {
+  constexpr uint64_t kBytes = uint64_t{1} << 20;
+  const std::vector<char> bytes(kBytes, 7);
+  const EngineStream engine("emulated:1", 1);
+  const auto allocate = [&](uint32_t kind) {
+    void* memory = nullptr;
+    EXPECT_EQ(kvc_device_allocate("emulated:1", kind, kBytes, &memory), KVC_OK) << kvc_last_error();
+    return memory;
+  };
+  void* reserved = nullptr;
+  ASSERT_EQ(kvc_device_reserve("emulated:1", kBytes, &reserved), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_device_map(reserved, 0, kBytes), KVC_OK) << kvc_last_error();
+  for (void* memory : {reserved, allocate(KVC_MEMORY_DEVICE), allocate(KVC_MEMORY_PINNED)}) {
+    const kvc_upload upload = {bytes.data(), memory, kBytes};
+    kvc_table_update update = {};
+    update.struct_size = sizeof update;
+    update.uploads = &upload, update.num_uploads = 1;
+    control()->hold(engine.handle);
+    ASSERT_EQ(kvc_stream_update_tables(engine.stream.get(), &update), KVC_OK) << kvc_last_error();
+    std::atomic<bool> released{false};
+    std::thread other([&] {
+      EXPECT_EQ(kvc_device_release(memory), KVC_OK) << kvc_last_error();
+      released = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(released) << "the upload has not been done yet";
+    control()->let_go(engine.handle);
+    other.join();
+    EXPECT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK) << kvc_last_error();
+  }
 }
 
 TEST_F(GpuMemory, IsNotSharedWithinAProcessAndNotOfEveryKind) {

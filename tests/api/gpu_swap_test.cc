@@ -49,9 +49,9 @@ TEST_F(GpuSwap, OrdinaryHostMemoryIsRefusedByADeviceThatCannotReadIt) {
               KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_TRUE(says(text)) << kvc_last_error();
   };
-  refused("pages is in host memory that emulated:1 cannot read");
+  refused("pages is in host memory that emulated:1 does not read");
   ASSERT_EQ(kvc_device_register("emulated:1", ordinary, bytes), KVC_OK) << kvc_last_error();
-  refused("the end of pages is in host memory that emulated:1 cannot read");
+  refused("the end of pages is in host memory that emulated:1 does not read");
   ASSERT_EQ(kvc_device_unregister("emulated:1", ordinary), KVC_OK);
   ASSERT_EQ(kvc_device_register("emulated:1", ordinary, 2 * bytes), KVC_OK) << kvc_last_error();
   EXPECT_EQ(kvc_storage_swap_out(s.get(), copies, 2, ordinary, 2 * bytes, 0, nullptr), KVC_OK)

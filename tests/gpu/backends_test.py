@@ -178,14 +178,16 @@ class Hip(NoDevice):
         subprocess.run([CXX, "-std=c++20", "-Wall", "-D__HIP_PLATFORM_AMD__", f"-I{include}", "-shared", "-fPIC", f"-Wl,-soname,{runtime}",
                         f"-Wl,--version-script={script}", "-o", folder / runtime, *(HERE / "driver").glob("fake_hip*.cc")], check=True)
         compile_c("use_device.c", program, *OPTIONS)
-        there = environment(folder)
-        done = subprocess.run([program, "hip:0", runtime], env=there, capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        if COMMAND:
-            told = subprocess.run([COMMAND, "info", "--json"], env=there, capture_output=True, text=True, check=True)
-            device, = next(row for row in json.loads(told.stdout)["backends"] if row["name"] == "hip")["devices"]
-            self.assertEqual((device["name"], device["architecture"], device["processors"]), ("Fake device", "gfx90a", 104))
-            self.assertEqual((device["memory_bytes"], device["managed_memory"], device["reads_host_memory"]), (2**30, True, False))
+        # Pages of the host that are fetched by faults are no memory that the device reads.
+        for how, reads in (("", False), ("faults", False), ("tables", True), ("integrated", True)):
+            there = environment(folder, **({"FAKE_HIP_READS_HOST": how} if how else {}))
+            done = subprocess.run([program, "hip:0", runtime, "reads" if reads else "refuses"], env=there, capture_output=True, text=True, check=False)
+            self.assertEqual((how, done.returncode, done.stderr), (how, 0, ""))
+            if COMMAND:
+                told = subprocess.run([COMMAND, "info", "--json"], env=there, capture_output=True, text=True, check=True)
+                device, = next(row for row in json.loads(told.stdout)["backends"] if row["name"] == "hip")["devices"]
+                self.assertEqual((device["name"], device["architecture"], device["processors"]), ("Fake device", "gfx90a", 104))
+                self.assertEqual((how, device["memory_bytes"], device["managed_memory"], device["reads_host_memory"]), (how, 2**30, True, reads))
 
 
 def leaks_are_found():

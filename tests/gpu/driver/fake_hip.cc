@@ -2,7 +2,9 @@
 // What is no memory: the device, streams and events.
 #include "fake_hip.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace fake {
 
@@ -50,6 +52,7 @@ hipError_t hipGetLastError() {
 }
 hipError_t hipGetDeviceCount(int* count) { return *count = 1, hipSuccess; }
 hipError_t hipGetDevice(int* device) { return *device = 0, hipSuccess; }
+hipError_t hipDeviceSynchronize() { return hipSuccess; }
 hipError_t hipSetDevice(int device) { return device == 0 ? hipSuccess : result(hipErrorInvalidDevice); }
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
   std::memset(properties, 0, sizeof *properties);
@@ -60,9 +63,28 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
   properties->sharedMemPerBlock = 65536;
   return require(device == 0);
 }
+// FAKE_HIP_READS_HOST says how the device reads ordinary memory of the host: by "faults" that fetch pages, by
+// the host's page "tables", or because it is "integrated". Without it, not at all.
 hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device) {
-  *value = attribute == hipDeviceAttributeConcurrentManagedAccess;
-  return require(device == 0 && (*value != 0 || attribute == hipDeviceAttributePageableMemoryAccess));
+  const char* const set = std::getenv("FAKE_HIP_READS_HOST");
+  const std::string_view how = set == nullptr ? "" : set;
+  switch (attribute) {
+    case hipDeviceAttributeConcurrentManagedAccess:
+      *value = 1;
+      break;
+    case hipDeviceAttributePageableMemoryAccess:
+      *value = !how.empty();
+      break;
+    case hipDeviceAttributePageableMemoryAccessUsesHostPageTables:
+      *value = how == "tables";
+      break;
+    case hipDeviceAttributeIntegrated:
+      *value = how == "integrated";
+      break;
+    default:
+      return require(false);
+  }
+  return require(device == 0);
 }
 hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) {
   return flags == hipStreamNonBlocking ? make(stream, &state().streams) : require(false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// use_device <device> <file name of the runtime>: all that a device does without kernels, on a runtime that
-// can launch none (fake_hip.cc). Ends with 1 if anything went otherwise than it should, or more is kept after
-// some rounds than after the first.
+// use_device <device> <file name of the runtime> reads|refuses: all that a device does without kernels, on a
+// runtime that can launch none (fake_hip.cc); the last word says what it does with ordinary host memory. Ends
+// with 1 if anything went otherwise than it should, or more is kept after some rounds than after the first.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -115,8 +115,39 @@ static void use_storage(const char* device) {
   free(was);
 }
 
+// Rows and slabs in ordinary host memory: taken by a device that reads it, though no kernel can be launched,
+// and refused by any other.
+static void use_host_memory(const char* device, int reads) {
+  kvc_device_info info = {.struct_size = sizeof info};
+  EXPECT(kvc_device_properties(device, &info) == KVC_OK);
+  EXPECT(((info.flags & KVC_DEVICE_READS_HOST) != 0) == reads);
+  kvc_storage *storage = NULL, *foreign = NULL;
+  uint64_t bytes = 0;
+  kvc_storage_config config = {.struct_size = sizeof config,
+                               .device = device,
+                               .num_blocks = kBlocks,
+                               .num_layers = kLayers,
+                               .num_heads = 2,
+                               .head_dim = 64};
+  EXPECT(kvc_storage_create(&config, &storage) == KVC_OK &&
+         kvc_storage_size(&config, NULL, &bytes) == KVC_OK);
+  const uint64_t pages = (bytes + 4095) / 4096 * 4096;
+  void* const own = aligned_alloc(4096, pages);
+  memset(own, 0, pages);
+  int64_t slot = 1;
+  const kvc_rows rows = {
+      .struct_size = sizeof rows, .slots = &slot, .num_tokens = 1, .k = own, .v = own, .dtype = KVC_BFLOAT16};
+  EXPECT(kvc_storage_store(storage, &rows, NULL) == (reads ? KVC_ERROR_DEVICE : KVC_ERROR_INVALID_ARGUMENT));
+  EXPECT(strstr(kvc_last_error(), reads ? "the fake launches nothing" : "does not read") != NULL);
+  kvc_storage_destroy(storage);
+  config.memory = own, config.memory_size = bytes;
+  EXPECT(kvc_storage_create(&config, &foreign) == (reads ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT));
+  kvc_storage_destroy(foreign);
+  free(own);
+}
+
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   EXPECT(kvc_device_properties(argv[1], &(kvc_device_info){.struct_size = sizeof(kvc_device_info)}) ==
          KVC_OK);
   void* const runtime = dlopen(argv[2], RTLD_LAZY | RTLD_NOLOAD);
@@ -127,6 +158,7 @@ int main(int argc, char** argv) {
     use_memory(argv[1]);
     use_streams(argv[1]);
     use_storage(argv[1]);
+    use_host_memory(argv[1], strcmp(argv[3], "reads") == 0);
     if (round == 0) first = alive();
   }
   EXPECT(alive() == first);

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "gpu/vendor/vendor.h"
 
@@ -55,6 +56,41 @@ void launch_graph(void* graph, void* stream) {
 }
 void destroy_graph(void* graph) {
   require(KVC_VENDOR(GraphExecDestroy)(static_cast<KVC_VENDOR(GraphExec_t)>(graph)), "GraphExecDestroy");
+}
+
+void set_seed(uint64_t) {}
+
+namespace {
+
+std::string text_of(KVC_VENDOR(Error_t) error, const char* what) {
+  if (error == KVC_VENDOR(Success)) return {};
+  static_cast<void>(KVC_VENDOR(GetLastError)());  // it was reported here
+  return std::string(what) + ": " + KVC_VENDOR(GetErrorString)(error) + " (error " +
+         std::to_string(static_cast<int>(error)) + ")";
+}
+
+}  // namespace
+
+std::string export_own(std::string* handle) {
+  static void* memory = nullptr;  // it lives as long as the other process may look at it
+  KVC_VENDOR(IpcMemHandle_t) native;
+  if (memory == nullptr) require(KVC_VENDOR(Malloc)(&memory, size_t{1} << 20), "Malloc");
+  std::string problem = text_of(KVC_VENDOR(IpcGetMemHandle)(&native, memory), "IpcGetMemHandle");
+  if (problem.empty()) handle->assign(reinterpret_cast<const char*>(&native), sizeof native);
+  return problem;
+}
+
+std::string open_exported(const std::string& handle) {
+  KVC_VENDOR(IpcMemHandle_t) native;
+  if (handle.size() != sizeof native) return "a handle of " + std::to_string(handle.size()) + " bytes";
+  std::memcpy(&native, handle.data(), sizeof native);
+  void* memory = nullptr;
+  std::string problem =
+      text_of(KVC_VENDOR(IpcOpenMemHandle)(&memory, native, KVC_VENDOR(IpcMemLazyEnablePeerAccess)),
+              "IpcOpenMemHandle");
+  if (problem.empty()) problem = text_of(KVC_VENDOR(Memset)(memory, 0, 1), "Memset");
+  if (problem.empty()) problem = text_of(KVC_VENDOR(DeviceSynchronize)(), "DeviceSynchronize");
+  return problem;
 }
 
 double seconds_of(void* stream, const std::function<void()>& enqueue) {
