@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _native
-from ._arrays import as_bytes, float_type, np, same_type, take, view
+from ._arrays import as_bytes, float_type, np, row_strides, same_type, take, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError, KvCacheError
 from .records import AttentionPlan, QuantMetrics
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray
     Maybe = Optional[Array]
-    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
+    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
 
 
 class Storage:
@@ -189,11 +189,17 @@ class Storage:
         q_starts[r] on. block_tables: int32 [requests, entries]. lse: float32 [queries, q heads], written with the natural log
         of the sum of exp(logit).
 
-        Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; mask: uint8 bits,
+        q and out may be parts of larger arrays: their last dimension must be contiguous, and other strides positive. Nothing is
+        copied then, so that q may be the queries of a fused QKV projection: qkv[:, :q_heads * head_dim].reshape(-1, q_heads, head_dim).
+        Rows of out must not overlap; what lies between them is not written.
+
+        Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; sink_logits: float32
+        [q heads], a learned logit without a value for each head, as gpt-oss has, -inf for none; mask: uint8 bits,
         lowest first, from bit mask_offsets[r] on for positions from mask_starts[r] on; block_mask: uint8 [requests, num_heads,
         bytes], of select_blocks; shared_tokens: so many first tokens lie in the same blocks for all requests; schedule: uint8
         [explain().schedule_bytes] in memory of the device, where the first of several layers with the same lengths leaves who does
-        what, which the others use with scheduled=True."""
+        what, which the others use with scheduled=True; workspace: uint8 [explain().workspace_bytes] in memory of the device, for
+        what the call needs beside its arrays."""
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
@@ -233,8 +239,8 @@ class Storage:
 
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
-                   mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False) -> "tuple[_native.kvc_attention, _Arrays]":
+                   sink_logits: Any = None, mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
+                   shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False, workspace: Any = None) -> "tuple[_native.kvc_attention, _Arrays]":
         """The struct and its arrays, which all have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
@@ -245,7 +251,8 @@ class Storage:
         sizes["requests + 1"] = len(kv_lens) + 1
         q, q_offsets, block_tables = take("q", q, sizes), take("q_offsets", q_offsets, sizes), take("block_tables", block_tables, sizes)
         out, lse = optional("attend.out", out, True), optional("lse", lse, True)
-        q_starts, alibi_slopes, schedule = optional("q_starts", q_starts), optional("alibi_slopes", alibi_slopes), optional("schedule", schedule, True)
+        q_starts, alibi_slopes, sink_logits = optional("q_starts", q_starts), optional("alibi_slopes", alibi_slopes), optional("sink_logits", sink_logits)
+        schedule, workspace = optional("schedule", schedule, True), optional("workspace", workspace, True)
         mask_offsets, mask_starts = optional("mask_offsets", mask_offsets), optional("mask_starts", mask_starts)
         mask, block_mask = optional("mask", mask), optional("block_mask", block_mask)
         if out is not None:
@@ -259,8 +266,11 @@ class Storage:
         attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_SCHEDULED if scheduled else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
+        q, attention.q_token_stride, attention.q_head_stride = row_strides(q)
+        if out is not None:
+            out, attention.out_token_stride, attention.out_head_stride = row_strides(out)
         return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables.reshape(-1), as_bytes(alibi_slopes),
-                           as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule))
+                           as_bytes(sink_logits), as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule), as_bytes(workspace))
 
 
 class DLPack:
