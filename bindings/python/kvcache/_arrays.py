@@ -75,7 +75,7 @@ _FLOATS = ("float32", "float16", "uint16", "bfloat16")  # bfloat16: its bits, or
 _COUNTS = ("uint64", "int64")  # int64 is passed as its bits; the library then refuses negative numbers as too large
 _BOUNDS = Rule(("float16",), ("num_blocks", "num_heads", "2", "head_dim"))
 _TURNS, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
-_KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"))
+_KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"), apart=True)
 _TABLE_ROWS = Rule(("int64",), ("tokens",), True)
 _MEMORY = Rule((), ("*bytes",))
 
@@ -95,7 +95,7 @@ TABLE = {
     "outs": Rule(_FLOATS, ("partials", "*rows", "v_dim")), "lses": Rule(("float32",), ("partials", "*rows")),
     "parents": Rule(("int32",), ("nodes",)),
     "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True),
-    "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim")),
+    "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim"), apart=True),
     "table": _TURNS, "rows": _TABLE_ROWS,
     "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),
 }
@@ -160,15 +160,15 @@ def _has_rows(array: "np.ndarray") -> bool:
     return (last[0] == 1 or last[1] == unit) and all(size == 1 or stride > 0 and stride % unit == 0 for size, stride in strides)
 
 
-def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, int, int]":
+def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, list[int]]":
     """The memory of an array that take() has checked by a rule of rows that may lie apart, as one dimension from its first element to its last
-    one, and its strides in elements: of the first and of the second of three dimensions; 0 = contiguous, or of one entry."""
-    if array.flags.c_contiguous:
-        return array, 0, 0
+    one, and the strides of all dimensions but the last one, in elements: 0 = contiguous, or of one entry."""
     shape, unit = array.shape, array.itemsize
-    strides = [0 if size == 1 else stride // unit for size, stride in zip(shape[:2], array.strides)]
-    extent = sum((size - 1) * stride for size, stride in zip(shape, strides)) + shape[2]
-    return np.lib.stride_tricks.as_strided(array, (extent,), (unit,)), strides[0], strides[1]
+    if array.flags.c_contiguous:
+        return array, [0] * (len(shape) - 1)
+    strides = [0 if size == 1 else stride // unit for size, stride in zip(shape[:-1], array.strides)]
+    extent = sum((size - 1) * stride for size, stride in zip(shape, strides)) + shape[-1]
+    return np.lib.stride_tricks.as_strided(array, (extent,), (unit,)), strides
 
 
 def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.ndarray, bool]":

@@ -85,7 +85,8 @@ class Storage:
               stream: "Optional[Stream]" = None) -> None:
         """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] (or both without
         the first dimension: one layer; v None for latent attention) to int64 slots [tokens]; slot -1 skips a token.
-        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing.
+        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing. k and v may be parts of larger arrays, as
+        in attend().
 
         rope_table: of kvcache.rope_table(), float32 [rows, 2, pairs]: keys are stored as kvcache.apply_rope() would leave them; k stays as
         it is. rope_rows: int64 [tokens], the table's row of each token; None: row t for token t. rope_first_element (of latent keys:
@@ -105,7 +106,8 @@ class Storage:
     def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32",
                out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
         """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
-        first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
+        first_layer on. `out` is (k, v) to write into, which may be parts of larger arrays; tokens of slot -1 stay as they are (zeros in
+        new arrays)."""
         info, sizes = self._info, dict(self._shape)
         slots = take("slots", slots, sizes)
         if out is None:
@@ -142,7 +144,13 @@ class Storage:
             v = take("v", v, sizes, written=written)
             same_type("v", v, "k", k)
         rows.dtype, rows.first_layer, rows.num_layers = float_type(k), first_layer, k.shape[0] if k.ndim == 4 else 1
-        return rows, k.shape[-3], as_bytes(k), as_bytes(v)
+        tokens = k.shape[-3]
+        k, strides = row_strides(k)
+        rows.k_layer_stride, rows.k_token_stride, rows.k_head_stride = [0, *strides][-3:]
+        if v is not None:
+            v, strides = row_strides(v)
+            rows.v_layer_stride, rows.v_token_stride, rows.v_head_stride = [0, *strides][-3:]
+        return rows, tokens, as_bytes(k), as_bytes(v)
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
@@ -266,9 +274,9 @@ class Storage:
         attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_SCHEDULED if scheduled else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
-        q, attention.q_token_stride, attention.q_head_stride = row_strides(q)
+        q, (attention.q_token_stride, attention.q_head_stride) = row_strides(q)
         if out is not None:
-            out, attention.out_token_stride, attention.out_head_stride = row_strides(out)
+            out, (attention.out_token_stride, attention.out_head_stride) = row_strides(out)
         return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables.reshape(-1), as_bytes(alibi_slopes),
                            as_bytes(sink_logits), as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule), as_bytes(workspace))
 

@@ -233,8 +233,8 @@ def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
             expected = s.attend(np.ascontiguousarray(q), *arrays)
             assert expected.flags.c_contiguous and (s.attend(q, *arrays) == expected).all()
             assert (s.attend(memoryview(q), *arrays) == expected).all()
-            memory, token, head = kvcache._arrays.row_strides(q)
-            assert np.shares_memory(memory, q) and (token, head) == (q.strides[0] // q.itemsize, q.strides[1] // q.itemsize)
+            memory, strides = kvcache._arrays.row_strides(q)
+            assert np.shares_memory(memory, q) and tuple(strides) == (q.strides[0] // q.itemsize, q.strides[1] // q.itemsize)
             assert (s.select_blocks(q, *arrays, bounds, 1) == s.select_blocks(np.ascontiguousarray(q), *arrays, bounds, 1)).all()
             assert s.explain(q, *arrays) == s.explain(np.ascontiguousarray(q), *arrays)
             for queue in (None, stream):
@@ -245,6 +245,31 @@ def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
                     assert (out == expected).all()
                     out[:] = 0
                     assert np.count_nonzero(whole != before) <= out.size and np.count_nonzero(whole == 0) == out.size
+
+
+def test_keys_and_values_may_be_parts_of_larger_arrays():
+    rng = np.random.default_rng()
+    flags, table = kvcache.StorageFlags(0), kvcache.rope_table(np.ones(16), 3)
+    with Storage(4, 2, 4, 32, dtype="float32", block_size=4, flags=flags) as s, Storage(4, 2, 4, 32, dtype="float32", block_size=4) as plain:
+        for _, k in apart(rng, np.float32):
+            for _, v in apart(rng, np.float32):
+                slots = rng.permutation(16)[:3]
+                s.store(k, v, slots, 1)
+                plain.store(np.ascontiguousarray(k), np.ascontiguousarray(v), slots, 1)
+                both = np.stack([k, v, k])[::2], np.stack([v, k, v])[:2]  # with a dimension of layers
+                s.store(both[0], both[1][:, :, ::1], slots)
+                plain.store(np.ascontiguousarray(both[0]), np.ascontiguousarray(both[1]), slots)
+                assert all((x == y).all() for x, y in zip(s.gather(slots), plain.gather(slots)))
+                whole = rng.standard_normal((2, 2, 3, 8, 40), np.float32)
+                before, wanted = whole.copy(), plain.gather(slots)
+                out = whole[0, :, :, 2:6, :32], whole[1, :, :, ::2, 8:]
+                s.gather(slots, out=out)
+                assert all((x == y).all() for x, y in zip(out, wanted))
+                before[0, :, :, 2:6, :32], before[1, :, :, ::2, 8:] = wanted
+                assert (whole == before).all() and s.measure(*out, slots)[0].max_error == 0
+            turned = k.copy()
+            kvcache.apply_rope(turned, table)
+            assert kvcache.apply_rope(k, table) is k and (k == turned).all()
 
 
 def test_rows_that_the_library_cannot_reach_are_refused():
