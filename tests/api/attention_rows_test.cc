@@ -141,7 +141,7 @@ TEST(AttentionRows, BadStridesAreRefusedWithTheirValues) {
 }
 
 TEST(AttentionRows, BlocksAreChosenByQueriesWhereverTheyLie) {
-  Scene scene({.lens = {500, 64}, .queries = {1, 5}});
+  Scene scene({.lens = {500, 400}, .queries = {1, 5}});
   std::vector<int32_t> blocks;
   for (const int32_t block : scene.tables)
     if (block >= 0) blocks.push_back(block);
