@@ -129,17 +129,18 @@ static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const),
 #define KVC_ATTENTION_ARRAYS                                                                                                                 \
   const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse, size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets,  \
       const uint64_t *q_starts, size_t num_q_starts, const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables,               \
-      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,   \
-      size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts, const char *block_mask, size_t block_mask_bytes, \
-      char *schedule, size_t schedule_bytes
+      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *sink_logits, size_t sink_bytes, const char *mask,        \
+      size_t mask_bytes, const uint64_t *mask_offsets, size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts,         \
+      const char *block_mask, size_t block_mask_bytes, char *schedule, size_t schedule_bytes, char *workspace, size_t workspace_bytes
 #define KVC_WITH_ARRAYS(attention)                                                                                                           \
   kvc_attention full = *(attention);                                                                                                         \
   full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;         \
-  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;                      \
-  full.mask_offsets = mask_offsets, full.mask_starts = mask_starts, full.block_mask = (const uint8_t *)block_mask;                           \
-  full.schedule = schedule, full.schedule_bytes = schedule_bytes;                                                                            \
+  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.sink_logits = (const float *)sink_logits;          \
+  full.mask = (const uint8_t *)mask, full.mask_offsets = mask_offsets, full.mask_starts = mask_starts;                                       \
+  full.block_mask = (const uint8_t *)block_mask, full.schedule = schedule, full.schedule_bytes = schedule_bytes;                             \
+  full.workspace = workspace, full.workspace_bytes = workspace_bytes;                                                                        \
   (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;            \
-  (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
+  (void)alibi_bytes, (void)sink_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
 
 static kvc_status attend(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_stream *stream) {
   KVC_WITH_ARRAYS(attention);

@@ -68,9 +68,11 @@ KVC_IN_RECORDS(char, q, q_bytes)
 KVC_OUT_RECORDS(char, out, out_bytes)
 KVC_OUT_RECORDS(char, lse, lse_bytes)
 KVC_IN_RECORDS(char, alibi_slopes, alibi_bytes)
+KVC_IN_RECORDS(char, sink_logits, sink_bytes)
 KVC_IN_RECORDS(char, mask, mask_bytes)
 KVC_IN_RECORDS(char, block_mask, block_mask_bytes)
 KVC_OUT_RECORDS(char, schedule, schedule_bytes)
+KVC_OUT_RECORDS(char, workspace, workspace_bytes)
 KVC_IN_RECORDS(char, bounds, bounds_bytes)
 KVC_OUT_RECORDS(char, bounds, bounds_bytes)
 KVC_OUT_RECORDS(char, picked, picked_bytes)
@@ -198,6 +200,9 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::block_mask;
 %ignore kvc_attention::schedule;
 %ignore kvc_attention::schedule_bytes;
+%ignore kvc_attention::sink_logits;
+%ignore kvc_attention::workspace;
+%ignore kvc_attention::workspace_bytes;
 %ignore kvc_rope_rows::x;
 %ignore kvc_rope_rows::num_tokens;
 %ignore kvc_rope_rows::table;

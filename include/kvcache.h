@@ -551,9 +551,10 @@ typedef struct kvc_rows {
 /** Queries and what they attend to. Request r has queries q_offsets[r] .. q_offsets[r + 1] - 1; its query i is at position q_starts[r] + i. */
 typedef struct kvc_attention {
   size_t struct_size;        /**< sizeof(kvc_attention) */
-  const void *q;             /**< [queries][num_q_heads][head_dim] */
-  void *out;                 /**< [queries][num_q_heads][v_head_dim]; a query that sees nothing gets zeros. */
-  float *lse;                /**< [queries][num_q_heads] natural log of the sum of exp(logit); -infinity for a query that sees nothing. NULL = not wanted. */
+  const void *q;             /**< [queries][num_q_heads][head_dim], or as q_token_stride and q_head_stride say. */
+  void *out;                 /**< [queries][num_q_heads][v_head_dim], or as out_token_stride and out_head_stride say; a query that sees nothing gets zeros. */
+  float *lse;                /**< [queries][num_q_heads] natural log of the sum of exp(logit), that of the sink logit included; -infinity for a query that sees
+                                  nothing and has no sink logit. NULL = not wanted. */
   size_t num_requests;       /**< Requests. */
   const uint64_t *q_offsets; /**< [num_requests + 1], from 0, never decreasing. */
   const uint64_t *q_starts;  /**< [num_requests]; NULL = the queries are the last tokens: kv_lens[r] - number of queries (if not causal, possibly below 0). */
@@ -597,15 +598,22 @@ typedef struct kvc_attention {
                                   no memory but the call's is touched. One that something else has written into is the caller's fault. NULL = worked out by
                                   each call. On the CPU it changes nothing. */
   uint64_t schedule_bytes;   /**< Bytes of schedule, at least kvc_attention_plan.schedule_bytes. */
-  const float *sink_logits;  /**< [num_q_heads] A learnable logit per query head: it counts in the sum of exp(logit), which lse is of, and has no value, so that a
-                                  query may attend to nothing. -infinity = none for this head. Where partial results are merged by their lse, give it to one of
-                                  them alone. Not the `sinks`, which are tokens. NULL = none. */
-  int64_t q_token_stride, q_head_stride;     /**< Element e of head h of query t is at q + t * q_token_stride + h * q_head_stride + e, counted in elements of
-                                                  dtype, so that q may be a part of a fused QKV. At least 0; 0 = contiguous. */
-  int64_t out_token_stride, out_head_stride; /**< Likewise out. No two rows may overlap; what lies between rows is not written. 0 = contiguous. */
-  void *workspace;           /**< Memory of the device, aligned to 256, for what the call needs beside its arrays: nothing else may use it until the call is
-                                  done, and no other call that may run at the same time. A graph keeps it: graphs that never run at the same time may share
-                                  one. NULL = the library's, which a captured graph holds until the storage ends. On the CPU it changes nothing. */
+  const float *sink_logits;  /**< [num_q_heads] A learned logit for each query head, as gpt-oss has: one more logit s of each query, with no token and no value, so
+                                  that a query may attend to nothing. out = sum of exp(l_j) v_j / (sum of exp(l_j) + exp(s)), and lse is the log of that divisor.
+                                  s is used as it is: scale, soft_cap and ALiBi do not change it. A query that sees no token gets zeros, and s as lse. Each is
+                                  finite, or -infinity: no such logit for this head. If partial results are merged by their lse, give it to one part only.
+                                  `sinks` is something else: it counts tokens. kvc_storage_select_blocks does not use it. NULL = none. */
+  int64_t q_token_stride, q_head_stride; /**< Element e of head h of query t is at q + t * q_token_stride + h * q_head_stride + e, counted in elements of dtype.
+                                  So q may be a part of a larger array, such as the result of a fused QKV projection. At least 0. q_head_stride 0 = head_dim;
+                                  q_token_stride 0 = num_q_heads * q_head_stride. Rows of q may overlap. Queries and heads, times their strides, stay below
+                                  2^60 in sum. */
+  int64_t out_token_stride, out_head_stride; /**< The same for out and v_head_dim. Rows of out must not overlap: the smaller stride is at least v_head_dim, and the
+                                  larger one at least the extent of all rows along the smaller. The stride of a dimension with one entry does not matter. What
+                                  lies between rows is not written. */
+  void *workspace;           /**< Memory of the device, aligned to 256, for what the call needs beside its arrays. Until the call is done, nothing else may use
+                                  it, and neither may another call that can run at the same time. A captured graph keeps using it: graphs that never run at
+                                  the same time may share one. NULL = the library's own, which a captured graph holds until the storage ends. On the CPU it
+                                  changes nothing. */
   uint64_t workspace_bytes;  /**< Bytes of workspace, at least kvc_attention_plan.workspace_bytes. */
 } kvc_attention;
 
@@ -671,7 +679,8 @@ typedef struct kvc_table_update {
   uint32_t block_size;          /**< Tokens per block. */
 } kvc_table_update;
 
-/** Attention by a kernel of somebody else: enqueues on the runtime's stream what kvc_storage_attend was called for. @param[in] attention Checked and complete.
+/** Attention by a kernel of somebody else: enqueues on the runtime's stream what kvc_storage_attend was called for. @param[in] attention Checked and complete:
+ *  strides are not 0. A kernel that does not know a field that is set, such as sink_logits, returns UNSUPPORTED.
  *  @param[in] k, v As kvc_storage_view of attention->layer gives them; v of latent rows is the first v_head_dim elements of k. @param[in] stream A cudaStream_t or
  *  hipStream_t, of the storage's device; on the CPU and without a stream NULL, and the work is done on return.
  *  @return KVC_OK, an error, or UNSUPPORTED: then the library's own kernels do it. Must not throw. */
@@ -1350,7 +1359,8 @@ KVC_API kvc_status kvc_storage_swap_in(kvc_storage *s, const kvc_block_copy *cop
 
 /** Paged attention over what is stored: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's online softmax,
  *  arXiv:2205.14135; split contexts merged by log-sum-exp as in Flash-Decoding).
- *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads; on a GPU schedule: too small, not aligned, missing); UNSUPPORTED;
+ *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads; strides that are negative or too large, or with which rows of
+ *  out overlap; a sink logit that is NaN or +infinity, unless KVC_ATTENTION_ON_DEVICE; on a GPU schedule: too small, not aligned, missing); UNSUPPORTED;
  *  OUT_OF_MEMORY (scratch, or in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, kvc_stream *stream);
 
@@ -1371,7 +1381,7 @@ KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const 
  *  that KV head; among equals the first. Bounds are sums in float32, added up in an order of each device: blocks whose sums differ in the last bits may
  *  change places between devices, equal ones never do. Soft cap, ALiBi and masks are not looked at, blocks outside of all windows are never picked. With
  *  top_k of at least the blocks that the queries reach all bits are set, and attention is dense.
- *  @param[in] attention What is to be attended; out, lse, mask and block_mask are not used. Give it choice->block_mask for kvc_storage_attend.
+ *  @param[in] attention What is to be attended; out and its strides, lse, mask, block_mask and sink_logits are not used. Give it choice->block_mask for kvc_storage_attend.
  *  @param[in] choice    How many, and where to write.
  *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride too small). Since 0.2. */
 KVC_API kvc_status kvc_storage_select_blocks(kvc_storage *s, const kvc_attention *attention, const kvc_block_choice *choice, kvc_stream *stream);
@@ -1389,7 +1399,8 @@ KVC_API kvc_status kvc_stream_update_tables(kvc_stream *stream, const kvc_table_
 /** Merges attention over disjoint sets of keys: what kvc_storage_attend gave for the same queries over parts of a context (several storages,
  *  machines, or the shared prefix apart from the rest) becomes what it would have given over all of it. Computes in float32.
  *  @param[in]  outs [num_partials][num_rows][v_dim]; a row of a query and head. @param[in] lses [num_partials][num_rows] natural logarithms; a row with
- *              -infinity has seen nothing, and its part of outs is not read. @param[in] num_partials May be 0.
+ *              -infinity has seen nothing, and its part of outs is not read. Of the parts, only one has the sink logits.
+ *  @param[in]  num_partials May be 0.
  *  @param[in]  dtype Of outs and out: KVC_FLOAT32, FLOAT16 or BFLOAT16; 0 = KVC_FLOAT32.
  *  @param[out] out  [num_rows][v_dim]; zeros in a row that has seen nothing. May be outs. @param[out] lse [num_rows]; may be lses; NULL = not wanted.
  *  @return KVC_OK; INVALID_ARGUMENT (NULL, dtype, v_dim not 1 .. 8192). Thread-safe. Since 0.2. */

@@ -15,16 +15,17 @@ import (
 // arrays of one call with the length that each must have, and check compares them before native code sees any. Arrays that are
 // not here have a length of their own, which goes to C with them.
 
-// An array and the number of elements that the other arguments require of it.
+// An array and the number of elements that the other arguments require of it, or at least require.
 type array struct {
 	name   string
 	length int
 	wanted uint64
+	longer bool
 }
 
 // of is an array that must have the product of the factors as its length.
 func of[T any](name string, values []T, factors ...uint64) array {
-	return array{name, len(values), product(factors...)}
+	return array{name, len(values), product(factors...), false}
 }
 
 // optional is the same for an array that may be nil.
@@ -51,6 +52,31 @@ func product(factors ...uint64) uint64 {
 	return result
 }
 
+// rowsOf is an array of rows of `dim` elements for each token and head, at strides as kvc_attention has them. It may go on after the last row,
+// unless its rows are contiguous.
+func rowsOf(name string, values []float32, tokens, heads, dim uint64, tokenStride, headStride int) (array, error) {
+	if tokenStride < 0 || headStride < 0 {
+		return array{}, invalid("%sTokenStride is %d, %sHeadStride %d; each must be at least 0", name, tokenStride, name, headStride)
+	}
+	if tokenStride == 0 && headStride == 0 || tokens == 0 || heads == 0 {
+		return of(name, values, tokens, heads, dim), nil
+	}
+	token, head := uint64(tokenStride), uint64(headStride)
+	if head == 0 {
+		head = dim
+	}
+	if token == 0 {
+		token = product(heads, head)
+	}
+	length := dim
+	for _, extent := range []uint64{product(tokens-1, token), product(heads-1, head)} {
+		if length += extent; length < extent {
+			length = math.MaxUint64
+		}
+	}
+	return array{name, len(values), length, true}, nil
+}
+
 func invalid(format string, values ...any) error {
 	return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: fmt.Sprintf(format, values...)}
 }
@@ -58,7 +84,7 @@ func invalid(format string, values ...any) error {
 // check is an error unless every array has the length that it must have.
 func check(arrays ...array) error {
 	for _, a := range arrays {
-		if uint64(a.length) == a.wanted {
+		if uint64(a.length) == a.wanted || a.longer && uint64(a.length) > a.wanted {
 			continue
 		}
 		if a.wanted == math.MaxUint64 {
@@ -127,16 +153,22 @@ func (a *Attention) check(s *Storage, outputs bool) (requests, entries, maskStri
 		entries = len(a.BlockTables) / requests
 		maskStride = int(uint64(len(a.BlockMask)) / (n * heads))
 	}
-	queries, out := product(a.QOffsets[requests], uint64(a.NumQHeads)), array{}
-	if outputs {
-		out = of("Out", a.Out, queries, uint64(s.info.v_head_dim))
+	tokens, qHeads, out := a.QOffsets[requests], uint64(a.NumQHeads), array{}
+	queries := product(tokens, qHeads)
+	q, err := rowsOf("Q", a.Q, tokens, qHeads, uint64(s.info.head_dim), a.QTokenStride, a.QHeadStride)
+	if err == nil && outputs {
+		out, err = rowsOf("Out", a.Out, tokens, qHeads, uint64(s.info.v_head_dim), a.OutTokenStride, a.OutHeadStride)
+	}
+	if err != nil {
+		return
 	}
 	offsets := array{}
 	if a.Mask != nil {
 		offsets = of("MaskOffsets", a.MaskOffsets, n)
 	}
-	if err = check(of("Q", a.Q, queries, uint64(s.info.head_dim)), out, optional("LSE", a.LSE, queries), optional("QStarts", a.QStarts, n),
-		of("BlockTables", a.BlockTables, n, uint64(entries)), optional("AlibiSlopes", a.AlibiSlopes, uint64(a.NumQHeads)), offsets,
+	if err = check(q, out, optional("LSE", a.LSE, queries), optional("QStarts", a.QStarts, n),
+		of("BlockTables", a.BlockTables, n, uint64(entries)), optional("AlibiSlopes", a.AlibiSlopes, qHeads),
+		optional("SinkLogits", a.SinkLogits, qHeads), offsets,
 		optional("MaskStarts", a.MaskStarts, n), of("BlockMask", a.BlockMask, n, heads, uint64(maskStride))); err != nil {
 		return
 	}

@@ -10,8 +10,15 @@ import "libkvcache/bindings/go/internal/native"
 // Attention is queries and what they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1, the last tokens of
 // its KVLens[r], or from position QStarts[r] on.
 type Attention struct {
-	Layer, NumQHeads        uint32
-	Q, Out                  []float32 // [queries][NumQHeads][HeadDim]; [queries][NumQHeads][VHeadDim].
+	Layer, NumQHeads uint32
+	Q, Out           []float32 // [queries][NumQHeads][HeadDim]; [queries][NumQHeads][VHeadDim].
+
+	// Elements from one query's rows of Q to the next one's, and from one head's row to the next one's, where Q is a part of a larger array,
+	// such as the result of a fused QKV projection. Q begins with the first row; what follows the last row is not read. 0 = contiguous.
+	QTokenStride, QHeadStride int
+	// The same for Out, whose rows must not overlap. What lies between them is not written.
+	OutTokenStride, OutHeadStride int
+
 	LSE                     []float32 // [queries][NumQHeads], or nil.
 	QOffsets, KVLens        []uint64  // [requests + 1], [requests].
 	QStarts                 []uint64  // [requests], or nil.
@@ -20,12 +27,14 @@ type Attention struct {
 	Window, Sinks           uint64
 	NotCausal               bool
 	AlibiSlopes             []float32 // [NumQHeads], or nil.
+	SinkLogits              []float32 // [NumQHeads] learned logits without a value, -infinity = none; or nil.
 	Mask                    []byte    // Bits, the lowest of a byte first, or nil: see kvc_attention.mask and TreeMask.
 	MaskOffsets, MaskStarts []uint64  // [requests]; MaskStarts may be nil.
 	BlockMask               []byte    // [requests][NumHeads][bytes], of SelectBlocks, or nil.
 	SharedTokens            uint64    // So many first tokens lie in the same blocks for all requests.
 	Schedule                []byte    // [AttentionPlan.ScheduleBytes], or nil: where the first of several layers leaves who does what.
 	Scheduled               bool      // Schedule is as an earlier layer has left it.
+	Workspace               []byte    // [AttentionPlan.WorkspaceBytes] for what the call needs beside its arrays, or nil.
 }
 
 func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
@@ -36,7 +45,8 @@ func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
 	c := &C.kvc_attention{struct_size: C.sizeof_kvc_attention, num_requests: C.size_t(requests), table_stride: C.size_t(entries),
 		layer: C.uint32_t(a.Layer), num_q_heads: C.uint32_t(a.NumQHeads), scale: C.float(a.Scale), soft_cap: C.float(a.SoftCap),
 		window: C.uint64_t(a.Window), sinks: C.uint64_t(a.Sinks), block_mask_stride: C.size_t(maskStride),
-		shared_tokens: C.uint64_t(a.SharedTokens)}
+		shared_tokens: C.uint64_t(a.SharedTokens), q_token_stride: C.int64_t(a.QTokenStride), q_head_stride: C.int64_t(a.QHeadStride),
+		out_token_stride: C.int64_t(a.OutTokenStride), out_head_stride: C.int64_t(a.OutHeadStride)}
 	if a.NotCausal {
 		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
 	}
@@ -54,7 +64,8 @@ func (s *Storage) Attend(a *Attention) error {
 	}
 	return s.call(func(handle uintptr) error {
 		return native.Kvc_storage_attend(handle, asByte(c), asBytes(a.Q), asBytes(a.Out), asBytes(a.LSE), a.QOffsets, a.QStarts, a.KVLens,
-			a.BlockTables, asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule, 0)
+			a.BlockTables, asBytes(a.AlibiSlopes), asBytes(a.SinkLogits), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule,
+			a.Workspace, 0)
 	})
 }
 
@@ -65,6 +76,7 @@ type AttentionPlan struct {
 	Sparse                             bool
 	NumPieces, NumSplits, ScratchBytes uint64
 	SharedTokens, ScheduleBytes        uint64
+	WorkspaceBytes, SelectionBytes     uint64
 }
 
 // Explain says how Attend would compute this, and computes nothing. Out may be nil.
@@ -76,11 +88,12 @@ func (s *Storage) Explain(a *Attention) (plan AttentionPlan, err error) {
 	answer := C.kvc_attention_plan{struct_size: C.sizeof_kvc_attention_plan}
 	err = s.call(func(handle uintptr) error {
 		return native.Kvc_storage_explain(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule, asByte(&answer))
+			asBytes(a.AlibiSlopes), asBytes(a.SinkLogits), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule, a.Workspace,
+			asByte(&answer))
 	})
 	return AttentionPlan{C.GoString(&answer.kernels[0]), C.GoString(&answer.keys[0]), C.GoString(&answer.values[0]), uint32(answer.num_workers),
 		answer.sparse != 0, uint64(answer.num_pieces), uint64(answer.num_splits), uint64(answer.scratch_bytes),
-		uint64(answer.shared_tokens), uint64(answer.schedule_bytes)}, err
+		uint64(answer.shared_tokens), uint64(answer.schedule_bytes), uint64(answer.workspace_bytes), uint64(answer.selection_bytes)}, err
 }
 
 // KeyBounds writes the largest and smallest of each element over the keys of full blocks: float16 bits [NumBlocks][NumHeads][2][HeadDim],
@@ -98,10 +111,11 @@ type BlockChoice struct {
 	TopK, SinkBlocks, RecentBlocks uint64
 }
 
-// SelectBlocks picks the blocks that each KV head of each request reads: a BlockMask. Out, LSE, Mask and BlockMask are not used.
+// SelectBlocks picks the blocks that each KV head of each request reads: a BlockMask. Out, LSE, Mask, BlockMask and SinkLogits are not used.
+// Of Workspace it needs AttentionPlan.SelectionBytes.
 func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error) {
 	own := *a
-	own.Mask, own.BlockMask, own.LSE = nil, nil, nil
+	own.Mask, own.BlockMask, own.LSE, own.SinkLogits = nil, nil, nil, nil
 	c, err := own.c(s, false)
 	if err != nil {
 		return nil, err
@@ -115,7 +129,7 @@ func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error)
 		recent_blocks: C.uint64_t(choice.RecentBlocks), block_mask_stride: C.size_t(stride)}
 	return picked, s.call(func(handle uintptr) error {
 		return native.Kvc_storage_select_blocks(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), nil, nil, nil, nil, nil, asByte(&struct_), asBytes(choice.Bounds), picked, 0)
+			asBytes(a.AlibiSlopes), nil, nil, nil, nil, nil, nil, a.Workspace, asByte(&struct_), asBytes(choice.Bounds), picked, 0)
 	})
 }
 

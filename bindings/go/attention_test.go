@@ -4,6 +4,7 @@ package kvcache
 
 import (
 	"errors"
+	"math"
 	"syscall"
 	"testing"
 )
@@ -28,6 +29,85 @@ func out(t *testing.T, s *Storage, a *Attention) []float32 {
 	t.Helper()
 	must(t, s.Attend(a))
 	return append([]float32(nil), a.Out...)
+}
+
+// TestRowsOfLargerArrays has queries and results apart, in each order of tokens and heads.
+func TestRowsOfLargerArrays(t *testing.T) {
+	s, a := sparseSetup(t, nil)
+	defer s.Close()
+	const tokens, heads, dim, guard = 3, 4, 16, float32(-777)
+	a.QOffsets, a.LSE, a.Q, a.Out = []uint64{0, tokens}, nil, randoms(tokens*heads*dim), make([]float32, tokens*heads*dim)
+	dense := out(t, s, a)
+	for _, strides := range [][4]int{{(heads + 4) * dim, 0, heads*dim + 5, 0}, {0, dim + 3, 0, dim + 1}, {dim, tokens * dim, dim + 1, tokens*(dim+1) - 1},
+		{(heads + 4) * dim, dim, heads * dim, dim}} {
+		b := *a
+		b.QTokenStride, b.QHeadStride, b.OutTokenStride, b.OutHeadStride = strides[0], strides[1], strides[2], strides[3]
+		b.Q, b.Out = make([]float32, 400), make([]float32, 400)
+		for i := range b.Q {
+			b.Q[i], b.Out[i] = float32(math.NaN()), guard
+		}
+		row := func(token, head, tokenStride, headStride int) int {
+			if headStride == 0 {
+				headStride = dim
+			}
+			if tokenStride == 0 {
+				tokenStride = heads * headStride
+			}
+			return token*tokenStride + head*headStride
+		}
+		for i := 0; i < tokens*heads; i++ {
+			copy(b.Q[row(i/heads, i%heads, strides[0], strides[1]):], a.Q[i*dim:(i+1)*dim])
+		}
+		if _, err := s.Explain(&b); err != nil {
+			t.Fatal(err)
+		}
+		must(t, s.Attend(&b))
+		written := 0
+		for i := 0; i < tokens*heads; i++ {
+			first := row(i/heads, i%heads, strides[2], strides[3])
+			equal(t, b.Out[first:first+dim], dense[i*dim:(i+1)*dim])
+		}
+		for _, x := range b.Out {
+			if x != guard {
+				written++
+			}
+		}
+		equal(t, written, tokens*heads*dim)
+		last := row(tokens-1, heads-1, strides[0], strides[1]) + dim
+		b.Q = b.Q[:last]
+		must(t, s.Attend(&b))
+		b.Q = b.Q[:last-1]
+		refused(t, s.Attend(&b))
+	}
+	for _, strides := range [][4]int{{-1, 0, 0, 0}, {0, -dim, 0, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}, {math.MaxInt, 0, 0, 0}, {0, math.MaxInt, 0, 0},
+		{math.MaxInt/2 + 1, math.MaxInt/3 + 1, 0, 0}, {0, 0, 1, 0}, {0, 0, heads*dim - 1, 0}, {0, 0, 0, dim - 1}, {0, 0, 0, math.MaxInt}} {
+		b := *a
+		b.Q, b.Out = make([]float32, 400), make([]float32, 400)
+		b.QTokenStride, b.QHeadStride, b.OutTokenStride, b.OutHeadStride = strides[0], strides[1], strides[2], strides[3]
+		refused(t, s.Attend(&b))
+	}
+}
+
+// TestSinkLogitsTakeTheirShare compares with the results without them.
+func TestSinkLogitsTakeTheirShare(t *testing.T) {
+	s, a := sparseSetup(t, nil)
+	defer s.Close()
+	dense, lse := out(t, s, a), append([]float32(nil), a.LSE...)
+	a.SinkLogits, a.Workspace = []float32{1.5, float32(math.Inf(-1)), 4, -2}, make([]byte, 3)
+	for i, x := range out(t, s, a) {
+		share := 1 / (1 + math.Exp(float64(a.SinkLogits[i/16]-lse[i/16])))
+		near(t, float64(x), float64(dense[i])*share, 1e-5)
+	}
+	for h, x := range a.LSE {
+		near(t, float64(x), math.Log(math.Exp(float64(lse[h]))+math.Exp(float64(a.SinkLogits[h]))), 1e-5)
+	}
+	plan, err := s.Explain(a)
+	must(t, err)
+	equal(t, plan.WorkspaceBytes+plan.SelectionBytes, uint64(0)) // of the CPU
+	for _, bad := range [][]float32{{0, 0, 0}, {0, 0, 0, float32(math.NaN())}, {0, float32(math.Inf(1)), 0, 0}} {
+		a.SinkLogits = bad
+		refused(t, s.Attend(a))
+	}
 }
 
 func TestMasksHideWhatTheySay(t *testing.T) {

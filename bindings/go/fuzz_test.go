@@ -250,12 +250,28 @@ func (f *fuzzer) attention() *Attention {
 	}
 	rows := int(a.QOffsets[requests]) * int(a.NumQHeads)
 	a.Q, a.Out = f.data(rows*int(info.head_dim)), room[float32](f, rows*int(info.v_head_dim))
+	if f.Intn(3) == 0 { // mostly right, and with room
+		head := int(info.head_dim) + f.Intn(3)
+		a.QHeadStride, a.QTokenStride = head, head*int(a.NumQHeads)+f.Intn(3)
+		a.Q = f.data(int(a.QOffsets[requests])*a.QTokenStride + f.Intn(2))
+	}
+	if f.Intn(3) == 0 {
+		head := int(info.v_head_dim) + f.Intn(3) - f.Intn(2)
+		a.OutHeadStride, a.OutTokenStride = head, head*int(a.NumQHeads)+f.Intn(3)
+		a.Out = room[float32](f, int(a.QOffsets[requests])*a.OutTokenStride+f.Intn(2))
+	}
 	a.BlockTables = slice(f, requests*4, f.block)
 	if f.Intn(3) == 0 {
 		a.LSE = room[float32](f, rows)
 	}
 	if f.Intn(3) == 0 {
 		a.AlibiSlopes = f.data(int(a.NumQHeads))
+	}
+	if f.Intn(3) == 0 {
+		a.SinkLogits = f.data(int(a.NumQHeads))
+	}
+	if f.Intn(4) == 0 {
+		a.Workspace = room[byte](f, f.Intn(64))
 	}
 	if f.Intn(4) == 0 {
 		a.BlockMask = room[byte](f, requests*int(info.num_heads))
@@ -265,7 +281,7 @@ func (f *fuzzer) attention() *Attention {
 		a.Schedule = room[byte](f, f.Intn(64))
 	}
 	numbers := [][]uint64{a.QOffsets, a.KVLens, a.MaskOffsets, a.MaskStarts}
-	switch f.Intn(20) {
+	switch f.Intn(21) {
 	case 0, 1, 2, 3:
 		if list := numbers[f.Intn(4)]; len(list) > 0 {
 			list[f.Intn(len(list))] = f.number()
@@ -301,6 +317,9 @@ func (f *fuzzer) attention() *Attention {
 		a.Q, a.LSE = f.data(len(a.Q)), f.data(rows)
 	case 18:
 		a.Mask = room[byte](f, f.length(len(a.Mask)))
+	case 19:
+		strides := []*int{&a.QTokenStride, &a.QHeadStride, &a.OutTokenStride, &a.OutHeadStride}
+		*strides[f.Intn(4)] = f.int()
 	}
 	return a
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvcache_storage.hpp: attention, the choice of blocks, kernels of others and the error of quantization.
 #include <algorithm>
+#include <limits>
 
 #include "api/hpp_storage.h"
 
@@ -30,6 +31,28 @@ TEST(HppAttention, AttendsToAllOrToTheBestBlocks) {
   EXPECT_EQ(mask[0], 0b1001) << "the smallest key, and the block of the query";
   EXPECT_NEAR(question.out[0], 0, 0.1);
   EXPECT_EQ(s.explain(question.a).sparse, 1u);
+}
+
+TEST(HppAttention, QueriesOfAFusedProjectionAndSinkLogits) {
+  kvc::Storage s(config());
+  for (int32_t block = 0; block < 4; ++block) fill(s, block, static_cast<float>(block));
+  Question question;
+  s.attend(question.a);
+  const std::vector<float> dense = question.out;
+  std::vector<float> fused(2 * kRow, -100.0f);
+  for (size_t head = 0; head < 2; ++head)
+    std::copy_n(question.q.begin() + static_cast<ptrdiff_t>(head * kDim), kDim,
+                fused.begin() + static_cast<ptrdiff_t>(head * 2 * kDim));
+  const float sinks[] = {-std::numeric_limits<float>::infinity(), 1e6f};
+  question.a.q = fused.data(), question.a.q_head_stride = 2 * kDim, question.a.sink_logits = sinks;
+  s.attend(question.a);
+  EXPECT_EQ(question.out[0], dense[0]);
+  EXPECT_EQ(question.out[kDim], 0.0f) << "nothing but the sink";
+  EXPECT_EQ(s.explain(question.a).workspace_bytes, 0u);
+  expect_error(KVC_ERROR_INVALID_ARGUMENT, "q_head_stride -1", [&] {
+    question.a.q_head_stride = -1;
+    s.attend(question.a);
+  });
 }
 
 TEST(HppAttention, OtherKernelsAndQuantizedRows) {

@@ -150,7 +150,7 @@ AT(kvc_rows, rope_table_rows, 144);
 AT(kvc_rows, rope_dim, 152);
 AT(kvc_rows, rope_first_element, 156);
 
-SIZE(kvc_attention, 216);
+SIZE(kvc_attention, 272);
 AT(kvc_attention, struct_size, 0);
 AT(kvc_attention, q, 8);
 AT(kvc_attention, out, 16);
@@ -181,6 +181,13 @@ AT(kvc_attention, max_kv_len, 184);
 AT(kvc_attention, shared_tokens, 192);
 AT(kvc_attention, schedule, 200);
 AT(kvc_attention, schedule_bytes, 208);
+AT(kvc_attention, sink_logits, 216);
+AT(kvc_attention, q_token_stride, 224);
+AT(kvc_attention, q_head_stride, 232);
+AT(kvc_attention, out_token_stride, 240);
+AT(kvc_attention, out_head_stride, 248);
+AT(kvc_attention, workspace, 256);
+AT(kvc_attention, workspace_bytes, 264);
 
 SIZE(kvc_run, 16);
 AT(kvc_run, offset, 0);
@@ -203,7 +210,7 @@ AT(kvc_block_choice, recent_blocks, 32);
 AT(kvc_block_choice, block_mask, 40);
 AT(kvc_block_choice, block_mask_stride, 48);
 
-SIZE(kvc_attention_plan, 104);
+SIZE(kvc_attention_plan, 120);
 AT(kvc_attention_plan, struct_size, 0);
 AT(kvc_attention_plan, kernels, 8);
 AT(kvc_attention_plan, keys, 24);
@@ -215,6 +222,8 @@ AT(kvc_attention_plan, num_splits, 72);
 AT(kvc_attention_plan, scratch_bytes, 80);
 AT(kvc_attention_plan, shared_tokens, 88);
 AT(kvc_attention_plan, schedule_bytes, 96);
+AT(kvc_attention_plan, workspace_bytes, 104);
+AT(kvc_attention_plan, selection_bytes, 112);
 
 int main(void) {
   puts("the layout is as frozen");

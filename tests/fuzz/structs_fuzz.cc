@@ -132,7 +132,14 @@ kvc_status attention(Claimed& s, kvc_storage* storage) {
   }
   s.point(&A::q), s.point(&A::q_offsets, lengths), s.point(&A::q_starts), s.point(&A::kv_lens, lengths + 1);
   s.point(&A::block_tables), s.point(&A::alibi_slopes), s.point(&A::mask), s.point(&A::mask_starts);
-  s.point(&A::mask_offsets, mask_offsets), s.point(&A::block_mask);
+  s.point(&A::mask_offsets, mask_offsets), s.point(&A::block_mask), s.point(&A::sink_logits);
+  s.point(&A::workspace);
+  // Of 64 queries and 4 heads; or refused, whatever their number.
+  for (int64_t A::*stride :
+       {&A::q_token_stride, &A::q_head_stride, &A::out_token_stride, &A::out_head_stride}) {
+    int64_t* const value = s.field(stride);
+    if (value != nullptr && *value >= 0 && *value < int64_t{1} << 60) *value &= 511;
+  }
   s.set(&A::out, static_cast<void*>(out)), s.set(&A::lse, static_cast<float*>(nullptr));
   s.cut(&A::num_requests, 4), s.cut(&A::table_stride, 64), s.cut(&A::block_mask_stride, 64);
   s.cut(&A::num_q_heads, 4);

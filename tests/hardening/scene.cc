@@ -118,7 +118,7 @@ void Scene::make_storage_inputs() {
   attention.q = q.data(), attention.out = out.data(), attention.lse = lse.data();
   attention.num_requests = 1, attention.q_offsets = offsets, attention.kv_lens = &length;
   attention.block_tables = table.data(), attention.table_stride = table.size();
-  attention.num_q_heads = 2 * kHeads;
+  attention.num_q_heads = 2 * kHeads, attention.sink_logits = q.data();
   scheduled_attention = attention;
   scheduled_attention.schedule = schedule, scheduled_attention.schedule_bytes = sizeof schedule;
   scheduled_attention.flags = KVC_ATTENTION_SCHEDULED;

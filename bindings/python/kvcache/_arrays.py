@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Unio
 from . import _native
 
 
-__all__ = ["as_bytes", "float_type", "np", "same_type", "take", "view", "whole"]
+__all__ = ["as_bytes", "float_type", "np", "row_strides", "same_type", "take", "view", "whole"]
 
 
 class _LazyNumpy:
@@ -62,18 +62,20 @@ def view(described: "View", owner: object) -> "np.ndarray":
 class Rule(NamedTuple):
     """What an array must be. types: of its elements; errors name the first as the remedy; none means any, the array is memory. dims: the names of
     its dimensions; a number is a fixed size, `name?` may be left out, `*name` is any number of dimensions. converts: an array of another type
-    of numbers, or not contiguous, is copied if no value changes; only for arrays that are read before the call returns."""
+    of numbers, or not contiguous, is copied if no value changes; only for arrays that are read before the call returns. apart: rows, the last
+    dimension, may lie apart, at row_strides()."""
 
     types: "tuple[str, ...]"
     dims: "tuple[str, ...]"
     converts: bool = False
+    apart: bool = False
 
 
 _FLOATS = ("float32", "float16", "uint16", "bfloat16")  # bfloat16: its bits, or the type of ml_dtypes
 _COUNTS = ("uint64", "int64")  # int64 is passed as its bits; the library then refuses negative numbers as too large
 _BOUNDS = Rule(("float16",), ("num_blocks", "num_heads", "2", "head_dim"))
 _TURNS, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
-_KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"))
+_KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"), apart=True)
 _TABLE_ROWS = Rule(("int64",), ("tokens",), True)
 _MEMORY = Rule((), ("*bytes",))
 
@@ -84,16 +86,16 @@ TABLE = {
     "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
     "k": _KEYS, "v": _KEYS._replace(dims=("layers?", "tokens", "num_heads", "v_head_dim")),
     "rope_table": _TURNS, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
-    "q": Rule(_FLOATS, ("queries", "q_heads", "head_dim")), "attend.out": Rule(_FLOATS, ("queries", "q_heads", "v_head_dim")),
+    "q": Rule(_FLOATS, ("queries", "q_heads", "head_dim"), apart=True), "attend.out": Rule(_FLOATS, ("queries", "q_heads", "v_head_dim"), apart=True),
     "lse": Rule(("float32",), ("queries", "q_heads")), "kv_lens": Rule(_COUNTS, ("requests",)), "q_offsets": Rule(_COUNTS, ("requests + 1",)),
     "q_starts": Rule(_COUNTS, ("requests",)), "block_tables": Rule(("int32",), ("requests", "entries")),
-    "alibi_slopes": Rule(("float32",), ("q_heads",)), "mask": Rule(("uint8",), ("*mask",)), "mask_offsets": Rule(_COUNTS, ("requests",)),
+    "alibi_slopes": Rule(("float32",), ("q_heads",)), "sink_logits": Rule(("float32",), ("q_heads",)), "mask": Rule(("uint8",), ("*mask",)), "mask_offsets": Rule(_COUNTS, ("requests",)),
     "mask_starts": Rule(_COUNTS, ("requests",)), "block_mask": Rule(("uint8",), ("requests", "num_heads", "bytes")),
-    "schedule": Rule(("uint8",), ("*schedule",)),
+    "schedule": Rule(("uint8",), ("*schedule",)), "workspace": Rule(("uint8",), ("*workspace",)),
     "outs": Rule(_FLOATS, ("partials", "*rows", "v_dim")), "lses": Rule(("float32",), ("partials", "*rows")),
     "parents": Rule(("int32",), ("nodes",)),
     "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True),
-    "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim")),
+    "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim"), apart=True),
     "table": _TURNS, "rows": _TABLE_ROWS,
     "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),
 }
@@ -138,9 +140,10 @@ def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: boo
 
 def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.ndarray":
     """Of an array that is not C-contiguous, aligned and writable: itself if that does no harm, a copy if the rule converts, else an error."""
-    if array.size and not (array.flags.c_contiguous and array.flags.aligned):
+    if array.size and not (array.flags.aligned and (array.flags.c_contiguous or rule.apart and _has_rows(array))):
         if not rule.converts or written:
-            what = f"has strides {array.strides}, it must be C-contiguous" if array.flags.aligned else "is not aligned to its element type"
+            wanted = "its rows contiguous, with positive strides in whole elements" if rule.apart else "C-contiguous"
+            what = f"has strides {array.strides}, it must be {wanted}" if array.flags.aligned else "is not aligned to its element type"
             raise ValueError(f"{name} is {_said(array)} and {what}: pass "
                              + ("a new array, as results are written in place, and copy from that" if written else "np.ascontiguousarray(x)"
                                 if array.flags.aligned else "x.copy()"))
@@ -148,6 +151,24 @@ def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.
     if written and not array.flags.writeable:
         raise ValueError(f"{name} is read-only; results are written into it: pass a writable array")
     return array
+
+
+def _has_rows(array: "np.ndarray") -> bool:
+    """Whether elements of the last dimension lie side by side, and those of the others at positive strides of whole elements."""
+    *strides, last = ((size, stride) for size, stride in zip(array.shape, array.strides))
+    unit = array.itemsize
+    return (last[0] == 1 or last[1] == unit) and all(size == 1 or stride > 0 and stride % unit == 0 for size, stride in strides)
+
+
+def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, list[int]]":
+    """The memory of an array that take() has checked by a rule of rows that may lie apart, as one dimension from its first element to its last
+    one, and the strides of all dimensions but the last one, in elements: 0 = contiguous, or of one entry."""
+    shape, unit = array.shape, array.itemsize
+    if array.flags.c_contiguous:
+        return array, [0] * (len(shape) - 1)
+    strides = [0 if size == 1 else stride // unit for size, stride in zip(shape[:-1], array.strides)]
+    extent = sum((size - 1) * stride for size, stride in zip(shape, strides)) + shape[-1]
+    return np.lib.stride_tricks.as_strided(array, (extent,), (unit,)), strides
 
 
 def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.ndarray, bool]":

@@ -178,11 +178,14 @@ class AttentionPlan(NamedTuple):
     scratch_bytes: int
     shared_tokens: int
     schedule_bytes: int
+    workspace_bytes: int
+    selection_bytes: int
 
     @classmethod
     def read(cls, filled: _native.kvc_attention_plan) -> AttentionPlan:
         return cls(filled.kernels, filled.keys, filled.values, filled.num_workers, filled.sparse, filled.num_pieces,
-                   filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.schedule_bytes)
+                   filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.schedule_bytes,
+                   filled.workspace_bytes, filled.selection_bytes)
 
 
 class DeviceInfo(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _native
-from ._arrays import as_bytes, float_type, np, take, whole
+from ._arrays import as_bytes, float_type, np, row_strides, take, whole
 
 if TYPE_CHECKING:
     import numpy
@@ -44,7 +44,8 @@ def apply_rope(x: "numpy.ndarray", table: "numpy.ndarray", rows: "Optional[numpy
                interleaved: bool = False) -> "numpy.ndarray":
     """Turns queries or keys in place, and returns them: kvc_rope_apply.
 
-    x: [tokens, heads, head_dim], float32, float16, or bfloat16 as uint16 bits. table: of rope_table(). rows: int64 [tokens], the table's
+    x: [tokens, heads, head_dim], float32, float16, or bfloat16 as uint16 bits; it may be a part of a larger array, whose last dimension is
+    contiguous and whose other strides are positive. table: of rope_table(). rows: int64 [tokens], the table's
     row of each token; None: row t for token t. Elements first_element .. first_element + 2 * pairs - 1 of each head turn, element i with
     i + pairs, or, interleaved, 2 i with 2 i + 1."""
     sizes: "Sizes" = {}
@@ -54,5 +55,6 @@ def apply_rope(x: "numpy.ndarray", table: "numpy.ndarray", rows: "Optional[numpy
     struct.num_heads, struct.head_dim, struct.dtype = turned.shape[1], turned.shape[2], float_type(turned)
     struct.rope_dim, struct.first_element = 2 * table.shape[2], first_element
     struct.flags = _native.KVC_ROPE_ROWS_INTERLEAVED if interleaved else 0
-    _native.kvc_rope_apply(struct, as_bytes(turned), len(turned), as_bytes(table), rows)
+    memory, (struct.token_stride, struct.head_stride) = row_strides(turned)
+    _native.kvc_rope_apply(struct, as_bytes(memory), len(turned), as_bytes(table), rows)
     return x

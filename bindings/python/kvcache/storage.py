@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _native
-from ._arrays import as_bytes, float_type, np, same_type, take, view
+from ._arrays import as_bytes, float_type, np, row_strides, same_type, take, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError, KvCacheError
 from .records import AttentionPlan, QuantMetrics
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray
     Maybe = Optional[Array]
-    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
+    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
 
 
 class Storage:
@@ -85,7 +85,8 @@ class Storage:
               stream: "Optional[Stream]" = None) -> None:
         """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] (or both without
         the first dimension: one layer; v None for latent attention) to int64 slots [tokens]; slot -1 skips a token.
-        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing.
+        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing. k and v may be parts of larger arrays, as
+        in attend().
 
         rope_table: of kvcache.rope_table(), float32 [rows, 2, pairs]: keys are stored as kvcache.apply_rope() would leave them; k stays as
         it is. rope_rows: int64 [tokens], the table's row of each token; None: row t for token t. rope_first_element (of latent keys:
@@ -105,7 +106,8 @@ class Storage:
     def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32",
                out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
         """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
-        first_layer on. `out` is (k, v) to write into; tokens of slot -1 stay as they are (zeros in new arrays)."""
+        first_layer on. `out` is (k, v) to write into, which may be parts of larger arrays; tokens of slot -1 stay as they are (zeros in
+        new arrays)."""
         info, sizes = self._info, dict(self._shape)
         slots = take("slots", slots, sizes)
         if out is None:
@@ -142,7 +144,13 @@ class Storage:
             v = take("v", v, sizes, written=written)
             same_type("v", v, "k", k)
         rows.dtype, rows.first_layer, rows.num_layers = float_type(k), first_layer, k.shape[0] if k.ndim == 4 else 1
-        return rows, k.shape[-3], as_bytes(k), as_bytes(v)
+        tokens = k.shape[-3]
+        k, strides = row_strides(k)
+        rows.k_layer_stride, rows.k_token_stride, rows.k_head_stride = [0, *strides][-3:]
+        if v is not None:
+            v, strides = row_strides(v)
+            rows.v_layer_stride, rows.v_token_stride, rows.v_head_stride = [0, *strides][-3:]
+        return rows, tokens, as_bytes(k), as_bytes(v)
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
         """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
@@ -189,11 +197,17 @@ class Storage:
         q_starts[r] on. block_tables: int32 [requests, entries]. lse: float32 [queries, q heads], written with the natural log
         of the sum of exp(logit).
 
-        Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; mask: uint8 bits,
+        q and out may be parts of larger arrays: their last dimension must be contiguous, and other strides positive. Nothing is
+        copied then, so that q may be the queries of a fused QKV projection: qkv[:, :q_heads * head_dim].reshape(-1, q_heads, head_dim).
+        Rows of out must not overlap; what lies between them is not written.
+
+        Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; sink_logits: float32
+        [q heads], a learned logit without a value for each head, as gpt-oss has, -inf for none; mask: uint8 bits,
         lowest first, from bit mask_offsets[r] on for positions from mask_starts[r] on; block_mask: uint8 [requests, num_heads,
         bytes], of select_blocks; shared_tokens: so many first tokens lie in the same blocks for all requests; schedule: uint8
         [explain().schedule_bytes] in memory of the device, where the first of several layers with the same lengths leaves who does
-        what, which the others use with scheduled=True."""
+        what, which the others use with scheduled=True; workspace: uint8 [explain().workspace_bytes] in memory of the device, for
+        what the call needs beside its arrays."""
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
@@ -233,8 +247,8 @@ class Storage:
 
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
-                   mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False) -> "tuple[_native.kvc_attention, _Arrays]":
+                   sink_logits: Any = None, mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
+                   shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False, workspace: Any = None) -> "tuple[_native.kvc_attention, _Arrays]":
         """The struct and its arrays, which all have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
@@ -245,7 +259,8 @@ class Storage:
         sizes["requests + 1"] = len(kv_lens) + 1
         q, q_offsets, block_tables = take("q", q, sizes), take("q_offsets", q_offsets, sizes), take("block_tables", block_tables, sizes)
         out, lse = optional("attend.out", out, True), optional("lse", lse, True)
-        q_starts, alibi_slopes, schedule = optional("q_starts", q_starts), optional("alibi_slopes", alibi_slopes), optional("schedule", schedule, True)
+        q_starts, alibi_slopes, sink_logits = optional("q_starts", q_starts), optional("alibi_slopes", alibi_slopes), optional("sink_logits", sink_logits)
+        schedule, workspace = optional("schedule", schedule, True), optional("workspace", workspace, True)
         mask_offsets, mask_starts = optional("mask_offsets", mask_offsets), optional("mask_starts", mask_starts)
         mask, block_mask = optional("mask", mask), optional("block_mask", block_mask)
         if out is not None:
@@ -259,8 +274,11 @@ class Storage:
         attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_SCHEDULED if scheduled else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
+        q, (attention.q_token_stride, attention.q_head_stride) = row_strides(q)
+        if out is not None:
+            out, (attention.out_token_stride, attention.out_head_stride) = row_strides(out)
         return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables.reshape(-1), as_bytes(alibi_slopes),
-                           as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule))
+                           as_bytes(sink_logits), as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule), as_bytes(workspace))
 
 
 class DLPack:

@@ -211,6 +211,126 @@ def test_requests_that_share_a_prefix_say_so():
             s.attend(*arrays, shared_tokens=5)
 
 
+def apart(rng, dtype):
+    """Pairs of arrays of 3 queries, 4 heads and 32 elements, side by side and as parts of larger ones: of a fused projection, with gaps between
+    heads, heads first, and one head or one query among others."""
+    for shape, axes, part in (((3, 8, 32), (0, 1, 2), np.s_[:, 2:6]), ((3, 4, 35), (0, 1, 2), np.s_[:, :, 3:]), ((4, 3, 32), (1, 0, 2), np.s_[:]),
+                              ((6, 9, 33), (0, 1, 2), np.s_[::2, 1::2, 1:]), ((9, 8, 64), (0, 1, 2), np.s_[3:6, 1:5, :32])):
+        whole = rng.standard_normal(shape, np.float32).astype(dtype)
+        rows = whole.transpose(axes)[part]
+        assert rows.shape == (3, 4, 32) and not rows.flags.c_contiguous
+        yield whole, rows
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
+    rng = np.random.default_rng()
+    with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s, kvcache.Stream() as stream:
+        s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
+        arrays = np.array([0, 1, 3], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
+        bounds = s.key_bounds(np.arange(4, dtype=np.int32))
+        for _, q in apart(rng, dtype):
+            expected = s.attend(np.ascontiguousarray(q), *arrays)
+            assert expected.flags.c_contiguous and (s.attend(q, *arrays) == expected).all()
+            assert (s.attend(memoryview(q), *arrays) == expected).all()
+            memory, strides = kvcache._arrays.row_strides(q)
+            assert np.shares_memory(memory, q) and tuple(strides) == (q.strides[0] // q.itemsize, q.strides[1] // q.itemsize)
+            assert (s.select_blocks(q, *arrays, bounds, 1) == s.select_blocks(np.ascontiguousarray(q), *arrays, bounds, 1)).all()
+            assert s.explain(q, *arrays) == s.explain(np.ascontiguousarray(q), *arrays)
+            for queue in (None, stream):
+                for whole, out in apart(rng, dtype):
+                    before = whole.copy()
+                    assert s.attend(q, *arrays, out=out, stream=queue) is out
+                    stream.synchronize()
+                    assert (out == expected).all()
+                    out[:] = 0
+                    assert np.count_nonzero(whole != before) <= out.size and np.count_nonzero(whole == 0) == out.size
+
+
+def test_keys_and_values_may_be_parts_of_larger_arrays():
+    rng = np.random.default_rng()
+    flags, table = kvcache.StorageFlags(0), kvcache.rope_table(np.ones(16), 3)
+    with Storage(4, 2, 4, 32, dtype="float32", block_size=4, flags=flags) as s, Storage(4, 2, 4, 32, dtype="float32", block_size=4) as plain:
+        for _, k in apart(rng, np.float32):
+            for _, v in apart(rng, np.float32):
+                slots = rng.permutation(16)[:3]
+                s.store(k, v, slots, 1)
+                plain.store(np.ascontiguousarray(k), np.ascontiguousarray(v), slots, 1)
+                both = np.stack([k, v, k])[::2], np.stack([v, k, v])[:2]  # with a dimension of layers
+                s.store(both[0], both[1][:, :, ::1], slots)
+                plain.store(np.ascontiguousarray(both[0]), np.ascontiguousarray(both[1]), slots)
+                assert all((x == y).all() for x, y in zip(s.gather(slots), plain.gather(slots)))
+                whole = rng.standard_normal((2, 2, 3, 8, 40), np.float32)
+                before, wanted = whole.copy(), plain.gather(slots)
+                out = whole[0, :, :, 2:6, :32], whole[1, :, :, ::2, 8:]
+                s.gather(slots, out=out)
+                assert all((x == y).all() for x, y in zip(out, wanted))
+                before[0, :, :, 2:6, :32], before[1, :, :, ::2, 8:] = wanted
+                assert (whole == before).all() and s.measure(*out, slots)[0].max_error == 0
+            turned = k.copy()
+            kvcache.apply_rope(turned, table)
+            assert kvcache.apply_rope(k, table) is k and (k == turned).all()
+
+
+def test_rows_that_the_library_cannot_reach_are_refused():
+    q, long = np.ones((3, 4, 32), np.float32), np.ones((3, 4, 64), np.float32)
+    with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
+        arrays = np.array([0, 3], np.uint64), np.array([8], np.uint64), np.zeros((1, 2), np.int32)
+        s.attend(q, *arrays)
+        for bad in (long[:, :, ::2], q[::-1], q[:, ::-1], q[:, :, ::-1], np.broadcast_to(q[:1], q.shape), np.broadcast_to(q[:, :1], q.shape),
+                    np.asfortranarray(q)):
+            with pytest.raises(ValueError, match=r"q is .*has strides .*rows contiguous.*np.ascontiguousarray"):
+                s.attend(bad, *arrays)
+            if bad.flags.writeable:
+                with pytest.raises(ValueError, match=r"out is .*has strides .*rows contiguous.*a new array"):
+                    s.attend(q, *arrays, out=bad)
+        odd = np.frombuffer(bytearray(4 * 3 * 4 * 33), np.float32).reshape(-1)
+        odd = np.lib.stride_tricks.as_strided(odd, (3, 4, 32), (4 * 4 * 32 + 2, 4 * 32, 4))
+        with pytest.raises(ValueError, match="q is "):
+            s.attend(odd, *arrays)
+        overlapping = np.lib.stride_tricks.as_strided(np.ones(1000, np.float32), (3, 4, 32), (512 - 4, 128, 4))
+        s.attend(overlapping, *arrays)
+        with pytest.raises(ValueError, match="out_token_stride is 127; 4 rows that are 32 apart need 128"):
+            s.attend(q, *arrays, out=overlapping)
+
+
+def test_sink_logits_take_their_share_of_attention():
+    rng = np.random.default_rng()
+    with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s, kvcache.Stream() as stream:
+        s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
+        q, arrays = rng.standard_normal((2, 4, 32), np.float32), (np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32))
+        lse, with_sinks = np.empty((2, 2, 4), np.float32)
+        plain = s.attend(q, *arrays, lse=lse)
+        sinks = np.array([1.5, -np.inf, 4, -2], np.float32)
+        out = s.attend(q, *arrays, lse=with_sinks, sink_logits=sinks)
+        share = 1 / (1 + np.exp(sinks - lse))
+        assert np.abs(out - plain * share[:, :, None]).max() < 1e-5 and np.abs(with_sinks - np.logaddexp(lse, sinks)).max() < 1e-5
+        late = s.attend(q, *arrays, sink_logits=sinks, stream=stream)
+        stream.synchronize()
+        assert (late == out).all() and (out[:, 1] == plain[:, 1]).all()
+        for bad, error, text in ((np.zeros(3, np.float32), ValueError, r"sink_logits is float32 \[3\]; it must be float32 \[q_heads = 4\]"),
+                                 (np.zeros(4), TypeError, "sink_logits is float64"), (sinks * np.nan, ValueError, r"sink_logits\[0\] is "),
+                                 (-sinks, ValueError, r"sink_logits\[1\] is inf")):
+            with pytest.raises(error, match=text):
+                s.attend(q, *arrays, sink_logits=bad)
+
+
+def test_a_workspace_of_the_caller():
+    rng = np.random.default_rng()
+    with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
+        s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
+        arrays = rng.standard_normal((1, 4, 32), np.float32), np.array([0, 1], np.uint64), np.array([8], np.uint64), np.array([[3, 0]], np.int32)
+        plan = s.explain(*arrays)
+        assert plan.workspace_bytes == plan.selection_bytes == 0  # of the CPU
+        workspace = np.full(plan.workspace_bytes + 3, 7, np.uint8)
+        assert (s.attend(*arrays, workspace=workspace) == s.attend(*arrays)).all() and (workspace == 7).all()
+        with pytest.raises(TypeError, match="workspace is float32"):
+            s.attend(*arrays, workspace=np.zeros(8, np.float32))
+        workspace.flags.writeable = False
+        with pytest.raises(ValueError, match="workspace is read-only"):
+            s.attend(*arrays, workspace=workspace)
+
+
 EMULATED = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "backends/libkvcache_emulated.so"
 
 

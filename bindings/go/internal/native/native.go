@@ -105,37 +105,37 @@ typedef _goslice_ swig_type_71;
 typedef _goslice_ swig_type_72;
 typedef _goslice_ swig_type_73;
 typedef _goslice_ swig_type_74;
-typedef long long swig_type_75;
+typedef _goslice_ swig_type_75;
 typedef _goslice_ swig_type_76;
 typedef _goslice_ swig_type_77;
-typedef long long swig_type_78;
+typedef _goslice_ swig_type_78;
 typedef _goslice_ swig_type_79;
 typedef _goslice_ swig_type_80;
-typedef _goslice_ swig_type_81;
+typedef long long swig_type_81;
 typedef _goslice_ swig_type_82;
-typedef long long swig_type_83;
+typedef _goslice_ swig_type_83;
 typedef long long swig_type_84;
 typedef _goslice_ swig_type_85;
 typedef _goslice_ swig_type_86;
 typedef _goslice_ swig_type_87;
 typedef _goslice_ swig_type_88;
 typedef long long swig_type_89;
-typedef _goslice_ swig_type_90;
-typedef long long swig_type_91;
+typedef long long swig_type_90;
+typedef _goslice_ swig_type_91;
 typedef _goslice_ swig_type_92;
 typedef _goslice_ swig_type_93;
 typedef _goslice_ swig_type_94;
-typedef _goslice_ swig_type_95;
+typedef long long swig_type_95;
 typedef _goslice_ swig_type_96;
-typedef _goslice_ swig_type_97;
+typedef long long swig_type_97;
 typedef _goslice_ swig_type_98;
-typedef long long swig_type_99;
+typedef _goslice_ swig_type_99;
 typedef _goslice_ swig_type_100;
 typedef _goslice_ swig_type_101;
 typedef _goslice_ swig_type_102;
-typedef long long swig_type_103;
-typedef long long swig_type_104;
-typedef _goslice_ swig_type_105;
+typedef _goslice_ swig_type_103;
+typedef _goslice_ swig_type_104;
+typedef long long swig_type_105;
 typedef _goslice_ swig_type_106;
 typedef _goslice_ swig_type_107;
 typedef _goslice_ swig_type_108;
@@ -143,147 +143,153 @@ typedef long long swig_type_109;
 typedef long long swig_type_110;
 typedef _goslice_ swig_type_111;
 typedef _goslice_ swig_type_112;
-typedef _gostring_ swig_type_113;
-typedef _gostring_ swig_type_114;
+typedef _goslice_ swig_type_113;
+typedef _goslice_ swig_type_114;
 typedef long long swig_type_115;
 typedef long long swig_type_116;
 typedef _goslice_ swig_type_117;
 typedef _goslice_ swig_type_118;
-typedef long long swig_type_119;
-typedef _goslice_ swig_type_120;
-typedef _goslice_ swig_type_121;
+typedef _gostring_ swig_type_119;
+typedef _gostring_ swig_type_120;
+typedef long long swig_type_121;
 typedef long long swig_type_122;
-typedef long long swig_type_123;
-typedef long long swig_type_124;
-typedef _goslice_ swig_type_125;
-typedef long long swig_type_126;
-typedef long long swig_type_127;
+typedef _goslice_ swig_type_123;
+typedef _goslice_ swig_type_124;
+typedef long long swig_type_125;
+typedef _goslice_ swig_type_126;
+typedef _goslice_ swig_type_127;
 typedef long long swig_type_128;
 typedef long long swig_type_129;
 typedef long long swig_type_130;
-typedef long long swig_type_131;
+typedef _goslice_ swig_type_131;
 typedef long long swig_type_132;
 typedef long long swig_type_133;
-typedef _goslice_ swig_type_134;
-typedef _goslice_ swig_type_135;
+typedef long long swig_type_134;
+typedef long long swig_type_135;
 typedef long long swig_type_136;
-typedef _goslice_ swig_type_137;
-typedef _goslice_ swig_type_138;
+typedef long long swig_type_137;
+typedef long long swig_type_138;
 typedef long long swig_type_139;
 typedef _goslice_ swig_type_140;
 typedef _goslice_ swig_type_141;
 typedef long long swig_type_142;
-typedef long long swig_type_143;
+typedef _goslice_ swig_type_143;
 typedef _goslice_ swig_type_144;
-typedef _goslice_ swig_type_145;
-typedef long long swig_type_146;
+typedef long long swig_type_145;
+typedef _goslice_ swig_type_146;
 typedef _goslice_ swig_type_147;
 typedef long long swig_type_148;
-typedef _goslice_ swig_type_149;
+typedef long long swig_type_149;
 typedef _goslice_ swig_type_150;
 typedef _goslice_ swig_type_151;
 typedef long long swig_type_152;
 typedef _goslice_ swig_type_153;
-typedef _goslice_ swig_type_154;
+typedef long long swig_type_154;
 typedef _goslice_ swig_type_155;
 typedef _goslice_ swig_type_156;
 typedef _goslice_ swig_type_157;
 typedef long long swig_type_158;
 typedef _goslice_ swig_type_159;
 typedef _goslice_ swig_type_160;
-typedef _gostring_ swig_type_161;
-typedef _gostring_ swig_type_162;
-typedef _gostring_ swig_type_163;
-typedef _gostring_ swig_type_164;
+typedef _goslice_ swig_type_161;
+typedef _goslice_ swig_type_162;
+typedef _goslice_ swig_type_163;
+typedef long long swig_type_164;
 typedef _goslice_ swig_type_165;
 typedef _goslice_ swig_type_166;
-typedef _goslice_ swig_type_167;
-typedef _goslice_ swig_type_168;
-typedef long long swig_type_169;
-typedef long long swig_type_170;
-typedef _gostring_ swig_type_171;
-extern void _wrap_Swig_free_native_d02a3d4c9c42db8c(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_d02a3d4c9c42db8c(swig_intgo arg1);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_step_native_d02a3d4c9c42db8c(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, swig_type_12 arg4, swig_type_13 arg5);
-extern swig_voidp _wrap_kvc_step_use_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_14 _wrap_kvc_step_num_failed_native_d02a3d4c9c42db8c(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, swig_type_18 arg6, swig_type_19 arg7, swig_type_20 arg8, swig_type_21 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_type_22 arg3, swig_type_23 arg4, swig_type_24 arg5, swig_type_25 arg6, swig_type_26 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_type_27 arg3, swig_type_28 arg4, swig_type_29 arg5, swig_type_30 arg6, swig_type_31 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_type_32 arg3, swig_type_33 arg4, swig_type_34 arg5, swig_type_35 arg6, swig_type_36 arg7, swig_type_37 arg8, swig_type_38 arg9, swig_type_39 arg10, swig_type_40 arg11, swig_type_41 arg12, swig_type_42 arg13, swig_type_43 arg14, swig_type_44 arg15, uintptr_t arg16);
-extern swig_voidp _wrap_kvc_storage_explain_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_type_45 arg3, swig_type_46 arg4, swig_type_47 arg5, swig_type_48 arg6, swig_type_49 arg7, swig_type_50 arg8, swig_type_51 arg9, swig_type_52 arg10, swig_type_53 arg11, swig_type_54 arg12, swig_type_55 arg13, swig_type_56 arg14, swig_type_57 arg15, swig_voidp arg16);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_type_58 arg3, swig_type_59 arg4, swig_type_60 arg5, swig_type_61 arg6, swig_type_62 arg7, swig_type_63 arg8, swig_type_64 arg9, swig_type_65 arg10, swig_type_66 arg11, swig_type_67 arg12, swig_type_68 arg13, swig_type_69 arg14, swig_type_70 arg15, swig_voidp arg16, swig_type_71 arg17, swig_type_72 arg18, uintptr_t arg19);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_73 arg2, swig_type_74 arg3, swig_type_75 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_76 arg2, swig_type_77 arg3, swig_type_78 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_type_79 arg3, swig_type_80 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_attention_merge_native_d02a3d4c9c42db8c(swig_type_81 arg1, swig_type_82 arg2, swig_type_83 arg3, swig_type_84 arg4, int arg5, int arg6, swig_type_85 arg7, swig_type_86 arg8);
-extern swig_voidp _wrap_kvc_tree_mask_native_d02a3d4c9c42db8c(swig_type_87 arg1, swig_type_88 arg2, swig_type_89 arg3, swig_type_90 arg4);
-extern swig_voidp _wrap_kvc_estimate_memory_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_model_rope_native_d02a3d4c9c42db8c(swig_voidp arg1, int arg2, swig_type_91 arg3, swig_type_92 arg4, swig_type_93 arg5, swig_type_94 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_rope_table_native_d02a3d4c9c42db8c(swig_type_95 arg1, double arg2, swig_type_96 arg3, swig_type_97 arg4);
-extern swig_voidp _wrap_kvc_rope_apply_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_type_98 arg2, swig_type_99 arg3, swig_type_100 arg4, swig_type_101 arg5);
-extern swig_voidp _wrap_kvc_quantize_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_type_102 arg2, swig_type_103 arg3, swig_type_104 arg4, swig_type_105 arg5, swig_type_106 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_type_107 arg2, swig_type_108 arg3, swig_type_109 arg4, swig_type_110 arg5, swig_type_111 arg6);
-extern swig_voidp _wrap_kvc_storage_adopt_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_type_112 arg2, swig_voidp arg3);
-extern int _wrap_kvc_version_native_d02a3d4c9c42db8c(void);
-extern swig_type_113 _wrap_kvc_build_info_native_d02a3d4c9c42db8c(void);
-extern swig_type_114 _wrap_kvc_last_error_native_d02a3d4c9c42db8c(void);
-extern swig_voidp _wrap_kvc_supports_native_d02a3d4c9c42db8c(int arg1);
-extern swig_voidp _wrap_kvc_manager_create_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_115 arg2);
-extern swig_voidp _wrap_kvc_manager_reset_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_116 arg2);
-extern swig_voidp _wrap_kvc_manager_check_native_d02a3d4c9c42db8c(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_create_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_117 arg2, swig_type_118 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_119 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_120 arg2, swig_type_121 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_122 arg2, swig_type_123 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_124 arg2, swig_type_125 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_126 arg2, swig_type_127 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_128 arg2, swig_type_129 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_130 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_131 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_132 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_133 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_134 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_take_copies_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_135 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_probe_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_136 arg2, swig_type_137 arg3, swig_type_138 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_139 arg2, swig_type_140 arg3, swig_type_141 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_142 arg2);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_143 arg2, swig_type_144 arg3, swig_type_145 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_146 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_type_147 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_148 arg2, int arg3, swig_type_149 arg4, swig_type_150 arg5, swig_type_151 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_152 arg2, int arg3, swig_type_153 arg4, swig_type_154 arg5, swig_type_155 arg6);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_156 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_157 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_create_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_158 arg2);
-extern swig_voidp _wrap_kvc_manager_take_zero_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_159 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_type_160 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_backend_open_native_d02a3d4c9c42db8c(swig_type_161 arg1, swig_type_162 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_d02a3d4c9c42db8c(swig_type_163 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_d02a3d4c9c42db8c(swig_type_164 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_d02a3d4c9c42db8c(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_d02a3d4c9c42db8c(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_165 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_seal_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_166 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_167 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_d02a3d4c9c42db8c(uintptr_t arg1, swig_type_168 arg2, uintptr_t arg3);
-extern swig_type_169 _wrap_kvc_model_count_native_d02a3d4c9c42db8c(void);
-extern swig_voidp _wrap_kvc_model_get_native_d02a3d4c9c42db8c(swig_type_170 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_d02a3d4c9c42db8c(swig_type_171 arg1, swig_voidp arg2);
+typedef _gostring_ swig_type_167;
+typedef _gostring_ swig_type_168;
+typedef _gostring_ swig_type_169;
+typedef _gostring_ swig_type_170;
+typedef _goslice_ swig_type_171;
+typedef _goslice_ swig_type_172;
+typedef _goslice_ swig_type_173;
+typedef _goslice_ swig_type_174;
+typedef long long swig_type_175;
+typedef long long swig_type_176;
+typedef _gostring_ swig_type_177;
+extern void _wrap_Swig_free_native_69e67fdfc8c59157(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_69e67fdfc8c59157(swig_intgo arg1);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_step_native_69e67fdfc8c59157(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, swig_type_12 arg4, swig_type_13 arg5);
+extern swig_voidp _wrap_kvc_step_use_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_14 _wrap_kvc_step_num_failed_native_69e67fdfc8c59157(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, swig_type_18 arg6, swig_type_19 arg7, swig_type_20 arg8, swig_type_21 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_22 arg3, swig_type_23 arg4, swig_type_24 arg5, swig_type_25 arg6, swig_type_26 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_27 arg3, swig_type_28 arg4, swig_type_29 arg5, swig_type_30 arg6, swig_type_31 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_32 arg3, swig_type_33 arg4, swig_type_34 arg5, swig_type_35 arg6, swig_type_36 arg7, swig_type_37 arg8, swig_type_38 arg9, swig_type_39 arg10, swig_type_40 arg11, swig_type_41 arg12, swig_type_42 arg13, swig_type_43 arg14, swig_type_44 arg15, swig_type_45 arg16, swig_type_46 arg17, uintptr_t arg18);
+extern swig_voidp _wrap_kvc_storage_explain_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_47 arg3, swig_type_48 arg4, swig_type_49 arg5, swig_type_50 arg6, swig_type_51 arg7, swig_type_52 arg8, swig_type_53 arg9, swig_type_54 arg10, swig_type_55 arg11, swig_type_56 arg12, swig_type_57 arg13, swig_type_58 arg14, swig_type_59 arg15, swig_type_60 arg16, swig_type_61 arg17, swig_voidp arg18);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_62 arg3, swig_type_63 arg4, swig_type_64 arg5, swig_type_65 arg6, swig_type_66 arg7, swig_type_67 arg8, swig_type_68 arg9, swig_type_69 arg10, swig_type_70 arg11, swig_type_71 arg12, swig_type_72 arg13, swig_type_73 arg14, swig_type_74 arg15, swig_type_75 arg16, swig_type_76 arg17, swig_voidp arg18, swig_type_77 arg19, swig_type_78 arg20, uintptr_t arg21);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_79 arg2, swig_type_80 arg3, swig_type_81 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_82 arg2, swig_type_83 arg3, swig_type_84 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_type_85 arg3, swig_type_86 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_attention_merge_native_69e67fdfc8c59157(swig_type_87 arg1, swig_type_88 arg2, swig_type_89 arg3, swig_type_90 arg4, int arg5, int arg6, swig_type_91 arg7, swig_type_92 arg8);
+extern swig_voidp _wrap_kvc_tree_mask_native_69e67fdfc8c59157(swig_type_93 arg1, swig_type_94 arg2, swig_type_95 arg3, swig_type_96 arg4);
+extern swig_voidp _wrap_kvc_estimate_memory_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_model_rope_native_69e67fdfc8c59157(swig_voidp arg1, int arg2, swig_type_97 arg3, swig_type_98 arg4, swig_type_99 arg5, swig_type_100 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_rope_table_native_69e67fdfc8c59157(swig_type_101 arg1, double arg2, swig_type_102 arg3, swig_type_103 arg4);
+extern swig_voidp _wrap_kvc_rope_apply_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_104 arg2, swig_type_105 arg3, swig_type_106 arg4, swig_type_107 arg5);
+extern swig_voidp _wrap_kvc_quantize_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_108 arg2, swig_type_109 arg3, swig_type_110 arg4, swig_type_111 arg5, swig_type_112 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_113 arg2, swig_type_114 arg3, swig_type_115 arg4, swig_type_116 arg5, swig_type_117 arg6);
+extern swig_voidp _wrap_kvc_storage_adopt_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_118 arg2, swig_voidp arg3);
+extern int _wrap_kvc_version_native_69e67fdfc8c59157(void);
+extern swig_type_119 _wrap_kvc_build_info_native_69e67fdfc8c59157(void);
+extern swig_type_120 _wrap_kvc_last_error_native_69e67fdfc8c59157(void);
+extern swig_voidp _wrap_kvc_supports_native_69e67fdfc8c59157(int arg1);
+extern swig_voidp _wrap_kvc_manager_create_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_121 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_122 arg2);
+extern swig_voidp _wrap_kvc_manager_check_native_69e67fdfc8c59157(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_stats_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_create_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_123 arg2, swig_type_124 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_125 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_126 arg2, swig_type_127 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_128 arg2, swig_type_129 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_130 arg2, swig_type_131 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_132 arg2, swig_type_133 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_134 arg2, swig_type_135 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_136 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_137 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_138 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_139 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_140 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_take_copies_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_141 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_probe_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_142 arg2, swig_type_143 arg3, swig_type_144 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_148 arg2);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_149 arg2, swig_type_150 arg3, swig_type_151 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_152 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_type_153 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_154 arg2, int arg3, swig_type_155 arg4, swig_type_156 arg5, swig_type_157 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_158 arg2, int arg3, swig_type_159 arg4, swig_type_160 arg5, swig_type_161 arg6);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_162 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_163 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_create_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_164 arg2);
+extern swig_voidp _wrap_kvc_manager_take_zero_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_165 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_type_166 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_backend_open_native_69e67fdfc8c59157(swig_type_167 arg1, swig_type_168 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_69e67fdfc8c59157(swig_type_169 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_properties_native_69e67fdfc8c59157(swig_type_170 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_171 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_seal_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_172 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_173 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_174 arg2, uintptr_t arg3);
+extern swig_type_175 _wrap_kvc_model_count_native_69e67fdfc8c59157(void);
+extern swig_voidp _wrap_kvc_model_get_native_69e67fdfc8c59157(swig_type_176 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_69e67fdfc8c59157(swig_type_177 arg1, swig_voidp arg2);
 #undef intgo
 */
 import "C"
@@ -326,13 +332,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_d02a3d4c9c42db8c(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_69e67fdfc8c59157(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -370,7 +376,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -392,7 +398,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -411,7 +417,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -428,7 +434,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -447,7 +453,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 *byte, arg4 []byte, arg5 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -464,7 +470,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -473,7 +479,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -489,7 +495,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_15(_swig_i_2), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_15(_swig_i_2), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -523,7 +529,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_22(_swig_i_2), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_22(_swig_i_2), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -552,7 +558,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_27(_swig_i_2), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_27(_swig_i_2), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -570,7 +576,7 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []uint64, arg13 []uint64, arg14 []byte, arg15 []byte, arg16 uintptr) (_swig_ret error) {
+func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 []byte, arg17 []byte, arg18 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -588,7 +594,9 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
 	_swig_i_15 := arg16
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_14)), C.uintptr_t(_swig_i_15)))
+	_swig_i_16 := arg17
+	_swig_i_17 := arg18
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_16)), C.uintptr_t(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -628,12 +636,18 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	if Swig_escape_always_false {
 		Swig_escape_val = arg15
 	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg16
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg17
+	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []uint64, arg13 []uint64, arg14 []byte, arg15 []byte, arg16 *byte) (_swig_ret error) {
+func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 []byte, arg17 []byte, arg18 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -651,7 +665,9 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
 	_swig_i_15 := arg16
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15)))
+	_swig_i_16 := arg17
+	_swig_i_17 := arg18
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_16)), C.swig_voidp(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -691,12 +707,18 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	if Swig_escape_always_false {
 		Swig_escape_val = arg15
 	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg16
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg17
+	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []uint64, arg13 []uint64, arg14 []byte, arg15 []byte, arg16 *byte, arg17 []byte, arg18 []byte, arg19 uintptr) (_swig_ret error) {
+func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 []byte, arg17 []byte, arg18 *byte, arg19 []byte, arg20 []byte, arg21 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -717,7 +739,9 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
+	_swig_i_19 := arg20
+	_swig_i_20 := arg21
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_16)), C.swig_voidp(_swig_i_17), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_18)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_19)), C.uintptr_t(_swig_i_20)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -758,10 +782,16 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 		Swig_escape_val = arg15
 	}
 	if Swig_escape_always_false {
+		Swig_escape_val = arg16
+	}
+	if Swig_escape_always_false {
 		Swig_escape_val = arg17
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg18
+		Swig_escape_val = arg19
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg20
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
@@ -775,7 +805,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_2)), C.swig_type_75(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_2)), C.swig_type_81(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -794,7 +824,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_2)), C.swig_type_78(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_2)), C.swig_type_84(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -813,7 +843,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -835,7 +865,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_d02a3d4c9c42db8c(*(*C.swig_type_81)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_1)), C.swig_type_83(_swig_i_2), C.swig_type_84(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_69e67fdfc8c59157(*(*C.swig_type_87)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_1)), C.swig_type_89(_swig_i_2), C.swig_type_90(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -859,7 +889,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_d02a3d4c9c42db8c(*(*C.swig_type_87)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_1)), C.swig_type_89(_swig_i_2), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_69e67fdfc8c59157(*(*C.swig_type_93)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_1)), C.swig_type_95(_swig_i_2), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -879,7 +909,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -894,7 +924,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_91(_swig_i_2), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_97(_swig_i_2), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -915,7 +945,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_d02a3d4c9c42db8c(*(*C.swig_type_95)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_69e67fdfc8c59157(*(*C.swig_type_101)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -937,7 +967,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_1)), C.swig_type_99(_swig_i_2), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_1)), C.swig_type_105(_swig_i_2), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -960,7 +990,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_1)), C.swig_type_103(_swig_i_2), C.swig_type_104(_swig_i_3), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_1)), C.swig_type_109(_swig_i_2), C.swig_type_110(_swig_i_3), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -983,7 +1013,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_2)), C.swig_type_109(_swig_i_3), C.swig_type_110(_swig_i_4), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_2)), C.swig_type_115(_swig_i_3), C.swig_type_116(_swig_i_4), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1003,7 +1033,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1014,13 +1044,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_d02a3d4c9c42db8c())
+	swig_r = (uint32)(C._wrap_kvc_version_native_69e67fdfc8c59157())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_d02a3d4c9c42db8c()
+	swig_r_p := C._wrap_kvc_build_info_native_69e67fdfc8c59157()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1029,7 +1059,7 @@ func Kvc_build_info() (_swig_ret string) {
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_d02a3d4c9c42db8c()
+	swig_r_p := C._wrap_kvc_last_error_native_69e67fdfc8c59157()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1039,7 +1069,7 @@ func Kvc_last_error() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_d02a3d4c9c42db8c(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_69e67fdfc8c59157(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1049,7 +1079,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1059,7 +1089,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1069,7 +1099,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_115(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_121(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1079,7 +1109,7 @@ func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_116(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_122(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1088,7 +1118,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1098,7 +1128,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1108,7 +1138,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1119,7 +1149,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1130,7 +1160,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1143,7 +1173,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 *b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1160,7 +1190,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_119(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_125(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1174,7 +1204,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1191,7 +1221,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_122(_swig_i_1), C.swig_type_123(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_128(_swig_i_1), C.swig_type_129(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1202,7 +1232,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_124(_swig_i_1), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_130(_swig_i_1), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1216,7 +1246,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_126(_swig_i_1), C.swig_type_127(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_132(_swig_i_1), C.swig_type_133(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1227,7 +1257,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_128(_swig_i_1), C.swig_type_129(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_134(_swig_i_1), C.swig_type_135(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1238,7 +1268,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_130(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_136(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1248,7 +1278,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_131(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_137(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1258,7 +1288,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_132(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_138(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1269,7 +1299,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_133(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_139(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1280,7 +1310,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1294,7 +1324,7 @@ func Kvc_manager_take_copies(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1310,7 +1340,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_136(_swig_i_1), *(*C.swig_type_137)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_142(_swig_i_1), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1330,7 +1360,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_139(_swig_i_1), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_145(_swig_i_1), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1346,7 +1376,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_142(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_148(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1359,7 +1389,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_143(_swig_i_1), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_149(_swig_i_1), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1376,7 +1406,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_146(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_152(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1387,7 +1417,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1405,7 +1435,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []i
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_148(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_154(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1428,7 +1458,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []i
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_152(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_158(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1447,7 +1477,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1461,7 +1491,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1475,7 +1505,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1486,7 +1516,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1496,7 +1526,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_type_158(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_164(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1507,7 +1537,7 @@ func Kvc_manager_take_zero_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_zero_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_zero_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1522,7 +1552,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1535,7 +1565,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_d02a3d4c9c42db8c(*(*C.swig_type_161)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_69e67fdfc8c59157(*(*C.swig_type_167)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_168)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1551,7 +1581,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_d02a3d4c9c42db8c(*(*C.swig_type_163)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_69e67fdfc8c59157(*(*C.swig_type_169)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1564,7 +1594,7 @@ func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_d02a3d4c9c42db8c(*(*C.swig_type_164)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_69e67fdfc8c59157(*(*C.swig_type_170)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1577,7 +1607,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1587,7 +1617,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1598,7 +1628,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_d02a3d4c9c42db8c(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1610,7 +1640,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1623,7 +1653,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1637,7 +1667,7 @@ func Kvc_storage_seal_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1651,7 +1681,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1665,7 +1695,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_d02a3d4c9c42db8c(C.uintptr_t(_swig_i_0), *(*C.swig_type_168)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1676,7 +1706,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_d02a3d4c9c42db8c())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_69e67fdfc8c59157())
 	return swig_r
 }
 
@@ -1684,7 +1714,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_d02a3d4c9c42db8c(C.swig_type_170(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_69e67fdfc8c59157(C.swig_type_176(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1694,7 +1724,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_d02a3d4c9c42db8c(*(*C.swig_type_171)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_69e67fdfc8c59157(*(*C.swig_type_177)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}

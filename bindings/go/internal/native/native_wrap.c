@@ -308,17 +308,18 @@ static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const),
 #define KVC_ATTENTION_ARRAYS                                                                                                                 \
   const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse, size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets,  \
       const uint64_t *q_starts, size_t num_q_starts, const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables,               \
-      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *mask, size_t mask_bytes, const uint64_t *mask_offsets,   \
-      size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts, const char *block_mask, size_t block_mask_bytes, \
-      char *schedule, size_t schedule_bytes
+      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *sink_logits, size_t sink_bytes, const char *mask,        \
+      size_t mask_bytes, const uint64_t *mask_offsets, size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts,         \
+      const char *block_mask, size_t block_mask_bytes, char *schedule, size_t schedule_bytes, char *workspace, size_t workspace_bytes
 #define KVC_WITH_ARRAYS(attention)                                                                                                           \
   kvc_attention full = *(attention);                                                                                                         \
   full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;         \
-  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.mask = (const uint8_t *)mask;                      \
-  full.mask_offsets = mask_offsets, full.mask_starts = mask_starts, full.block_mask = (const uint8_t *)block_mask;                           \
-  full.schedule = schedule, full.schedule_bytes = schedule_bytes;                                                                            \
+  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.sink_logits = (const float *)sink_logits;          \
+  full.mask = (const uint8_t *)mask, full.mask_offsets = mask_offsets, full.mask_starts = mask_starts;                                       \
+  full.block_mask = (const uint8_t *)block_mask, full.schedule = schedule, full.schedule_bytes = schedule_bytes;                             \
+  full.workspace = workspace, full.workspace_bytes = workspace_bytes;                                                                        \
   (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;            \
-  (void)alibi_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
+  (void)alibi_bytes, (void)sink_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
 
 static kvc_status attend(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_stream *stream) {
   KVC_WITH_ARRAYS(attention);
@@ -420,7 +421,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_d02a3d4c9c42db8c(void *_swig_go_0) {
+void _wrap_Swig_free_native_69e67fdfc8c59157(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -430,7 +431,7 @@ void _wrap_Swig_free_native_d02a3d4c9c42db8c(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_d02a3d4c9c42db8c(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_69e67fdfc8c59157(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -443,7 +444,7 @@ void *_wrap_Swig_malloc_native_d02a3d4c9c42db8c(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -476,7 +477,7 @@ char *_wrap_kvc_manager_open_namespace_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -505,7 +506,7 @@ char *_wrap_kvc_manager_export_tables_native_d02a3d4c9c42db8c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -530,7 +531,7 @@ char *_wrap_kvc_manager_export_slots_native_d02a3d4c9c42db8c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -561,7 +562,7 @@ char *_wrap_kvc_manager_poll_events_native_d02a3d4c9c42db8c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_step_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_step_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   kvc_request_config *arg3 = (kvc_request_config *) 0 ;
@@ -590,7 +591,7 @@ char *_wrap_kvc_manager_step_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_69e67fdfc8c59157(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -607,7 +608,7 @@ char *_wrap_kvc_step_use_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_69e67fdfc8c59157(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -620,7 +621,7 @@ long long _wrap_kvc_step_num_failed_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -675,7 +676,7 @@ char *_wrap_kvc_storage_store_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -718,7 +719,7 @@ char *_wrap_kvc_storage_gather_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -763,7 +764,7 @@ char *_wrap_kvc_storage_measure_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, kvc_stream *_swig_go_15) {
+char *_wrap_kvc_storage_attend_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -784,15 +785,19 @@ char *_wrap_kvc_storage_attend_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, 
   size_t arg18 ;
   char *arg19 = (char *) 0 ;
   size_t arg20 ;
-  uint64_t *arg21 = (uint64_t *) 0 ;
+  char *arg21 = (char *) 0 ;
   size_t arg22 ;
   uint64_t *arg23 = (uint64_t *) 0 ;
   size_t arg24 ;
-  char *arg25 = (char *) 0 ;
+  uint64_t *arg25 = (uint64_t *) 0 ;
   size_t arg26 ;
   char *arg27 = (char *) 0 ;
   size_t arg28 ;
-  kvc_stream *arg29 = (kvc_stream *) 0 ;
+  char *arg29 = (char *) 0 ;
+  size_t arg30 ;
+  char *arg31 = (char *) 0 ;
+  size_t arg32 ;
+  kvc_stream *arg33 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -835,30 +840,38 @@ char *_wrap_kvc_storage_attend_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, 
   arg20 = (size_t)_swig_go_10.len / sizeof(char);
   
   
-  arg21 = (uint64_t *)_swig_go_11.array;
-  arg22 = (size_t)_swig_go_11.len / 1;
+  arg21 = (char *)_swig_go_11.array;
+  arg22 = (size_t)_swig_go_11.len / sizeof(char);
   
   
   arg23 = (uint64_t *)_swig_go_12.array;
   arg24 = (size_t)_swig_go_12.len / 1;
   
   
-  arg25 = (char *)_swig_go_13.array;
-  arg26 = (size_t)_swig_go_13.len / sizeof(char);
+  arg25 = (uint64_t *)_swig_go_13.array;
+  arg26 = (size_t)_swig_go_13.len / 1;
   
   
   arg27 = (char *)_swig_go_14.array;
   arg28 = (size_t)_swig_go_14.len / sizeof(char);
   
-  arg29 = (kvc_stream *)_swig_go_15;
   
-  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27,arg28,arg29);
+  arg29 = (char *)_swig_go_15.array;
+  arg30 = (size_t)_swig_go_15.len / sizeof(char);
+  
+  
+  arg31 = (char *)_swig_go_16.array;
+  arg32 = (size_t)_swig_go_16.len / sizeof(char);
+  
+  arg33 = (kvc_stream *)_swig_go_17;
+  
+  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(char const *)arg21,arg22,(unsigned long const *)arg23,arg24,(unsigned long const *)arg25,arg26,(char const *)arg27,arg28,arg29,arg30,arg31,arg32,arg33);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_explain_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15) {
+char *_wrap_kvc_storage_explain_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, char *_swig_go_17) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -879,15 +892,19 @@ char *_wrap_kvc_storage_explain_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0,
   size_t arg18 ;
   char *arg19 = (char *) 0 ;
   size_t arg20 ;
-  uint64_t *arg21 = (uint64_t *) 0 ;
+  char *arg21 = (char *) 0 ;
   size_t arg22 ;
   uint64_t *arg23 = (uint64_t *) 0 ;
   size_t arg24 ;
-  char *arg25 = (char *) 0 ;
+  uint64_t *arg25 = (uint64_t *) 0 ;
   size_t arg26 ;
   char *arg27 = (char *) 0 ;
   size_t arg28 ;
-  kvc_attention_plan *arg29 = (kvc_attention_plan *) 0 ;
+  char *arg29 = (char *) 0 ;
+  size_t arg30 ;
+  char *arg31 = (char *) 0 ;
+  size_t arg32 ;
+  kvc_attention_plan *arg33 = (kvc_attention_plan *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -930,30 +947,38 @@ char *_wrap_kvc_storage_explain_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0,
   arg20 = (size_t)_swig_go_10.len / sizeof(char);
   
   
-  arg21 = (uint64_t *)_swig_go_11.array;
-  arg22 = (size_t)_swig_go_11.len / 1;
+  arg21 = (char *)_swig_go_11.array;
+  arg22 = (size_t)_swig_go_11.len / sizeof(char);
   
   
   arg23 = (uint64_t *)_swig_go_12.array;
   arg24 = (size_t)_swig_go_12.len / 1;
   
   
-  arg25 = (char *)_swig_go_13.array;
-  arg26 = (size_t)_swig_go_13.len / sizeof(char);
+  arg25 = (uint64_t *)_swig_go_13.array;
+  arg26 = (size_t)_swig_go_13.len / 1;
   
   
   arg27 = (char *)_swig_go_14.array;
   arg28 = (size_t)_swig_go_14.len / sizeof(char);
   
-  arg29 = (kvc_attention_plan *)_swig_go_15;
   
-  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27,arg28,arg29);
+  arg29 = (char *)_swig_go_15.array;
+  arg30 = (size_t)_swig_go_15.len / sizeof(char);
+  
+  
+  arg31 = (char *)_swig_go_16.array;
+  arg32 = (size_t)_swig_go_16.len / sizeof(char);
+  
+  arg33 = (kvc_attention_plan *)_swig_go_17;
+  
+  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(char const *)arg21,arg22,(unsigned long const *)arg23,arg24,(unsigned long const *)arg25,arg26,(char const *)arg27,arg28,arg29,arg30,arg31,arg32,arg33);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_select_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, char *_swig_go_17, _goslice_ _swig_go_18, _goslice_ _swig_go_19, kvc_stream *_swig_go_20) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -974,20 +999,24 @@ char *_wrap_kvc_storage_select_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig
   size_t arg18 ;
   char *arg19 = (char *) 0 ;
   size_t arg20 ;
-  uint64_t *arg21 = (uint64_t *) 0 ;
+  char *arg21 = (char *) 0 ;
   size_t arg22 ;
   uint64_t *arg23 = (uint64_t *) 0 ;
   size_t arg24 ;
-  char *arg25 = (char *) 0 ;
+  uint64_t *arg25 = (uint64_t *) 0 ;
   size_t arg26 ;
   char *arg27 = (char *) 0 ;
   size_t arg28 ;
-  kvc_block_choice *arg29 = (kvc_block_choice *) 0 ;
-  char *arg30 = (char *) 0 ;
-  size_t arg31 ;
-  char *arg32 = (char *) 0 ;
-  size_t arg33 ;
-  kvc_stream *arg34 = (kvc_stream *) 0 ;
+  char *arg29 = (char *) 0 ;
+  size_t arg30 ;
+  char *arg31 = (char *) 0 ;
+  size_t arg32 ;
+  kvc_block_choice *arg33 = (kvc_block_choice *) 0 ;
+  char *arg34 = (char *) 0 ;
+  size_t arg35 ;
+  char *arg36 = (char *) 0 ;
+  size_t arg37 ;
+  kvc_stream *arg38 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
@@ -1030,39 +1059,47 @@ char *_wrap_kvc_storage_select_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig
   arg20 = (size_t)_swig_go_10.len / sizeof(char);
   
   
-  arg21 = (uint64_t *)_swig_go_11.array;
-  arg22 = (size_t)_swig_go_11.len / 1;
+  arg21 = (char *)_swig_go_11.array;
+  arg22 = (size_t)_swig_go_11.len / sizeof(char);
   
   
   arg23 = (uint64_t *)_swig_go_12.array;
   arg24 = (size_t)_swig_go_12.len / 1;
   
   
-  arg25 = (char *)_swig_go_13.array;
-  arg26 = (size_t)_swig_go_13.len / sizeof(char);
+  arg25 = (uint64_t *)_swig_go_13.array;
+  arg26 = (size_t)_swig_go_13.len / 1;
   
   
   arg27 = (char *)_swig_go_14.array;
   arg28 = (size_t)_swig_go_14.len / sizeof(char);
   
-  arg29 = (kvc_block_choice *)_swig_go_15;
   
-  arg30 = (char *)_swig_go_16.array;
-  arg31 = (size_t)_swig_go_16.len / sizeof(char);
+  arg29 = (char *)_swig_go_15.array;
+  arg30 = (size_t)_swig_go_15.len / sizeof(char);
   
   
-  arg32 = (char *)_swig_go_17.array;
-  arg33 = (size_t)_swig_go_17.len / sizeof(char);
+  arg31 = (char *)_swig_go_16.array;
+  arg32 = (size_t)_swig_go_16.len / sizeof(char);
   
-  arg34 = (kvc_stream *)_swig_go_18;
+  arg33 = (kvc_block_choice *)_swig_go_17;
   
-  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(unsigned long const *)arg21,arg22,(unsigned long const *)arg23,arg24,(char const *)arg25,arg26,arg27,arg28,(struct kvc_block_choice const *)arg29,(char const *)arg30,arg31,arg32,arg33,arg34);
+  arg34 = (char *)_swig_go_18.array;
+  arg35 = (size_t)_swig_go_18.len / sizeof(char);
+  
+  
+  arg36 = (char *)_swig_go_19.array;
+  arg37 = (size_t)_swig_go_19.len / sizeof(char);
+  
+  arg38 = (kvc_stream *)_swig_go_20;
+  
+  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(char const *)arg21,arg22,(unsigned long const *)arg23,arg24,(unsigned long const *)arg25,arg26,(char const *)arg27,arg28,arg29,arg30,arg31,arg32,(struct kvc_block_choice const *)arg33,(char const *)arg34,arg35,arg36,arg37,arg38);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1091,7 +1128,7 @@ char *_wrap_kvc_storage_swap_out_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1120,7 +1157,7 @@ char *_wrap_kvc_storage_swap_in_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1149,7 +1186,7 @@ char *_wrap_kvc_storage_key_bounds_native_d02a3d4c9c42db8c(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_attention_merge_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_69e67fdfc8c59157(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1192,7 +1229,7 @@ char *_wrap_kvc_attention_merge_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_tree_mask_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_69e67fdfc8c59157(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1223,7 +1260,7 @@ char *_wrap_kvc_tree_mask_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_estimate_memory_native_d02a3d4c9c42db8c(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_69e67fdfc8c59157(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1240,7 +1277,7 @@ char *_wrap_kvc_estimate_memory_native_d02a3d4c9c42db8c(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_d02a3d4c9c42db8c(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_model_rope_native_69e67fdfc8c59157(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1277,7 +1314,7 @@ char *_wrap_kvc_model_rope_native_d02a3d4c9c42db8c(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_69e67fdfc8c59157(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1308,7 +1345,7 @@ char *_wrap_kvc_rope_table_native_d02a3d4c9c42db8c(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_rope_apply_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1341,7 +1378,7 @@ char *_wrap_kvc_rope_apply_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_quantize_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1376,7 +1413,7 @@ char *_wrap_kvc_quantize_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1411,7 +1448,7 @@ char *_wrap_kvc_dequantize_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1432,7 +1469,7 @@ char *_wrap_kvc_storage_adopt_native_d02a3d4c9c42db8c(char *_swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_d02a3d4c9c42db8c() {
+int _wrap_kvc_version_native_69e67fdfc8c59157() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1443,7 +1480,7 @@ int _wrap_kvc_version_native_d02a3d4c9c42db8c() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_d02a3d4c9c42db8c() {
+_gostring_ _wrap_kvc_build_info_native_69e67fdfc8c59157() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1454,7 +1491,7 @@ _gostring_ _wrap_kvc_build_info_native_d02a3d4c9c42db8c() {
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_d02a3d4c9c42db8c() {
+_gostring_ _wrap_kvc_last_error_native_69e67fdfc8c59157() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1465,7 +1502,7 @@ _gostring_ _wrap_kvc_last_error_native_d02a3d4c9c42db8c() {
 }
 
 
-char *_wrap_kvc_supports_native_d02a3d4c9c42db8c(int _swig_go_0) {
+char *_wrap_kvc_supports_native_69e67fdfc8c59157(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1478,7 +1515,7 @@ char *_wrap_kvc_supports_native_d02a3d4c9c42db8c(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_d02a3d4c9c42db8c(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_69e67fdfc8c59157(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1493,7 +1530,7 @@ char *_wrap_kvc_manager_create_native_d02a3d4c9c42db8c(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1508,7 +1545,7 @@ char *_wrap_kvc_manager_properties_native_d02a3d4c9c42db8c(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1523,7 +1560,7 @@ char *_wrap_kvc_manager_close_namespace_native_d02a3d4c9c42db8c(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1538,7 +1575,7 @@ char *_wrap_kvc_manager_reset_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_check_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_69e67fdfc8c59157(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1551,7 +1588,7 @@ char *_wrap_kvc_manager_check_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -1566,7 +1603,7 @@ char *_wrap_kvc_manager_digest_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_stats_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1581,7 +1618,7 @@ char *_wrap_kvc_manager_stats_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1598,7 +1635,7 @@ char *_wrap_kvc_manager_pool_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1615,7 +1652,7 @@ char *_wrap_kvc_manager_block_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_create_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1644,7 +1681,7 @@ char *_wrap_kvc_manager_create_request_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1661,7 +1698,7 @@ char *_wrap_kvc_manager_admit_request_native_d02a3d4c9c42db8c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1692,7 +1729,7 @@ char *_wrap_kvc_manager_allocate_request_native_d02a3d4c9c42db8c(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1709,7 +1746,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1730,7 +1767,7 @@ char *_wrap_kvc_manager_append_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1747,7 +1784,7 @@ char *_wrap_kvc_manager_commit_tokens_native_d02a3d4c9c42db8c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1764,7 +1801,7 @@ char *_wrap_kvc_manager_truncate_request_native_d02a3d4c9c42db8c(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1781,7 +1818,7 @@ char *_wrap_kvc_manager_fork_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1796,7 +1833,7 @@ char *_wrap_kvc_manager_preempt_request_native_d02a3d4c9c42db8c(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1811,7 +1848,7 @@ char *_wrap_kvc_manager_free_request_native_d02a3d4c9c42db8c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -1828,7 +1865,7 @@ char *_wrap_kvc_manager_request_info_native_d02a3d4c9c42db8c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1849,7 +1886,7 @@ char *_wrap_kvc_manager_list_requests_native_d02a3d4c9c42db8c(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_take_copies_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_copies_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1870,7 +1907,7 @@ char *_wrap_kvc_manager_take_copies_native_d02a3d4c9c42db8c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1899,7 +1936,7 @@ char *_wrap_kvc_manager_probe_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1930,7 +1967,7 @@ char *_wrap_kvc_manager_pin_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1945,7 +1982,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1974,7 +2011,7 @@ char *_wrap_kvc_manager_drop_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -1991,7 +2028,7 @@ char *_wrap_kvc_manager_evict_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2012,7 +2049,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2049,7 +2086,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2084,7 +2121,7 @@ char *_wrap_kvc_manager_publish_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2103,7 +2140,7 @@ char *_wrap_kvc_manager_release_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2124,7 +2161,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_d02a3d4c9c42db8c(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2141,7 +2178,7 @@ char *_wrap_kvc_step_create_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_69e67fdfc8c59157(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2158,7 +2195,7 @@ char *_wrap_kvc_step_view_native_d02a3d4c9c42db8c(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2173,7 +2210,7 @@ char *_wrap_kvc_manager_retire_step_native_d02a3d4c9c42db8c(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_zero_blocks_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_zero_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2194,7 +2231,7 @@ char *_wrap_kvc_manager_take_zero_blocks_native_d02a3d4c9c42db8c(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_compact_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2217,7 +2254,7 @@ char *_wrap_kvc_manager_compact_native_d02a3d4c9c42db8c(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_backend_open_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_69e67fdfc8c59157(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -2242,7 +2279,7 @@ char *_wrap_kvc_backend_open_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -2262,7 +2299,7 @@ char *_wrap_kvc_backend_properties_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -2282,7 +2319,7 @@ char *_wrap_kvc_device_properties_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_d02a3d4c9c42db8c(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_69e67fdfc8c59157(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -2297,7 +2334,7 @@ char *_wrap_kvc_storage_create_native_d02a3d4c9c42db8c(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -2312,7 +2349,7 @@ char *_wrap_kvc_storage_properties_native_d02a3d4c9c42db8c(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_d02a3d4c9c42db8c(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_69e67fdfc8c59157(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2329,7 +2366,7 @@ char *_wrap_kvc_storage_size_native_d02a3d4c9c42db8c(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -2348,7 +2385,7 @@ char *_wrap_kvc_storage_view_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -2373,7 +2410,7 @@ char *_wrap_kvc_storage_runs_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_seal_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2394,7 +2431,7 @@ char *_wrap_kvc_storage_seal_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -2415,7 +2452,7 @@ char *_wrap_kvc_storage_copy_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2436,7 +2473,7 @@ char *_wrap_kvc_storage_zero_blocks_native_d02a3d4c9c42db8c(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_d02a3d4c9c42db8c() {
+long long _wrap_kvc_model_count_native_69e67fdfc8c59157() {
   size_t result;
   long long _swig_go_result;
   
@@ -2447,7 +2484,7 @@ long long _wrap_kvc_model_count_native_d02a3d4c9c42db8c() {
 }
 
 
-char *_wrap_kvc_model_get_native_d02a3d4c9c42db8c(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_69e67fdfc8c59157(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2462,7 +2499,7 @@ char *_wrap_kvc_model_get_native_d02a3d4c9c42db8c(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_d02a3d4c9c42db8c(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;

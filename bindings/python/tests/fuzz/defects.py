@@ -20,6 +20,8 @@ STREAMS = ("Storage.store", "Storage.gather", "Storage.swap_out", "Storage.swap_
 DEFECTS = [  # what, file, right, wrong, functions that are called, whether only a sanitizer sees it
     ("what is not contiguous is copied, and the copy written", "_arrays.py",
      "        if not rule.converts or written:\n", "        if not rule.converts and not written:\n", ("Manager.block_tables", "Storage.attend"), False),
+    ("rows that lie apart are taken for rows side by side", "_arrays.py",
+     "(unit,)), strides\n", "(unit,)), [0 * stride for stride in strides]\n", ("Storage.attend",), False),
     ("a stream keeps no arrays", "streams.py", "            self._kept.append(arrays)\n", "", STREAMS, True),
     ("a stream keeps arrays, but not the memory of the storage", "storage.py", "(arrays, arguments, self._memory)", "(arrays, arguments)", STREAMS, True),
     ("dimensions are not compared", "_arrays.py", "            if size != (", "            if None is (", ("Storage.gather", "Storage.key_bounds", "dequantize"), True),

@@ -13,6 +13,13 @@ import java.nio.LongBuffer;
 public final class Attention {
   /** Shapes: q [queries][numQHeads][headDim]; out [queries][numQHeads][vHeadDim]; lse float32 [queries][numQHeads], or null. */
   public ByteBuffer q, out, lse;
+  /**
+   * Elements from one query's rows of q to the next one's, and from one head's row to the next one's, where q is a part of a larger buffer, such as
+   * the result of a fused QKV projection. q begins with the first row; what follows the last row is not read. 0 = contiguous.
+   */
+  public long qTokenStride, qHeadStride;
+  /** The same for out, whose rows must not overlap. What lies between them is not written. */
+  public long outTokenStride, outHeadStride;
   /** [requests + 1], [requests], [requests] or null. */
   public LongBuffer qOffsets, kvLens, qStarts;
   /** [requests][entries]. */
@@ -26,6 +33,8 @@ public final class Attention {
   public boolean notCausal;
   /** float32 [numQHeads], or null. */
   public ByteBuffer alibiSlopes;
+  /** float32 [numQHeads], or null: a learned logit without a value for each head, as gpt-oss has; -infinity = none. */
+  public ByteBuffer sinkLogits;
   /** Bits, the lowest of a byte first, or null, from bit maskOffsets[r] on for positions from maskStarts[r] (null: 0) on. */
   public ByteBuffer mask;
   public LongBuffer maskOffsets, maskStarts;
@@ -36,6 +45,8 @@ public final class Attention {
   /** [Plan.scheduleBytes], or null: where the first of several layers leaves who does what, which the others use with {@link #scheduled}. */
   public ByteBuffer schedule;
   public boolean scheduled;
+  /** [Plan.workspaceBytes] (for selectBlocks: [Plan.selectionBytes]) for what the call needs beside its arrays, or null. */
+  public ByteBuffer workspace;
 
   /** The same with buffers of the call's own, as {@link Sizes} makes them, once all agree. outputs: with out and lse. */
   Attention checked(Storage.Shape shape, boolean outputs) {
@@ -43,24 +54,27 @@ public final class Attention {
     int requests = Sizes.longs("kvLens", kvLens, kvLens == null ? 0 : kvLens.remaining()).remaining(), heads = shape.numHeads();
     a.kvLens = Sizes.longs("kvLens", kvLens, requests);
     a.qOffsets = Sizes.longs("qOffsets", qOffsets, requests + 1L);
-    long rows = Sizes.product(a.qOffsets.get(requests), numQHeads);
+    long queries = a.qOffsets.get(requests), rows = Sizes.product(queries, numQHeads);
     int entries = requests == 0 || blockTables == null ? 0 : blockTables.remaining() / requests;
     long stride = requests == 0 || blockMask == null ? 0 : blockMask.remaining() / ((long) requests * heads);
-    a.q = q == null && !outputs ? null : Sizes.bytes("q", q, dtype.unit(), rows, shape.headDim());
-    a.out = outputs ? Sizes.result("out", out, dtype.unit(), rows, shape.vHeadDim()) : null;
+    a.q = q == null && !outputs ? null : Sizes.apart("q", q, dtype.unit(), queries, numQHeads, shape.headDim(), qTokenStride, qHeadStride);
+    Buffers.writable(outputs ? out : null);
+    a.out = outputs ? Sizes.apart("out", out, dtype.unit(), queries, numQHeads, shape.vHeadDim(), outTokenStride, outHeadStride) : null;
     a.lse = !outputs || lse == null ? null : Sizes.result("lse", lse, 4, rows);
     a.qStarts = qStarts == null ? null : Sizes.longs("qStarts", qStarts, requests);
     a.blockTables = Sizes.ints("blockTables", blockTables, requests, entries);
     a.alibiSlopes = alibiSlopes == null ? null : Sizes.bytes("alibiSlopes", alibiSlopes, 4, numQHeads);
+    a.sinkLogits = sinkLogits == null ? null : Sizes.bytes("sinkLogits", sinkLogits, 4, numQHeads);
     a.mask = mask == null ? null : Sizes.bytes("mask", mask, 1, mask.remaining());
     a.maskOffsets = mask == null ? null : Sizes.longs("maskOffsets", maskOffsets, requests);
     a.maskStarts = maskStarts == null ? null : Sizes.longs("maskStarts", maskStarts, requests);
     a.blockMask = blockMask == null ? null : Sizes.bytes("blockMask", blockMask, 1, requests, heads, stride);
     a.schedule = schedule == null ? null : Sizes.result("schedule", schedule, 1, schedule.remaining());
+    a.workspace = workspace == null ? null : Sizes.result("workspace", workspace, 1, workspace.remaining());
     for (int r = 0; r < requests; ++r) {
       a.checkMasks(r, shape.blockSize(), stride);
     }
-    Buffer[] written = {a.out, a.lse, a.schedule};
+    Buffer[] written = {a.out, a.lse, a.schedule, a.workspace};
     Buffer[] orders = {a.qOffsets, a.kvLens, a.qStarts, a.blockTables, a.maskOffsets, a.maskStarts, a.blockMask};
     Sizes.apart(written, orders);
     a.layer = layer;
@@ -73,6 +87,10 @@ public final class Attention {
     a.notCausal = notCausal;
     a.sharedTokens = sharedTokens;
     a.scheduled = scheduled;
+    a.qTokenStride = qTokenStride;
+    a.qHeadStride = qHeadStride;
+    a.outTokenStride = outTokenStride;
+    a.outHeadStride = outHeadStride;
     return a;
   }
 
@@ -112,12 +130,16 @@ public final class Attention {
     c.setSinks(sinks);
     c.setBlock_mask_stride(requests == 0 || blockMask == null ? 0 : blockMask.remaining() / ((long) requests * shape.numHeads()));
     c.setShared_tokens(sharedTokens);
+    c.setQ_token_stride(qTokenStride);
+    c.setQ_head_stride(qHeadStride);
+    c.setOut_token_stride(outTokenStride);
+    c.setOut_head_stride(outHeadStride);
     return c;
   }
 
   /** How something would be computed: kvc_attention_plan. */
   public record Plan(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes,
-      long sharedTokens, long scheduleBytes) {}
+      long sharedTokens, long scheduleBytes, long workspaceBytes, long selectionBytes) {}
 
   /** Depths of the nodes of a tree of draft tokens, whose mask bits are written to an empty mask; -1 = hangs on the last token before it. */
   public static IntBuffer treeMask(IntBuffer parents, ByteBuffer mask) throws KvCacheException {

@@ -3,6 +3,7 @@ package io.kvcache;
 
 import java.nio.Buffer;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
@@ -65,6 +66,33 @@ final class Sizes {
     there(name, buffer);
     Buffers.writable(buffer);
     return bytes(name, buffer, unit, counts);
+  }
+
+  /**
+   * Rows of dim elements for each token and head, at strides as kvc_attention has them: from the first row to the end of the last one. The buffer may
+   * go on after that, unless its rows are contiguous.
+   */
+  static ByteBuffer apart(String name, ByteBuffer buffer, int unit, long tokens, long heads, long dim, long tokenStride, long headStride) {
+    if (tokenStride < 0 || headStride < 0) {
+      throw invalid("%sTokenStride is %d, %sHeadStride %d; each must be at least 0", name, tokenStride, name, headStride);
+    }
+    if (tokenStride == 0 && headStride == 0 || tokens <= 0 || heads <= 0) {
+      return bytes(name, buffer, unit, tokens, heads, dim);
+    }
+    long head = headStride == 0 ? dim : headStride, token = tokenStride == 0 ? product(heads, head) : tokenStride;
+    long elements = sum(product(tokens - 1, token), product(heads - 1, head), dim), size = product(unit, elements);
+    there(name, buffer);
+    ByteBuffer all = Buffers.readable(buffer).order(ByteOrder.nativeOrder());
+    return bytes(name, size < all.remaining() ? all.limit((int) size) : all, unit, elements);
+  }
+
+  /** Long.MAX_VALUE if the sum of terms that are not negative overflows. */
+  private static long sum(long... terms) {
+    long result = 0;
+    for (long term : terms) {
+      result = result > Long.MAX_VALUE - term ? Long.MAX_VALUE : result + term;
+    }
+    return result;
   }
 
   static LongBuffer longs(String name, LongBuffer buffer, long count) {

@@ -186,8 +186,8 @@ public final class Storage implements AutoCloseable {
     Attention a = attention.checked(shape, true);
     kvc_attention c = a.struct(shape);
     try {
-      run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
-          a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, q), a);
+      run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
+          a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, a.workspace, q), a);
     } finally {
       c.delete();
     }
@@ -199,10 +199,11 @@ public final class Storage implements AutoCloseable {
     kvc_attention c = a.struct(shape);
     kvc_attention_plan p = new kvc_attention_plan();
     try {
-      run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes, a.mask,
-          a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, p));
+      run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
+          a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, a.workspace, p));
       return new Attention.Plan(p.getKernels(), p.getKeys(), p.getValues(), p.getNum_workers(), p.getSparse() != 0, p.getNum_pieces(),
-          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens(), p.getSchedule_bytes());
+          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens(), p.getSchedule_bytes(), p.getWorkspace_bytes(),
+          p.getSelection_bytes());
     } finally {
       c.delete();
       p.delete();
@@ -231,7 +232,7 @@ public final class Storage implements AutoCloseable {
       choice.setRecent_blocks(recentBlocks);
       choice.setBlock_mask_stride(stride);
       run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
-          null, null, null, null, null, choice, own, picked, q), a, own, picked);
+          null, null, null, null, null, null, a.workspace, choice, own, picked, q), a, own, picked);
       return picked;
     } finally {
       c.delete();

@@ -331,6 +331,16 @@ final class FuzzCalls {
     int unit = a.dtype.unit();
     a.q = h.data(rows * 8, unit);
     a.out = h.data(rows * vDim, unit);
+    if (h.rarely(3)) { // mostly right, and with room
+      a.qHeadStride = 8 + h.random.nextInt(3);
+      a.qTokenStride = a.qHeadStride * a.numQHeads + h.random.nextInt(3);
+      a.q = h.data((int) (offsets[count] * a.qTokenStride) + h.random.nextInt(2), unit);
+    }
+    if (h.rarely(3)) {
+      a.outHeadStride = vDim + h.random.nextInt(3) - h.random.nextInt(2);
+      a.outTokenStride = a.outHeadStride * a.numQHeads + h.random.nextInt(3);
+      a.out = h.data((int) (offsets[count] * a.outTokenStride) + h.random.nextInt(2), unit);
+    }
     a.lse = h.rarely(3) ? h.floats(rows) : null;
     a.qOffsets = h.longs(offsets);
     a.kvLens = h.longs(lengths);
@@ -343,10 +353,12 @@ final class FuzzCalls {
     }
     a.blockMask = h.rarely(4) ? h.data(count * heads, 1) : null;
     a.schedule = h.rarely(4) ? h.data(32, 1) : null;
+    a.sinkLogits = h.rarely(4) ? h.floats(a.numQHeads) : null;
+    a.workspace = h.rarely(4) ? h.data(32, 1) : null;
     a.notCausal = h.rarely(4);
     a.layer = (int) h.oneOf(0, 1, 1, h.small(2));
     a.window = h.rarely(3) ? h.small(6) : 0;
-    switch (h.random.nextInt(16)) {
+    switch (h.random.nextInt(20)) {
       case 7 -> a.qOffsets = h.over(a.out, offsets);
       case 8 -> a.kvLens = h.over(a.out, lengths);
       case 0 -> a.numQHeads = h.integer();
@@ -356,6 +368,10 @@ final class FuzzCalls {
       case 4 -> a.out = a.q;
       case 5 -> a.kvLens = a.qOffsets;
       case 6 -> a.maskStarts = h.longs(starts);
+      case 9 -> a.qTokenStride = h.number();
+      case 10 -> a.qHeadStride = h.number();
+      case 11 -> a.outTokenStride = h.number();
+      case 12 -> a.outHeadStride = h.number();
       default -> { }
     }
     return a;

@@ -53,6 +53,22 @@ class SizesTest {
     }
   }
 
+  @Test
+  void stridesOfQueriesAndResultsStayInTheirBuffers() throws Exception {
+    long[][] cases = {{-1, 0, 0, 0}, {0, -16, 0, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}, {0, Long.MAX_VALUE, 0, 0}, {0, 1L << 62, 0, 0}, {0, 1L << 30, 0, 0},
+        {1L << 61, 1L << 61, 0, 0}, {0, 0, 0, Long.MAX_VALUE}, {0, 0, 1L << 31, 1L << 31}, {0, 100, 0, 0}};
+    try (Storage s = new Storage(StorageTest.config())) {
+      Attention a = StorageTest.question(StorageTest.WHOLE);
+      for (long[] strides : cases) {
+        a.qTokenStride = strides[0];
+        a.qHeadStride = strides[1];
+        a.outTokenStride = strides[2];
+        a.outHeadStride = strides[3];
+        refused(() -> s.attend(a, null));
+      }
+    }
+  }
+
   /** 2^40 queries of 2^20 elements have 2^65 bits, in 64 bits none. */
   @Test
   void sizesOfQueriesDoNotOverflow() throws Exception {

@@ -121,6 +121,85 @@ class StorageTest {
     }
   }
 
+  /** Queries and results apart, in each order of queries and heads; what lies between the rows of results stays. */
+  @Test
+  void queriesAndResultsMayBePartsOfLargerBuffers() throws Exception {
+    int tokens = 3, heads = 4;
+    long[][] cases = {{(heads + 4) * DIM, 0, heads * DIM + 5, 0}, {0, DIM + 3, 0, DIM + 1}, {DIM, tokens * DIM, DIM + 1, tokens * (DIM + 1) - 1},
+        {(heads + 4) * DIM, DIM, heads * DIM, DIM}};
+    try (Storage s = new Storage(config())) {
+      fill(s);
+      Attention a = question(WHOLE);
+      a.qOffsets = longs(0, tokens);
+      a.q = randoms(tokens * heads * DIM);
+      a.out = Buffers.bytes(4 * tokens * heads * DIM);
+      a.lse = null;
+      float[] dense = attend(s, a);
+      ByteBuffer from = a.q;
+      for (long[] strides : cases) {
+        a.qTokenStride = strides[0];
+        a.qHeadStride = strides[1];
+        a.outTokenStride = strides[2];
+        a.outHeadStride = strides[3];
+        a.q = Buffers.bytes(4 * 2000);
+        a.out = Buffers.bytes(4 * 2000);
+        for (int i = 0; i < 2000; ++i) {
+          a.q.putFloat(4 * i, Float.NaN);
+          a.out.putFloat(4 * i, -777);
+        }
+        for (int i = 0; i < tokens * heads * DIM; ++i) {
+          a.q.putFloat(4 * element(i, heads, strides[0], strides[1]), from.getFloat(4 * i));
+        }
+        s.explain(a);
+        s.attend(a, null);
+        int written = 0;
+        for (int i = 0; i < tokens * heads * DIM; ++i) {
+          assertEquals(dense[i], a.out.getFloat(4 * element(i, heads, strides[2], strides[3])));
+        }
+        for (float x : array(a.out)) {
+          written += x != -777 ? 1 : 0;
+        }
+        assertEquals(tokens * heads * DIM, written);
+        int last = element(tokens * heads * DIM - 1, heads, strides[0], strides[1]) + 1;
+        a.q.limit(4 * last);
+        s.attend(a, null);
+        a.q.limit(4 * last - 4);
+        SizesTest.refused(() -> s.attend(a, null));
+      }
+    }
+  }
+
+  /** Where element i of rows side by side lies. */
+  private static int element(int i, int heads, long token, long head) {
+    long headStride = head == 0 ? DIM : head, tokenStride = token == 0 ? heads * headStride : token;
+    return (int) (i / DIM / heads * tokenStride + i / DIM % heads * headStride + i % DIM);
+  }
+
+  @Test
+  void sinkLogitsTakeTheirShareOfAttention() throws Exception {
+    try (Storage s = new Storage(config())) {
+      fill(s);
+      Attention a = question(WHOLE);
+      float[] dense = attend(s, a), lse = array(a.lse), sinks = {1.5f, Float.NEGATIVE_INFINITY, 4, -2};
+      a.sinkLogits = Buffers.bytes(16);
+      a.sinkLogits.asFloatBuffer().put(sinks);
+      a.workspace = Buffers.bytes(3);
+      float[] out = attend(s, a), with = array(a.lse);
+      for (int i = 0; i < out.length; ++i) {
+        assertEquals(dense[i] / (1 + Math.exp(sinks[i / DIM] - lse[i / DIM])), out[i], 1e-5);
+      }
+      for (int h = 0; h < 4; ++h) {
+        assertEquals(Math.log(Math.exp(lse[h]) + Math.exp(sinks[h])), with[h], 1e-5);
+      }
+      Attention.Plan plan = s.explain(a);
+      assertEquals(0, plan.workspaceBytes() + plan.selectionBytes()); // of the CPU
+      a.sinkLogits.putFloat(8, Float.NaN);
+      assertThrows(KvCacheException.class, () -> s.attend(a, null));
+      a.sinkLogits = Buffers.bytes(12);
+      SizesTest.refused(() -> s.attend(a, null));
+    }
+  }
+
   @Test
   void blocksAreCopiedClearedAndFound() throws Exception {
     try (Storage s = new Storage(config())) {
