@@ -3,6 +3,7 @@
 // files: engine_emulated.cc, or gpu/vendor/engine.cc for programs that run on a GPU. Functions that fail end
 // the program.
 #pragma once
+#include <cstddef>
 #include <functional>
 
 namespace kvc::test::engine {
@@ -16,6 +17,8 @@ void begin_capture(void* stream, Capture capture = Capture::kOfThread);
 void* end_capture(void* stream);  // a graph; NULL: something could not be captured
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph);
+// Enqueued by the runtime itself, between memory of the device and pinned memory of the host.
+void copy(void* to, const void* from, size_t bytes, void* stream);
 // That the device takes for what is enqueued.
 double seconds_of(void* stream, const std::function<void()>& enqueue);
 
