@@ -83,7 +83,8 @@ class Figures:
         if run.left() < min(row["guess"], LEAST_SECONDS) or run.ended:
             run.finish(row, output="the time was used up")
             return
-        code, output, seconds = run.execute(command, min(run.left(), max(LEAST_SECONDS, SLOWEST * row["guess"])))
+        most = run.left() if run.emulated else max(LEAST_SECONDS, SLOWEST * row["guess"])
+        code, output, seconds = run.execute(command, min(run.left(), most))
         row["seconds"] = round(seconds, 1)
         measured = json_in(output)
         check = (measured or {}).get("check")

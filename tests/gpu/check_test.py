@@ -80,7 +80,7 @@ class GpuCheck(unittest.TestCase):
     def call(self, what, seconds, *more, **options):
         """(exit status, what it prints)"""
         with self.start(what, seconds, *more, **options) as process:
-            text, _ = process.communicate(timeout=250)
+            text, _ = process.communicate(timeout=500)
         return process.returncode, text
 
     def rows(self, what):
@@ -215,7 +215,7 @@ class GpuCheck(unittest.TestCase):
         code, text = self.call("tests", 100, device="emulated:1", build=build)
         self.assertEqual(code, 0, text)
         self.assertIn("StorageRope                             2 passed", text)
-        code, text = self.call("figures", 200, "--only", "^(MLA fp8, 16|store int4|gather|copy|swap-.*64 KiB|prefill bf16, 1K|decode bf16, 64 x 8K, 2 q)",
+        code, text = self.call("figures", 400, "--only", "^(MLA fp8, 16|store int4|gather|copy|swap-.*64 KiB|prefill bf16, 1K|decode bf16, 64 x 8K, 2 q)",
                                device="emulated:1", build=build)
         self.assertEqual(code, 0, text)
         rows = self.rows("figures")
