@@ -123,8 +123,8 @@ std::vector<uint64_t> BenchSubject::sampled_queries() const {
 }
 
 // The step's tokens, in a reference that holds these requests one after the other.
-void BenchSubject::store_on_the_cpu(const std::vector<uint64_t>& requests,
-                                    const BenchReference& reference) const {
+void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
+                                         const BenchReference& reference) const {
   std::vector<BenchBlocks> blocks;
   for (const uint64_t request : requests) blocks.push_back({request * request_blocks_, 1});
   const BenchReference firsts(config_, *source_, blocks, 0, 1);
@@ -151,7 +151,7 @@ std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, b
   std::vector<BenchBlocks> blocks;
   for (const uint64_t request : requests) blocks.push_back({request * request_blocks_, request_blocks_});
   const BenchReference reference(config_, *source_, blocks, layers_ - 1, 1);
-  if (stores_tokens) store_on_the_cpu(requests, reference);
+  if (stores_tokens) store_step_on_the_cpu(requests, reference);
   const size_t elements = size_t{options_.heads} * options_.head_dim, n = queries.size();
   std::vector<float> q_rows(n * elements), results(n * options_.heads * value_dim());
   const size_t bytes = width(dtype_of(options_.query_dtype));

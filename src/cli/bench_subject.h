@@ -59,7 +59,7 @@ class BenchSubject {
   std::vector<uint64_t> sampled_requests() const;
   std::vector<uint64_t> sampled_queries() const;
   std::vector<float> attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const;
-  void store_on_the_cpu(const std::vector<uint64_t>& requests, const BenchReference& reference) const;
+  void store_step_on_the_cpu(const std::vector<uint64_t>& requests, const BenchReference& reference) const;
   enum class Move { kGather, kStore, kTurnThenStore };
   BenchTimes move(Move what);
   /// Every second block of the shuffled table to the one after it.
