@@ -6,7 +6,7 @@ import shutil
 
 from gpu_check.run import VISIBLE, counts, outcome
 
-TEST_SECONDS = 60
+TEST_SECONDS, SANITIZED_SECONDS = 60, 120
 SANITIZERS = ("memcheck", "racecheck")
 
 # One or two of every kind of kernel, and a step of an engine.
@@ -46,7 +46,7 @@ def reason_of_skip(output):
 
 class Tests:
     def __init__(self, run, only):
-        self.run, self.only, self.phases, self.planned = run, only, [], set()
+        self.run, self.only, self.phases, self.planned, self.reasons = run, only, [], set(), {}
 
     def add(self, title, program, test_filter, share, tool=()):
         """Plans the tests of a program that are not planned already, until this share of the time is used."""
@@ -89,24 +89,26 @@ class Tests:
 
     def execute(self):
         for title, rows, share in self.phases:
-            if title in SANITIZERS and rows and (reason := self.why_not(rows[0][1])) is not None:
+            if title in SANITIZERS and rows and (reason := self.why_not(title, rows[0][1])) is not None:
                 for row, _ in rows:
                     self.run.finish(row, output=reason)
                 continue
             with concurrent.futures.ThreadPoolExecutor(self.run.jobs) as pool:
                 list(pool.map(lambda planned, until=share: self.one(*planned, until), rows))
 
-    def why_not(self, command):
+    def why_not(self, tool, command):
         """Why the tool cannot work here at all, as under some virtual machines, or None."""
-        _, output, _ = self.run.execute([*command[:-1], f"--gtest_filter={SANITIZER_PROBE}"], min(TEST_SECONDS, self.run.left()))
-        return next((line.strip("= ") for line in output.splitlines() if "not supported" in line), None)
+        if tool not in self.reasons:
+            _, output, _ = self.run.execute([*command[:-1], f"--gtest_filter={SANITIZER_PROBE}"], min(TEST_SECONDS, self.run.left()))
+            self.reasons[tool] = next((line.strip("= ") for line in output.splitlines() if "not supported" in line), None)
+        return self.reasons[tool]
 
     def one(self, row, command, share):
         run, left = self.run, self.run.left(share)
         if left <= 0:
             run.finish(row, output="the time was used up")
             return
-        code, output, seconds = run.execute(command, min(TEST_SECONDS, left))
+        code, output, seconds = run.execute(command, min(SANITIZED_SECONDS if row["phase"] in SANITIZERS else TEST_SECONDS, left))
         row["seconds"] = round(seconds, 2)
         if code == 0 and "[  SKIPPED ]" in output:
             reason = reason_of_skip(output)
