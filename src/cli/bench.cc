@@ -2,10 +2,12 @@
 // The JSON keys are an interface: they may be added to, never renamed.
 #include "cli/bench.h"
 
+#include <cmath>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_ceiling.h"
+#include "cli/bench_json.h"
 #include "cli/bench_subject.h"
 #include "cli/machine.h"
 
@@ -24,7 +26,16 @@ uint64_t kernel_bytes(const BenchOptions& options) {
 
 }  // namespace
 
-void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
+nlohmann::ordered_json check_json(const BenchCheck& check) {
+  Json json;
+  json["rows"] = check.rows;
+  json["max_error"] = std::isfinite(check.max_error) ? Json(check.max_error) : Json("not finite");
+  json["limit"] = check.limit;
+  json["right"] = check.right();
+  return json;
+}
+
+bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   BenchSubject subject(options);
   const bool attention = is_attention(options);
   const bool on_device = !options.device.empty();
@@ -46,6 +57,8 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["kv_heads"] = options.kv_heads;
   json["head_dim"] = options.head_dim;
   json["block_size"] = options.block_size;
+  if (options.v_head_dim != 0) json["v_head_dim"] = options.v_head_dim;
+  if (options.latent) json["latent"] = true;
   json["dtype"] = options.dtype;
   json["layout"] = options.layout;
   if (options.rope) json["rope"] = true;
@@ -57,6 +70,7 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   if (on_device) json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;
   if (turns_apart) json["apart_us_per_layer"] = apart * 1e6;
   json["gb_per_s"] = reached;
+  if (subject.traffic_bytes() != 0) json["traffic_gb_per_s"] = subject.traffic_bytes() / times.seconds / 1e9;
   json[ceiling.key] = machine;
   json["ratio"] = reached / machine;
   const double gflops = subject.flops() / times.seconds / 1e9;
@@ -66,9 +80,12 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
     json["fma_gflops"] = fma_gflops;
     json["fma_ratio"] = gflops / fma_gflops;
   }
+  const BenchCheck& checked = subject.checked();
+  const bool right = !options.check || checked.right();
+  if (options.check) json["check"] = check_json(checked);
   if (as_json) {
     out << json.dump(2) << '\n';
-    return;
+    return right;
   }
   out << std::fixed << std::setprecision(2) << options.what << " of " << options.batch
       << (options.batch == 1 ? " request of " : " requests of ") << options.context << " tokens, "
@@ -91,12 +108,18 @@ void print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
     if (turn != 0 && turn != UINT64_MAX) out << ", which is faster from " << turn << " bytes on";
   }
   if (is_swap(options)) out << '\n';
-  if (!attention) return;
+  if (options.check)
+    out << "  " << checked.rows << " results beside the CPU's: " << (right ? "right" : "WRONG")
+        << ", the worst differs by " << std::defaultfloat << checked.max_error << " of itself (limit "
+        << checked.limit << ")\n"
+        << std::fixed;
+  if (!attention) return right;
   out << "  " << gflops << " GFLOP/s for " << options.queries
       << (options.queries == 1 ? " query" : " queries") << " of each request\n";
   if (fma_gflops != 0)
     out << "  the machine multiplies and adds " << fma_gflops
         << " GFLOP/s of fp32 in registers: " << gflops / fma_gflops << " of it\n";
+  return right;
 }
 
 }  // namespace kvcli

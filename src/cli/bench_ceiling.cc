@@ -51,7 +51,7 @@ double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
   std::vector<kvc_block_copy> copies(num_blocks);
   for (size_t i = 0; i < num_blocks; ++i) copies[i].source = copies[i].destination = static_cast<int32_t>(i);
   const double seconds = median_seconds([&] {
-    swap_blocks(storage.get(), copies, out, pages, num_blocks * block_bytes, stream.get());
+    swap_blocks(storage.get(), copies, out, pages.data(), num_blocks * block_bytes, stream.get());
     check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
   });
   return static_cast<double>(num_blocks * block_bytes) / seconds;

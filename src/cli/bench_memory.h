@@ -65,9 +65,9 @@ inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes)
 
 /// By kvc_storage_swap_out, or kvc_storage_swap_in.
 inline void swap_blocks(kvc_storage* storage, const std::vector<kvc_block_copy>& copies, bool out,
-                        const BenchMemory& pages, size_t bytes, kvc_stream* stream) {
-  check(out ? kvc_storage_swap_out(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream)
-            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages.data(), bytes, 0, stream),
+                        void* pages, size_t bytes, kvc_stream* stream) {
+  check(out ? kvc_storage_swap_out(storage, copies.data(), copies.size(), pages, bytes, 0, stream)
+            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages, bytes, 0, stream),
         "kvc_storage_swap_out or in");
 }
 

@@ -24,6 +24,12 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
   number("--heads", options.heads, "Query heads", 1024);
   number("--kv-heads", options.kv_heads, "KV heads", 1024);
   number("--head-dim", options.head_dim, "Elements of a head", 8192);
+  bench.add_option("--v-head-dim", options.v_head_dim, "Elements of a value [as of a key]")
+      ->check(CLI::Range(1u, 8192u));
+  bench.add_flag(
+      "--latent", options.latent,
+      "Multi-head latent attention: one row of --head-dim elements for all heads (--kv-heads 1), whose "
+      "first --v-head-dim are the values");
   number("--block-size", options.block_size, "Tokens per block", 1024);
   number("--queries", options.queries, "Query tokens of each request; 1 is a decode step", 65536);
   bench.add_option("--layers", options.layers, "Layers to go through in turn [more than caches hold]")
@@ -41,6 +47,9 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
       ->capture_default_str();
   bench.add_flag("--rope", options.rope,
                  "store and step: keys turn by their rotary embedding while they are stored");
+  bench.add_flag("--check", options.check,
+                 "Compare a sample of the results of the last timed call with the CPU's; exit code 1 if they "
+                 "differ");
   bench.add_flag("--own-schedules", options.own_schedules,
                  "Attention on a GPU: each layer works out who does what, not the first of every 32");
 }

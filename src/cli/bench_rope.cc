@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "cli/library.h"
+
 namespace kvcli {
 
 std::vector<float> rope_angles(const BenchOptions& options) {
@@ -15,8 +17,8 @@ std::vector<float> rope_angles(const BenchOptions& options) {
   return table;
 }
 
-void turn_by(const BenchMemory& table, const BenchOptions& options, const void* positions, kvc_rows* rows) {
-  rows->rope_table = reinterpret_cast<const float*>(table.data());
+void turn_by(const float* table, const BenchOptions& options, const void* positions, kvc_rows* rows) {
+  rows->rope_table = table;
   rows->rope_table_rows = options.context;
   rows->rope_rows = static_cast<const int64_t*>(positions);
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cli/bench.h"
-#include "cli/bench_memory.h"
 
 namespace kvcli {
 
@@ -15,7 +14,7 @@ namespace kvcli {
 std::vector<float> rope_angles(const BenchOptions& options);
 
 /// A store of these rows turns their keys: by `table`, which has those angles, and a position for each token.
-void turn_by(const BenchMemory& table, const BenchOptions& options, const void* positions, kvc_rows* rows);
+void turn_by(const float* table, const BenchOptions& options, const void* positions, kvc_rows* rows);
 
 /// The keys of such rows, for kvc_rope_apply.
 kvc_rope_rows keys_of(const kvc_rows& rows, const BenchOptions& options);

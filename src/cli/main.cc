@@ -214,10 +214,10 @@ int run(int argc, char** argv) {
   }
   if (app.got_subcommand("replay")) return run_replay(args);
   if (app.got_subcommand("generate")) return run_generate(args);
+  if (app.got_subcommand("bench"))
+    return print_bench(args.bench, args.json, std::cout) ? kExitOk : kExitFailure;
   if (app.got_subcommand("estimate"))
     print_estimate(args.estimate, args.json, std::cout);
-  else if (app.got_subcommand("bench"))
-    print_bench(args.bench, args.json, std::cout);
   else if (app.got_subcommand("models"))
     print_models(args.json, std::cout);
   else

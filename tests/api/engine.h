@@ -3,6 +3,7 @@
 // files: engine_emulated.cc, or gpu/vendor/engine.cc for programs that run on a GPU. Functions that fail end
 // the program.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -25,6 +26,8 @@ void set_seed(uint64_t seed);
 // as it does in containers. Of emulated devices always nothing.
 std::string export_own(std::string* handle);
 std::string open_exported(const std::string& handle);
+// Enqueued by the runtime itself, between memory of the device and pinned memory of the host.
+void copy(void* to, const void* from, size_t bytes, void* stream);
 // That the device takes for what is enqueued.
 double seconds_of(void* stream, const std::function<void()>& enqueue);
 

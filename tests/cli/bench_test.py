@@ -3,8 +3,11 @@
 import json
 import os
 import pathlib
+import unittest
 
 import command
+
+BACKENDS = pathlib.Path(command.BINARY).resolve().parent.parent / "backends"
 
 SHAPE = "--batch 2 --context 40 --layers 2 --heads 4 --kv-heads 2 --head-dim 32 --json".split()
 
@@ -22,6 +25,13 @@ class BenchTest(command.CommandTest):
         self.assertAlmostEqual(found["gb_per_s"] * 1e9 * seconds / moved, 1, delta=0.1)
         return found
 
+    def right(self, found):
+        """What was measured says that it was compared, and right."""
+        self.assertIs(found["check"]["right"], True)
+        self.assertGreater(found["check"]["rows"], 0)
+        self.assertLessEqual(found["check"]["max_error"], found["check"]["limit"])
+        return found
+
     def test_on_the_cpu(self):
         found = self.measure("attention", "--queries", 3)
         pairs = 2 * (38 + 39 + 40)  # queries and what they see
@@ -37,16 +47,26 @@ class BenchTest(command.CommandTest):
             self.assertEqual(found["run_bytes"], 2 * 2 * 16 * 32 * 2)
             self.assertNotIn("kernel_bytes", found)
         self.assertEqual(self.measure("step", "--layout", "blhnc")["layout"], "blhnc")
-        for wrong, text in (("step --queries 2", "one query"), ("gather --rope", "store and step"), ("store --rope --head-dim 7", "even --head-dim")):
+        self.assertNotIn("check", found)
+        for what in ("attention", "step", "store", "gather", "copy", "swap-out", "swap-in"):
+            self.right(self.measure(what, "--check"))
+        found = self.right(self.measure("store", "--dtype", "int8", "--check", "--rope"))  # floats are read, codes and scales written
+        self.assertAlmostEqual(found["traffic_gb_per_s"] / found["gb_per_s"], (4 * 32 + 36) / 36, places=6)
+        found = self.measure("copy")
+        self.assertAlmostEqual(found["traffic_gb_per_s"] / found["gb_per_s"], 2, places=6)
+        for wrong, text in (("step --queries 2", "one query"), ("gather --rope", "store and step"), ("store --rope --head-dim 7", "even --head-dim"),
+                            ("attention --latent", "--kv-heads 1"), ("store --latent --kv-heads 1 --rope", "--latent"),
+                            ("attention --check --heads 2 --kv-heads 2 --head-dim 3", "16 bytes")):
             code, _, err = command.run("bench", *wrong.split(), "--context", 40, "--layers", 2)
             self.assertEqual(code, 2, err)
             self.assertIn(text, err)
 
+    def setUp(self):
+        super().setUp()
+        os.environ["KVC_BACKEND_PATH"] = str(BACKENDS)
+
+    @unittest.skipUnless((BACKENDS / "libkvcache_emulated.so").exists(), "the emulated backend is not built")
     def test_on_a_device(self):
-        folder = pathlib.Path(command.BINARY).resolve().parent.parent / "backends"
-        if not (folder / "libkvcache_emulated.so").exists():
-            self.skipTest("the emulated backend is not built")
-        os.environ["KVC_BACKEND_PATH"] = str(folder)
         for what in ("attention", "step", "store", "gather", "copy", "swap-out", "swap-in"):
             found = self.measure(what, "--device", "emulated:1", "--query-dtype", "bf16")
             self.assertEqual(found["device"], "emulated:1")
@@ -58,6 +78,22 @@ class BenchTest(command.CommandTest):
         self.assertIs(self.measure("attention", "--device", "emulated:1", "--own-schedules")["own_schedules"], True)
         for what in ("step", "store"):
             self.assertIs(self.measure(what, "--device", "emulated:1", "--rope")["rope"], True)
+
+        for what in ("attention", "step", "store", "gather", "copy", "swap-out", "swap-in"):
+            for options in ((), ("--dtype", "int8"), ("--queries", 3) if what == "attention" else ("--layout", "blhnc")):
+                self.right(self.measure(what, "--device", "emulated:1", "--query-dtype", "bf16", "--check", *options))
+
+    def test_latent_rows(self):
+        for device in ((), ("--device", "emulated:1")) if (BACKENDS / "libkvcache_emulated.so").exists() else ((),):
+            for what in ("attention", "step", "store", "gather", "swap-in"):
+                code, out, err = command.run("bench", what, *"--latent --kv-heads 1 --head-dim 48 --v-head-dim 32 --heads 4 --batch 2".split(),
+                                             *"--context 40 --layers 2 --check --json".split(), *device)
+                self.assertEqual(code, 0, err)
+                found = self.right(json.loads(out))
+                self.assertEqual((found["latent"], found["v_head_dim"]), (True, 32))
+                self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / (2 * 40 * 48 * 2), 1, places=6)  # one row for both
+                if what == "attention":
+                    self.assertAlmostEqual(found["gflops"] * 1e3 * found["us_per_layer"] / (2 * 2 * 40 * 4 * (48 + 32)), 1, places=6)
 
     def test_an_unknown_device_is_an_error(self):
         code, out, err = command.run("bench", "store", *SHAPE, "--device", "abacus:0")

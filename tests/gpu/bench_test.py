@@ -29,6 +29,14 @@ class GpuBench(unittest.TestCase):
         for name in ("read_gb_per_s", "copy_gb_per_s", "mma_tflops", "free_bytes"):
             self.assertGreater(found[name], 0, name)
 
+    def test_the_link_and_what_was_copied(self):
+        found = self.found("ceilings", "--bytes", "3000000", "--steps", "1")
+        for name in ("device_to_host_gb_per_s", "host_to_device_gb_per_s"):
+            self.assertGreater(found[name], 0, name)
+        self.assertEqual(found["link_bytes"], found["bytes"])
+        # Behind the megabyte that comes from the host, so all of the memory was written before it was read and copied.
+        self.assertEqual({**found["check"], "rows": 0}, {"rows": 0, "max_error": 0, "limit": 0, "right": True})
+
     def test_a_graph_holds_the_layers_of_a_model(self):
         for what in ("attention", "step", "store"):
             found = self.found("graph", what, *SHAPE, "--layout", "blhnc")
@@ -37,6 +45,20 @@ class GpuBench(unittest.TestCase):
             self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / layer_bytes, 1, places=6)
             self.assertGreater(found["us_per_layer_again"], 0)
             self.assertEqual("gflops" in found, what != "store")
+
+    def test_results_of_replays_are_compared(self):
+        for what, *options in (("attention",), ("attention", "--queries", "4"), ("attention", "--v-head-dim", "16"), ("step",), ("step", "--rope", "--dtype", "int8"),
+                               ("store", "--dtype", "fp8"), ("store", "--rope"), ("gather", "--dtype", "int4"), ("copy",)):
+            found = self.found("graph", what, *SHAPE, "--check", "--query-dtype", "bf16", *options)
+            self.assertIs(found["check"]["right"], True, (what, options))
+            self.assertGreater(found["check"]["rows"], 0)
+            self.assertEqual("traffic_gb_per_s" in found, what in ("store", "gather", "copy"))
+
+    def test_latent_rows(self):
+        found = self.found("graph", "step", *"--batch 2 --context 40 --layers 2 --heads 4 --kv-heads 1 --latent --head-dim 48 --v-head-dim 32".split(),
+                           *"--query-dtype bf16 --replays 2 --check".split())
+        self.assertIs(found["check"]["right"], True)
+        self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / (2 * 40 * 48 * 2), 1, places=6)
 
     def test_each_layer_may_work_out_a_schedule_of_its_own(self):
         for options, own in (((), False), (("--own-schedules",), True)):

@@ -93,6 +93,10 @@ std::string open_exported(const std::string& handle) {
   return problem;
 }
 
+void copy(void* to, const void* from, size_t bytes, void* stream) {
+  require(KVC_VENDOR(MemcpyAsync)(to, from, bytes, KVC_VENDOR(MemcpyDefault), native(stream)), "MemcpyAsync");
+}
+
 double seconds_of(void* stream, const std::function<void()>& enqueue) {
   KVC_VENDOR(Event_t) first, last;
   for (KVC_VENDOR(Event_t) * event : {&first, &last}) require(KVC_VENDOR(EventCreate)(event), "EventCreate");

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of a BenchSubject.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "cli/bench_dtype.h"
+#include "cli/bench_rope.h"
+#include "cli/bench_subject.h"
+#include "cli/dtype.h"
+
+namespace kvcli {
+namespace {
+
+// Distances of a query head's result to the CPU's in float32, by the type of queries and results: bfloat16
+// rounds results and probabilities, to 0.002 of each.
+constexpr double kHalfError = 5e-3, kFloatError = 1e-3;
+// Of the requests that the CPU computes for comparison.
+constexpr uint64_t kMostTokens = uint64_t{1} << 16;
+
+}  // namespace
+
+std::vector<int64_t> BenchSubject::slots_at(uint64_t position) const {
+  const uint64_t block = position / options_.block_size, offset = position % options_.block_size;
+  std::vector<int64_t> slots(options_.batch);
+  for (size_t r = 0; r < slots.size(); ++r)
+    slots[r] =
+        int64_t{table_[r * request_blocks_ + block]} * options_.block_size + static_cast<int64_t>(offset);
+  return slots;
+}
+
+BenchTimes BenchSubject::attend(bool stores_tokens) {
+  const size_t queries = options_.batch * options_.queries;
+  const size_t elements = queries * options_.heads * options_.head_dim;
+  const size_t result_bytes = queries * options_.heads * value_dim() * width(dtype_of(options_.query_dtype));
+  const int32_t dtype = dtype_of(options_.query_dtype);
+  std::vector<char> q(elements * 4);
+  fill_normal(random_, q.data(), elements);
+  if (dtype == KVC_BFLOAT16)  // the upper halves of floats
+    for (size_t i = 0; i < elements; ++i) std::memmove(&q[i * 2], &q[i * 4 + 2], 2);
+  std::vector<uint64_t> offsets(options_.batch + 1), lens(options_.batch, options_.context);
+  for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
+  kvc_attention attention{};
+  attention.struct_size = sizeof attention;
+  attention.dtype = dtype;
+  attention.num_requests = options_.batch;
+  attention.num_q_heads = options_.heads;
+  attention.table_stride = request_blocks_;
+  if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
+    attention.flags = KVC_ATTENTION_ON_DEVICE;
+    attention.total_queries = queries;
+    attention.max_queries = options_.queries;
+    attention.max_kv_len = options_.context;
+  }
+  const BenchMemory out(device_, own_kind(device_), result_bytes);
+  const BenchMemory device_q = place(q.data(), elements * width(dtype));
+  const BenchMemory device_offsets = place(offsets.data(), offsets.size() * sizeof offsets[0]);
+  const BenchMemory device_lens = place(lens.data(), lens.size() * sizeof lens[0]);
+  const BenchMemory device_table = place(table_.data(), table_.size() * sizeof table_[0]);
+  attention.q = device_q.data();
+  attention.out = out.data();
+  attention.q_offsets = reinterpret_cast<const uint64_t*>(device_offsets.data());
+  attention.kv_lens = reinterpret_cast<const uint64_t*>(device_lens.data());
+  attention.block_tables = reinterpret_cast<const int32_t*>(device_table.data());
+  const size_t row_bytes = options_.batch * options_.kv_heads * std::max(options_.head_dim, value_dim()) *
+                           width(row_dtype(dtype_));
+  const BenchMemory k(device_, own_kind(device_), row_bytes), v(device_, own_kind(device_), row_bytes);
+  kvc_rows rows = rows_of(row_dtype(dtype_), options_.batch, k, v);
+  rows.block_table = nullptr;
+  // What a step stores at the end of each request is its first token, as it is in layer 0.
+  const std::vector<int64_t> firsts = slots_at(0), slots = slots_at(options_.context - 1);
+  rows.slots = firsts.data();
+  check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");
+  const BenchMemory device_slots = place(slots.data(), slots.size() * sizeof slots[0]);
+  rows.slots = reinterpret_cast<const int64_t*>(device_slots.data());
+  rows.flags = stream_ != nullptr ? KVC_ROWS_ON_DEVICE : 0;
+  const std::vector<int64_t> last(options_.batch, static_cast<int64_t>(options_.context) - 1);
+  const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
+  std::optional<BenchMemory> table;
+  if (options_.rope)
+    turn_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
+            &rows);
+  kvc_attention_plan plan{};
+  plan.struct_size = sizeof plan;
+  check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
+  const bool shares = plan.schedule_bytes != 0 && !options_.own_schedules;
+  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.schedule_bytes : 1);
+  attention.schedule = shares ? schedule.data() : nullptr;
+  attention.schedule_bytes = plan.schedule_bytes;
+  const uint32_t flags = attention.flags;
+  std::optional<BenchArray> results;
+  if (options_.check) {
+    results.emplace(device_, out.data(), queries, options_.heads, value_dim(), dtype);
+    results->spoil(sampled_queries());
+  }
+  const BenchTimes times = time([&](uint32_t call) {
+    rows.first_layer = attention.layer = layer_of(call);
+    attention.flags = flags | (shares && call % kModelLayers != 0 ? KVC_ATTENTION_SCHEDULED : 0);
+    if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
+    check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
+  });
+  if (options_.check) {
+    checked_.limit = dtype == KVC_FLOAT32 && dtype_ == KVC_FLOAT32 ? kFloatError : kHalfError;
+    compare_rows(results->read(sampled_queries()), attend_on_the_cpu(q, stores_tokens), value_dim(),
+                 &checked_);
+  }
+  return times;
+}
+
+std::vector<uint64_t> BenchSubject::sampled_requests() const {
+  std::vector<uint64_t> requests = some_of(options_.batch);
+  while (requests.size() > 1 && requests.size() * options_.context > kMostTokens)
+    requests.erase(requests.begin());
+  return requests;
+}
+
+std::vector<uint64_t> BenchSubject::sampled_queries() const {
+  std::vector<uint64_t> queries;
+  for (const uint64_t request : sampled_requests())
+    for (const uint64_t query : some_of(options_.queries))
+      queries.push_back(request * options_.queries + query);
+  return queries;
+}
+
+// The step's tokens, in a reference that holds these requests one after the other.
+void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
+                                         const BenchReference& reference) const {
+  std::vector<BenchBlocks> blocks;
+  for (const uint64_t request : requests) blocks.push_back({request * request_blocks_, 1});
+  const BenchReference firsts(config_, *source_, blocks, 0, 1);
+  const size_t row_bytes =
+      size_t{options_.kv_heads} * std::max(options_.head_dim, value_dim()) * width(row_dtype(dtype_));
+  const BenchMemory k(nullptr, KVC_MEMORY_HOST, row_bytes), v(nullptr, KVC_MEMORY_HOST, row_bytes);
+  const int64_t last = static_cast<int64_t>(options_.context) - 1;
+  const std::vector<float> table = options_.rope ? rope_angles(options_) : std::vector<float>();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    kvc_rows row = rows_of(row_dtype(dtype_), 1, k, v);
+    row.block_table = nullptr;
+    int64_t slot = static_cast<int64_t>(i * options_.block_size);
+    row.slots = &slot;
+    check(kvc_storage_gather(firsts.storage(), &row, nullptr), "kvc_storage_gather on the CPU");
+    slot = static_cast<int64_t>(i * request_blocks_ * options_.block_size) + last;
+    if (options_.rope) turn_by(table.data(), options_, &last, &row);
+    check(kvc_storage_store(reference.storage(), &row, nullptr), "kvc_storage_store on the CPU");
+  }
+}
+
+// Each sampled query is a request of its own there, which ends with it.
+std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const {
+  const std::vector<uint64_t> requests = sampled_requests(), queries = sampled_queries();
+  std::vector<BenchBlocks> blocks;
+  for (const uint64_t request : requests) blocks.push_back({request * request_blocks_, request_blocks_});
+  const BenchReference reference(config_, *source_, blocks, layers_ - 1, 1);
+  if (stores_tokens) store_step_on_the_cpu(requests, reference);
+  const size_t elements = size_t{options_.heads} * options_.head_dim, n = queries.size();
+  std::vector<float> q_rows(n * elements), results(n * options_.heads * value_dim());
+  const size_t bytes = width(dtype_of(options_.query_dtype));
+  for (size_t i = 0; i < n; ++i)
+    for (size_t e = 0; e < elements; ++e)  // bfloat16 is the upper half of a float
+      std::memcpy(reinterpret_cast<char*>(&q_rows[i * elements + e]) + 4 - bytes,
+                  &q[(queries[i] * elements + e) * bytes], bytes);
+  std::vector<uint64_t> offsets(n + 1), lens(n);
+  std::vector<int32_t> tables;
+  for (size_t i = 0; i < n; ++i) {
+    offsets[i + 1] = i + 1;
+    lens[i] = options_.context - options_.queries + queries[i] % options_.queries + 1;
+    const auto first =
+        reference.table().begin() + static_cast<std::ptrdiff_t>(i / (n / requests.size()) * request_blocks_);
+    tables.insert(tables.end(), first, first + static_cast<std::ptrdiff_t>(request_blocks_));
+  }
+  kvc_attention attention{};
+  attention.struct_size = sizeof attention;
+  attention.q = q_rows.data();
+  attention.out = results.data();
+  attention.num_requests = n;
+  attention.q_offsets = offsets.data();
+  attention.kv_lens = lens.data();
+  attention.block_tables = tables.data();
+  attention.table_stride = request_blocks_;
+  attention.num_q_heads = options_.heads;
+  check(kvc_storage_attend(reference.storage(), &attention, nullptr), "kvc_storage_attend on the CPU");
+  return results;
+}
+
+}  // namespace kvcli

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON of a check, which `kvcache bench` and the benchmarks of graphs print alike.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "cli/bench_check.h"
+
+namespace kvcli {
+
+nlohmann::ordered_json check_json(const BenchCheck& check);
+
+}  // namespace kvcli
