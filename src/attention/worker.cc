@@ -28,7 +28,14 @@ bool all_finite(const float* x, size_t count) {
 }  // namespace
 
 Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
-    : args_(args), shape_(shape), all_kernels_(kernels), scratch_(scratch, shape) {
+    : args_(args),
+      shape_(shape),
+      all_kernels_(kernels),
+      q_token_bytes_(args.q_token_stride * dtype_bits(args.q_dtype) / 8),
+      q_head_bytes_(args.q_head_stride * dtype_bits(args.q_dtype) / 8),
+      out_token_bytes_(args.out_token_stride * dtype_bits(args.q_dtype) / 8),
+      out_head_bytes_(args.out_head_stride * dtype_bits(args.q_dtype) / 8),
+      scratch_(scratch, shape) {
   std::fill_n(scratch_.zeros, std::max(shape.k_dim, shape.v_dim), 0.0f);
 }
 

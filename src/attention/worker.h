@@ -46,11 +46,6 @@ struct Pointers {
   uint64_t k_at[kTile], v_at[kTile], v_scale_at[kTile];
 };
 
-// What a row's sum of values is to be multiplied with, and its log-sum-exp.
-struct RowSum {
-  float factor, lse;
-};
-
 // Steps that go to Kernels::attend_run together, of those found so far.
 struct Run {
   size_t first;
@@ -122,12 +117,10 @@ class Worker {
     }
   }
   const char* query_at(RowPlace at) const {
-    const uint64_t elements = at.token * args_.q_token_stride + at.head * args_.q_head_stride;
-    return static_cast<const char*>(args_.q) + elements * dtype_bits(args_.q_dtype) / 8;
+    return static_cast<const char*>(args_.q) + at.token * q_token_bytes_ + at.head * q_head_bytes_;
   }
   char* out_at(RowPlace at) const {
-    const uint64_t elements = at.token * args_.out_token_stride + at.head * args_.out_head_stride;
-    return static_cast<char*>(args_.out) + elements * dtype_bits(args_.q_dtype) / 8;
+    return static_cast<char*>(args_.out) + at.token * out_token_bytes_ + at.head * out_head_bytes_;
   }
   void load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to);
   uint32_t* pairs_of(const Piece& piece, size_t head, uint32_t row) const;
@@ -151,11 +144,12 @@ class Worker {
   void store_slot(const Piece& piece, float* slot);
   void add_slot(const Piece& piece, const float* slot);
   void write_output(const Piece& piece);
-  RowSum sum_row(size_t row, uint32_t q_head) const;
+  float finish_row(size_t row, uint32_t q_head, float* lse) const;
 
   const AttentionArgs& args_;
   const Shape& shape_;
   const Kernels& all_kernels_;
+  const uint64_t q_token_bytes_, q_head_bytes_, out_token_bytes_, out_head_bytes_;
   Scratch scratch_;
   // Of the piece. The kernels read the stored form, or floats if there are many rows.
   const Kernels* kernels_ = nullptr;

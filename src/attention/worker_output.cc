@@ -36,24 +36,32 @@ void Worker::add_slot(const Piece& piece, const float* slot) {
   }
 }
 
-RowSum Worker::sum_row(size_t row, uint32_t q_head) const {
+// What a row's sum of values is to be multiplied with. Writes the log-sum-exp, if it is wanted.
+float Worker::finish_row(size_t row, uint32_t q_head, float* lse) const {
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity(), kLn2 = 0.6931471805599453f;
   const float* totals = scratch_.total + row * 16;
   float sums[4] = {};
   for (size_t i = 0; i < 16; ++i) sums[i % 4] += totals[i];
   const float total = (sums[0] + sums[1]) + (sums[2] + sums[3]), top = scratch_.top[row];
   const float sink = args_.sink_logits != nullptr ? args_.sink_logits[q_head] : kMinusInfinity;
-  if (total == 0) return {0, sink};
-  if (sink == kMinusInfinity) return {1 / total, (top + std::log2(total)) * kLn2};
+  if (total == 0) {
+    if (lse != nullptr) *lse = sink;
+    return 0;
+  }
+  if (sink == kMinusInfinity) {
+    if (lse != nullptr) *lse = (top + std::log2(total)) * kLn2;
+    return 1 / total;
+  }
   // The sink's exp counts relative to that of the highest logit, or, where it is above all, the other way.
   const double highest = static_cast<double>(top) * static_cast<double>(kLn2);
   const auto above = static_cast<float>(static_cast<double>(sink) - highest);
-  if (above > 0) {
-    const float keep = std::exp(-above), all = total * keep + 1;
-    return {keep / all, sink + std::log(all)};
+  const float keep = above > 0 ? std::exp(-above) : 1;
+  const float all = above > 0 ? total * keep + 1 : total + std::exp(above);
+  if (lse != nullptr) {
+    const double base = above > 0 ? static_cast<double>(sink) : highest;
+    *lse = static_cast<float>(base + static_cast<double>(std::log(all)));
   }
-  const float all = total + std::exp(above);
-  return {1 / all, static_cast<float>(highest + static_cast<double>(std::log(all)))};
+  return keep / all;
 }
 
 void Worker::write_output(const Piece& piece) {
@@ -67,14 +75,13 @@ void Worker::write_output(const Piece& piece) {
         for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(fetched + i, 1);
       }
       const size_t row = size_t{h} * piece.rows + row_of_head;
-      const RowSum sum = sum_row(row, at.head);
       float* const o = scratch_.o + row * shape_.v_dim;
-      all_kernels_.scale(o, shape_.v_dim, sum.factor);
+      float* const lse = args_.lse != nullptr ? args_.lse + at.token * args_.num_q_heads + at.head : nullptr;
+      all_kernels_.scale(o, shape_.v_dim, finish_row(row, at.head, lse));
       rotate_row(*args_.layout, o, dim);
       char* const row_out = stream ? reinterpret_cast<char*>(scratch_.o_before) : out_at(at);
       from_float(args_.q_dtype, o, row_out, dim);
       if (stream) copy_bytes(out_at(at), row_out, row_bytes, true);
-      if (args_.lse != nullptr) args_.lse[at.token * args_.num_q_heads + at.head] = sum.lse;
     });
   }
   stream_fence(stream);
