@@ -98,8 +98,9 @@ TEST_F(GpuFork, ThatIsNotJoinedIsNoGraph) {
     fork();
     EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &copy, 1, other()), KVC_OK) << kvc_last_error();
     if (joined) join();
-    if (works_after)
+    if (works_after) {
       EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &copy, 1, other()), KVC_OK) << kvc_last_error();
+    }
     void* graph = end();
     if (graph != nullptr) control()->destroy_graph(graph);
     return graph != nullptr;
@@ -192,7 +193,9 @@ TEST_F(GpuFork, CallsOfOneBranchShareTheirMemory) {
     if (forked) fork();
     for (int i = 0; i < layers; ++i) {
       EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &left, 1, origin()), KVC_OK) << kvc_last_error();
-      if (forked) EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &right, 1, other()), KVC_OK) << kvc_last_error();
+      if (forked) {
+        EXPECT_EQ(kvc_storage_copy_blocks(s.get(), &right, 1, other()), KVC_OK) << kvc_last_error();
+      }
     }
     if (forked) join();
     void* graph = end();
