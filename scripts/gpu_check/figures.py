@@ -124,7 +124,7 @@ def line(row, ceilings):
     row["product_ratio"] = teraflops / ceilings["mma_tflops"] if teraflops and "mma_tflops" in ceilings else None
     error = found["check"]["max_error"]
     return (f"{row['bench']:<46}{found['us_per_layer']:>10.1f}{found['enqueue_us_per_layer']:>9.1f}{rate:>9.1f}{number(row['memory_ratio'], 2):>7}"
-            f"{number(teraflops, 2):>9}{number(row['product_ratio'], 3):>7}{error if isinstance(error, str) else f'{error:.1g}':>9}"
+            f"{number(teraflops, 2):>9}{number(row['product_ratio'], 3):>7}{number(found.get('nodes_per_call'), 1):>7}{error if isinstance(error, str) else f'{error:.1g}':>9}"
             f"{'' if row['result'] == 'ok' else '  WRONG'}")
 
 
@@ -134,13 +134,14 @@ def table(run):
     for kind, title in KINDS.items():
         rows = [row for row in run.rows if row["kind"] == kind]
         if rows:
-            parts.append(f"\n{title:<46}{'us/layer':>10}{'enqueue':>9}{'GB/s':>9}{'ratio':>7}{'TFLOP/s':>9}{'ratio':>7}{'error':>9}")
+            parts.append(f"\n{title:<46}{'us/layer':>10}{'enqueue':>9}{'GB/s':>9}{'ratio':>7}{'TFLOP/s':>9}{'ratio':>7}{'nodes':>7}{'error':>9}")
             parts += [line(row, ceilings) for row in rows]
     if ceilings:
         parts.append(f"\nRatios, to what kernels and copies that do nothing else reached first: attention to reading {ceilings['read_gb_per_s']:.1f} GB/s and to "
                      f"mma.sync bf16 {ceilings.get('mma_tflops', 0):.2f} TFLOP/s; rows and blocks (bytes read and written) to copying "
                      f"{2 * ceilings['copy_gb_per_s']:.1f} GB/s; swaps to the link, {ceilings.get('device_to_host_gb_per_s', 0):.1f} GB/s out and "
-                     f"{ceilings.get('host_to_device_gb_per_s', 0):.1f} GB/s in.\nError: of the worst row that was compared with the CPU's, relative (L2).")
+                     f"{ceilings.get('host_to_device_gb_per_s', 0):.1f} GB/s in.\nError: of the worst row that was compared with the CPU's, relative (L2).\n"
+                     "Nodes: kernels and copies of a call in a graph.")
     parts += [f"{row['bench']}: {row['result']}: {row.get('output', '')[-500:]}" for row in run.rows if row["kind"] == "ceilings" and row["result"] != "ok"]
     parts.append(f"\n{len(run.rows)} measurements: {counts(run.rows)}")
     return "\n".join(parts) + "\n"

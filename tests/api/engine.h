@@ -4,6 +4,7 @@
 // the program.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace kvc::test::engine {
@@ -15,6 +16,7 @@ void destroy_stream(void* stream);
 enum class Capture { kOfThread, kOfAllThreads };
 void begin_capture(void* stream, Capture capture = Capture::kOfThread);
 void* end_capture(void* stream);  // a graph; NULL: something could not be captured
+uint64_t captured_nodes();        // kernels and copies of the last capture of this thread
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph);
 // Enqueued by the runtime itself, between memory of the device and pinned memory of the host.
