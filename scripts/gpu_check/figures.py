@@ -6,9 +6,9 @@ import re
 from gpu_check.rows import KINDS, ROWS
 from gpu_check.run import counts, outcome
 
-SLOWEST = 5  # so many times as long as was guessed: then something hangs
+SLOWEST = 5  # so many times as long as was estimated: then something hangs
 LEAST_SECONDS = 30
-CEILINGS = {"bench": "ceilings", "kind": "ceilings", "guess": 8}
+CEILINGS = {"bench": "ceilings", "kind": "ceilings", "estimate": 8}
 SMALL = {"--batch": 2, "--context": 64, "--queries": 8, "--layers": 1, "--replays": 1}  # an emulated device: that it runs, not how fast
 
 
@@ -19,7 +19,7 @@ def chosen(only):
 def plan_text(only):
     rows = chosen(only)
     lines = [f"{row.name:<48}{row.seconds:>5.0f} s  {'gpu_bench graph' if row.program == 'graph' else 'kvcache bench'} {row.options}" for row in rows]
-    return "\n".join(lines) + f"\n{len(rows)} benchmarks, {sum(row.seconds for row in rows) + CEILINGS['guess']:.0f} s by guess, the ceilings included"
+    return "\n".join(lines) + f"\n{len(rows)} benchmarks, {sum(row.seconds for row in rows) + CEILINGS['estimate']:.0f} s estimated, the ceilings included"
 
 
 def json_in(output):
@@ -49,7 +49,7 @@ class Figures:
     def __init__(self, run, only):
         self.run, self.free_bytes = run, None
         self.ceilings_row = run.plan(dict(CEILINGS))
-        self.planned = [(row, run.plan({"bench": row.name, "kind": row.kind, "guess": row.seconds})) for row in chosen(only)]
+        self.planned = [(row, run.plan({"bench": row.name, "kind": row.kind, "estimate": row.seconds})) for row in chosen(only)]
 
     def execute(self):
         run = self.run
@@ -80,10 +80,10 @@ class Figures:
             run.finish(row, output=f"there is no gpu_bench_{run.vendor} in {run.build / 'bin'}")
             return
         row["command"] = " ".join([command[0].rpartition("/")[2], *command[1:]])
-        if run.left() < min(row["guess"], LEAST_SECONDS) or run.ended:
+        if run.left() < min(row["estimate"], LEAST_SECONDS) or run.ended:
             run.finish(row, output="the time was used up")
             return
-        most = run.left() if run.emulated else max(LEAST_SECONDS, SLOWEST * row["guess"])
+        most = run.left() if run.emulated else max(LEAST_SECONDS, SLOWEST * row["estimate"])
         code, output, seconds = run.execute(command, min(run.left(), most))
         row["seconds"] = round(seconds, 1)
         measured = json_in(output)
