@@ -84,7 +84,8 @@ class Figures:
             run.finish(row, output="the time was used up")
             return
         most = run.left() if run.emulated else max(LEAST_SECONDS, SLOWEST * row["estimate"])
-        code, output, seconds = run.execute(command, min(run.left(), most))
+        left = run.left()
+        code, output, seconds = run.execute(command, min(left, most))
         row["seconds"] = round(seconds, 1)
         measured = json_in(output)
         check = (measured or {}).get("check")
@@ -95,7 +96,7 @@ class Figures:
         elif code == 0:
             run.finish(row, result="failed", output=f"it has compared nothing: {output[-2000:]}")
         else:
-            run.finish(row, result=outcome(code), output=output[-2000:])
+            run.finish(row, **outcome(code, output[-2000:], run.ended or code is None and left < most))
 
 
 def number(value, places):
