@@ -224,7 +224,7 @@ class GpuCheck(unittest.TestCase):
             for file in files:
                 (build / folder / pathlib.Path(file).name).symlink_to(BUILD / file)
         (build / "on_devices").write_text("StorageRope.KeysTurn*\n")
-        code, text = self.call("tests", 100, device="emulated:1", build=build)
+        code, text = self.call("tests", 100, device="emulated", build=build)
         self.assertEqual(code, 0, text)
         self.assertIn("StorageRope                             2 passed", text)
         code, text = self.call("figures", 400, "--only", "^(MLA fp8, 16|store int4|gather|copy|swap-.*64 KiB|prefill bf16, 1K|decode bf16, 64 x 8K, 2 q)",
