@@ -6,7 +6,7 @@ import shutil
 
 from gpu_check.run import VISIBLE, counts, outcome
 
-TEST_SECONDS, SANITIZED_SECONDS = 60, 120
+PROBE_SECONDS = 60
 SANITIZERS = ("memcheck", "racecheck")
 
 # One or two of every kind of kernel, and a step of an engine.
@@ -52,7 +52,7 @@ class Tests:
         """Plans the tests of a program that are not planned already, until this share of the time is used."""
         run, path = self.run, self.run.program(program)
         under = f"{title}: " if tool else ""
-        code, listing, _ = run.execute([path, f"--gtest_filter={test_filter}", "--gtest_list_tests"], min(TEST_SECONDS, run.left())) \
+        code, listing, _ = run.execute([path, f"--gtest_filter={test_filter}", "--gtest_list_tests"], min(PROBE_SECONDS, run.left())) \
             if path else (127, f"there is no {program} in {run.build / 'bin'}", 0)
         names = [name for name in names_in(listing) if under + name not in self.planned and re.search(self.only, under + name)] if code == 0 else []
         if code != 0:
@@ -99,7 +99,7 @@ class Tests:
     def why_not(self, tool, command):
         """Why the tool cannot work here at all, as under some virtual machines, or None."""
         if tool not in self.reasons:
-            _, output, _ = self.run.execute([*command[:-1], f"--gtest_filter={SANITIZER_PROBE}"], min(TEST_SECONDS, self.run.left()))
+            _, output, _ = self.run.execute([*command[:-1], f"--gtest_filter={SANITIZER_PROBE}"], min(PROBE_SECONDS, self.run.left()))
             self.reasons[tool] = next((line.strip("= ") for line in output.splitlines() if "not supported" in line), None)
         return self.reasons[tool]
 
@@ -108,7 +108,8 @@ class Tests:
         if left <= 0:
             run.finish(row, output="the time was used up")
             return
-        code, output, seconds = run.execute(command, min(SANITIZED_SECONDS if row["phase"] in SANITIZERS else TEST_SECONDS, left))
+        most = run.test_seconds * (2 if row["phase"] in SANITIZERS else 1)
+        code, output, seconds = run.execute(command, min(most, left))
         row["seconds"] = round(seconds, 2)
         if code == 0 and "[  SKIPPED ]" in output:
             reason = reason_of_skip(output)
@@ -116,7 +117,7 @@ class Tests:
         elif code == 0:
             run.finish(row, result="passed")
         else:
-            run.finish(row, result=outcome(code), output=output[:4000])
+            run.finish(row, **outcome(code, output[:4000], run.ended or code is None and left < most))
 
 
 def table(run):

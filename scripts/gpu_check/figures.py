@@ -6,9 +6,9 @@ import re
 from gpu_check.rows import KINDS, ROWS
 from gpu_check.run import counts, outcome
 
-SLOWEST = 5  # so many times as long as was guessed: then something hangs
+SLOWEST = 5  # so many times as long as was estimated: then something hangs
 LEAST_SECONDS = 30
-CEILINGS = {"bench": "ceilings", "kind": "ceilings", "guess": 8}
+CEILINGS = {"bench": "ceilings", "kind": "ceilings", "estimate": 8}
 SMALL = {"--batch": 2, "--context": 64, "--queries": 8, "--layers": 1, "--replays": 1}  # an emulated device: that it runs, not how fast
 
 
@@ -19,7 +19,7 @@ def chosen(only):
 def plan_text(only):
     rows = chosen(only)
     lines = [f"{row.name:<48}{row.seconds:>5.0f} s  {'gpu_bench graph' if row.program == 'graph' else 'kvcache bench'} {row.options}" for row in rows]
-    return "\n".join(lines) + f"\n{len(rows)} benchmarks, {sum(row.seconds for row in rows) + CEILINGS['guess']:.0f} s by guess, the ceilings included"
+    return "\n".join(lines) + f"\n{len(rows)} benchmarks, {sum(row.seconds for row in rows) + CEILINGS['estimate']:.0f} s estimated, the ceilings included"
 
 
 def json_in(output):
@@ -49,7 +49,7 @@ class Figures:
     def __init__(self, run, only):
         self.run, self.free_bytes = run, None
         self.ceilings_row = run.plan(dict(CEILINGS))
-        self.planned = [(row, run.plan({"bench": row.name, "kind": row.kind, "guess": row.seconds})) for row in chosen(only)]
+        self.planned = [(row, run.plan({"bench": row.name, "kind": row.kind, "estimate": row.seconds})) for row in chosen(only)]
 
     def execute(self):
         run = self.run
@@ -80,11 +80,12 @@ class Figures:
             run.finish(row, output=f"there is no gpu_bench_{run.vendor} in {run.build / 'bin'}")
             return
         row["command"] = " ".join([command[0].rpartition("/")[2], *command[1:]])
-        if run.left() < min(row["guess"], LEAST_SECONDS) or run.ended:
+        if run.left() < min(row["estimate"], LEAST_SECONDS) or run.ended:
             run.finish(row, output="the time was used up")
             return
-        most = run.left() if run.emulated else max(LEAST_SECONDS, SLOWEST * row["guess"])
-        code, output, seconds = run.execute(command, min(run.left(), most))
+        most = run.left() if run.emulated else max(LEAST_SECONDS, SLOWEST * row["estimate"])
+        left = run.left()
+        code, output, seconds = run.execute(command, min(left, most))
         row["seconds"] = round(seconds, 1)
         measured = json_in(output)
         check = (measured or {}).get("check")
@@ -95,7 +96,7 @@ class Figures:
         elif code == 0:
             run.finish(row, result="failed", output=f"it has compared nothing: {output[-2000:]}")
         else:
-            run.finish(row, result=outcome(code), output=output[-2000:])
+            run.finish(row, **outcome(code, output[-2000:], run.ended or code is None and left < most))
 
 
 def number(value, places):
@@ -124,7 +125,7 @@ def line(row, ceilings):
     row["product_ratio"] = teraflops / ceilings["mma_tflops"] if teraflops and "mma_tflops" in ceilings else None
     error = found["check"]["max_error"]
     return (f"{row['bench']:<46}{found['us_per_layer']:>10.1f}{found['enqueue_us_per_layer']:>9.1f}{rate:>9.1f}{number(row['memory_ratio'], 2):>7}"
-            f"{number(teraflops, 2):>9}{number(row['product_ratio'], 3):>7}{error if isinstance(error, str) else f'{error:.1g}':>9}"
+            f"{number(teraflops, 2):>9}{number(row['product_ratio'], 3):>7}{number(found.get('nodes_per_call'), 1):>7}{error if isinstance(error, str) else f'{error:.1g}':>9}"
             f"{'' if row['result'] == 'ok' else '  WRONG'}")
 
 
@@ -134,13 +135,14 @@ def table(run):
     for kind, title in KINDS.items():
         rows = [row for row in run.rows if row["kind"] == kind]
         if rows:
-            parts.append(f"\n{title:<46}{'us/layer':>10}{'enqueue':>9}{'GB/s':>9}{'ratio':>7}{'TFLOP/s':>9}{'ratio':>7}{'error':>9}")
+            parts.append(f"\n{title:<46}{'us/layer':>10}{'enqueue':>9}{'GB/s':>9}{'ratio':>7}{'TFLOP/s':>9}{'ratio':>7}{'nodes':>7}{'error':>9}")
             parts += [line(row, ceilings) for row in rows]
     if ceilings:
         parts.append(f"\nRatios, to what kernels and copies that do nothing else reached first: attention to reading {ceilings['read_gb_per_s']:.1f} GB/s and to "
                      f"mma.sync bf16 {ceilings.get('mma_tflops', 0):.2f} TFLOP/s; rows and blocks (bytes read and written) to copying "
                      f"{2 * ceilings['copy_gb_per_s']:.1f} GB/s; swaps to the link, {ceilings.get('device_to_host_gb_per_s', 0):.1f} GB/s out and "
-                     f"{ceilings.get('host_to_device_gb_per_s', 0):.1f} GB/s in.\nError: of the worst row that was compared with the CPU's, relative (L2).")
+                     f"{ceilings.get('host_to_device_gb_per_s', 0):.1f} GB/s in.\nError: of the worst row that was compared with the CPU's, relative (L2).\n"
+                     "Nodes: kernels and copies of a call in a graph.")
     parts += [f"{row['bench']}: {row['result']}: {row.get('output', '')[-500:]}" for row in run.rows if row["kind"] == "ceilings" and row["result"] != "ok"]
     parts.append(f"\n{len(run.rows)} measurements: {counts(run.rows)}")
     return "\n".join(parts) + "\n"

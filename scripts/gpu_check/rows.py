@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks of `gpu-check figures`, the most telling ones first. A row: name, kind, program ("graph": in one graph of 32 calls or more, on
-layers that no cache holds; "calls": one call after the other), options, and the seconds that it is guessed to take on an H200, 2.5 of them for
+layers that no cache holds; "calls": one call after the other), options, and the seconds that it is estimated to take on an H200, 2.5 of them for
 the process, its device and its storage."""
 import dataclasses
 import re
@@ -65,7 +65,7 @@ def rows(what, dtype, more="", name="", seconds=4):  # so many that no cache hol
 
 ROWS = [
     decode("bf16", "64 x 8K", 6),
-    prefill("bf16, 8K", "--context 8192 --queries 8192 --layers 1", 5),
+    prefill("bf16, 8K", "--context 8192 --queries 8192", 5),
     latent("bf16", 16, 5),
     rows("store", "bf16"),
     swap("swap-out", 16), swap("swap-in", 16),
@@ -90,7 +90,7 @@ ROWS = [
     of_many("decode bf16, 64 x 8K, 2 queries", "--queries 2", 5), of_many("decode bf16, 64 x 8K, 8 queries", "--queries 8", 6),
     # Not by tensor cores: some hundred times the work for a byte.
     latent("fp8", 16, 8, " --replays 5"), latent("fp8", 64, 10, " --replays 5"), latent("fp8", 128, 14, " --replays 3"),
-    prefill("bf16, 512 on 32K", "--context 32768 --queries 512 --layers 1", 4), prefill("int8, 8K", "--context 8192 --queries 8192 --layers 1 --dtype int8", 5),
+    prefill("bf16, 512 on 32K", "--context 32768 --queries 512", 4), prefill("int8, 8K", "--context 8192 --queries 8192 --dtype int8", 5),
     Row("store, decode bf16, 64 x 8K", "more", "graph", f"step {HEADS} {MANY}", 6),
     Row("store, decode bf16, 16 x 2K", "more", "graph", f"step {HEADS} {SHAPES['16 x 2K']}", 4),
     Row("store bf16, 64 tokens", "rows", "graph", "store --context 64 --layers 32", 3),

@@ -30,10 +30,10 @@ def replace(path, text):
 class Run:
     """One call. Its rows are planned first, as "not run", and become what they are one by one."""
 
-    def __init__(self, name, device, build, folder, seconds, jobs=1):
+    def __init__(self, name, device, build, folder, seconds, jobs, test_seconds):
         self.device, self.vendor = device, device.partition(":")[0]
         self.emulated = self.vendor == "emulated"
-        self.build, self.jobs = build, jobs
+        self.build, self.jobs, self.test_seconds = build, jobs, test_seconds
         self.started, self.seconds, self.ended = time.monotonic(), max(seconds - KILL_SECONDS, 0), False
         library = str(build / "lib")
         libraries = ":".join(filter(None, [library, os.environ.get("LD_LIBRARY_PATH")]))  # where a driver may be
@@ -106,8 +106,11 @@ class Run:
             return code, output.read().decode(errors="replace"), time.monotonic() - started
 
 
-def outcome(code):
-    return "time limit" if code is None else "failed" if code > 0 else f"signal {-code}"
+def outcome(code, output, cut_short):
+    """Of a process that has failed: what it becomes in its row. It counts for nothing where its time was cut short."""
+    if cut_short:
+        return {"result": "not run", "output": "the time was used up while it ran"}
+    return {"result": "time limit" if code is None else "failed" if code > 0 else f"signal {-code}", "output": output}
 
 
 def counts(rows):

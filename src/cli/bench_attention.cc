@@ -114,6 +114,13 @@ std::vector<uint64_t> BenchSubject::sampled_requests() const {
   return requests;
 }
 
+std::vector<BenchBlocks> BenchSubject::blocks_of(const std::vector<uint64_t>& requests,
+                                                 uint64_t count) const {
+  std::vector<BenchBlocks> blocks(requests.size());
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = {requests[i] * request_blocks_, count};
+  return blocks;
+}
+
 std::vector<uint64_t> BenchSubject::sampled_queries() const {
   std::vector<uint64_t> queries;
   for (const uint64_t request : sampled_requests())
@@ -125,9 +132,7 @@ std::vector<uint64_t> BenchSubject::sampled_queries() const {
 // The step's tokens, in a reference that holds these requests one after the other.
 void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
                                          const BenchReference& reference) const {
-  std::vector<BenchBlocks> blocks;
-  for (const uint64_t request : requests) blocks.push_back({request * request_blocks_, 1});
-  const BenchReference firsts(config_, *source_, blocks, 0, 1);
+  const BenchReference firsts(config_, *source_, blocks_of(requests, 1), 0, 1);
   const size_t row_bytes =
       size_t{options_.kv_heads} * std::max(options_.head_dim, value_dim()) * width(row_dtype(dtype_));
   const BenchMemory k(nullptr, KVC_MEMORY_HOST, row_bytes), v(nullptr, KVC_MEMORY_HOST, row_bytes);
@@ -148,9 +153,7 @@ void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
 // Each sampled query is a request of its own there, which ends with it.
 std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const {
   const std::vector<uint64_t> requests = sampled_requests(), queries = sampled_queries();
-  std::vector<BenchBlocks> blocks;
-  for (const uint64_t request : requests) blocks.push_back({request * request_blocks_, request_blocks_});
-  const BenchReference reference(config_, *source_, blocks, layers_ - 1, 1);
+  const BenchReference reference(config_, *source_, blocks_of(requests, request_blocks_), layers_ - 1, 1);
   if (stores_tokens) store_step_on_the_cpu(requests, reference);
   const size_t elements = size_t{options_.heads} * options_.head_dim, n = queries.size();
   std::vector<float> q_rows(n * elements), results(n * options_.heads * value_dim());

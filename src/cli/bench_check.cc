@@ -121,8 +121,8 @@ BenchRows gather_floats(const char* device, kvc_storage* storage, uint32_t layer
   rows.dtype = KVC_FLOAT32;
   rows.slots = slots.data();
   check(kvc_storage_gather(storage, &rows, nullptr), "kvc_storage_gather for --check");
-  std::memcpy(found.keys.data(), k.data(), found.keys.size() * sizeof(float));
-  std::memcpy(found.values.data(), v.data(), found.values.size() * sizeof(float));
+  std::copy_n(reinterpret_cast<const float*>(k.data()), found.keys.size(), found.keys.begin());
+  std::copy_n(reinterpret_cast<const float*>(v.data()), found.values.size(), found.values.begin());
   return found;
 }
 

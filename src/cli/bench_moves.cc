@@ -137,8 +137,8 @@ std::vector<BenchBlocks> BenchSubject::sampled_blocks() const {
 }
 
 void BenchSubject::clear(const std::vector<BenchBlocks>& blocks) {
-  std::vector<int32_t> ids;
-  for (const BenchBlocks& block : blocks) ids.push_back(table_[block.first]);
+  std::vector<int32_t> ids(blocks.size());
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = table_[blocks[i].first];
   check(kvc_storage_zero_blocks(storage_.get(), ids.data(), ids.size(), nullptr), "kvc_storage_zero_blocks");
 }
 

@@ -2,7 +2,6 @@
 #include "cli/bench_subject.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "cli/bench_dtype.h"
@@ -114,7 +113,7 @@ BenchTimes BenchSubject::time(const std::function<void(uint32_t call)>& work) {
 BenchMemory BenchSubject::place(const void* host, size_t bytes) {
   BenchMemory memory(device_, own_kind(device_), std::max<size_t>(bytes, 1));
   if (stream_ == nullptr)
-    std::memcpy(memory.data(), host, bytes);
+    std::copy_n(static_cast<const char*>(host), bytes, memory.data());  // also nothing from NULL
   else
     upload(stream_.get(), static_cast<const char*>(host), memory.data(), bytes);
   return memory;

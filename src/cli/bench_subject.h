@@ -57,6 +57,8 @@ class BenchSubject {
   BenchTimes attend(bool stores_tokens);
   /// Where the sampled queries of the sampled requests stand among all, and what the CPU computes for them.
   std::vector<uint64_t> sampled_requests() const;
+  /// The first so many of each.
+  std::vector<BenchBlocks> blocks_of(const std::vector<uint64_t>& requests, uint64_t count) const;
   std::vector<uint64_t> sampled_queries() const;
   std::vector<float> attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const;
   void store_step_on_the_cpu(const std::vector<uint64_t>& requests, const BenchReference& reference) const;

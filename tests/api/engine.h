@@ -17,6 +17,7 @@ void destroy_stream(void* stream);
 enum class Capture { kOfThread, kOfAllThreads };
 void begin_capture(void* stream, Capture capture = Capture::kOfThread);
 void* end_capture(void* stream);  // a graph; NULL: something could not be captured
+uint64_t captured_nodes();        // kernels and copies of the last capture of this thread
 void launch_graph(void* graph, void* stream);
 void destroy_graph(void* graph);
 // From which an emulated device draws the order of all later replays; on a GPU nothing.

@@ -8,12 +8,24 @@
 
 namespace kvc::test::engine {
 
+namespace {
+thread_local uint64_t before = 0, nodes = 0;
+uint64_t launches() { return control()->num_occasions(gpu::Failure::kLaunch); }
+}  // namespace
+
 // The one that reads no ordinary host memory.
 const char* device() { return control() == nullptr ? nullptr : "emulated:1"; }
 void* create_stream() { return control()->create_stream(1); }
 void destroy_stream(void* stream) { control()->destroy_stream(stream); }
-void begin_capture(void* stream, Capture) { control()->begin_capture(stream); }  // of all threads
-void* end_capture(void* stream) { return control()->end_capture(stream); }
+void begin_capture(void* stream, Capture) {  // of all threads
+  before = launches();
+  control()->begin_capture(stream);
+}
+void* end_capture(void* stream) {
+  nodes = launches() - before;
+  return control()->end_capture(stream);
+}
+uint64_t captured_nodes() { return nodes; }
 void launch_graph(void* graph, void* stream) { control()->launch_graph(graph, stream); }
 void destroy_graph(void* graph) { control()->destroy_graph(graph); }
 std::string export_own(std::string*) { return {}; }

@@ -54,6 +54,14 @@ class GpuBench(unittest.TestCase):
             self.assertGreater(found["check"]["rows"], 0)
             self.assertEqual("traffic_gb_per_s" in found, what in ("store", "gather", "copy"))
 
+    def test_launches_of_a_call(self):
+        for what in ("store", "gather"):  # tables and positions are on the device: nothing is sent before
+            for options in ((), ("--rope",) if what == "store" else ("--dtype", "int8")):
+                self.assertEqual(self.found("graph", what, *SHAPE, *options)["nodes_per_call"], 1, (what, options))
+        shared, own = (self.found("graph", "attention", *SHAPE, *options)["nodes_per_call"] for options in ((), ("--own-schedules",)))
+        self.assertEqual(own - shared, 31 / 32)
+        self.assertEqual(self.found("graph", "step", *SHAPE)["nodes_per_call"], shared + 1)
+
     def test_latent_rows(self):
         found = self.found("graph", "step", *"--batch 2 --context 40 --layers 2 --heads 4 --kv-heads 1 --latent --head-dim 48 --v-head-dim 32".split(),
                            *"--query-dtype bf16 --replays 2 --check".split())

@@ -91,7 +91,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_every_test_has_its_result(self):
         started = time.monotonic()
-        code, text = self.call("tests", 20)
+        code, text = self.call("tests", 60, "--test-seconds", "1")
         self.assertLess(time.monotonic() - started, 30)
         self.assertEqual(code, 1, text)
         results = self.results("tests", "test")
@@ -106,12 +106,23 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((self.output / "gpu-tests.txt").read_text().strip(), text[text.index("---- "):text.rindex("\n", 0, -1)].strip())
 
     def test_the_most_telling_come_first_and_none_twice(self):
-        self.call("tests", 20)
+        self.call("tests", 60, "--test-seconds", "0.5")
         phases = [row["phase"] for row in self.rows("tests")]
         self.assertEqual(list(dict.fromkeys(phases)), ["smoke", "memcheck", "racecheck", "kernels and engines"])  # the programs have the same tests
         self.assertEqual([row["test"] for row in self.rows("tests")][:2], ["A.Passes", "A.Telling"])
         names = [row["test"] for row in self.rows("tests")]
         self.assertEqual(len(names), len(set(names)))
+
+    def test_what_the_time_does_not_suffice_for_is_not_run(self):
+        started = time.monotonic()
+        code, text = self.call("tests", 12)
+        self.assertLess(time.monotonic() - started, 20)
+        self.assertEqual(code, 1, text)
+        self.assertEqual(self.results("tests", "test")["A.Hangs"], "not run")
+        self.assertIn("not run, the time was used up while it ran: memcheck: A.Hangs", text)
+        code, text = self.call("tests", 1)
+        self.assertEqual(code, 1, text)
+        self.assertNotIn("passed", {row["result"] for row in self.rows("tests")}, "no time is left at all")
 
     def test_all_well_ends_with_0(self):
         self.programs({"test_api": GOOD_TESTS, "test_gpu_cuda": GOOD_TESTS, "gpu_bench_cuda": right(BENCH), "kvcache": f"echo '{json.dumps(MEASURED)}'"})
@@ -184,6 +195,7 @@ class GpuCheck(unittest.TestCase):
             text, _ = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 1, text)
         self.assertIn("it was terminated", text)
+        self.assertNotIn("signal 9", text, "what this script ends has not crashed")
         self.assertIn("A.Passes", json.dumps(self.rows("tests")))
 
     def test_who_is_killed_leaves_what_there_is(self):
@@ -212,7 +224,7 @@ class GpuCheck(unittest.TestCase):
             for file in files:
                 (build / folder / pathlib.Path(file).name).symlink_to(BUILD / file)
         (build / "on_devices").write_text("StorageRope.KeysTurn*\n")
-        code, text = self.call("tests", 100, device="emulated:1", build=build)
+        code, text = self.call("tests", 100, device="emulated", build=build)
         self.assertEqual(code, 0, text)
         self.assertIn("StorageRope                             2 passed", text)
         code, text = self.call("figures", 400, "--only", "^(MLA fp8, 16|store int4|gather|copy|swap-.*64 KiB|prefill bf16, 1K|decode bf16, 64 x 8K, 2 q)",

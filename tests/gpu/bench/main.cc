@@ -175,6 +175,7 @@ Json graph(const BenchOptions& options, int replays) {
   json["bench"] = "graph " + options.what;
   json["layers"] = subject.layers();
   json["calls_of_graph"] = calls;
+  json["nodes_per_call"] = static_cast<double>(engine::captured_nodes()) / calls;  // kernels and copies
   json["replays"] = replays;
   if (is_attention(options)) json["own_schedules"] = options.own_schedules;
   json["us_per_layer"] = times.seconds * 1e6;

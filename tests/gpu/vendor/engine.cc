@@ -16,6 +16,8 @@ void require(KVC_VENDOR(Error_t) error, const char* what) {
   std::abort();
 }
 
+thread_local size_t nodes = 0;
+
 KVC_VENDOR(Stream_t) native(void* stream) { return static_cast<KVC_VENDOR(Stream_t)>(stream); }
 
 }  // namespace
@@ -44,11 +46,14 @@ void* end_capture(void* stream) {
     static_cast<void>(KVC_VENDOR(GetLastError)());  // it was reported here
     return nullptr;
   }
+  require(KVC_VENDOR(GraphGetNodes)(graph, nullptr, &nodes), "GraphGetNodes");
   KVC_VENDOR(GraphExec_t) made;
   require(KVC_VENDOR(GraphInstantiateWithFlags)(&made, graph, 0), "GraphInstantiate");
   require(KVC_VENDOR(GraphDestroy)(graph), "GraphDestroy");
   return made;
 }
+
+uint64_t captured_nodes() { return nodes; }
 
 void launch_graph(void* graph, void* stream) {
   require(KVC_VENDOR(GraphLaunch)(static_cast<KVC_VENDOR(GraphExec_t)>(graph), native(stream)),
