@@ -97,6 +97,8 @@ std::vector<Lengths> beyond(const Lengths& good, const AttentionBounds& bounds, 
   Lengths one_has_all = good;
   std::fill(one_has_all.q_offsets.begin() + 1, one_has_all.q_offsets.end(), bounds.total_queries);
   all.push_back(one_has_all);
+  std::shuffle(all.begin(), all.end(), random);
+  all.resize(4);  // others in other runs
   return all;
 }
 
@@ -131,7 +133,7 @@ TEST_F(AttentionBoundsTest, SpoilTheRowsOfTheirRequestsAlone) {
 // Offsets that decrease, queries of two requests: nobody can say what is right, and nothing else is touched.
 TEST_F(AttentionBoundsTest, NoLengthsLeadOutOfMemory) {
   for (const Options& options : kinds()) {
-    for (int round = 0; round < 12; ++round) {
+    for (int round = 0; round < 8; ++round) {
       Case c(options);
       DeviceCall call(c.args(), {.invariant = round % 3 == 0});
       Lengths lengths = lengths_of(options);

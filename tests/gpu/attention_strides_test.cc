@@ -47,12 +47,13 @@ TEST_F(AttentionStrides, OfResults) {
       EXPECT_EQ(path, kHasMma && o.dtype != KVC_FLOAT32 && rows != Rows::kPadded ? AttentionPath::kMma
                                                                                  : AttentionPath::kPlain)
           << describe(o);
-      for (const uint32_t multiprocessors : {1u, 13u}) {
+      if (random() % 4 == 0) {  // parts of fixed length
+        o.kv_lens = {2100, 40}, o.q_lens = {1, 9};
+        expect_device_right(o, {.invariant = true});
+      } else {
         o.kv_lens = {150, 40, 9, 0}, o.q_lens = {1, 20, 3, 1};
-        expect_device_right(o, {.multiprocessors = multiprocessors});
+        expect_device_right(o, {.multiprocessors = random() % 2 == 0 ? 1u : 13u});
       }
-      o.kv_lens = {2100, 40}, o.q_lens = {1, 9};
-      expect_device_right(o, {.invariant = true});
     }
   }
 }
