@@ -54,13 +54,8 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Schedule& schedule,
                             uint64_t tile) {
   Piece piece;
   piece.view = view_request(args, request);
-  if (!is_within(schedule.bounds, piece.view)) {
-    piece.rows = 0;
-    piece.span = {0, 0, 0};
-    piece.unit_tiles = 1;
-    piece.units = 1;
-    return piece;
-  }
+  if (!is_within(schedule.bounds, piece.view))
+    piece.view.queries = piece.view.kv_len = 0;  // no rows, one unit
   const uint64_t group = args.num_q_heads / args.num_heads, all = rows_of(args, piece.view);
   piece.first_row = tile * schedule.tile_rows;
   const uint64_t left = piece.first_row < all ? all - piece.first_row : 0;  // 0: a schedule of other lengths
@@ -174,7 +169,8 @@ KVC_DEVICE void spoil_request(const AttentionArgs& args, const Schedule& schedul
   }
 }
 KVC_DEVICE void spoil_part(const AttentionArgs& args, const Schedule& schedule, const Part& part) {
-  if (!is_within(schedule.bounds, part.piece.view)) spoil_request(args, schedule, part);
+  if (!is_within(schedule.bounds, view_request(args, part.piece.view.request)))
+    spoil_request(args, schedule, part);
   if (part.slot >= 0) {
     const uint64_t row = static_cast<uint64_t>(part.slot) * schedule.tile_rows;
     spoil(schedule.part_out + row * args.v_dim, uint64_t{schedule.tile_rows} * args.v_dim * sizeof(float));
