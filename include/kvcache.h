@@ -583,7 +583,9 @@ typedef struct kvc_attention {
   size_t block_mask_stride;  /**< Bytes from one head's bits to the next, at least one bit per block of kv_lens[r]; with KVC_ATTENTION_ON_DEVICE of max_kv_len. */
   uint64_t total_queries;    /**< KVC_ATTENTION_ON_DEVICE: at least the last of q_offsets in this call and all replays; at least 1. */
   uint64_t max_queries;      /**< KVC_ATTENTION_ON_DEVICE: at least the queries of any request; 0 = total_queries. */
-  uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. */
+  uint64_t max_kv_len;       /**< KVC_ATTENTION_ON_DEVICE: at least every one of kv_lens; 0 = all that table_stride blocks hold. A request that a replay
+                                  brings beyond one of these three limits gets NaN; the others are right, if q_offsets never decrease, and no other
+                                  memory is touched. The product of num_requests, num_q_heads and each of the last two is at most 2^52. */
   uint64_t shared_tokens;    /**< The first so many tokens are the same for all requests: all of block_tables begin with the same entries, no causal query
                                   stands before their end, and mask_starts, if given, are at least this. A GPU then reads them once for all queries and merges both
                                   parts (kvc_attention_plan.shared_tokens); the result is what the tables say, as without it, but for rounding. On the
@@ -593,9 +595,9 @@ typedef struct kvc_attention {
                                   it (the same stream or graph). Calls that share it agree in num_requests, heads, dtype, flags, window, sinks, the lengths
                                   (q_offsets, q_starts, kv_lens, total_queries, max_queries, max_kv_len), shared_tokens (with it also in whether they have
                                   block_mask, alibi_slopes, mask and mask_starts) and the storage's configuration; all else may differ: q, out (a multiple of
-                                  4, in 16-bit types with even strides), layer, block_tables, scale, what the masks hold. The result is that without it, bit by bit. A schedule of other calls,
-                                  or memory that none has filled, gives NaN where it does not fit; of queries that it does not know out holds anything, and
-                                  no memory but the call's is touched. One that something else has written into is the caller's fault. NULL = worked out by
+                                  4, in 16-bit types with even strides), layer, block_tables, scale, sink_logits, what the masks hold. The result is that
+                                  without it, bit by bit. A schedule of other calls, or memory that none has filled, gives NaN where it does not fit; of
+                                  queries that it does not know out holds anything, and no memory but the call's is touched. One that something else has written into is the caller's fault. NULL = worked out by
                                   each call. On the CPU it changes nothing. */
   uint64_t schedule_bytes;   /**< Bytes of schedule, at least kvc_attention_plan.schedule_bytes. */
   const float *sink_logits;  /**< [num_q_heads] A learned logit for each query head, as gpt-oss has: one more logit s of each query, with no token and no value, so
@@ -1176,7 +1178,7 @@ KVC_API kvc_status kvc_device_properties(const char *device, kvc_device_info *in
 KVC_API kvc_status kvc_device_allocate(const char *device, uint32_t kind, uint64_t bytes, void **memory);
 
 /** Gives memory of kvc_device_allocate or kvc_device_import_memory back to whom it came from. NULL is ignored; no work may use it any more. On a GPU the
- *  call waits until the device has done what is enqueued on it, by whomever; a capture that is under way goes on.
+ *  call waits until the device has done what is enqueued on it, by whomever; a capture that is under way goes on, unless the device has no memory left.
  *  @return KVC_OK; NOT_FOUND (no such memory: never there, or given back). Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_device_release(void *memory);
 
@@ -1360,7 +1362,8 @@ KVC_API kvc_status kvc_storage_swap_in(kvc_storage *s, const kvc_block_copy *cop
 /** Paged attention over what is stored: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's online softmax,
  *  arXiv:2205.14135; split contexts merged by log-sum-exp as in Flash-Decoding).
  *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets, a table entry out of range that a query reads; strides that are negative or too large, or with which rows of
- *  out overlap; a sink logit that is NaN or +infinity, unless KVC_ATTENTION_ON_DEVICE; on a GPU schedule: too small, not aligned, missing); UNSUPPORTED;
+ *  out overlap; a sink logit that is NaN or +infinity, unless KVC_ATTENTION_ON_DEVICE; on a GPU schedule or workspace: too small, not aligned, missing; with schedule, out not
+ *  aligned to 4 or of odd strides); UNSUPPORTED;
  *  OUT_OF_MEMORY (scratch, or in the stream's queue). Since 0.2. */
 KVC_API kvc_status kvc_storage_attend(kvc_storage *s, const kvc_attention *attention, kvc_stream *stream);
 
@@ -1383,7 +1386,7 @@ KVC_API kvc_status kvc_storage_key_bounds(kvc_storage *s, uint32_t layer, const 
  *  top_k of at least the blocks that the queries reach all bits are set, and attention is dense.
  *  @param[in] attention What is to be attended; out and its strides, lse, mask, block_mask and sink_logits are not used. Give it choice->block_mask for kvc_storage_attend.
  *  @param[in] choice    How many, and where to write.
- *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride too small). Since 0.2. */
+ *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride or workspace too small). Since 0.2. */
 KVC_API kvc_status kvc_storage_select_blocks(kvc_storage *s, const kvc_attention *attention, const kvc_block_choice *choice, kvc_stream *stream);
 
 /** Gives attention of this storage to another kernel; no call on it may be running. Tiled keys have no view, and what waits in a stream of the CPU has

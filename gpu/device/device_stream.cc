@@ -62,8 +62,9 @@ void DeviceStream::finish() {
 
 void DeviceStream::finish_locked() {
   uint64_t capture = 0;
-  const bool captured = runtime::find_capture(handle_, &capture) == 0 && capture != 0;
-  static_cast<void>(captured ? runtime::synchronize_device() : runtime::synchronize(handle_));
+  // The default stream cannot be asked, or waited for, while another is captured.
+  const bool captured = runtime::find_capture(handle_, &capture) != 0 || capture != 0;
+  if (captured || runtime::synchronize(handle_) != 0) static_cast<void>(runtime::synchronize_device());
 }
 
 bool DeviceStream::order_before(const DeviceStream& other) {

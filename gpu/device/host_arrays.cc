@@ -2,12 +2,14 @@
 #include "device/host_arrays.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 namespace kvc::gpu {
 
 void HostArrays::add_bytes(void* place, const char* data, size_t rows, size_t row_bytes, size_t stride) {
   constexpr uint64_t kAlignment = 16;
+  assert(count_ < kMost);
   arrays_[count_++] = {place, data, rows, row_bytes, stride, bytes_};
   bytes_ += (rows * row_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }

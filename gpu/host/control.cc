@@ -29,6 +29,10 @@ extern "C" [[gnu::visibility("default")]] const kvc::gpu::Control* kvc_emulated_
       },
       [](void* handle, void* stream) {
         const auto graph = *static_cast<std::shared_ptr<host::Graph>*>(handle);
+        if (const auto capture = stream_of(stream).point().capture; capture != nullptr) {
+          capture->broken = true;  // a graph in a graph, which nobody has needed yet
+          return;
+        }
         stream_of(stream).enqueue(
             [graph, replay = graph->announce(), seed = state().next_replay()] { graph->run(replay, seed); });
       },

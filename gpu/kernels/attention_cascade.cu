@@ -111,7 +111,9 @@ CascadePlan plan_cascade(const CascadeArgs& args, const AttentionLimits& limits)
     plan.prefix.support = plan.suffix.support = {AttentionPath::kUnsupported, reason};
     return plan;
   }
-  const CascadeArrays arrays = {};
+  CascadeArrays arrays = {};
+  uint64_t given;  // kv_starts counts as given; nothing reads it
+  arrays.kv_starts = &given;
   plan.rows = limits.total_queries * args.attention.num_q_heads;
   plan.prefix = plan_attention(prefix_args(args, arrays), prefix_limits(limits));
   plan.suffix = plan_attention(suffix_args(args, plan.rows, arrays), limits);

@@ -14,6 +14,9 @@ struct RequestView {
   int64_t kv_start, kv_len;
 };
 
+// Positions are below 2^31. Whatever stands in an array of the device, sums of positions do not overflow.
+inline constexpr uint64_t kPositions = (uint64_t{1} << 62) - 1;
+
 KVC_DEVICE RequestView view_request(const AttentionArgs& args, uint32_t request) {
   RequestView view;
   view.request = request;
@@ -21,8 +24,8 @@ KVC_DEVICE RequestView view_request(const AttentionArgs& args, uint32_t request)
   view.queries = args.q_offsets[request + 1] - view.first_query;
   view.kv_len = static_cast<int64_t>(args.kv_lens[request]);
   view.kv_start = args.kv_starts != nullptr ? static_cast<int64_t>(args.kv_starts[request]) : 0;
-  view.start = args.q_starts != nullptr ? static_cast<int64_t>(args.q_starts[request])
-                                        : view.kv_len - static_cast<int64_t>(view.queries);
+  view.start = args.q_starts != nullptr ? static_cast<int64_t>(args.q_starts[request] & kPositions)
+                                        : static_cast<int64_t>(args.kv_lens[request] - view.queries);
   return view;
 }
 

@@ -125,6 +125,13 @@ kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; max_kv_len is %llu",
                 ull{a->shared_tokens}, ull{a->max_kv_len});
   }
+  // Far beyond all memory; what is worked out of it stays below 2^64.
+  constexpr uint64_t kMost = uint64_t{1} << 52;
+  if (product(product(a->num_requests, a->num_q_heads), std::max(a->max_kv_len, a->max_queries)) > kMost) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "%zu requests, %u heads, max_kv_len %llu, max_queries %llu; their product is at most 2^52",
+                a->num_requests, a->num_q_heads, ull{a->max_kv_len}, ull{a->max_queries});
+  }
   const uint64_t blocks = ceil_div(a->max_kv_len, layout.block_size);
   if (a->block_mask != nullptr && ceil_div(blocks, 8) > a->block_mask_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -148,6 +155,8 @@ kvc_status check_sink_logits(const kvc_attention& a) {
 // Strides of the rows of `name`, 0 = contiguous.
 kvc_status resolve_strides(const char* name, const kvc_attention& a, uint32_t dim, int64_t* token,
                            int64_t* head) {
+  if (num_queries(a) <= 1) *token = 0;  // of what there is only one, the stride does not matter
+  if (a.num_q_heads == 1) *head = 0;
   if (*token < 0 || *head < 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_attention.%s_token_stride is %lld, %s_head_stride %lld; each at least 0", name,
@@ -156,8 +165,16 @@ kvc_status resolve_strides(const char* name, const kvc_attention& a, uint32_t di
   if (*head == 0) *head = dim;
   if (*token == 0)  // what overflows is refused below
     static_cast<void>(__builtin_mul_overflow(*head, int64_t{a.num_q_heads}, token));
-  return check_strides(name[0] == 'q' ? "kvc_attention.q" : "kvc_attention.out", 0, 1, *token, num_queries(a),
-                       *head, a.num_q_heads);
+  constexpr uint64_t kMost = uint64_t{1} << 60;
+  const uint64_t tokens = product(static_cast<uint64_t>(*token), num_queries(a)),
+                 heads = product(static_cast<uint64_t>(*head), a.num_q_heads);
+  if (tokens < kMost && heads < kMost - tokens) return KVC_OK;
+  return fail(
+      KVC_ERROR_INVALID_ARGUMENT,
+      "kvc_attention.%s_token_stride is %lld for %llu queries, %s_head_stride %lld for %u heads; together "
+      "below 2^60 elements",
+      name, static_cast<long long>(*token), ull{num_queries(a)}, name, static_cast<long long>(*head),
+      a.num_q_heads);
 }
 
 // That no two rows of `out` overlap: all rows along the smaller stride fit into the larger one.

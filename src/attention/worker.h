@@ -108,11 +108,16 @@ class Worker {
   template <class Each>
   void for_each_row(const Piece& piece, uint32_t head, Each each) const {
     const uint32_t group = shape_.group, first_head = (piece.first_head + head) * group;
-    const uint32_t tokens_ahead = kRowsAhead / group;
+    const uint32_t tokens_ahead = kRowsAhead / group, heads_ahead = kRowsAhead % group;
     RowPlace at{piece.view.first_token + piece.first_row / group,
                 first_head + static_cast<uint32_t>(piece.first_row % group)};
     for (uint32_t row = 0; row < piece.rows; ++row) {
-      each(row, at, RowPlace{row + kRowsAhead < piece.rows ? at.token + tokens_ahead : at.token, at.head});
+      RowPlace ahead = at;
+      if (row + kRowsAhead < piece.rows) {
+        ahead = {at.token + tokens_ahead, at.head + heads_ahead};
+        if (ahead.head >= first_head + group) ahead = {ahead.token + 1, ahead.head - group};
+      }
+      each(row, at, ahead);
       if (++at.head == first_head + group) at = {at.token + 1, first_head};
     }
   }

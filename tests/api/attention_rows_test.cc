@@ -92,6 +92,21 @@ TEST(AttentionRows, AStrideOfZeroFollowsFromTheOther) {
 }
 
 // Rows of queries are only read: they may overlap. Of one token, or one head, the stride does not matter.
+// Of what there is only one, the stride is not used: any number, also with a schedule, which wants even ones.
+TEST(AttentionRows, OfOneQueryHaveAnyStrideBetweenQueries) {
+  Scene scene({.lens = {37}, .queries = {1}});
+  ASSERT_NO_FATAL_FAILURE(scene.attend());
+  const std::vector<float> expected = scene.out;
+  for (const int64_t stride : {int64_t{1}, int64_t{12345}, INT64_MAX, int64_t{-1}}) {
+    kvc_attention a = scene.a;
+    a.q_token_stride = a.out_token_stride = stride;
+    std::fill(scene.out.begin(), scene.out.end(), kGuard);
+    ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), KVC_OK)
+        << stride << ": " << kvc_last_error();
+    EXPECT_EQ(scene.out, expected) << stride;
+  }
+}
+
 TEST(AttentionRows, MayOverlapWhereTheyAreReadAlone) {
   Scene scene;
   scene.a.q_token_stride = 3, scene.a.q_head_stride = 1;
@@ -134,11 +149,12 @@ TEST(AttentionRows, BadStridesAreRefusedWithTheirValues) {
   refused("out_head_stride is 95", [](A& a) { a.out_token_stride = 16, a.out_head_stride = 95; });
   refused("out_token_stride is 95", [](A& a) { a.out_token_stride = 95, a.out_head_stride = 95; });
   constexpr int64_t kLimit = int64_t{1} << 60, kEndless = std::numeric_limits<int64_t>::max();
-  refused("kvc_attention.q:", [](A& a) { a.q_token_stride = kLimit / 6 + 1; });
-  refused("kvc_attention.q:", [](A& a) { a.q_head_stride = kEndless; });
-  refused("kvc_attention.q:", [](A& a) { a.q_head_stride = a.q_token_stride = kLimit / 12 + 1; });
-  refused("kvc_attention.out:", [](A& a) { a.out_token_stride = kEndless; });
-  refused("kvc_attention.out:", [](A& a) { a.out_head_stride = kEndless; });
+  refused("kvc_attention.q_token_stride is", [](A& a) { a.q_token_stride = kLimit / 6 + 1; });
+  refused("kvc_attention.q_token_stride is", [](A& a) { a.q_head_stride = kEndless; });
+  refused("kvc_attention.q_token_stride is",
+          [](A& a) { a.q_head_stride = a.q_token_stride = kLimit / 12 + 1; });
+  refused("kvc_attention.out_token_stride is", [](A& a) { a.out_token_stride = kEndless; });
+  refused("kvc_attention.out_token_stride is", [](A& a) { a.out_head_stride = kEndless; });
 }
 
 TEST(AttentionRows, BlocksAreChosenByQueriesWhereverTheyLie) {

@@ -136,6 +136,18 @@ TEST_F(GpuWorkspace, IsRefusedIfItDoesNotServe) {
       << "host memory that the device cannot read";
 }
 
+// What is worked out of limits beyond all memory would not be a number of bytes.
+TEST_F(GpuWorkspace, OfLimitsBeyondAllMemoryIsRefused) {
+  Step step;
+  on_device(step);
+  step.a.flags |= KVC_ATTENTION_INVARIANT;
+  step.a.num_requests = UINT32_MAX, step.a.total_queries = INT32_MAX, step.a.max_queries = INT32_MAX;
+  kvc_attention_plan plan = {};
+  plan.struct_size = sizeof plan;
+  EXPECT_EQ(kvc_storage_explain(step.storage.get(), &step.a, &plan), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("4294967295 requests")) << kvc_last_error();
+}
+
 TEST_F(GpuWorkspace, ReplaysBeyondTheLimitsGiveNaN) {
   for (const uint64_t shared : {uint64_t{0}, uint64_t{kBlock}}) {
     Step step;
