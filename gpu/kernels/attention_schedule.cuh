@@ -55,7 +55,7 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Schedule& schedule,
   Piece piece;
   piece.view = view_request(args, request);
   if (!is_within(schedule.bounds, piece.view))
-    piece.view.queries = piece.view.kv_len = 0;  // no rows, one unit
+    piece.view.queries = 0, piece.view.kv_len = piece.view.start = 0;  // no rows, one unit
   const uint64_t group = args.num_q_heads / args.num_heads, all = rows_of(args, piece.view);
   piece.first_row = tile * schedule.tile_rows;
   const uint64_t left = piece.first_row < all ? all - piece.first_row : 0;  // 0: a schedule of other lengths
