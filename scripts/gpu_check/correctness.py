@@ -13,11 +13,11 @@ SANITIZERS = ("memcheck", "racecheck")
 SMOKE = ("MatrixTest.*:CeilingsTest.CopyIsWhole:RowsTest.EveryLayoutAndType*:RowsTest.KeysThatAreTurned*:BlocksTest.CopiesAre*:BlocksTest.APage*:"
          "BoundsTest.*:IndicesTest.Slots*:QuantizeTest.*:SelectTest.PicksWhat*:AttentionShapes.EveryTypeOnTensorCores*:AttentionShapes.LatentRows:"
          "AttentionShapes.EveryStoredType*:AttentionBatch.AScheduleIs*:AttentionCascade.OneGroup:AttentionRules.BitMaskAndTree:"
-         "Engine.ADecodeStepReplaysFromAGraph")
+         "AttentionSinkLogits.GoWith*:AttentionStrides.OfQueries:Engine.ADecodeStepReplaysFromAGraph:EngineFork.*")
 # Short ones of every kind of kernel, for tools that take a hundred times as long; the first of them so early that they always run.
 FIRST_SANITIZED = ("AttentionShapes.LittleSharedMemory:AttentionBatch.AScheduleIsMadeOnTheDevice:RowsTest.ALongRow*:BlocksTest.ClearedBlocks*:"
                    "IndicesTest.ChangesReach*:Engine.ADecodeStepReplaysFromAGraph")
-SANITIZED = ("AttentionSharedSchedule.W*:AttentionSharedSchedule.OfOtherL*:AttentionShapes.TiledKeys:AttentionCascade.ATreeBehindThePrefix:"
+SANITIZED = ("AttentionBoundsTest.NoLengths*:AttentionSharedSchedule.W*:AttentionSharedSchedule.OfOtherL*:AttentionShapes.TiledKeys:AttentionCascade.ATreeBehindThePrefix:"
              "RowsTest.EveryBlockSizeOfTiledKeys*:BlocksTest.C*:BlocksTest.APage*:IndicesTest.*:QuantizeTest.*:MatrixTest.*:CeilingsTest.*")
 SANITIZER_PROBE = "MatrixTest.*"
 
