@@ -2,28 +2,13 @@
 // Two streams that fork and join in one capture. The graph may do what both have enqueued at the same time,
 // so that no call in one of them may use memory of a call in the other. In test_api on emulated devices, in
 // test_gpu_cuda and test_gpu_hip on a GPU.
-#include "api/emulated.h"
-#include "api/engine.h"
+#include "api/engine_stream.h"
 
 namespace kvc::test {
 namespace {
 
 constexpr size_t kRequests = 3, kStride = 20, kQHeads = 2 * kHeads;  // blocks of a request
 constexpr size_t kTokens = kRequests * kStride * kBlock;
-
-struct Adopted {
-  void* handle = engine::create_stream();
-  StreamPtr stream;
-  Adopted() {
-    kvc_stream* made = nullptr;
-    EXPECT_EQ(kvc_stream_adopt(engine::device(), handle, 0, &made), KVC_OK) << kvc_last_error();
-    stream.reset(made);
-  }
-  ~Adopted() {
-    stream.reset();
-    engine::destroy_stream(handle);
-  }
-};
 
 // An array that host and device see.
 template <typename T>

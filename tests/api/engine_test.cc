@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and graphs as an engine uses them: decode steps enqueued or replayed without waiting give what the
 // CPU gives. In test_api on emulated devices, in test_gpu_cuda and test_gpu_hip on a GPU.
-#include "api/engine.h"
-
 #include <atomic>
 #include <string>
 #include <thread>
 
-#include "api/emulated.h"
+#include "api/engine_stream.h"
 
 namespace kvc::test {
 namespace {
@@ -15,20 +13,6 @@ namespace {
 constexpr uint32_t kLayers = 2, kTokens = 8;  // of a block
 constexpr size_t kRequests = 3, kStride = 2;  // blocks of a request
 constexpr size_t kQueryHeads = 2 * kHeads;
-
-struct Adopted {
-  void* handle = engine::create_stream();
-  StreamPtr stream;
-  Adopted() {
-    kvc_stream* made = nullptr;
-    EXPECT_EQ(kvc_stream_adopt(engine::device(), handle, 0, &made), KVC_OK) << kvc_last_error();
-    stream.reset(made);
-  }
-  ~Adopted() {
-    stream.reset();
-    engine::destroy_stream(handle);
-  }
-};
 
 // The same values in memory of the host and of the device.
 template <typename T>
