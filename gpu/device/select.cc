@@ -19,31 +19,40 @@ kvc_attention arrays_read(const kvc_attention& attention) {
   return read;
 }
 
+// A choice before anything of it is enqueued, without the caller's kvc_block_choice.
+struct Work {
+  AttentionLimits limits;
+  SelectionArgs args;     // with the caller's addresses
+  uint64_t kernel_bytes;  // of workspace that kernels use
+  uint64_t bytes;         // with the copies of host arrays
+};
+
+Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kvc_attention& read) {
+  Work work = {};
+  work.limits = limits_of(device, read);
+  work.args.attention = args_of(layout, static_cast<const char*>(slab), read);
+  work.kernel_bytes = selection_workspace_bytes(work.args, work.limits);
+  AttentionArgs listed = work.args.attention;
+  HostArrays arrays;
+  list_host_arrays(layout, read, work.limits, &arrays, &listed);
+  work.bytes = Call::needed(work.kernel_bytes, arrays);
+  return work;
+}
+
 }  // namespace
 
 uint64_t DeviceStorage::selection_bytes(const kvc_attention& attention) const {
-  const kvc_attention read = arrays_read(attention);
-  const AttentionLimits limits = limits_of(device_, read);
-  SelectionArgs args = {};
-  args.attention = args_of(layout_, static_cast<const char*>(address_), read);
-  const uint64_t workspace = selection_workspace_bytes(args, limits);
-  HostArrays arrays;
-  list_host_arrays(layout_, read, limits, &arrays, &args.attention);
-  return Call::needed(workspace, arrays);
+  return plan_work(layout_, address_, device_, arrays_read(attention)).bytes;
 }
 
 kvc_status DeviceStorage::select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
                                         DeviceStream* stream) {
   const kvc_attention read = arrays_read(attention);
-  const AttentionLimits limits = limits_of(device_, read);
-  SelectionArgs args = {args_of(layout_, static_cast<const char*>(address_), read),
-                        choice.bounds,
-                        choice.top_k,
-                        choice.sink_blocks,
-                        choice.recent_blocks,
-                        choice.block_mask,
+  const Work work = plan_work(layout_, address_, device_, read);
+  KVC_TRY(check_workspace(read, work.bytes, "selection_bytes"));
+  SelectionArgs args = {work.args.attention,     choice.bounds,        choice.top_k,
+                        choice.sink_blocks,      choice.recent_blocks, choice.block_mask,
                         choice.block_mask_stride};
-  KVC_TRY(check_workspace(read, selection_bytes(attention), "selection_bytes"));
   char* given = static_cast<char*>(read.workspace);
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
@@ -51,9 +60,9 @@ kvc_status DeviceStorage::select_blocks(const kvc_attention& attention, const kv
   KVC_TRY(call.address(args.block_mask, "kvc_block_choice.block_mask"));
   KVC_TRY(call.address(given, "kvc_attention.workspace"));
   KVC_TRY(find_arrays(read, call, &args.attention));
-  list_host_arrays(layout_, read, limits, &call.arrays(), &args.attention);
-  KVC_TRY(call.upload(selection_workspace_bytes(args, limits), given));
-  return call.end(launch_selection(args, limits, call.workspace(), call.stream()), "choosing blocks");
+  list_host_arrays(layout_, read, work.limits, &call.arrays(), &args.attention);
+  KVC_TRY(call.upload(work.kernel_bytes, given));
+  return call.end(launch_selection(args, work.limits, call.workspace(), call.stream()), "choosing blocks");
 }
 
 }  // namespace kvc::gpu
