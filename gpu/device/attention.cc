@@ -20,7 +20,7 @@ struct Work {
   AttentionPlan plan;  // unless it shares
   CascadePlan cascade;
   AttentionSupport support;
-  uint64_t schedule_bytes;
+  uint64_t plan_bytes;
   uint64_t kernel_bytes;  // of workspace that kernels use, behind which a schedule of the call's own lies ...
   uint64_t own_schedule_bytes;
   uint64_t bytes;  // ... and all of it, with the copies of host arrays
@@ -58,9 +58,9 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kv
     work.support = work.plan.support;
   }
   if (work.is_empty() || work.support.path == AttentionPath::kUnsupported) return work;
-  work.schedule_bytes = work.shares ? work.cascade.schedule_bytes : work.plan.schedule_bytes;
+  work.plan_bytes = work.shares ? work.cascade.plan_bytes : work.plan.plan_bytes;
   work.kernel_bytes = work.shares ? work.cascade.workspace_bytes : work.plan.workspace_bytes;
-  work.own_schedule_bytes = attention.schedule == nullptr ? work.schedule_bytes : 0;
+  work.own_schedule_bytes = attention.schedule == nullptr ? work.plan_bytes : 0;
   HostArrays arrays;
   list_host_arrays(layout, attention, work.limits, &arrays, &cascade.attention);
   if (work.shares) list_host_arrays(group, &arrays, &cascade);
@@ -76,10 +76,10 @@ kvc_status check_support(const AttentionSupport& support) {
 kvc_status check_schedule(const kvc_attention& a, uint32_t v_dim, uint64_t needed) {
   using ull = unsigned long long;
   if (a.schedule == nullptr) {
-    if ((a.flags & KVC_ATTENTION_SCHEDULED) == 0) return KVC_OK;
+    if ((a.flags & KVC_LAUNCH_PLANNED) == 0) return KVC_OK;
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
-        "KVC_ATTENTION_SCHEDULED without kvc_attention.schedule; give what an earlier call has filled");
+        "KVC_LAUNCH_PLANNED without kvc_attention.schedule; give what an earlier call has filled");
   }
   if (reinterpret_cast<uintptr_t>(a.schedule) % kScheduleAlignment != 0) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.schedule,
@@ -97,10 +97,10 @@ kvc_status check_schedule(const kvc_attention& a, uint32_t v_dim, uint64_t neede
         "kvc_attention.out_token_stride is %lld, out_head_stride %lld; with kvc_attention.schedule even",
         static_cast<long long>(a.out_token_stride), static_cast<long long>(a.out_head_stride));
   }
-  if (a.schedule_bytes >= needed) return KVC_OK;
+  if (a.plan_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.schedule_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
-                ull{a.schedule_bytes}, ull{needed});
+                "kvc_attention.plan_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
+                ull{a.plan_bytes}, ull{needed});
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
   const Work work = plan_work(layout_, address_, device_, attention);
   if (work.is_empty()) return KVC_OK;
   KVC_TRY(check_support(work.support));
-  KVC_TRY(check_schedule(attention, layout_.v_dim, work.schedule_bytes));
+  KVC_TRY(check_schedule(attention, layout_.v_dim, work.plan_bytes));
   KVC_TRY(check_workspace(attention, work.bytes, "workspace_bytes"));
 
   Call call(device_, memory_, stream);
@@ -119,7 +119,7 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
   KVC_TRY(find_arrays(attention, call, &args.attention));
   list_host_arrays(layout_, attention, work.limits, &call.arrays(), &args.attention);
   if (work.shares) list_host_arrays(group, &call.arrays(), &args);
-  AttentionMemory memory = {attention.schedule, nullptr, (attention.flags & KVC_ATTENTION_SCHEDULED) != 0};
+  AttentionMemory memory = {attention.schedule, nullptr, (attention.flags & KVC_LAUNCH_PLANNED) != 0};
   char* given = static_cast<char*>(attention.workspace);
   KVC_TRY(call.address(memory.schedule, "kvc_attention.schedule"));
   KVC_TRY(call.address(given, "kvc_attention.workspace"));
@@ -131,7 +131,7 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
                   "attention");
 }
 
-kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_plan* plan) {
+kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_info* plan) {
   const Work work = plan_work(layout_, address_, device_, attention);
   KVC_TRY(check_support(work.support));
   *plan = {};
@@ -144,7 +144,7 @@ kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_
   plan->sparse = attention.block_mask != nullptr;
   plan->shared_tokens = work.shares ? attention.shared_tokens : 0;
   plan->scratch_bytes = work.kernel_bytes + work.own_schedule_bytes;
-  plan->schedule_bytes = work.schedule_bytes;
+  plan->plan_bytes = work.plan_bytes;
   plan->workspace_bytes = work.bytes;
   plan->selection_bytes = selection_bytes(attention);
   return KVC_OK;

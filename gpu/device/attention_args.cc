@@ -47,8 +47,8 @@ AttentionLimits limits_of(uint32_t device, const kvc_attention& a) {
   limits.num_multiprocessors = properties.num_processors;
   limits.shared_bytes = properties.shared_bytes;
   limits.has_mma = properties.has_mma ? 1 : 0;
-  limits.invariant = (a.flags & KVC_ATTENTION_INVARIANT) != 0;
-  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
+  limits.invariant = (a.flags & KVC_LAUNCH_INVARIANT) != 0;
+  if ((a.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
     limits.total_queries = a.total_queries;
     limits.max_queries = a.max_queries;
     limits.max_kv_len = a.max_kv_len;
@@ -68,7 +68,7 @@ kvc_status find_arrays(const kvc_attention& attention, Call& call, AttentionArgs
   KVC_TRY(call.address(args->lse, "kvc_attention.lse"));
   KVC_TRY(call.address(args->mask, "kvc_attention.mask"));
   KVC_TRY(call.address(args->block_mask, "kvc_attention.block_mask"));
-  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) == 0) return KVC_OK;
+  if ((attention.flags & KVC_LAUNCH_ON_DEVICE) == 0) return KVC_OK;
   KVC_TRY(call.address(args->q_offsets, "kvc_attention.q_offsets"));
   KVC_TRY(call.address(args->q_starts, "kvc_attention.q_starts"));
   KVC_TRY(call.address(args->kv_lens, "kvc_attention.kv_lens"));
@@ -81,7 +81,7 @@ kvc_status find_arrays(const kvc_attention& attention, Call& call, AttentionArgs
 
 void list_host_arrays(const Layout& layout, const kvc_attention& attention, const AttentionLimits& limits,
                       HostArrays* arrays, AttentionArgs* args) {
-  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) != 0) return;
+  if ((attention.flags & KVC_LAUNCH_ON_DEVICE) != 0) return;
   const size_t n = attention.num_requests;
   const uint64_t entries =
       std::min<uint64_t>(ceil_div(limits.max_kv_len, layout.block_size), args->table_stride);
@@ -111,7 +111,7 @@ kvc_status check_workspace(const kvc_attention& a, uint64_t needed, const char* 
   }
   if (a.workspace_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.workspace_bytes is %llu; this call needs %llu: kvc_attention_plan.%s",
+                "kvc_attention.workspace_bytes is %llu; this call needs %llu: kvc_attention_info.%s",
                 ull{a.workspace_bytes}, ull{needed}, needed_by);
 }
 

@@ -113,7 +113,7 @@ kvc_status measure(void* storage, const kvc_rows* rows, kvc_backend_errors* keys
 kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
   return storage_of(storage).attend(*attention, stream_of(stream));
 }
-kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_plan* plan) {
+kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_info* plan) {
   return storage_of(storage).explain(*attention, plan);
 }
 kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,

@@ -21,7 +21,7 @@ class DeviceStorage {
   kvc_status key_bounds(uint32_t layer, const int32_t* blocks, size_t count, uint16_t* bounds,
                         DeviceStream* stream);
   kvc_status attend(const kvc_attention& attention, DeviceStream* stream);
-  kvc_status explain(const kvc_attention& attention, kvc_attention_plan* plan);
+  kvc_status explain(const kvc_attention& attention, kvc_attention_info* plan);
   kvc_status select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
                            DeviceStream* stream);
 

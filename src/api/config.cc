@@ -13,7 +13,7 @@ constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags =
-    KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE | KVC_MANAGER_ZERO_FOREIGN | KVC_MANAGER_ZERO_ALWAYS;
+    KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE | KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 

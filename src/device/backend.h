@@ -44,7 +44,7 @@ typedef struct kvc_backend_storage {
   void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
                        void* data);
   void* parallel_context;
-  uint32_t open_blocks;  // kvc_storage_config.open_blocks, with its default; 0 without channel keys
+  uint32_t residual_blocks;  // kvc_storage_config.residual_blocks, with its default; 0 without channel keys
   uint32_t reserved;
 } kvc_backend_storage;
 
@@ -119,7 +119,7 @@ typedef struct kvc_backend {
   kvc_status (*measure)(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
                         kvc_backend_errors* values);
   kvc_status (*attend)(void* storage, const kvc_attention* attention, void* stream);
-  kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_plan* plan);
+  kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_info* plan);
   kvc_status (*key_bounds)(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                            uint16_t* bounds, void* stream);
   kvc_status (*select_blocks)(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,

@@ -149,7 +149,7 @@ kvc_status storage_create(uint32_t /*device*/, const kvc_backend_storage* config
   }
   Storage* made =
       Storage::create(*config->layout, env, config->memory, config->zeroed != 0, config->num_threads,
-                      {config->parallel_for, config->parallel_context}, config->open_blocks);
+                      {config->parallel_for, config->parallel_context}, config->residual_blocks);
   if (made == nullptr) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory or no threads for a storage with %u threads",
                 config->num_threads);

@@ -9,29 +9,29 @@
 
 namespace kvc {
 
-uint64_t open_key_bytes(const Layout& layout, uint32_t open_blocks) {
-  return uint64_t{open_blocks} * layout.num_layers * layout.num_heads * layout.block_size * layout.k_dim *
+uint64_t open_key_bytes(const Layout& layout, uint32_t residual_blocks) {
+  return uint64_t{residual_blocks} * layout.num_layers * layout.num_heads * layout.block_size * layout.k_dim *
          sizeof(uint16_t);
 }
 
-bool OpenKeys::create(const Layout& layout, char* slab, Memory& memory, uint32_t open_blocks,
+bool OpenKeys::create(const Layout& layout, char* slab, Memory& memory, uint32_t residual_blocks,
                       size_t num_workers, bool empty) {
   if (layout.slab_bytes > PTRDIFF_MAX / 16) return false;  // below, no product of its sizes overflows
   layout_ = &layout;
   slab_ = slab;
-  open_blocks_ = open_blocks;
+  open_blocks_ = residual_blocks;
   words_ = ceil_div(layout.block_size, 64);
-  const size_t areas = size_t{layout.num_layers} * open_blocks;
+  const size_t areas = size_t{layout.num_layers} * residual_blocks;
   if (!state_.create(memory, layout.num_layers * layout.num_blocks) ||
       !areas_.create(memory, areas + layout.num_layers) || !stored_.create(memory, areas * words_) ||
-      !rows_.create(memory, open_key_bytes(layout, open_blocks) / sizeof(uint16_t)) ||
+      !rows_.create(memory, open_key_bytes(layout, residual_blocks) / sizeof(uint16_t)) ||
       !scratch_.create(memory, num_workers * head_elements()))
     return false;
   if (!empty) std::fill_n(state_.data(), state_.size(), uint32_t{kSealed});
   for (uint32_t l = 0; l < layout.num_layers; ++l) {
-    for (uint32_t i = 0; i <= open_blocks; ++i) {
-      area(l, i).next = i == open_blocks ? 0 : i + 1;
-      area(l, i).prev = i == 0 ? open_blocks : i - 1;
+    for (uint32_t i = 0; i <= residual_blocks; ++i) {
+      area(l, i).next = i == residual_blocks ? 0 : i + 1;
+      area(l, i).prev = i == 0 ? residual_blocks : i - 1;
     }
   }
   return true;

@@ -15,12 +15,12 @@ namespace kvc {
 
 inline constexpr uint32_t kMaxOpenBlocks = 65535;
 
-uint64_t open_key_bytes(const Layout& layout, uint32_t open_blocks);  // of all areas
+uint64_t open_key_bytes(const Layout& layout, uint32_t residual_blocks);  // of all areas
 
 class OpenKeys {
  public:
   // Once, for a layout with channel keys. `empty`: nothing is stored yet; else all is sealed.
-  [[nodiscard]] bool create(const Layout& layout, char* slab, Memory& memory, uint32_t open_blocks,
+  [[nodiscard]] bool create(const Layout& layout, char* slab, Memory& memory, uint32_t residual_blocks,
                             size_t num_workers, bool empty);
 
   // The row of an open block; nullptr: it is not open.
@@ -84,9 +84,9 @@ class OpenKeys {
   size_t words_ = 0;  // of a block's bits
   uint64_t pass_ = 0;
   Array<uint32_t> state_;   // [layers][blocks]
-  Array<Area> areas_;       // [layers][open_blocks + 1]: the last one is the anchor
-  Array<uint64_t> stored_;  // [layers][open_blocks][words]: a bit per token that was stored since it is open
-  Array<uint16_t> rows_;    // [layers][open_blocks][heads][block_size][k_dim] bf16
+  Array<Area> areas_;       // [layers][residual_blocks + 1]: the last one is the anchor
+  Array<uint64_t> stored_;  // [layers][residual_blocks][words]: a bit per token that was stored since it is open
+  Array<uint16_t> rows_;    // [layers][residual_blocks][heads][block_size][k_dim] bf16
   Array<float> scratch_;    // [workers][block_size][k_dim]
 };
 

@@ -39,7 +39,7 @@ RowArray array_of(const kvc_rows& rows, bool keys, uint32_t layer, size_t begin)
 }  // namespace
 
 Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
-                         size_t num_threads, const ForeignThreads& parallel, uint32_t open_blocks) {
+                         size_t num_threads, const ForeignThreads& parallel, uint32_t residual_blocks) {
   auto* storage = new (std::nothrow) Storage(layout, env, slab);
   if (storage == nullptr) return nullptr;
   if (!storage->workers_.start(num_threads, parallel)) {
@@ -48,7 +48,7 @@ Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend
   }
   const bool empty = slab.kind != KVC_MEMORY_EXTERNAL;
   if (layout.channel_tokens != 0 &&
-      !storage->open_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_, open_blocks,
+      !storage->open_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_, residual_blocks,
                                             num_threads, empty)) {
     delete storage;
     return nullptr;

@@ -83,7 +83,7 @@ kvc_status Manager::block_info(int32_t id, kvc_block_info* info) {
   }
   info->pool = block.pool;
   info->requests = block.refs;
-  info->raw_holds = block.raw;
+  info->external_holds = block.raw;
   info->pins = block.pins;
   info->published = published;
   info->num_copies = published ? static_cast<uint32_t>(tree_.num_copies(BlockId{id})) : 0;
