@@ -3,7 +3,7 @@
 #include "api/attention_args.h"
 #include "attention/select.h"
 #include "attention/visibility.h"
-#include "device/cpu_device.h"
+#include "cpu/cpu_backend.h"
 
 namespace kvc {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions that create, describe and destroy storages.
 #include "api/storage_handle.h"
-#include "device/host_memory.h"
+#include "storage/host_memory.h"
 
 using kvc::check_block;
 using kvc::fail;

@@ -5,7 +5,7 @@
 // is -inf or its head's sink logit.
 // Thread-safe: reads its arguments, writes `out` and `lse` of its own work items only.
 #pragma once
-#include "device/rows.h"
+#include "storage/rows.h"
 
 namespace kvc {
 
