@@ -76,8 +76,8 @@ class Checker {
       } else {
         KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
       }
-      if (const kvc_status status = tables(i, r); status != KVC_OK) return status;
-      if (const kvc_status status = lane(i, r); status != KVC_OK) return status;
+      KVC_TRY(tables(i, r));
+      KVC_TRY(lane(i, r));
     }
     for (size_t row = 0; row < m_.row_owners_.size(); ++row) {
       const Request* owner = m_.requests_.find(m_.row_owners_[row]);
@@ -229,7 +229,7 @@ class Checker {
         reserved += held && block.written == 0;
         pinned += held && block.refs == 0 && block.raw == 0;
         if (is_node(block.node)) {
-          if (const kvc_status status = copies(id); status != KVC_OK) return status;
+          KVC_TRY(copies(id));
         }
       }
       KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,

@@ -139,13 +139,12 @@ void Manager::hash_next(Request& request, size_t position) {
 
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
   if (num_tokens <= shape_.max_request_tokens) {  // else they are not read
-    if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK)
-      return status;
+    KVC_TRY(check_tokens(tokens, num_tokens, shape_.vocab_size));
   }
-  if (const kvc_status status = reserve_known(request, num_tokens); status != KVC_OK) return status;
+  KVC_TRY(reserve_known(request, num_tokens));
   if (request.admitted) {
     const uint64_t capacity = capacity_for(request, request.known + num_tokens);
-    if (const kvc_status status = extend(request, capacity, copies); status != KVC_OK) return status;
+    KVC_TRY(extend(request, capacity, copies));
   }
   add_known(request, tokens, num_tokens);
   return KVC_OK;
@@ -160,10 +159,7 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
         static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
-  if (committed >= request.next_full) {
-    if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK)
-      return status;
-  }
+  if (committed >= request.next_full) KVC_TRY(publish(request, shape_.by_block.divide(committed)));
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
@@ -268,7 +264,7 @@ void Manager::drop_window(Request& request, uint32_t group, size_t end) {
 kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &request));
   CopyList copies{true};
   return extend(*request, capacity, copies);
 }
@@ -280,7 +276,7 @@ kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num
     lane_append(*request, *tokens);
     return KVC_OK;
   }
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   CopyList copies{true};
   const kvc_status status = append(*request, tokens, num_tokens, copies);
   open_lane(*request);
@@ -294,7 +290,7 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
     lane_commit(*request, num_committed);
     return KVC_OK;
   }
-  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &request));
   const kvc_status status = commit(*request, num_committed);
   open_lane(*request);
   return status;

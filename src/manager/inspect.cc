@@ -7,7 +7,7 @@ namespace kvc {
 kvc_status Manager::request_info(uint64_t id, kvc_request_info* info) {
   const std::lock_guard lock(mutex_);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   info->namespace_id = spaces_.id(request->space);
   info->user_data = request->user_data;
   info->num_tokens = request->known;

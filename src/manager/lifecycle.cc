@@ -29,7 +29,7 @@ bool Manager::reserve_tables(Request& request, size_t positions) {
 kvc_status Manager::create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
                                    uint64_t* id, uint64_t* num_cached, size_t max_positions) {
   Request* request = nullptr;
-  if (const kvc_status status = begin_request(prompt, config, &request); status != KVC_OK) return status;
+  KVC_TRY(begin_request(prompt, config, &request));
   kvc_status status = fill_request(*request, prompt);  // long, without the lock
 
   const Guard lock(*this);
@@ -51,10 +51,10 @@ kvc_status Manager::begin_request(const TokenSpan& prompt, const kvc_request_con
     return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", prompt.num_tokens,
                 static_cast<unsigned long long>(shape_.max_request_tokens));
   }
-  if (const kvc_status status = check_keys(prompt); status != KVC_OK) return status;
+  KVC_TRY(check_keys(prompt));
   const std::lock_guard lock(mutex_);
   uint32_t space = 0;
-  if (const kvc_status status = find_space(config.namespace_id, &space); status != KVC_OK) return status;
+  KVC_TRY(find_space(config.namespace_id, &space));
   Request* request = requests_.take();
   if (request == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",
@@ -93,8 +93,7 @@ kvc_status Manager::fill_request(Request& request, const TokenSpan& prompt) {
     const size_t count = prompt.num_tokens - done < piece ? prompt.num_tokens - done : piece;
     int32_t* tokens = request.tail.data + done;
     std::memcpy(tokens, prompt.tokens + done, count * sizeof(int32_t));
-    if (const kvc_status status = check_tokens(tokens, count, shape_.vocab_size, done); status != KVC_OK)
-      return status;
+    KVC_TRY(check_tokens(tokens, count, shape_.vocab_size, done));
     if (prompt.num_keys == 0) {
       request.chain = hash_.blocks(request.chain, tokens, block_size, count / block_size,
                                    request.hashes.data + done / block_size);
@@ -121,11 +120,11 @@ void Manager::discard(Request& request) {
 kvc_status Manager::admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   if (request->admitted) {
     return fail(KVC_ERROR_BUSY, "request %#llx is admitted already", static_cast<unsigned long long>(id));
   }
-  if (const kvc_status status = admit(*request, max_positions); status != KVC_OK) return status;
+  KVC_TRY(admit(*request, max_positions));
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;
 }

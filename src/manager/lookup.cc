@@ -92,7 +92,7 @@ LookupScratch::~LookupScratch() {
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
   uint32_t space = 0;
-  if (const kvc_status status = manager_.find_space(namespace_id_, &space); status != KVC_OK) return status;
+  KVC_TRY(manager_.find_space(namespace_id_, &space));
   *prompt =
       Prompt{span_.tokens, hashes_.data, span_.keys, span_.num_keys, space, manager_.spaces_.epoch(space)};
   return KVC_OK;

@@ -115,7 +115,7 @@ void Manager::publish_stats() {
 kvc_status Manager::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
   const Guard lock(*this);
   uint32_t slot = 0;
-  if (const kvc_status status = spaces_.open(config, &slot); status != KVC_OK) return status;
+  KVC_TRY(spaces_.open(config, &slot));
   *id = spaces_.id(slot);
   return KVC_OK;
 }
@@ -133,7 +133,7 @@ kvc_status Manager::close_namespace(uint64_t id) {
   const Guard lock(*this);
   uint32_t slot = 0;
   if (id == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "namespace 0 is the default one and is never closed");
-  if (const kvc_status status = find_space(id, &slot); status != KVC_OK) return status;
+  KVC_TRY(find_space(id, &slot));
   Space& space = spaces_[slot];
   if (space.opens > 1) {
     --space.opens;
@@ -167,7 +167,7 @@ kvc_status Manager::reset(uint64_t namespace_id) {
     spaces_.reset_all();
   } else {
     uint32_t slot = 0;
-    if (const kvc_status status = find_space(namespace_id, &slot); status != KVC_OK) return status;
+    KVC_TRY(find_space(namespace_id, &slot));
     forget(slot);
   }
   ++counters_.epoch;

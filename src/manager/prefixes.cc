@@ -9,7 +9,7 @@ namespace kvc {
 // holds nothing: otherwise a reader could decide whether a position stays known.
 kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   constexpr size_t kSlice = 256;
   const uint32_t groups = shape_.full_groups | shape_.window_groups;
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
@@ -24,7 +24,7 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
     const std::lock_guard lock(mutex_);
     if (!first) tree_.leave(reader);
     Prompt prompt;
-    if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+    KVC_TRY(scratch.look(&prompt));
     if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;
     known = is_node(reader.at) ? tree_[reader.at].depth + 1 : 0;
@@ -77,10 +77,10 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
 kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* id,
                                uint64_t* num_pinned) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   const Guard lock(*this);
   Prompt prompt;
-  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+  KVC_TRY(scratch.look(&prompt));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length = match(prompt, limit, shape_.full_groups | shape_.window_groups, 0, scratch.path(),
                               scratch.residents(), nullptr);
@@ -144,10 +144,10 @@ kvc_status Manager::unpin_prefix(uint64_t id) {
 
 kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* num_dropped) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   const Guard lock(*this);
   Prompt prompt;
-  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+  KVC_TRY(scratch.look(&prompt));
   const size_t known = tree_.walk(prompt, scratch.num_blocks(), 0, scratch.path());
   uint64_t dropped = 0;
   for (size_t j = known; j-- > 0;) {

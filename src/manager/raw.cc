@@ -10,7 +10,7 @@ kvc_status Manager::acquire_blocks(uint32_t group, int32_t* blocks, size_t num_b
   const Guard lock(*this);
   Demand demand(shape_.num_pools);
   demand.blocks[shape_.groups[group].pool] = num_blocks;
-  if (const kvc_status status = shortage(demand, 0, "acquire_blocks"); status != KVC_OK) return status;
+  KVC_TRY(shortage(demand, 0, "acquire_blocks"));
   constexpr size_t kPiece = 64;
   for (size_t done = 0; done < num_blocks; done += kPiece) {
     BlockId taken[kPiece];
@@ -29,10 +29,10 @@ kvc_status Manager::acquire_blocks(uint32_t group, int32_t* blocks, size_t num_b
 kvc_status Manager::acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
                                    int32_t* blocks, size_t capacity, size_t* count) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   const Guard lock(*this);
   Prompt prompt;
-  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+  KVC_TRY(scratch.look(&prompt));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length = match(prompt, limit, 1u << group, 0, scratch.path(), scratch.residents(), nullptr);
   if (length > capacity) {
@@ -80,12 +80,12 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
                 num_blocks * shape_.block_size, tokens.num_tokens);
   }
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;  // they publish nothing
   const Guard lock(*this);
   Prompt prompt;
-  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
-  if (const kvc_status status = check_raw_blocks(blocks, num_blocks); status != KVC_OK) return status;
+  KVC_TRY(scratch.look(&prompt));
+  KVC_TRY(check_raw_blocks(blocks, num_blocks));
   const size_t known = tree_.walk(prompt, num_blocks, 0, scratch.path());
   for (size_t j = 0; j < num_blocks; ++j) {
     if (blocks[j] == -1) continue;
@@ -147,7 +147,7 @@ kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const 
 
 kvc_status Manager::release_blocks(const int32_t* blocks, size_t num_blocks) {
   const Guard lock(*this);
-  if (const kvc_status status = check_raw_blocks(blocks, num_blocks); status != KVC_OK) return status;
+  KVC_TRY(check_raw_blocks(blocks, num_blocks));
   for (size_t i = 0; i < num_blocks; ++i) {
     if (blocks[i] == -1) continue;
     Block& block = pool_[BlockId{blocks[i]}];

@@ -114,7 +114,7 @@ void Manager::end_request(Request& request) {
 kvc_status Manager::free_request(uint64_t id) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   end_request(*request);
   return KVC_OK;
 }
@@ -159,7 +159,7 @@ kvc_status Manager::preempt(Request& request) {
 kvc_status Manager::preempt_request(uint64_t id) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &request));
   return preempt(*request);
 }
 
@@ -188,7 +188,7 @@ Manager::Restorable Manager::restorable(const Request& request, uint64_t tokens)
 kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   return truncate(*request, num_tokens);
 }
 
@@ -314,7 +314,7 @@ void Manager::unpublish_partial(Request& request, size_t position) {
 kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   const Guard lock(*this);
   Request* parent = nullptr;
-  if (const kvc_status status = find_request(id, true, &parent); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &parent));
   Request* child = requests_.take();
   if (child == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",

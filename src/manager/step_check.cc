@@ -150,7 +150,7 @@ kvc_status Manager::check_step(const StepPlan& plan) {
                 static_cast<unsigned long long>(step.retired_step),
                 static_cast<unsigned long long>(assigned_));
   }
-  if (const kvc_status status = check_rows(plan); status != KVC_OK) return status;
+  KVC_TRY(check_rows(plan));
   if (step.copy_capacity < shape_.num_groups * step.num_requests) {
     const size_t needed = bound_copies(plan);
     if (needed > step.copy_capacity) {
