@@ -29,7 +29,7 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
     epoch = prompt.epoch;
     known = is_node(reader.at) ? tree_[reader.at].depth + 1 : 0;
     const size_t end = known + kSlice < limit ? known + kSlice : limit;
-    const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.space);
+    const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.ns);
     const size_t reached = tree_.walk(prompt, parent, known, end, needed, scratch.path());
     for (size_t i = known; i < reached; ++i) {
       const NodeId node = scratch.path()[i];
@@ -102,9 +102,9 @@ kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, u
     pins_.give_back(*pin);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a pin of %zu blocks", length);
   }
-  pin->space = prompt.space;
+  pin->ns = prompt.ns;
   pin->length = static_cast<uint32_t>(length);
-  ++spaces_[pin->space].users;
+  ++namespaces_[pin->ns].users;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
       BlockId block = kNoBlock;
@@ -137,7 +137,7 @@ kvc_status Manager::unpin_prefix(uint64_t id) {
     }
   }
   pin->blocks.clear(arena_);
-  --spaces_[pin->space].users;
+  --namespaces_[pin->ns].users;
   pins_.give_back(*pin);
   return KVC_OK;
 }
@@ -157,7 +157,7 @@ kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, 
       BlockId block = tree_.block_of(node, g);
       if (is_block(block) && pool_[block].list != List::kLru) block = tree_.idle_copy(block);
       if (!is_block(block)) continue;
-      --spaces_.cached(tree_[node].space, pool_[block].pool);
+      --namespaces_.cached(tree_[node].ns, pool_[block].pool);
       pool_.remove(block);
       tree_.detach(block);
       pool_.push_free(block);
@@ -183,7 +183,7 @@ kvc_status Manager::unpublish_blocks(const int32_t* blocks, size_t num_blocks, u
     if (!is_node(block.node) || tree_.stale(tree_[block.node])) continue;
     const bool idle = block.list == List::kLru;
     if (idle) {
-      --spaces_.cached(tree_[block.node].space, block.pool);
+      --namespaces_.cached(tree_[block.node].ns, block.pool);
       pool_.remove(id);
     }
     tree_.detach(id);
