@@ -146,7 +146,7 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
     const char* name;
     uint64_t value, limit;
   } limits[] = {{"max_nodes", shape->max_nodes, (uint64_t{1} << 31) - 2},
-                {"max_requests", shape->max_requests, kMaxHandleSlots},
+                {"max_requests", shape->max_requests, kMaxHandleIndex},
                 {"max_request_tokens", shape->max_request_tokens, kMaxRequestTokens},
                 {"event_capacity", shape->event_capacity, kMaxEvents},
                 {"watermark_blocks", shape->watermark, kMaxBlocks}};
