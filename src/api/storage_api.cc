@@ -212,8 +212,8 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
                   layout.num_layers, layout.num_heads, layout.block_size);
     }
     if (storage.backend->is_open(storage.impl, block) != 0) {
-      return fail(KVC_ERROR_BUSY, "block %d is open: its keys are not in the slab; kvc_storage_quantize_blocks",
-                  block);
+      return fail(KVC_ERROR_BUSY,
+                  "block %d is open: its keys are not in the slab; kvc_storage_quantize_blocks", block);
     }
     const size_t needed = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
     if (needed > capacity) {

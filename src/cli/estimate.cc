@@ -154,7 +154,8 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
             answer.window_blocks);
   if (answer.residual_bytes != 0)
-    row(out, "one sequence, open", grouped(answer.residual_bytes) + " bytes", "keys of its last block, as bf16");
+    row(out, "one sequence, open", grouped(answer.residual_bytes) + " bytes",
+        "keys of its last block, as bf16");
   row(out, "one sequence", grouped(answer.sequence_bytes) + " bytes", rounded(answer.sequence_bytes));
   row(out, "total", grouped(answer.total_bytes) + " bytes", rounded(answer.total_bytes));
   if (query.tokens > model.max_context)

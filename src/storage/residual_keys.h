@@ -83,11 +83,12 @@ class OpenKeys {
   uint32_t open_blocks_ = 0;
   size_t words_ = 0;  // of a block's bits
   uint64_t pass_ = 0;
-  Array<uint32_t> state_;   // [layers][blocks]
-  Array<Area> areas_;       // [layers][residual_blocks + 1]: the last one is the anchor
-  Array<uint64_t> stored_;  // [layers][residual_blocks][words]: a bit per token that was stored since it is open
-  Array<uint16_t> rows_;    // [layers][residual_blocks][heads][block_size][k_dim] bf16
-  Array<float> scratch_;    // [workers][block_size][k_dim]
+  Array<uint32_t> state_;  // [layers][blocks]
+  Array<Area> areas_;      // [layers][residual_blocks + 1]: the last one is the anchor
+  Array<uint64_t>
+      stored_;  // [layers][residual_blocks][words]: a bit per token that was stored since it is open
+  Array<uint16_t> rows_;  // [layers][residual_blocks][heads][block_size][k_dim] bf16
+  Array<float> scratch_;  // [workers][block_size][k_dim]
 };
 
 }  // namespace kvc

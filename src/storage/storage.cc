@@ -48,8 +48,8 @@ Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend
   }
   const bool empty = slab.kind != KVC_MEMORY_EXTERNAL;
   if (layout.channel_tokens != 0 &&
-      !storage->open_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_, residual_blocks,
-                                            num_threads, empty)) {
+      !storage->open_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_,
+                                            residual_blocks, num_threads, empty)) {
     delete storage;
     return nullptr;
   }

@@ -18,8 +18,8 @@ namespace kvc {
 
 class Storage {
  public:
-  // Takes `slab` over, and clears it if `zeroed`. `residual_blocks` is that of channel keys. nullptr: no memory,
-  // or no threads; `slab` is as before.
+  // Takes `slab` over, and clears it if `zeroed`. `residual_blocks` is that of channel keys. nullptr: no
+  // memory, or no threads; `slab` is as before.
   static Storage* create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
                          size_t num_threads, const ForeignThreads& parallel, uint32_t residual_blocks);
   static void destroy(Storage* storage);  // with nothing pending; the slab goes back to its owner

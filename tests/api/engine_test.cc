@@ -94,8 +94,7 @@ class Batch {
     a.flags = indices_on_device ? KVC_LAUNCH_ON_DEVICE : 0;
     if (indices_on_device) a.total_queries = kRequests, a.max_queries = 1;
     // Of every second batch each layer works out its own.
-    if (storage == device_ && shares_schedule_)
-      a.schedule = schedule_.data, a.plan_bytes = kScheduleBytes;
+    if (storage == device_ && shares_schedule_) a.schedule = schedule_.data, a.plan_bytes = kScheduleBytes;
     const uint32_t flags = a.flags;
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       rows.first_layer = a.layer = layer;

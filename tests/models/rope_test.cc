@@ -25,7 +25,8 @@ kvc_model model_of(const RopeVector& v) {
   model.max_context = v.context, model.rope_original_context = v.original;
   model.rope_scaling = v.scaling, model.rope_flags = v.flags;
   model.rope_theta = v.theta, model.rope_factor = v.factor;
-  model.rope_low_rotations = v.slow, model.rope_high_rotations = v.fast, model.rope_attention_factor = v.attention;
+  model.rope_low_rotations = v.slow, model.rope_high_rotations = v.fast,
+  model.rope_attention_factor = v.attention;
   return model;
 }
 
