@@ -110,10 +110,10 @@ kvc_status measure(void* storage, const kvc_rows* rows, kvc_backend_errors* keys
                    kvc_backend_errors* values) {
   return storage_of(storage).measure(*rows, keys, values);
 }
-kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
+kvc_status attend(void* storage, const kvc_backend_attention* attention, void* stream) {
   return storage_of(storage).attend(*attention, stream_of(stream));
 }
-kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_info* plan) {
+kvc_status explain(void* storage, const kvc_backend_attention* attention, kvc_attention_info* plan) {
   return storage_of(storage).explain(*attention, plan);
 }
 kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
@@ -123,8 +123,8 @@ kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size
 kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
   return storage_of(storage).swap_blocks(*swap, stream_of(stream));
 }
-kvc_status select_blocks(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
-                         void* stream) {
+kvc_status select_blocks(void* storage, const kvc_backend_attention* attention,
+                         const kvc_block_choice* choice, void* stream) {
   return storage_of(storage).select_blocks(*attention, *choice, stream_of(stream));
 }
 

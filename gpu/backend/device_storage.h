@@ -20,9 +20,9 @@ class DeviceStorage {
   kvc_status swap_blocks(const kvc_backend_swap& swap, DeviceStream* stream);
   kvc_status key_bounds(uint32_t layer, const int32_t* blocks, size_t count, uint16_t* bounds,
                         DeviceStream* stream);
-  kvc_status attend(const kvc_attention& attention, DeviceStream* stream);
-  kvc_status explain(const kvc_attention& attention, kvc_attention_info* plan);
-  kvc_status select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
+  kvc_status attend(const kvc_backend_attention& attention, DeviceStream* stream);
+  kvc_status explain(const kvc_backend_attention& attention, kvc_attention_info* plan);
+  kvc_status select_blocks(const kvc_backend_attention& attention, const kvc_block_choice& choice,
                            DeviceStream* stream);
 
  private:
@@ -30,7 +30,7 @@ class DeviceStorage {
       : device_(device), layout_(layout), slab_(slab), memory_(device) {}
   kvc_status clear();
   // That select_blocks() needs beside the caller's arrays.
-  uint64_t selection_bytes(const kvc_attention& attention) const;
+  uint64_t selection_bytes(const kvc_backend_attention& attention) const;
   // The caller's arrays as the device finds them.
   kvc_status find_rows(Call& call, kvc_rows* rows) const;
 

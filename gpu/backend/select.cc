@@ -9,8 +9,8 @@ namespace kvc::gpu {
 namespace {
 
 // Of the call's arrays those that are looked at.
-kvc_attention arrays_read(const kvc_backend_attention& attention) {
-  kvc_attention read = attention;
+kvc_backend_attention arrays_read(const kvc_backend_attention& attention) {
+  kvc_backend_attention read = attention;
   read.out = nullptr;
   read.lse = nullptr;
   read.alibi_slopes = read.sink_logits = nullptr;
@@ -27,7 +27,7 @@ struct Work {
   uint64_t bytes;         // with the copies of host arrays
 };
 
-Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kvc_attention& read) {
+Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kvc_backend_attention& read) {
   Work work = {};
   work.limits = limits_of(device, read);
   work.args.attention = args_of(layout, static_cast<const char*>(slab), read);
@@ -47,13 +47,13 @@ uint64_t DeviceStorage::selection_bytes(const kvc_backend_attention& attention) 
 
 kvc_status DeviceStorage::select_blocks(const kvc_backend_attention& attention,
                                         const kvc_block_choice& choice, DeviceStream* stream) {
-  const kvc_attention read = arrays_read(attention);
+  const kvc_backend_attention read = arrays_read(attention);
   const Work work = plan_work(layout_, address_, device_, read);
   KVC_TRY(check_workspace(read, work.bytes, "selection_bytes"));
   SelectionArgs args = {work.args.attention,     choice.bounds,        choice.top_k,
                         choice.sink_blocks,      choice.recent_blocks, choice.block_mask,
                         choice.block_mask_stride};
-  char* given = static_cast<char*>(read.workspace);
+  char* given = static_cast<char*>(read.run.workspace);
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
   KVC_TRY(call.address(args.bounds, "kvc_block_choice.bounds"));

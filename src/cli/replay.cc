@@ -163,9 +163,12 @@ bool Replay::admit(Waiting& waiting) {
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
-    check(
-        kvc_manager_create_request(manager_.get(), tokens_.data(), length, nullptr, 0, &config, &waiting.id),
-        "kvc_manager_create_request");
+    kvc_prompt prompt = {};
+    prompt.struct_size = sizeof prompt;
+    prompt.tokens = tokens_.data();
+    prompt.num_tokens = length;
+    check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id),
+          "kvc_manager_create_request");
   }
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
   waiting.seconds += prompt_watch_.stop();

@@ -13,6 +13,7 @@
 
 #include "api/storage.h"
 #include "api/storage_handle.h"
+#include "attention_call.h"
 #include "cpu/cpu_backend.h"
 
 namespace {
@@ -195,8 +196,7 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
     for (size_t r = 0; r < 2; ++r) std::copy(table, table + 3, tables.data() + r * kStride);
     std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks = {1, 2, -3, 4};
     std::vector<uint8_t> mask(20, 0xdb);
-    kvc_attention a = {};
-    a.struct_size = sizeof a;
+    AttentionCall a;
     a.q = q.data(), a.out = out.data(), a.lse = lse.data();
     a.num_requests = 2, a.q_offsets = offsets.data(), a.q_starts = starts.data(), a.kv_lens = lens.data();
     a.block_tables = tables.data(), a.table_stride = kStride, a.num_q_heads = kQHeads;
