@@ -135,11 +135,11 @@ void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
 void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns) {
   constexpr size_t kAhead = 8;
   const uint32_t pool = shape_.groups[group].pool;
-  const size_t sweep_end = fencing() ? end : begin;
+  const bool sweeps = !fencing();
   for (size_t j = end; j != begin;) {
     {
       BlockPool::LruAppender lru(pool_, pool);
-      for (; j != sweep_end; --j) {
+      for (; sweeps && j != begin; --j) {
         const BlockId id = blocks[j - 1];
         if (j > kAhead) pool_.prefetch(blocks[j - 1 - kAhead]);
         Block& block = pool_[id];
