@@ -35,10 +35,8 @@ kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const ch
   return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
               "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
               "%llu fenced; %s",
-              who, static_cast<unsigned long long>(wanted), short_pool,
-              static_cast<unsigned long long>(watermark), static_cast<unsigned long long>(pool.available()),
-              static_cast<unsigned long long>(pool.size), static_cast<unsigned long long>(pool.fenced),
-              again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+              who, ull(wanted), short_pool, ull(watermark), ull(pool.available()), ull(pool.size),
+              ull(pool.fenced), again ? "retire a step" : "free or preempt requests, or enlarge the pool");
 }
 
 // Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
@@ -217,9 +215,15 @@ void Blocks::retire(uint64_t step_id) {
   }
 }
 
-void Blocks::take_zero_blocks(int32_t* blocks) {
+kvc_status Blocks::take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
+  *count = zeroing_.count();
+  if (*count > capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu blocks are to be cleared, the array has room for %zu",
+                *count, capacity);
+  }
   if (zeroing_.count() != 0) std::memcpy(blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
   zeroing_.clear_list();
+  return KVC_OK;
 }
 
 }  // namespace kvc

@@ -98,7 +98,7 @@ class Blocks {
   // Evicts up to `max_blocks` cached blocks and returns how many.
   size_t evict_oldest(size_t max_blocks);
   // Hands out the list of blocks to be cleared and empties it.
-  void take_zero_blocks(int32_t* blocks);
+  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count);
 
   // ---- publishing: publish.cc
 

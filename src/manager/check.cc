@@ -23,8 +23,7 @@ class Checker {
     if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.max_nodes()) ||
         !users_.create(scratch_, num_namespaces) || !nodes_of_.create(scratch_, num_namespaces) ||
         !cached_.create(scratch_, num_namespaces * shape_.num_pools)) {
-      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks",
-                  static_cast<unsigned long long>(pool_.num_ids()));
+      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks", ull(pool_.num_ids()));
     }
     KVC_TRY(requests());
     KVC_TRY(rows());
@@ -47,9 +46,8 @@ class Checker {
       return r.building ? KVC_OK : request(i, r);
     }));
     KVC_CHECK(admitted == s_.requests.num_admitted() && all == s_.requests.count(),
-              "%zu requests, %zu admitted; counted %llu, %llu", all, admitted,
-              static_cast<unsigned long long>(s_.requests.count()),
-              static_cast<unsigned long long>(s_.requests.num_admitted()));
+              "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
+              ull(s_.requests.num_admitted()));
     return KVC_OK;
   }
 
@@ -202,9 +200,8 @@ class Checker {
                  }));
     KVC_CHECK(free == counts.free && lru == counts.lru && fenced == counts.fenced && stale == counts.stale,
               "pool %zu has %zu free, %zu in LRU (%zu stale), %zu fenced; counted %llu, %llu (%llu), %llu", p,
-              free, lru, stale, fenced, static_cast<unsigned long long>(counts.free),
-              static_cast<unsigned long long>(counts.lru), static_cast<unsigned long long>(counts.stale),
-              static_cast<unsigned long long>(counts.fenced));
+              free, lru, stale, fenced, ull(counts.free), ull(counts.lru), ull(counts.stale),
+              ull(counts.fenced));
     return KVC_OK;
   }
 
@@ -229,10 +226,8 @@ class Checker {
       return is_node(block.node) ? copies(id) : KVC_OK;
     }));
     KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,
-              "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p,
-              static_cast<unsigned long long>(reserved), static_cast<unsigned long long>(pinned),
-              static_cast<unsigned long long>(counts.reserved),
-              static_cast<unsigned long long>(counts.pinned));
+              "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p, ull(reserved), ull(pinned),
+              ull(counts.reserved), ull(counts.pinned));
     KVC_CHECK(num_held + counts.free + counts.lru + counts.fenced == counts.size,
               "the states of pool %zu do not sum to it", p);
     return KVC_OK;
@@ -271,7 +266,7 @@ class Checker {
       KVC_CHECK(alive <= tree_.max_nodes(), "the orphans go in circles");
     }
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
-              static_cast<unsigned long long>(s_.counters.nodes_used));
+              ull(s_.counters.nodes_used));
     return KVC_OK;
   }
 
@@ -320,9 +315,8 @@ class Checker {
               entry.users);
     for (size_t p = 0; p < shape_.num_pools; ++p) {
       KVC_CHECK(s_.namespaces().cached(ns, p) == cached(ns, p),
-                "namespace %u has %llu cached blocks in pool %zu, %llu counted", ns,
-                static_cast<unsigned long long>(cached(ns, p)), p,
-                static_cast<unsigned long long>(s_.namespaces().cached(ns, p)));
+                "namespace %u has %llu cached blocks in pool %zu, %llu counted", ns, ull(cached(ns, p)), p,
+                ull(s_.namespaces().cached(ns, p)));
     }
     return KVC_OK;
   }

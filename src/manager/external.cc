@@ -50,7 +50,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
 kvc_status ExternalBlocks::check_exists(const int32_t* blocks, size_t i) const {
   if (blocks[i] == -1 || blocks_.pool().exists(blocks[i])) return KVC_OK;
   return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %d; ids end at %llu", i, blocks[i],
-              static_cast<unsigned long long>(blocks_.pool().num_ids() - 1));
+              ull(blocks_.pool().num_ids() - 1));
 }
 
 // All blocks must be held; their entries can be counted then.

@@ -19,8 +19,7 @@ uint32_t Requests::shared_groups(const Request& request, size_t position) const 
 kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList* copies) {
   if (capacity > shape_.max_request_tokens) {
     return fail(KVC_ERROR_LIMIT, "a capacity of %llu tokens is more than max_request_tokens, %llu",
-                static_cast<unsigned long long>(capacity),
-                static_cast<unsigned long long>(shape_.max_request_tokens));
+                ull(capacity), ull(shape_.max_request_tokens));
   }
   const uint32_t partial = shape_.by_block.divide(request.capacity);  // written next, if partly filled
   const bool has_partial = request.tail_shared && request.capacity % shape_.block_size != 0;
@@ -69,7 +68,7 @@ bool Requests::reserve_copies(size_t added) {
 kvc_status Requests::reserve_known(Request& request, size_t num_tokens) {
   if (num_tokens > shape_.max_request_tokens - request.known) {
     return fail(KVC_ERROR_LIMIT, "%u + %zu tokens are more than max_request_tokens, %llu", request.known,
-                num_tokens, static_cast<unsigned long long>(shape_.max_request_tokens));
+                num_tokens, ull(shape_.max_request_tokens));
   }
   const uint64_t blocks = (request.known + num_tokens) / shape_.block_size;
   if (!request.reserve_tail(arena_, request.published * shape_.block_size, num_tokens) ||
@@ -120,7 +119,7 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
     return fail(
         KVC_ERROR_INVALID_ARGUMENT,
         "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
-        static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
+        ull(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
   if (committed >= request.next_full) KVC_TRY(publish_full(request, shape_.by_block.divide(committed)));

@@ -5,8 +5,7 @@
 namespace kvc {
 
 kvc_status Requests::not_found(uint64_t id) {
-  return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: it was freed, or is of another manager",
-              static_cast<unsigned long long>(id));
+  return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: it was freed, or is of another manager", ull(id));
 }
 
 kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
@@ -14,8 +13,7 @@ kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
   if (request == nullptr) [[unlikely]]
     return not_found(id);
   if (must_be_admitted && !request->admitted) {
-    return fail(KVC_ERROR_BUSY, "request %#llx is waiting; admit it first",
-                static_cast<unsigned long long>(id));
+    return fail(KVC_ERROR_BUSY, "request %#llx is waiting; admit it first", ull(id));
   }
   request->close_lane();
   *out = request;
@@ -34,7 +32,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
   Request* request = table_.take();
   if (request == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",
-                static_cast<unsigned long long>(shape_.max_requests));
+                ull(shape_.max_requests));
   }
   ++count_;
   blocks_.add_user(ns);

@@ -34,8 +34,7 @@ static kvc_status check_keys(const TokenSpan& span) {
       return fail(KVC_ERROR_INVALID_ARGUMENT,
                   "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and "
                   "inside the %zu tokens",
-                  i, static_cast<unsigned long long>(key.first_token),
-                  static_cast<unsigned long long>(key.num_tokens), span.num_tokens);
+                  i, ull(key.first_token), ull(key.num_tokens), span.num_tokens);
     }
     end = key.first_token + key.num_tokens;
   }
@@ -45,7 +44,7 @@ static kvc_status check_keys(const TokenSpan& span) {
 kvc_status check_span(const TokenSpan& span, const Shape& shape) {
   if (span.num_tokens > shape.max_request_tokens) {
     return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
-                static_cast<unsigned long long>(shape.max_request_tokens));
+                ull(shape.max_request_tokens));
   }
   return check_keys(span);
 }

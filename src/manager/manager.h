@@ -25,9 +25,15 @@ class Manager {
   // A warning that waits to be delivered by the caller once the lock is free; nullptr if there is none.
   const char* take_warning();
 
-  kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);
-  kvc_status close_namespace(uint64_t id);
-  kvc_status reset(uint64_t namespace_id);
+  kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id) {
+    return change([&] { return blocks_.open_namespace(config, id); });
+  }
+  kvc_status close_namespace(uint64_t id) {
+    return change([&] { return blocks_.close_namespace(id); });
+  }
+  kvc_status reset(uint64_t namespace_id) {
+    return change([&] { return blocks_.reset(namespace_id); });
+  }
 
   // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow
   // max_positions.
@@ -38,59 +44,110 @@ class Manager {
   kvc_status admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions = SIZE_MAX) {
     return view().admit(id, num_cached, max_positions);
   }
-  kvc_status reserve_tokens(uint64_t id, uint64_t capacity);
   kvc_status append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens);
   kvc_status commit_tokens(uint64_t id, uint64_t num_committed);
-  kvc_status truncate_request(uint64_t id, uint64_t num_tokens);
-  kvc_status fork_request(uint64_t id, uint64_t* child);
-  kvc_status preempt_request(uint64_t id);
-  kvc_status free_request(uint64_t id);
+  kvc_status reserve_tokens(uint64_t id, uint64_t capacity) {
+    return change(id, true, [&](Request& request) { return requests_.extend(request, capacity, nullptr); });
+  }
+  kvc_status truncate_request(uint64_t id, uint64_t num_tokens) {
+    return change(id, false, [&](Request& request) { return requests_.truncate(request, num_tokens); });
+  }
+  kvc_status fork_request(uint64_t id, uint64_t* child) {
+    return change(id, true, [&](Request& request) { return requests_.fork(request, child); });
+  }
+  kvc_status preempt_request(uint64_t id) {
+    return change(id, true, [&](Request& request) { return requests_.preempt(request); });
+  }
+  kvc_status free_request(uint64_t id) {
+    return change(id, false, [&](Request& request) { return requests_.end(request); });
+  }
 
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }
-  kvc_status retire_step(uint64_t step_id);
-  kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count);
-  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count);
+  kvc_status retire_step(uint64_t step_id) {
+    return change([&] { return stepper_.retire(step_id); });
+  }
+  kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count) {
+    return change([&] { return requests_.take_copies(copies, capacity, count); });
+  }
+  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
+    return change([&] { return blocks_.take_zero_blocks(blocks, capacity, count); });
+  }
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
   kvc_status probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
     return matcher_.probe(namespace_id, tokens, info);
   }
-  kvc_status pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned);
-  kvc_status unpin_prefix(uint64_t pin);
+  kvc_status pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned) {
+    return look_up(namespace_id, tokens, [&](auto& prefix) { return pins_.pin(prefix, pin, num_pinned); });
+  }
+  kvc_status unpin_prefix(uint64_t pin) {
+    return change([&] { return pins_.unpin(pin); });
+  }
   kvc_status drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* num_dropped);
-  kvc_status evict_blocks(size_t max_blocks, size_t* num_evicted);
+  kvc_status evict_blocks(size_t max_blocks, size_t* num_evicted) {
+    return change([&] { return *num_evicted = blocks_.evict_oldest(max_blocks), KVC_OK; });
+  }
 
-  kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks);
+  kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks) {
+    return change([&] { return external_.acquire(group, blocks, num_blocks); });
+  }
   kvc_status acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, int32_t* blocks,
-                            size_t capacity, size_t* count);
+                            size_t capacity, size_t* count) {
+    return look_up(namespace_id, tokens, [&](auto& prefix) {
+      return external_.acquire_prefix(prefix, group, blocks, capacity, count);
+    });
+  }
   kvc_status publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
                             const int32_t* blocks, size_t num_blocks);
-  kvc_status release_blocks(const int32_t* blocks, size_t num_blocks);
-  kvc_status unpublish_blocks(const int32_t* blocks, size_t num_blocks, uint64_t* num_unpublished);
+  kvc_status release_blocks(const int32_t* blocks, size_t num_blocks) {
+    return change([&] { return external_.release(blocks, num_blocks); });
+  }
+  kvc_status unpublish_blocks(const int32_t* blocks, size_t num_blocks, uint64_t* num_unpublished) {
+    return change([&] { return external_.unpublish(blocks, num_blocks, num_unpublished); });
+  }
 
   kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
                          int32_t* tokens, size_t token_capacity);
 
-  // Calls visit(const StateReader&) under the lock.
-  template <typename Visit>
-  auto read(Visit&& visit) {
+  // Calls a method of StateReader under the lock.
+  template <typename Method, typename... Arguments>
+  auto read(Method method, Arguments... arguments) {
     const std::lock_guard lock(monitor_.mutex());
-    return visit(StateReader{shape_, blocks_, requests_, rows_, pins_.table(), stepper_, counters_});
+    const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), stepper_, counters_};
+    return (state.*method)(arguments...);
   }
-  kvc_status request_info(uint64_t id, kvc_request_info* info);
-  kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count);
+  kvc_status request_info(uint64_t id, kvc_request_info* info) {
+    return read(&StateReader::request_info, id, info);
+  }
+  kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count) {
+    return read(&StateReader::list_requests, ids, capacity, count);
+  }
   kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
-                           int32_t* tables, size_t row_stride);
+                           int32_t* tables, size_t row_stride) {
+    return read(&StateReader::export_tables, ids, num_ids, group, fill_id, tables, row_stride);
+  }
   kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
-                          size_t element_size);
-  kvc_status pool_info(uint32_t pool, kvc_pool_info* info);
-  kvc_status block_info(int32_t block, kvc_block_info* info);
-  kvc_status check();
-  uint64_t digest();
+                          size_t element_size) {
+    return read(&StateReader::export_slots, id, group, first_token, num_tokens, slots, element_size);
+  }
+  kvc_status pool_info(uint32_t pool, kvc_pool_info* info) {
+    return read(&StateReader::pool_info, pool, info);
+  }
+  kvc_status block_info(int32_t block, kvc_block_info* info) {
+    return read(&StateReader::block_info, block, info);
+  }
+  kvc_status check() { return read(&StateReader::check, env_); }
+  uint64_t digest() { return read(&StateReader::digest); }
   Counters stats() const { return monitor_.read(); }
 
-  void* allocate_for_caller(size_t size);
-  void release_for_caller(void* memory, size_t size);
+  void* allocate_for_caller(size_t size) {
+    const std::lock_guard lock(monitor_.mutex());
+    return memory_.allocate(size, 64);
+  }
+  void release_for_caller(void* memory, size_t size) {
+    const std::lock_guard lock(monitor_.mutex());
+    memory_.release(memory, size, 64);
+  }
 
  private:
   friend class ManagerPeer;  // tests
@@ -98,6 +155,27 @@ class Manager {
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
   uint32_t last_generation();
+  // A call that changes state; one that changes a request; one about a prompt, hashed before it takes the
+  // lock.
+  template <typename Call>
+  kvc_status change(Call&& call) {
+    const Guard lock(monitor_);
+    return call();
+  }
+  template <typename Call>
+  kvc_status change(uint64_t id, bool must_be_admitted, Call&& call) {
+    const Guard lock(monitor_);
+    Request* request = nullptr;
+    KVC_TRY(requests_.find(id, must_be_admitted, &request));
+    return call(*request);
+  }
+  template <typename Call>
+  kvc_status look_up(uint64_t namespace_id, const TokenSpan& tokens, Call&& call) {
+    LookupScratch scratch(matcher_, namespace_id, tokens);
+    KVC_TRY(scratch.status());
+    const Guard lock(monitor_);
+    return call(scratch);
+  }
   SchedulerView view() { return SchedulerView(monitor_, blocks_, requests_); }
 
   const Shape shape_;

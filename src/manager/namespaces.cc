@@ -13,8 +13,7 @@ kvc_status Blocks::open_namespace(const kvc_namespace_config& config, uint64_t* 
 
 kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
   if (!namespaces_.is_open(id)) {
-    return fail(KVC_ERROR_NOT_FOUND, "no namespace %#llx: it was closed, or is of another manager",
-                static_cast<unsigned long long>(id));
+    return fail(KVC_ERROR_NOT_FOUND, "no namespace %#llx: it was closed, or is of another manager", ull(id));
   }
   *ns = id == 0 ? 0 : handle_index(id);
   return KVC_OK;
@@ -30,8 +29,8 @@ kvc_status Blocks::close_namespace(uint64_t id) {
     return KVC_OK;
   }
   if (entry.users != 0) {
-    return fail(KVC_ERROR_BUSY, "namespace %#llx has %u requests and pins; free them first",
-                static_cast<unsigned long long>(id), entry.users);
+    return fail(KVC_ERROR_BUSY, "namespace %#llx has %u requests and pins; free them first", ull(id),
+                entry.users);
   }
   forget(ns);
   announce_cleared(id);
@@ -43,7 +42,7 @@ kvc_status Blocks::reset(uint64_t namespace_id) {
   if (!namespaces_.may_reset()) {
     return fail(KVC_ERROR_LIMIT,
                 "the manager has made %llu resets, the most that it can make; create another manager",
-                static_cast<unsigned long long>(NamespaceTable::kMaxResets));
+                ull(NamespaceTable::kMaxResets));
   }
   if (namespace_id == 0) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;

@@ -74,7 +74,7 @@ class Requests {
   kvc_status truncate(Request& request, uint64_t num_tokens);
   kvc_status fork(Request& parent, uint64_t* child);
   kvc_status preempt(Request& request);
-  void end(Request& request);
+  kvc_status end(Request& request);  // never fails
 
   // Decoding inside a block: Request::open_lane().
   void open_lane(Request& request);

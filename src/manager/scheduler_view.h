@@ -41,7 +41,7 @@ class SchedulerView {
   }
   kvc_status preempt(Request& request) const { return requests_.preempt(request); }
   kvc_status truncate(Request& request, uint64_t length) const { return requests_.truncate(request, length); }
-  void end(Request& request) const { requests_.end(request); }
+  kvc_status end(Request& request) const { return requests_.end(request); }
 
   // Tokens that get slots once `known` are known.
   uint64_t capacity_for(const Request& request, uint64_t known) const {

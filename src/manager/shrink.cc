@@ -73,9 +73,10 @@ void Requests::end_admission(Request& request) {
   --num_admitted_;
 }
 
-void Requests::end(Request& request) {
+kvc_status Requests::end(Request& request) {
   if (request.admitted) end_admission(request);
   discard(request);
+  return KVC_OK;
 }
 
 // Makes the tail begin at `first_position`, taking what was published since from the nodes. False: no memory,
@@ -138,7 +139,7 @@ Requests::Restorable Requests::restorable(const Request& request, uint64_t token
 kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   if (num_tokens > request.known) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "cannot keep %llu tokens of %u; the count is absolute",
-                static_cast<unsigned long long>(num_tokens), request.known);
+                ull(num_tokens), request.known);
   }
   const auto tokens = static_cast<uint32_t>(num_tokens);
   const uint32_t block_size = shape_.block_size;
@@ -150,7 +151,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "cannot keep %u tokens: a sliding window has returned blocks that they need; the next lower "
                 "length that can be kept is %llu, the next higher one %llu",
-                tokens, static_cast<unsigned long long>(lower), static_cast<unsigned long long>(higher));
+                tokens, ull(lower), ull(higher));
   }
   const size_t full = tokens / block_size, needed = shape_.positions_of(tokens);
   const size_t published = full < request.published ? full : request.published;

@@ -15,16 +15,15 @@ kvc_status refused_ids(kvc_status status, const char* array, const int32_t* ids,
   if (status != KVC_ERROR_INVALID_ARGUMENT) return status;
   while (begin < end && ids[begin] != kUnsetToken) ++begin;
   if (begin == end) return status;
-  return fail(status, "%s[%llu] is -1, which means not set: set the id%s", array,
-              static_cast<unsigned long long>(begin), instead);
+  return fail(status, "%s[%llu] is -1, which means not set: set the id%s", array, ull(begin), instead);
 }
 
 }  // namespace
 
 kvc_status Stepper::retire(uint64_t step_id) {
   if (step_id > assigned_) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "step %llu was not issued; the newest is %llu",
-                static_cast<unsigned long long>(step_id), static_cast<unsigned long long>(assigned_));
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "step %llu was not issued; the newest is %llu", ull(step_id),
+                ull(assigned_));
   }
   view_.retire(step_id);
   return KVC_OK;
@@ -63,7 +62,8 @@ kvc_status Stepper::step(StepPlan& plan) {
     for (size_t i = 0; i < step.num_frees; ++i, pause()) {
       Request* request = nullptr;
       *status = view_.find(step.frees[i], false, &request);
-      if (*status++ == KVC_OK) view_.end(*request);
+      if (*status == KVC_OK) *status = view_.end(*request);
+      ++status;
     }
     for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
       Request* request = nullptr;
@@ -173,7 +173,7 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
   if (status == kRepeated) {
     status = fail(KVC_ERROR_INVALID_ARGUMENT,
                   "requests[%zu] is %#llx, which an earlier item names; name each request once in a step", i,
-                  static_cast<unsigned long long>(step.requests[i]));
+                  ull(step.requests[i]));
     request = nullptr;  // the earlier item shows it
   }
   const uint64_t count = plan.extension(i);
@@ -200,7 +200,7 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
   if (end > shape_.max_request_tokens) end = shape_.max_request_tokens;  // else refused below
   if (plan.writes_row(i) && end > uint64_t{plan.step.row_stride} * shape_.block_size) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
-                static_cast<unsigned long long>(end), plan.step.row_stride);
+                ull(end), plan.step.row_stride);
   }
   if (tokens == nullptr) return view_.extend(request, first + count, copies);
   const kvc_step& step = plan.step;

@@ -108,7 +108,8 @@ TEST(LongestCommon, EqualsBruteForceForHybridModels) {
         };
         size_t best = kPositions;
         while (!serves(best)) --best;
-        ASSERT_EQ(peer.matcher().longest_common(kPositions, residents, span, 7), best) << "pattern " << pattern;
+        ASSERT_EQ(peer.matcher().longest_common(kPositions, residents, span, 7), best)
+            << "pattern " << pattern;
         shortened += best != kPositions && best != 0;
       }
     }
