@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of a storage: which kernels take a call, and what they get.
-#include <cstdio>
-
 #include "backend/attention_args.h"
 #include "backend/device_storage.h"
 #include "kernels/attention_plan.h"
@@ -30,7 +28,7 @@ struct Work {
 
 // All requests of a call are one group that shares its first tokens.
 struct OneGroup {
-  explicit OneGroup(const kvc_attention& a) : offsets{0, a.num_requests}, prefix{a.shared_tokens} {}
+  explicit OneGroup(const kvc_backend_attention& a) : offsets{0, a.num_requests}, prefix{a.shared_tokens} {}
 
   CascadeArgs args(const AttentionArgs& attention) const { return {attention, 1, offsets, prefix}; }
   uint64_t offsets[2], prefix[1];
@@ -41,10 +39,11 @@ void list_host_arrays(const OneGroup&, HostArrays* arrays, CascadeArgs* args) {
   arrays->add(args->prefix_lens, 1);
 }
 
-Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kvc_attention& attention) {
+Work plan_work(const Layout& layout, const void* slab, uint32_t device,
+               const kvc_backend_attention& attention) {
   Work work = {};
   work.limits = limits_of(device, attention);
-  work.args = args_of(layout, static_cast<const char*>(slab), attention);
+  work.args = args_of(layout, slab, attention);
   const OneGroup group(attention);
   CascadeArgs cascade = group.args(work.args);
   // What follows a shared prefix is of each request alone: the batch changes how its bits come about.
@@ -60,9 +59,9 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kv
   if (work.is_empty() || work.support.path == AttentionPath::kUnsupported) return work;
   work.schedule_bytes = work.shares ? work.cascade.schedule_bytes : work.plan.schedule_bytes;
   work.kernel_bytes = work.shares ? work.cascade.workspace_bytes : work.plan.workspace_bytes;
-  work.own_schedule_bytes = attention.schedule == nullptr ? work.schedule_bytes : 0;
+  work.own_schedule_bytes = attention.plan == nullptr ? work.schedule_bytes : 0;
   HostArrays arrays;
-  list_host_arrays(layout, attention, work.limits, &arrays, &cascade.attention);
+  list_host_arrays(layout, &arrays, &cascade.attention);
   if (work.shares) list_host_arrays(group, &arrays, &cascade);
   work.bytes = Call::needed(work.kernel_bytes + work.own_schedule_bytes, arrays);
   return work;
@@ -73,16 +72,16 @@ kvc_status check_support(const AttentionSupport& support) {
   return refuse(KVC_ERROR_UNSUPPORTED, "attention on %s: %s", runtime::kName, support.reason);
 }
 
-kvc_status check_schedule(const kvc_attention& a, uint32_t v_dim, uint64_t needed) {
+kvc_status check_schedule(const kvc_backend_attention& a, uint32_t v_dim, uint64_t needed) {
   using ull = unsigned long long;
-  if (a.schedule == nullptr) {
-    if ((a.flags & KVC_ATTENTION_SCHEDULED) == 0) return KVC_OK;
+  if (a.plan == nullptr) {
+    if (a.planned == 0) return KVC_OK;
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
         "KVC_ATTENTION_SCHEDULED without kvc_attention.schedule; give what an earlier call has filled");
   }
-  if (reinterpret_cast<uintptr_t>(a.schedule) % kScheduleAlignment != 0) {
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.schedule,
+  if (reinterpret_cast<uintptr_t>(a.plan) % kScheduleAlignment != 0) {
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.plan,
                   ull{kScheduleAlignment});
   }
   // Other kernels write other results, and have schedules of their own.
@@ -90,22 +89,22 @@ kvc_status check_schedule(const kvc_attention& a, uint32_t v_dim, uint64_t neede
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
                   "kvc_attention.out is %p; with kvc_attention.schedule a multiple of 4", a.out);
   }
-  const bool by_pairs = a.dtype != KVC_FLOAT32 && v_dim % 2 == 0;
+  const bool by_pairs = a.q_dtype != KVC_FLOAT32 && v_dim % 2 == 0;
   if (by_pairs && (a.out_token_stride | a.out_head_stride) % 2 != 0) {
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
-        "kvc_attention.out_token_stride is %lld, out_head_stride %lld; with kvc_attention.schedule even",
-        static_cast<long long>(a.out_token_stride), static_cast<long long>(a.out_head_stride));
+        "kvc_attention.out_token_stride is %llu, out_head_stride %llu; with kvc_attention.schedule even",
+        ull{a.out_token_stride}, ull{a.out_head_stride});
   }
-  if (a.schedule_bytes >= needed) return KVC_OK;
+  if (a.plan_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_attention.schedule_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
-                ull{a.schedule_bytes}, ull{needed});
+                ull{a.plan_bytes}, ull{needed});
 }
 
 }  // namespace
 
-kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* stream) {
+kvc_status DeviceStorage::attend(const kvc_backend_attention& attention, DeviceStream* stream) {
   const Work work = plan_work(layout_, address_, device_, attention);
   if (work.is_empty()) return KVC_OK;
   KVC_TRY(check_support(work.support));
@@ -116,10 +115,9 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
   KVC_TRY(call.begin());
   const OneGroup group(attention);
   CascadeArgs args = group.args(work.args);
-  KVC_TRY(find_arrays(attention, call, &args.attention));
-  list_host_arrays(layout_, attention, work.limits, &call.arrays(), &args.attention);
+  KVC_TRY(find_arrays(layout_, call, &args.attention));
   if (work.shares) list_host_arrays(group, &call.arrays(), &args);
-  AttentionMemory memory = {attention.schedule, nullptr, (attention.flags & KVC_ATTENTION_SCHEDULED) != 0};
+  AttentionMemory memory = {attention.plan, nullptr, attention.planned};
   char* given = static_cast<char*>(attention.workspace);
   KVC_TRY(call.address(memory.schedule, "kvc_attention.schedule"));
   KVC_TRY(call.address(given, "kvc_attention.workspace"));
@@ -131,22 +129,19 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
                   "attention");
 }
 
-kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_plan* plan) {
+kvc_status DeviceStorage::explain(const kvc_backend_attention& attention, kvc_backend_attention_info* info) {
   const Work work = plan_work(layout_, address_, device_, attention);
   KVC_TRY(check_support(work.support));
-  *plan = {};
-  plan->struct_size = sizeof *plan;
-  std::snprintf(plan->kernels, sizeof plan->kernels, "%s",
-                work.support.path == AttentionPath::kMma ? "mma" : "plain");
-  std::snprintf(plan->keys, sizeof plan->keys, "%s", layout_.k.tiled() ? "tiles" : "rows");
-  std::snprintf(plan->values, sizeof plan->values, "%s", layout_.latent ? "keys" : "rows");
-  plan->num_workers = work.limits.num_multiprocessors;
-  plan->sparse = attention.block_mask != nullptr;
-  plan->shared_tokens = work.shares ? attention.shared_tokens : 0;
-  plan->scratch_bytes = work.kernel_bytes + work.own_schedule_bytes;
-  plan->schedule_bytes = work.schedule_bytes;
-  plan->workspace_bytes = work.bytes;
-  plan->selection_bytes = selection_bytes(attention);
+  info->kernels = work.support.path == AttentionPath::kMma ? "mma" : "plain";
+  info->keys = layout_.k.tiled() ? "tiles" : "rows";
+  info->values = layout_.latent ? "keys" : "rows";
+  info->num_workers = work.limits.num_multiprocessors;
+  info->sparse = attention.block_mask != nullptr;
+  info->shared_tokens = work.shares ? attention.shared_tokens : 0;
+  info->scratch_bytes = work.kernel_bytes + work.own_schedule_bytes;
+  info->plan_bytes = work.schedule_bytes;
+  info->workspace_bytes = work.bytes;
+  info->selection_bytes = selection_bytes(attention);
   return KVC_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "api/row_args.h"
 #include "layout/layout.h"
 #include "models/rope.h"
+#include "storage/rotary.h"
 
 using kvc::fail;
 
@@ -39,7 +40,7 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
   const kvc_status status = kvc::check_strides("kvc_rope_rows.x", 0, 1, own->token_stride, own->num_tokens,
                                                own->head_stride, own->num_heads);
   if (status != KVC_OK) return status;
-  return kvc::check_rotary(kvc::rotary_of(*own), own->table_rows, own->head_dim, own->num_tokens, false);
+  return kvc::check_rotary(kvc::rotary_of(*own), own->head_dim, own->num_tokens, false);
 }
 
 }  // namespace
