@@ -57,7 +57,7 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device,
     work.support = work.plan.support;
   }
   if (work.is_empty() || work.support.path == AttentionPath::kUnsupported) return work;
-  work.schedule_bytes = work.shares ? work.cascade.schedule_bytes : work.plan.schedule_bytes;
+  work.schedule_bytes = work.shares ? work.cascade.plan_bytes : work.plan.plan_bytes;
   work.kernel_bytes = work.shares ? work.cascade.workspace_bytes : work.plan.workspace_bytes;
   work.own_schedule_bytes = attention.plan == nullptr ? work.schedule_bytes : 0;
   HostArrays arrays;
@@ -78,28 +78,29 @@ kvc_status check_schedule(const kvc_backend_attention& a, uint32_t v_dim, uint64
     if (a.planned == 0) return KVC_OK;
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
-        "KVC_ATTENTION_SCHEDULED without kvc_attention.schedule; give what an earlier call has filled");
+        "KVC_LAUNCH_PLANNED without kvc_attention_launch.plan; give what an earlier call has filled");
   }
   if (reinterpret_cast<uintptr_t>(a.plan) % kScheduleAlignment != 0) {
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.plan,
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention_launch.plan is %p; a multiple of %llu", a.plan,
                   ull{kScheduleAlignment});
   }
   // Other kernels write other results, and have schedules of their own.
   if (reinterpret_cast<uintptr_t>(a.out) % 4 != 0) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                  "kvc_attention.out is %p; with kvc_attention.schedule a multiple of 4", a.out);
+                  "kvc_attention.out is %p; with kvc_attention_launch.plan a multiple of 4", a.out);
   }
   const bool by_pairs = a.q_dtype != KVC_FLOAT32 && v_dim % 2 == 0;
   if (by_pairs && (a.out_token_stride | a.out_head_stride) % 2 != 0) {
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
-        "kvc_attention.out_token_stride is %llu, out_head_stride %llu; with kvc_attention.schedule even",
+        "kvc_attention.out_token_stride is %llu, out_head_stride %llu; with kvc_attention_launch.plan even",
         ull{a.out_token_stride}, ull{a.out_head_stride});
   }
   if (a.plan_bytes >= needed) return KVC_OK;
-  return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.schedule_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
-                ull{a.plan_bytes}, ull{needed});
+  return refuse(
+      KVC_ERROR_INVALID_ARGUMENT,
+      "kvc_attention_launch.plan_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
+      ull{a.plan_bytes}, ull{needed});
 }
 
 }  // namespace
@@ -119,8 +120,8 @@ kvc_status DeviceStorage::attend(const kvc_backend_attention& attention, DeviceS
   if (work.shares) list_host_arrays(group, &call.arrays(), &args);
   AttentionMemory memory = {attention.plan, nullptr, attention.planned};
   char* given = static_cast<char*>(attention.workspace);
-  KVC_TRY(call.address(memory.schedule, "kvc_attention.schedule"));
-  KVC_TRY(call.address(given, "kvc_attention.workspace"));
+  KVC_TRY(call.address(memory.schedule, "kvc_attention_launch.plan"));
+  KVC_TRY(call.address(given, "kvc_attention_launch.workspace"));
   KVC_TRY(call.upload(work.kernel_bytes + work.own_schedule_bytes, given));
   memory.workspace = call.workspace();
   if (memory.schedule == nullptr) memory.schedule = call.workspace() + work.kernel_bytes;

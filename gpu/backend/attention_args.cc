@@ -50,16 +50,16 @@ kvc_status check_workspace(const kvc_backend_attention& a, uint64_t needed, cons
   if (a.workspace == nullptr) {
     if (a.workspace_bytes == 0) return KVC_OK;
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                  "kvc_attention.workspace_bytes is %llu and workspace is NULL; give both or neither",
+                  "kvc_attention_launch.workspace_bytes is %llu and workspace is NULL; give both or neither",
                   ull{a.workspace_bytes});
   }
   if (reinterpret_cast<uintptr_t>(a.workspace) % kWorkspaceAlignment != 0) {
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.workspace is %p; a multiple of %llu",
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention_launch.workspace is %p; a multiple of %llu",
                   a.workspace, ull{kWorkspaceAlignment});
   }
   if (a.workspace_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.workspace_bytes is %llu; this call needs %llu: kvc_attention_plan.%s",
+                "kvc_attention_launch.workspace_bytes is %llu; this call needs %llu: kvc_attention_info.%s",
                 ull{a.workspace_bytes}, ull{needed}, needed_by);
 }
 

@@ -45,7 +45,7 @@ kvc_status DeviceStorage::select_blocks(const kvc_backend_attention& attention,
   KVC_TRY(call.begin());
   KVC_TRY(call.address(args.bounds, "kvc_block_choice.bounds"));
   KVC_TRY(call.address(args.block_mask, "kvc_block_choice.block_mask"));
-  KVC_TRY(call.address(given, "kvc_attention.workspace"));
+  KVC_TRY(call.address(given, "kvc_attention_launch.workspace"));
   KVC_TRY(find_arrays(layout_, call, &args.attention));
   KVC_TRY(call.upload(work.kernel_bytes, given));
   return call.end(launch_selection(args, work.limits, call.workspace(), call.stream()), "choosing blocks");

@@ -26,8 +26,8 @@ kvc_status attend_external(kvc_storage& storage, const kvc_attention& attention,
   return status == KVC_OK ? storage.attention(storage.attention_data, &attention, &k, &v, handle) : status;
 }
 
-kvc_attention_plan translate(const kvc_backend_attention_info& from) {
-  kvc_attention_plan to = {};
+kvc_attention_info translate(const kvc_backend_attention_info& from) {
+  kvc_attention_info to = {};
   std::strncpy(to.kernels, from.kernels, sizeof to.kernels - 1);
   std::strncpy(to.keys, from.keys, sizeof to.keys - 1);
   std::strncpy(to.values, from.values, sizeof to.values - 1);
@@ -37,7 +37,7 @@ kvc_attention_plan translate(const kvc_backend_attention_info& from) {
   to.num_splits = from.num_splits;
   to.scratch_bytes = from.scratch_bytes;
   to.shared_tokens = from.shared_tokens;
-  to.schedule_bytes = from.plan_bytes;
+  to.plan_bytes = from.plan_bytes;
   to.workspace_bytes = from.workspace_bytes;
   to.selection_bytes = from.selection_bytes;
   return to;
@@ -57,7 +57,9 @@ kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kv
     KVC_REQUIRE_ARRAY(a.out, a.total_queries);
     if (a.num_requests == 0) return KVC_OK;
     if (storage.attention != nullptr) {
-      const kvc_status external = attend_external(storage, kvc::complete_attention(attention, a), stream);
+      kvc_attention_launch launch;
+      const kvc_attention own = kvc::complete_attention(attention, a, &launch);
+      const kvc_status external = attend_external(storage, own, stream);
       if (external != KVC_ERROR_UNSUPPORTED) return external;
     }
     return storage.backend->attend(storage.impl, &a, kvc::impl_of(stream));
@@ -72,16 +74,16 @@ kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel
   });
 }
 
-kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_plan* plan) {
+kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_info* info) {
   return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_POINTER(plan);
-    kvc_backend_attention a;
-    kvc_backend_attention_info info = {};
-    kvc_status status = kvc::check_size<kvc_attention_plan>(plan->struct_size, "kvc_attention_plan");
-    if (status == KVC_OK) status = kvc::read_attention(storage, attention, AttentionUse::kNow, &a);
-    if (status == KVC_OK) status = storage.backend->explain(storage.impl, &a, &info);
-    if (status == KVC_OK) kvc::write_struct(translate(info), plan);
-    return status;
+    return kvc::answer(info, "kvc_attention_info", [&](kvc_attention_info* out) -> kvc_status {
+      kvc_backend_attention a;
+      kvc_backend_attention_info found = {};
+      KVC_TRY(kvc::read_attention(storage, attention, AttentionUse::kNow, &a));
+      KVC_TRY(storage.backend->explain(storage.impl, &a, &found));
+      *out = translate(found);
+      return KVC_OK;
+    });
   });
 }
 
@@ -110,20 +112,24 @@ kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attent
   });
 }
 
-kvc_status kvc_attention_merge(const void* outs, const float* lses, size_t num_partials, size_t num_rows,
-                               uint32_t v_dim, int32_t dtype, void* out, float* lse) {
+kvc_status kvc_attention_merge(const kvc_attention_partials* partials, void* out, float* lse) {
   return kvc::guarded([&]() -> kvc_status {
-    if (dtype == 0) dtype = KVC_FLOAT32;
-    if (!kvc::is_float(dtype)) return fail(KVC_ERROR_INVALID_ARGUMENT, "dtype %d is no float type", dtype);
-    if (v_dim == 0 || v_dim > kvc::kMaxRowElements) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "v_dim is %u; 1 .. %u", v_dim, kvc::kMaxRowElements);
+    KVC_REQUIRE_POINTER(partials);
+    kvc_attention_partials own;
+    KVC_TRY(kvc::read_struct(partials, partials->struct_size, "kvc_attention_partials", &own));
+    if (own.dtype == 0) own.dtype = KVC_FLOAT32;
+    if (!kvc::is_float(own.dtype))
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "dtype %d is no float type", own.dtype);
+    if (own.v_dim == 0 || own.v_dim > kvc::kMaxRowElements) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "v_dim is %u; 1 .. %u", own.v_dim, kvc::kMaxRowElements);
     }
-    const size_t rows = kvc::product(num_partials, num_rows), row_bytes = v_dim * kvc::dtype_bits(dtype) / 8;
-    KVC_REQUIRE_MEMORY(lses, rows);
-    KVC_REQUIRE_MEMORY(outs, kvc::product(rows, row_bytes));
-    KVC_REQUIRE_MEMORY(out, kvc::product(num_rows, row_bytes));
-    kvc::merge_partials(static_cast<const char*>(outs), lses, num_partials, num_rows, v_dim, dtype,
-                        static_cast<char*>(out), lse);
+    const size_t rows = kvc::product(own.num_partials, own.num_rows);
+    const size_t row_bytes = own.v_dim * kvc::dtype_bits(own.dtype) / 8;
+    KVC_REQUIRE_MEMORY(own.lses, rows);
+    KVC_REQUIRE_MEMORY(own.outs, kvc::product(rows, row_bytes));
+    KVC_REQUIRE_MEMORY(out, kvc::product(own.num_rows, row_bytes));
+    kvc::merge_partials(static_cast<const char*>(own.outs), own.lses, own.num_partials, own.num_rows,
+                        own.v_dim, own.dtype, static_cast<char*>(out), lse);
     return KVC_OK;
   });
 }

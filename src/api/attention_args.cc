@@ -111,11 +111,10 @@ kvc_status check_limits(const Layout& layout, kvc_backend_attention* a) {
   if (a->max_queries == 0) a->max_queries = a->total_queries;
   if (a->max_kv_len == 0) a->max_kv_len = most;
   if (a->total_queries == 0 || a->total_queries > INT32_MAX || a->max_queries > a->total_queries) {
-    return fail(
-        KVC_ERROR_INVALID_ARGUMENT,
-        "KVC_ATTENTION_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
-        "request no more",
-        ull{a->total_queries}, ull{a->max_queries});
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "KVC_LAUNCH_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
+                "request no more",
+                ull{a->total_queries}, ull{a->max_queries});
   }
   if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
@@ -247,10 +246,15 @@ kvc_status check_arrays(const kvc_storage& storage, bool later, kvc_backend_atte
 
 // The caller's struct as the one that backends take, with defaults filled in but for strides.
 kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_attention* out) {
-  constexpr uint32_t kKnown =
-      KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ON_DEVICE | KVC_ATTENTION_INVARIANT | KVC_ATTENTION_SCHEDULED;
+  kvc_attention_launch launch = {};
+  if (a.launch != nullptr)
+    KVC_TRY(read_struct(a.launch, a.launch->struct_size, "kvc_attention_launch", &launch));
+  constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL;
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
+  constexpr uint32_t kKnownOfLaunch = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
+  if ((launch.flags & ~kKnownOfLaunch) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "launch flags %#x are not supported", launch.flags & ~kKnownOfLaunch);
   if (a.num_requests > UINT32_MAX)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
   out->q = a.q;
@@ -282,16 +286,16 @@ kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_a
   out->block_mask_stride = a.block_mask_stride;
   out->causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
   out->shared_tokens = a.shared_tokens;
-  out->on_device = (a.flags & KVC_ATTENTION_ON_DEVICE) != 0;
-  out->invariant = (a.flags & KVC_ATTENTION_INVARIANT) != 0;
-  out->planned = (a.flags & KVC_ATTENTION_SCHEDULED) != 0;
-  out->total_queries = a.total_queries;
-  out->max_queries = a.max_queries;
-  out->max_kv_len = a.max_kv_len;
-  out->plan = a.schedule;
-  out->plan_bytes = a.schedule_bytes;
-  out->workspace = a.workspace;
-  out->workspace_bytes = a.workspace_bytes;
+  out->on_device = (launch.flags & KVC_LAUNCH_ON_DEVICE) != 0;
+  out->invariant = (launch.flags & KVC_LAUNCH_INVARIANT) != 0;
+  out->planned = (launch.flags & KVC_LAUNCH_PLANNED) != 0;
+  out->total_queries = launch.total_queries;
+  out->max_queries = launch.max_queries;
+  out->max_kv_len = launch.max_kv_len;
+  out->plan = launch.plan;
+  out->plan_bytes = launch.plan_bytes;
+  out->workspace = launch.workspace;
+  out->workspace_bytes = launch.workspace_bytes;
   return KVC_OK;
 }
 
@@ -350,8 +354,9 @@ kvc_status read_selection(const kvc_storage& storage, const kvc_attention* atten
   return KVC_OK;
 }
 
-kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a) {
-  kvc_attention out;
+kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a,
+                                 kvc_attention_launch* launch) {
+  kvc_attention out = {};
   static_cast<void>(read_struct(attention, attention->struct_size, "kvc_attention", &out));
   out.dtype = a.q_dtype;
   out.scale = a.scale;
@@ -359,10 +364,19 @@ kvc_attention complete_attention(const kvc_attention* attention, const kvc_backe
   out.q_head_stride = static_cast<int64_t>(a.q_head_stride);
   out.out_token_stride = static_cast<int64_t>(a.out_token_stride);
   out.out_head_stride = static_cast<int64_t>(a.out_head_stride);
-  if (a.on_device != 0) {
-    out.max_queries = a.max_queries;
-    out.max_kv_len = a.max_kv_len;
-  }
+  *launch = {sizeof *launch,
+             (a.on_device != 0 ? uint32_t{KVC_LAUNCH_ON_DEVICE} : 0) |
+                 (a.invariant != 0 ? uint32_t{KVC_LAUNCH_INVARIANT} : 0) |
+                 (a.planned != 0 ? uint32_t{KVC_LAUNCH_PLANNED} : 0),
+             0,
+             a.total_queries,
+             a.max_queries,
+             a.max_kv_len,
+             a.plan,
+             a.plan_bytes,
+             a.workspace,
+             a.workspace_bytes};
+  out.launch = launch;
   return out;
 }
 

@@ -17,7 +17,8 @@ kvc_status read_selection(const kvc_storage& storage, const kvc_attention* atten
                           const kvc_block_choice* choice, kvc_backend_attention* out,
                           kvc_backend_selection* selection);
 
-// The caller's struct with the defaults that read_attention() has filled in: for kernels of the caller.
-kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a);
+// The caller's structs with the defaults that read_attention() has filled in: for kernels of the caller.
+kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a,
+                                 kvc_attention_launch* launch);
 
 }  // namespace kvc

@@ -37,8 +37,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.k_scale = layout.k_factor;
   info.v_scale = layout.v_factor;
   info.channel_tokens = layout.channel_tokens;
-  info.open_blocks = kvc::residual_blocks_of(config, layout);
-  info.open_bytes = kvc::residual_key_bytes(layout, info.open_blocks);
+  info.residual_blocks = kvc::residual_blocks_of(config, layout);
+  info.residual_bytes = kvc::residual_key_bytes(layout, info.residual_blocks);
   return info;
 }
 
@@ -212,9 +212,10 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
                   layout.num_layers, layout.num_heads, layout.block_size);
     }
     if (storage.backend->is_residual(storage.impl, block) != 0) {
-      return fail(KVC_ERROR_BUSY,
-                  "block %d is residual: its keys are not in the slab; call kvc_storage_seal_blocks first",
-                  block);
+      return fail(
+          KVC_ERROR_BUSY,
+          "block %d is residual: its keys are not in the slab; call kvc_storage_quantize_blocks first",
+          block);
     }
     const size_t needed = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
     if (needed > capacity) {

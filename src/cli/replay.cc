@@ -21,7 +21,8 @@ struct Waiting {
   uint32_t index;         // In the trace.
   uint32_t produced = 0;  // Output tokens made before a preemption.
   bool readmission = false;
-  uint64_t id = 0;  // In the library; 0 = not created yet.
+  uint64_t id = 0;     // In the library; 0 = not created yet.
+  double seconds = 0;  // Inside calls that create and admit it.
 };
 
 struct Live {
@@ -53,6 +54,7 @@ class Replay {
   void forget(const Live& request);
   void check_table(const Live& request);
   void sample_peak();
+  void sample_occupancy();
   void finish();
 
   uint64_t blocks_of(uint64_t tokens) const {
@@ -77,6 +79,8 @@ class Replay {
 
   std::vector<int32_t> tokens_, table_;
   std::vector<size_t> all_items_, items_without_space_;
+  uint64_t sample_interval_ = 1;  // Decode rounds between two samples of the occupancy.
+  uint64_t rounds_ = 0;
   Stopwatch prompt_watch_, decode_watch_, release_watch_;
   ReplayResult result_;
 };
@@ -164,13 +168,14 @@ bool Replay::admit(Waiting& waiting) {
         "kvc_manager_create_request");
   }
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
-  prompt_watch_.stop();
+  waiting.seconds += prompt_watch_.stop();
 
   if (status == KVC_ERROR_NO_SPACE && !live_.empty()) {
     ++result_.failed_allocations;
     return false;
   }
   check(status, "kvc_manager_admit_request");
+  result_.prompt_calls.add(waiting.seconds);
   live_.push_back(
       {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
   free_rows_.pop_back();
@@ -199,6 +204,7 @@ void Replay::commit(const Live& request, Stopwatch& watch) {
 
 /// One more token for every live request. The token before it is committed by the same call.
 void Replay::decode_round() {
+  if (rounds_++ % sample_interval_ == 0) sample_occupancy();
   step_->clear();
   all_items_.resize(live_.size());
   for (size_t i = 0; i < live_.size(); ++i) all_items_[i] = i;
@@ -221,7 +227,7 @@ void Replay::extend(std::span<const size_t> items) {
     const Live& request = live_[item];
     step_->add(request.id, request.length, request.row, output_token(request.index, request.produced));
   }
-  step_->extend(manager_.get(), decode_watch_);
+  result_.decode_calls.add(step_->extend(manager_.get(), decode_watch_));
   ++result_.step_calls;
   for (size_t i = 0; i < items.size(); ++i) {
     const Live& request = live_[items[i]];
@@ -292,6 +298,18 @@ void Replay::check_table(const Live& request) {
 void Replay::sample_peak() {
   const kvc_stats now = stats();
   result_.peak_live_blocks = std::max(result_.peak_live_blocks, now.blocks_live + now.blocks_reserved);
+}
+
+/// Keeps a bounded number of samples: when they are full, every second one goes and the interval doubles.
+void Replay::sample_occupancy() {
+  constexpr size_t kMostSamples = 512;
+  std::vector<Occupancy>& samples = result_.occupancy;
+  const kvc_stats now = stats();
+  samples.push_back({rounds_ - 1, now.blocks_live + now.blocks_reserved, now.blocks_cached});
+  if (samples.size() < kMostSamples) return;
+  for (size_t i = 0; i < kMostSamples / 2; ++i) samples[i] = samples[2 * i];
+  samples.resize(kMostSamples / 2);
+  sample_interval_ *= 2;
 }
 
 kvc_stats Replay::stats() const {

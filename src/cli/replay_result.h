@@ -5,8 +5,27 @@
 #include <kvcache.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace kvcli {
+
+/// Blocks of the pool after a number of decode steps. What is neither held nor cached is free.
+struct Occupancy {
+  uint64_t step;
+  uint64_t held;  // By requests.
+  uint64_t cached;
+};
+
+/// Durations of one kind of call, in seconds.
+class Latencies {
+ public:
+  void add(double seconds) { seconds_.push_back(static_cast<float>(seconds)); }
+  /// Microseconds that `percent` of the calls did not exceed; 0 without calls.
+  double percentile_us(double percent) const;
+
+ private:
+  std::vector<float> seconds_;
+};
 
 /// Prompt, cached and queried tokens and blocks count a request's first admission; a token is an output token
 /// once.
@@ -29,6 +48,9 @@ struct ReplayResult {
   double prompt_seconds = 0;   // Creating, admitting and committing prompts.
   double decode_seconds = 0;
   double release_seconds = 0;
+  Latencies prompt_calls;  // Creating and admitting one prompt.
+  Latencies decode_calls;  // One decode step.
+  std::vector<Occupancy> occupancy;
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
   double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }

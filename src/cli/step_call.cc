@@ -29,7 +29,7 @@ StepCall::StepCall(uint32_t max_requests, uint64_t row_stride, bool want_slots)
   step_.row_stride = row_stride;
 }
 
-void StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
+double StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
   const bool with_tables = extending && !tables_.empty();
   step_.num_frees = num_frees_;
   step_.num_requests = num_items_;
@@ -43,11 +43,12 @@ void StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
 
   watch.start();
   const kvc_status status = kvc_manager_step(manager, &step_);
-  watch.stop();
+  const double seconds = watch.stop();
 
   check(status, "kvc_manager_step");
   step_.retired_step = step_.step_id;
   check_answers(extending);
+  return seconds;
 }
 
 void StepCall::check_answers(bool extending) const {

@@ -86,9 +86,9 @@ kvc_status launch_with_scratch(Storage& storage, Call call, size_t bytes, void* 
 
 kvc_status check_supported(const kvc_backend_attention& attention) {
   if (attention.on_device != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "KVC_ATTENTION_ON_DEVICE with the cpu; leave it out");
+    return fail(KVC_ERROR_UNSUPPORTED, "KVC_LAUNCH_ON_DEVICE with the cpu; leave it out");
   if (attention.invariant != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "KVC_ATTENTION_INVARIANT is not among what the cpu can do");
+    return fail(KVC_ERROR_UNSUPPORTED, "KVC_LAUNCH_INVARIANT is not among what the cpu can do");
   return KVC_OK;
 }
 

@@ -91,7 +91,7 @@ kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t 
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < num_ids; ++i) {
     Request* request = nullptr;
-    if (const kvc_status status = find_request(ids[i], false, &request); status != KVC_OK) return status;
+    KVC_TRY(find_request(ids[i], false, &request));
     if (request->positions > row_stride) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu",
                   i, request->positions, row_stride);
@@ -111,7 +111,7 @@ kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_tok
                                  void* slots, size_t element_size) {
   const std::lock_guard lock(mutex_);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %llu are past the capacity, %u",
                 static_cast<unsigned long long>(first_token), static_cast<unsigned long long>(num_tokens),
@@ -133,31 +133,23 @@ kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_tok
   return KVC_OK;
 }
 
-kvc_status Manager::take_copies(kvc_block_copy* copies, size_t capacity, size_t* count) {
+kvc_status Manager::take_pending(kvc_pending_work* work) {
   const Guard lock(*this);
-  if (num_copies_ > capacity) {
-    *count = num_copies_;
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu copies are waiting, the array has room for %zu", num_copies_,
-                capacity);
+  work->num_copies = num_copies_;
+  work->num_zero_blocks = zeroing_.count();
+  if (num_copies_ > work->copy_capacity || zeroing_.count() > work->zero_capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
+                num_copies_, zeroing_.count(), work->copy_capacity, work->zero_capacity);
   }
   for (size_t i = 0; i < num_copies_; ++i) {
-    copies[i] = copies_.data[i];
-    const BlockId source{copies[i].source};
+    work->copies[i] = copies_.data[i];
+    const BlockId source{copies_.data[i].source};
     if (pool_.drop_ref(pool_[source])) place(source);
   }
-  *count = num_copies_;
   num_copies_ = 0;
-  return KVC_OK;
-}
-
-kvc_status Manager::take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
-  const std::lock_guard lock(mutex_);
-  *count = zeroing_.count();
-  if (zeroing_.count() > capacity) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu blocks are to be cleared, the array has room for %zu",
-                zeroing_.count(), capacity);
-  }
-  if (zeroing_.count() != 0) std::memcpy(blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
+  if (zeroing_.count() != 0)
+    std::memcpy(work->zero_blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
   zeroing_.clear_list();
   return KVC_OK;
 }

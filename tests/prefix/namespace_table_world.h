@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/counting_heap.h"
-#include "prefix/space_table.h"
+#include "prefix/namespace_table.h"
 
 namespace kvc {
 
@@ -16,11 +16,11 @@ struct Identity {
   Part model, adapter, tenant;
 };
 
-class SpaceTableTest : public ::testing::Test {
+class NamespaceTableTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(table_.create(memory_, arena_, 2, 5)); }
 
-  static kvc_status open_in(SpaceTable& table, const Identity& identity, uint32_t* slot) {
+  static kvc_status open_in(NamespaceTable& table, const Identity& identity, uint32_t* index) {
     kvc_namespace_config config = {};
     config.struct_size = sizeof config;
     const auto set = [](const Part& part, const void*& data, size_t& size) {
@@ -31,25 +31,25 @@ class SpaceTableTest : public ::testing::Test {
     set(identity.model, config.model, config.model_size);
     set(identity.adapter, config.adapter, config.adapter_size);
     set(identity.tenant, config.tenant, config.tenant_size);
-    return table.open(config, slot);
+    return table.open(config, index);
   }
   uint32_t open(const Identity& identity) {
-    uint32_t slot = UINT32_MAX;
-    EXPECT_EQ(open_in(table_, identity, &slot), KVC_OK);
-    return slot;
+    uint32_t index = UINT32_MAX;
+    EXPECT_EQ(open_in(table_, identity, &index), KVC_OK);
+    return index;
   }
   uint32_t open_number(size_t i) { return open({"model " + std::to_string(i), {}, {}}); }
-  void close(uint32_t slot) {
-    if (--table_[slot].opens == 0) {
-      ++table_[slot].opens;
-      table_.close(slot);
+  void close(uint32_t index) {
+    if (--table_[index].opens == 0) {
+      ++table_[index].opens;
+      table_.close(index);
     }
   }
 
   CountingHeap heap_;
   Memory memory_{heap_.env()};
   Arena arena_{memory_};
-  SpaceTable table_;
+  NamespaceTable table_;
 };
 
 }  // namespace kvc

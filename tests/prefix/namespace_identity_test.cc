@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Identities of namespaces are framed so that no two configurations meet, and equal ones share a slot.
+// Identities of namespaces are framed so that no two configurations meet, and equal ones share a index.
 #include <set>
 
-#include "prefix/space_table_world.h"
+#include "prefix/namespace_table_world.h"
 
 namespace kvc {
 namespace {
 
-using SpaceIdentityTest = SpaceTableTest;
+using NamespaceIdentityTest = NamespaceTableTest;
 
 const std::string kNul1(1, '\0'), kNul2(2, '\0');
 
-TEST_F(SpaceIdentityTest, AllPartsAbsentIsTheDefault) {
+TEST_F(NamespaceIdentityTest, AllPartsAbsentIsTheDefault) {
   EXPECT_EQ(open({}), 0u);
   EXPECT_EQ(table_.id(0), 0u);
   EXPECT_TRUE(table_.is_open(0));
   EXPECT_EQ(table_[0].opens, 1u) << "needs no closing";
 }
 
-TEST_F(SpaceIdentityTest, DifferentIdentitiesNeverMeet) {
+TEST_F(NamespaceIdentityTest, DifferentIdentitiesNeverMeet) {
   const Identity identities[] = {{},
                                  {"", {}, {}},
                                  {{}, "", {}},
@@ -46,32 +46,33 @@ TEST_F(SpaceIdentityTest, DifferentIdentitiesNeverMeet) {
                                  {kNul1 + "a", {}, {}},
                                  {std::string(9, '\0'), {}, {}},
                                  {std::string(18, '\0'), {}, {}}};
-  std::set<uint32_t> slots;
+  std::set<uint32_t> indices;
   std::set<std::string> digests;
   for (const Identity& identity : identities) {
-    const uint32_t slot = open(identity);
-    slots.insert(slot);
-    digests.insert(std::string(reinterpret_cast<const char*>(table_[slot].digest.bytes), 32));
+    const uint32_t index = open(identity);
+    indices.insert(index);
+    digests.insert(std::string(reinterpret_cast<const char*>(table_[index].digest.bytes), 32));
   }
-  EXPECT_EQ(slots.size(), std::size(identities));
+  EXPECT_EQ(indices.size(), std::size(identities));
   EXPECT_EQ(digests.size(), std::size(identities));
-  for (const Identity& identity : identities) EXPECT_TRUE(slots.count(open(identity)) == 1) << "opened again";
+  for (const Identity& identity : identities)
+    EXPECT_TRUE(indices.count(open(identity)) == 1) << "opened again";
 }
 
-TEST_F(SpaceIdentityTest, EqualIdentitiesShareASlotUntilTheLastClose) {
-  const uint32_t slot = open({"m", "a", "t"});
-  const uint64_t id = table_.id(slot);
-  EXPECT_EQ(open({"m", "a", "t"}), slot);
-  EXPECT_EQ(table_[slot].opens, 2u);
+TEST_F(NamespaceIdentityTest, EqualIdentitiesShareASlotUntilTheLastClose) {
+  const uint32_t index = open({"m", "a", "t"});
+  const uint64_t id = table_.id(index);
+  EXPECT_EQ(open({"m", "a", "t"}), index);
+  EXPECT_EQ(table_[index].opens, 2u);
   EXPECT_TRUE(table_.is_open(id));
-  close(slot);
+  close(index);
   EXPECT_TRUE(table_.is_open(id));
-  close(slot);
+  close(index);
   EXPECT_FALSE(table_.is_open(id));
 }
 
-TEST_F(SpaceIdentityTest, TheDigestDependsOnTheIdentityAlone) {
-  SpaceTable other;
+TEST_F(NamespaceIdentityTest, TheDigestDependsOnTheIdentityAlone) {
+  NamespaceTable other;
   ASSERT_TRUE(other.create(memory_, arena_, 1, 77));
   uint32_t there;
   ASSERT_EQ(open_in(other, {"x", {}, {}}, &there), KVC_OK);
