@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storages with streams through the C API: what is copied at the call, what comes after what, and that errors
 // come at once. A test stops a stream by a task of its own, so that nothing here is a matter of luck.
+#include "cpu/stream.h"
+
 #include <gtest/gtest.h>
 #include <kvcache.h>
 
@@ -13,8 +15,6 @@
 
 #include "api/storage.h"
 #include "api/storage_handle.h"
-#include "attention_call.h"
-#include "cpu/cpu_backend.h"
 
 namespace {
 
@@ -196,7 +196,8 @@ TEST(Stream, AttentionInAStreamGivesTheSameBits) {
     for (size_t r = 0; r < 2; ++r) std::copy(table, table + 3, tables.data() + r * kStride);
     std::vector<float> slopes = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks = {1, 2, -3, 4};
     std::vector<uint8_t> mask(20, 0xdb);
-    AttentionCall a;
+    kvc_attention a = {};
+    a.struct_size = sizeof a;
     a.q = q.data(), a.out = out.data(), a.lse = lse.data();
     a.num_requests = 2, a.q_offsets = offsets.data(), a.q_starts = starts.data(), a.kv_lens = lens.data();
     a.block_tables = tables.data(), a.table_stride = kStride, a.num_q_heads = kQHeads;
