@@ -1441,7 +1441,8 @@ enum { KVC_ROPE_ROWS_INTERLEAVED = 1 /**< Elements 2 i and 2 i + 1 turn together
 /** Layers that a kvc_model may have, and bits of its window_layers. */
 #define KVC_MODEL_MAX_LAYERS 512
 
-/** The part of a model that its KV cache depends on. A preset (kvc_model_find), or one filled in by hand. */
+/** The part of a model that its KV cache depends on. A preset (kvc_model_find), read from a config.json
+ *  (kvc_model_from_config), or filled in by hand. */
 typedef struct kvc_model {
   size_t struct_size;     /**< sizeof(kvc_model) */
   char name[64];          /**< Of a preset: what kvc_model_find takes. Zero-terminated. */
@@ -1542,6 +1543,14 @@ KVC_API kvc_status kvc_model_get(size_t index, kvc_model *model);
  *  ("meta-llama/Llama-3.1-8B"); letters of either case. @param[in,out] model struct_size set by the caller.
  *  @return KVC_OK; NOT_FOUND, with the nearest names in the text; INVALID_ARGUMENT. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_model_find(const char *name, kvc_model *model);
+
+/** Reads the config.json that Hugging Face keeps beside a model's weights: Llama, Mistral, Mixtral, Phi-3, Qwen 2 and 3, Gemma 2 and 3,
+ *  DeepSeek-V3 and gpt-oss. The configuration may lie in "text_config", as in models that also see or hear.
+ *  @param[in] json The text of the file, in UTF-8; not kept. @param[in] size Its bytes.
+ *  @param[in,out] model struct_size set by the caller; the rest is written on success alone. The name is "_name_or_path" or the architecture.
+ *  @return KVC_OK; INVALID_ARGUMENT (not JSON, an unknown architecture, a field that is missing or out of range: the text names the field, its
+ *  value and the fix), OUT_OF_MEMORY. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_model_from_config(const char *json, size_t size, kvc_model *model);
 
 /** How much memory the blocks of some sequences take and, given a budget, what fits. Exact for blocks that hold the elements and scales of
  *  their tokens and nothing else: a row of n elements takes ceil(n * bits / 8) bytes and 4 (or 8) for each scale, those of channels being shared by

@@ -5,7 +5,10 @@
 #include <kvcache.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iomanip>
 #include <iterator>
 #include <limits>
@@ -13,7 +16,6 @@
 #include <sstream>
 
 #include "cli/dtype.h"
-#include "cli/hf_config.h"
 #include "cli/library.h"
 
 namespace kvcli {
@@ -28,6 +30,30 @@ kvc_model preset(size_t index) {
   return model;
 }
 
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+/// `path` names a config.json, or the folder that it lies in.
+kvc_model read_config(const std::string& path) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  const std::string source = folder ? (std::filesystem::path(path) / "config.json").string() : path;
+  std::ifstream file(source, std::ios::binary);
+  if (!file) throw InputError(source + ": " + std::strerror(errno) + "; give a readable config.json");
+  std::string text;
+  char part[4096];
+  while (file.read(part, sizeof part), file.gcount() > 0) {
+    text.append(part, static_cast<size_t>(file.gcount()));
+    if (text.size() > kMaxConfigBytes)
+      throw InputError(source + ": longer than 16 MiB; give the config.json of a model");
+  }
+  kvc_model model{};
+  model.struct_size = sizeof model;
+  const kvc_status status = kvc_model_from_config(text.data(), text.size(), &model);
+  if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(source + ": " + kvc_last_error());
+  check(status, "kvc_model_from_config");
+  return model;
+}
+
 /// Presets come first, so that a file of the same name in the present folder changes nothing; "./" names
 /// that.
 kvc_model find_model(const std::string& name) {
@@ -38,7 +64,7 @@ kvc_model find_model(const std::string& name) {
   if (status != KVC_ERROR_NOT_FOUND) check(status, "kvc_model_find");
   const std::string text = kvc_last_error();
   std::error_code ignored;
-  if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_hf_config(name);
+  if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
   throw InputError(text + "; `kvcache models` lists all, or give the path of a config.json");
 }
 

@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/errors.h"
-#include "cli/json_section.h"
 
 namespace kvcli {
 namespace {
@@ -39,15 +38,30 @@ class LineReader {
   }
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
-    throw InputError(where() + ": " + what + "; " + fix);
+    throw InputError(name_ + ":" + std::to_string(line_number_) + ": " + what + "; " + fix);
   }
-  std::string where() const { return name_ + ":" + std::to_string(line_number_); }
 
  private:
   std::streambuf* buffer_;
   std::string name_;
   uint64_t line_number_ = 0;
 };
+
+constexpr const char* kRepair = "repair or remove the line";
+
+/// Deep nesting is refused: no trace has it, and it costs the most.
+nlohmann::json parse_line(const std::string& line, const LineReader& at) {
+  constexpr int kMaxDepth = 64;
+  const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kMaxDepth) at.fail("nested deeper than " + std::to_string(kMaxDepth) + " levels", kRepair);
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(line, check_depth);
+  } catch (const nlohmann::json::exception& error) {
+    at.fail("not JSON (" + std::string(error.what()).substr(0, 160) + ")", kRepair);
+  }
+}
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key, const LineReader& at) {
   const auto found = object.find(key);
@@ -68,8 +82,8 @@ uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint
 }
 
 void append_request(const std::string& line, const LineReader& at, Trace& trace) {
-  const nlohmann::json object = parse_json(line, at.where(), "repair or remove the line");
-  if (!object.is_object()) at.fail("not a JSON object", "repair or remove the line");
+  const nlohmann::json object = parse_line(line, at);
+  if (!object.is_object()) at.fail("not a JSON object", kRepair);
 
   TraceRequest request{};
   request.input_length = static_cast<uint32_t>(
