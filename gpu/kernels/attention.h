@@ -118,7 +118,7 @@ AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& l
 
 // Memory of a call, aligned to 16; it need not be cleared.
 struct AttentionMemory {
-  void* schedule;      // AttentionPlan::schedule_bytes
+  void* schedule;      // AttentionPlan::plan_bytes
   void* workspace;     // AttentionPlan::workspace_bytes, until the call is done
   uint32_t scheduled;  // 1 = `schedule` holds what an earlier call has made: it is not made again
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that move keys, values and indices: what a device implementation calls. Results equal those of the
-// CPU (device/storage.h) bit by bit. Every function enqueues on `stream` and returns 0 or the runtime's error
-// code; none synchronizes, allocates or keeps an argument, so all may be captured in a graph. Arguments are
-// valid and complete; every array is in memory that the device reads, and stays until the work is done.
+// CPU (storage/storage.h) bit by bit. Every function enqueues on `stream` and returns 0 or the runtime's
+// error code; none synchronizes, allocates or keeps an argument, so all may be captured in a graph. Arguments
+// are valid and complete; every array is in memory that the device reads, and stays until the work is done.
 #pragma once
 #include <kvcache.h>
 

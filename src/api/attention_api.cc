@@ -18,7 +18,7 @@ kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
   const auto needed = [&](uint64_t tokens) {
     return kvc::ceil_div(kvc::ceil_div(tokens, layout.block_size), 8);
   };
-  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
+  if ((a.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
     if (needed(a.max_kv_len) <= choice.block_mask_stride) return KVC_OK;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed for a max_kv_len of %llu",
@@ -75,12 +75,12 @@ kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel
   });
 }
 
-kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_plan* plan) {
+kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_info* plan) {
   return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(plan);
     kvc_attention own;
-    kvc_attention_plan found;
-    kvc_status status = kvc::check_size<kvc_attention_plan>(plan->struct_size, "kvc_attention_plan");
+    kvc_attention_info found;
+    kvc_status status = kvc::check_size<kvc_attention_info>(plan->struct_size, "kvc_attention_info");
     if (status == KVC_OK) status = kvc::read_attention(storage, attention, false, &own);
     if (status == KVC_OK) status = storage.backend->explain(storage.impl, &own, &found);
     if (status == KVC_OK) kvc::write_struct(found, plan);

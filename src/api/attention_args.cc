@@ -111,11 +111,10 @@ kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
   if (a->max_queries == 0) a->max_queries = a->total_queries;
   if (a->max_kv_len == 0) a->max_kv_len = most;
   if (a->total_queries == 0 || a->total_queries > INT32_MAX || a->max_queries > a->total_queries) {
-    return fail(
-        KVC_ERROR_INVALID_ARGUMENT,
-        "KVC_ATTENTION_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
-        "request no more",
-        ull{a->total_queries}, ull{a->max_queries});
+    return fail(KVC_ERROR_INVALID_ARGUMENT,
+                "KVC_LAUNCH_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
+                "request no more",
+                ull{a->total_queries}, ull{a->max_queries});
   }
   if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
@@ -217,7 +216,7 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
   if (!is_float(a.dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.dtype);
   constexpr uint32_t kKnown =
-      KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ON_DEVICE | KVC_ATTENTION_INVARIANT | KVC_ATTENTION_SCHEDULED;
+      KVC_ATTENTION_NOT_CAUSAL | KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
   if (!(std::abs(a.scale) <= kMostFactor)) {
@@ -243,7 +242,7 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
 }  // namespace
 
 uint64_t num_queries(const kvc_attention& a) {
-  if ((a.flags & KVC_ATTENTION_ON_DEVICE) != 0) return a.total_queries;
+  if ((a.flags & KVC_LAUNCH_ON_DEVICE) != 0) return a.total_queries;
   return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
 }
 
@@ -292,7 +291,7 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
   if (own.dtype == 0) own.dtype = KVC_FLOAT32;
   if (own.scale == 0) own.scale = 1 / std::sqrt(static_cast<float>(storage.layout.k_dim));
   if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
-  if ((own.flags & KVC_ATTENTION_ON_DEVICE) != 0) {
+  if ((own.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
     kvc_status status = check_bounds(storage.layout, &own);
     if (status == KVC_OK) status = resolve_rows(storage.layout, &own);
     if (status == KVC_OK) *out = own;

@@ -12,7 +12,7 @@ namespace kvc {
 kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
                           kvc_attention* out);
 
-// Of what read_attention() gave: queries, or with KVC_ATTENTION_ON_DEVICE at most so many.
+// Of what read_attention() gave: queries, or with KVC_LAUNCH_ON_DEVICE at most so many.
 uint64_t num_queries(const kvc_attention& attention);
 
 // Of what read_attention() gave; points into the caller's arrays.

@@ -12,8 +12,8 @@ constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
-constexpr uint32_t kManagerFlags =
-    KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE | KVC_MANAGER_ZERO_FOREIGN | KVC_MANAGER_ZERO_ALWAYS;
+constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
+                                   KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
@@ -146,7 +146,7 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
     const char* name;
     uint64_t value, limit;
   } limits[] = {{"max_nodes", shape->max_nodes, (uint64_t{1} << 31) - 2},
-                {"max_requests", shape->max_requests, kMaxHandleSlots},
+                {"max_requests", shape->max_requests, kMaxHandleIndex},
                 {"max_request_tokens", shape->max_request_tokens, kMaxRequestTokens},
                 {"event_capacity", shape->event_capacity, kMaxEvents},
                 {"watermark_blocks", shape->watermark, kMaxBlocks}};

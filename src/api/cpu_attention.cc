@@ -3,7 +3,7 @@
 #include "api/attention_args.h"
 #include "attention/select.h"
 #include "attention/visibility.h"
-#include "device/cpu_device.h"
+#include "cpu/cpu_backend.h"
 
 namespace kvc {
 namespace {
@@ -79,10 +79,10 @@ kvc_status launch(Storage& storage, Call call, size_t bytes, void* stream_impl) 
 
 // What only other devices do.
 kvc_status check_flags(const kvc_attention& attention) {
-  if ((attention.flags & KVC_ATTENTION_ON_DEVICE) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "KVC_ATTENTION_ON_DEVICE with the cpu; leave it out");
-  if ((attention.flags & KVC_ATTENTION_INVARIANT) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "KVC_ATTENTION_INVARIANT is not among what the cpu can do");
+  if ((attention.flags & KVC_LAUNCH_ON_DEVICE) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "KVC_LAUNCH_ON_DEVICE with the cpu; leave it out");
+  if ((attention.flags & KVC_LAUNCH_INVARIANT) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "KVC_LAUNCH_INVARIANT is not among what the cpu can do");
   return KVC_OK;
 }
 
@@ -95,7 +95,7 @@ kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
   return launch(storage, call, attention_scratch_bytes(storage.layout(), attention->num_q_heads), stream);
 }
 
-kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_plan* plan) {
+kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_info* plan) {
   if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);
   AttentionArgs args = args_of(storage.layout(), storage.slab(), *attention);

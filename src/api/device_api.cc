@@ -5,8 +5,8 @@
 #include <string>
 
 #include "api/storage_handle.h"
-#include "device/backends.h"
-#include "device/cpu_device.h"
+#include "backend/backends.h"
+#include "cpu/cpu_backend.h"
 
 using kvc::fail;
 using kvc::guarded;

@@ -105,7 +105,7 @@ KVC_FIRST_SIZE(kvc_quant_format, 24);
 KVC_FIRST_SIZE(kvc_rows, 128);
 KVC_FIRST_SIZE(kvc_attention, 168);
 KVC_FIRST_SIZE(kvc_block_choice, 56);
-KVC_FIRST_SIZE(kvc_attention_plan, 88);
+KVC_FIRST_SIZE(kvc_attention_info, 88);
 KVC_FIRST_SIZE(kvc_model, 248);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
 KVC_FIRST_SIZE(kvc_memory_query, 80);

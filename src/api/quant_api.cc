@@ -119,8 +119,8 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
   });
 }
 
-kvc_status kvc_storage_seal_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
-                                   kvc_stream* stream) {
+kvc_status kvc_storage_quantize_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
+                                       kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks);
     if (status != KVC_OK) return status;

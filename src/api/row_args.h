@@ -2,7 +2,7 @@
 // Checks of what arguments say about rows of a caller: where they lie, and how they turn.
 #pragma once
 #include "api/guard.h"
-#include "device/rotary.h"
+#include "storage/rotary.h"
 
 namespace kvc {
 

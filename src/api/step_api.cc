@@ -36,10 +36,10 @@ kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name
 }
 
 kvc_status check_items(const kvc_step& step) {
-  if (step.num_requests > kvc::kMaxHandleSlots) {
+  if (step.num_requests > kvc::kMaxHandleIndex) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
                      "num_requests is %zu; at most %u, since each request may be named once",
-                     step.num_requests, kvc::kMaxHandleSlots);
+                     step.num_requests, kvc::kMaxHandleIndex);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
   KVC_REQUIRE_ARRAY(step.preempts, step.num_preempts);

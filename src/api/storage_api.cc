@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions that create, describe and destroy storages.
 #include "api/storage_handle.h"
-#include "device/host_memory.h"
+#include "storage/host_memory.h"
 
 using kvc::check_block;
 using kvc::fail;
@@ -37,8 +37,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.k_scale = layout.k_factor;
   info.v_scale = layout.v_factor;
   info.channel_tokens = layout.channel_tokens;
-  info.open_blocks = kvc::open_blocks_of(config, layout);
-  info.open_bytes = kvc::open_key_bytes(layout, info.open_blocks);
+  info.residual_blocks = kvc::open_blocks_of(config, layout);
+  info.residual_bytes = kvc::open_key_bytes(layout, info.residual_blocks);
   return info;
 }
 
@@ -127,7 +127,7 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     parts.num_threads = own.num_threads;
     parts.parallel_for = own.parallel_for;
     parts.parallel_context = own.parallel_context;
-    parts.open_blocks = kvc::open_blocks_of(own, layout);
+    parts.residual_blocks = kvc::open_blocks_of(own, layout);
     if (own.allocator != nullptr)
       parts.allocator = {sizeof parts.allocator, env.allocator_data, env.allocate, env.release};
     const kvc_status status = find_memory(own, layout, *backend, device, &parts);
@@ -212,8 +212,8 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
                   layout.num_layers, layout.num_heads, layout.block_size);
     }
     if (storage.backend->is_open(storage.impl, block) != 0) {
-      return fail(KVC_ERROR_BUSY, "block %d is open: its keys are not in the slab; kvc_storage_seal_blocks",
-                  block);
+      return fail(KVC_ERROR_BUSY,
+                  "block %d is open: its keys are not in the slab; kvc_storage_quantize_blocks", block);
     }
     const size_t needed = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
     if (needed > capacity) {

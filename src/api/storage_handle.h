@@ -4,9 +4,9 @@
 #include <atomic>
 
 #include "api/guard.h"
-#include "device/backend.h"
-#include "device/open_keys.h"
+#include "backend/backend.h"
 #include "layout/layout.h"
+#include "storage/residual_keys.h"
 
 struct kvc_storage {
   const kvc_backend* backend;

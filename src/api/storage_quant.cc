@@ -41,10 +41,10 @@ kvc_status read_factors(const kvc_storage_config& config, bool integers, LayoutS
 
 kvc_status read_channel_keys(const kvc_storage_config& config, bool integers, LayoutShape* shape) {
   if ((config.flags & KVC_STORAGE_CHANNEL_KEYS) == 0) {
-    if (config.channel_tokens == 0 && config.open_blocks == 0) return KVC_OK;
+    if (config.channel_tokens == 0 && config.residual_blocks == 0) return KVC_OK;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "channel_tokens is %u and open_blocks %u; they need KVC_STORAGE_CHANNEL_KEYS",
-                config.channel_tokens, config.open_blocks);
+                "channel_tokens is %u and residual_blocks %u; they need KVC_STORAGE_CHANNEL_KEYS",
+                config.channel_tokens, config.residual_blocks);
   }
   if (!integers || shape->latent) {
     return fail(KVC_ERROR_UNSUPPORTED, "channel keys need int8 or int4 and no latent rows; the type is %s%s",
@@ -59,8 +59,8 @@ kvc_status read_channel_keys(const kvc_storage_config& config, bool integers, La
     return fail(KVC_ERROR_INVALID_ARGUMENT, "channel_tokens is %u; a divisor of block_size, %u",
                 shape->channel_tokens, shape->block_size);
   }
-  if (config.open_blocks > kMaxOpenBlocks) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "open_blocks is %u; at most %u", config.open_blocks,
+  if (config.residual_blocks > kMaxOpenBlocks) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "residual_blocks is %u; at most %u", config.residual_blocks,
                 kMaxOpenBlocks);
   }
   return KVC_OK;
@@ -106,7 +106,7 @@ kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shap
 
 uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout) {
   if (layout.channel_tokens == 0) return 0;
-  const uint32_t wanted = config.open_blocks == 0 ? kDefaultOpenBlocks : config.open_blocks;
+  const uint32_t wanted = config.residual_blocks == 0 ? kDefaultOpenBlocks : config.residual_blocks;
   return static_cast<uint32_t>(std::min<uint64_t>(wanted, layout.num_blocks));
 }
 

@@ -5,7 +5,7 @@
 // is -inf or its head's sink logit.
 // Thread-safe: reads its arguments, writes `out` and `lse` of its own work items only.
 #pragma once
-#include "device/rows.h"
+#include "storage/rows.h"
 
 namespace kvc {
 
@@ -71,6 +71,6 @@ struct ParallelFor {
 void attend(const AttentionArgs& args, const ParallelFor& parallel_for, void* scratch);
 
 // How attend() goes about this: all fields but struct_size.
-kvc_attention_plan explain_attention(const AttentionArgs& args, size_t num_workers);
+kvc_attention_info explain_attention(const AttentionArgs& args, size_t num_workers);
 
 }  // namespace kvc

@@ -24,9 +24,9 @@ const char* name_of(Source source) {
 
 }  // namespace
 
-kvc_attention_plan explain_attention(const AttentionArgs& args, size_t num_workers) {
+kvc_attention_info explain_attention(const AttentionArgs& args, size_t num_workers) {
   const Shape shape = find_shape(*args.layout, args.num_q_heads);
-  kvc_attention_plan plan = {};
+  kvc_attention_info plan = {};
   std::snprintf(plan.kernels, sizeof plan.kernels, "%s", chosen_kernels().name);
   std::snprintf(plan.keys, sizeof plan.keys, "%s", name_of(shape.k_source));
   std::snprintf(plan.values, sizeof plan.values, "%s", name_of(shape.v_source));

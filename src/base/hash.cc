@@ -26,8 +26,8 @@ void TableHash::init(uint64_t seed) {
   XXH3_generateSecret_fromSeed(secret_, seed);
 }
 
-uint64_t TableHash::root(uint32_t space, uint32_t generation) const {
-  const uint64_t identity[2] = {space, generation};
+uint64_t TableHash::root(uint32_t ns, uint32_t generation) const {
+  const uint64_t identity[2] = {ns, generation};
   return XXH3_64bits_withSecret(identity, sizeof identity, secret_, kSecretSize);
 }
 

@@ -12,9 +12,9 @@ class TableHash {
  public:
   void init(uint64_t seed);
 
-  // Start of the chain for a namespace: its slot and the generation of the slot. Epochs are told apart by
+  // Start of the chain for a namespace: its index and the generation of the index. Epochs are told apart by
   // comparison alone.
-  uint64_t root(uint32_t space, uint32_t generation) const;
+  uint64_t root(uint32_t ns, uint32_t generation) const;
   // out[i] = chain over tokens [0, (i + 1) * block_size) after `chain`; returns the last one.
   uint64_t blocks(uint64_t chain, const int32_t* tokens, size_t block_size, size_t num_blocks,
                   uint64_t* out) const;

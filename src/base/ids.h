@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Index types that must never be mixed up: a block is a place in the engine's memory, a node is a prefix
-// position. A parent is a node or, negative, the root of a namespace (its slot, complemented).
+// position. A parent is a node or, negative, the root of a namespace (its index, complemented).
 #pragma once
 #include <cstdint>
 
@@ -18,6 +18,6 @@ constexpr int32_t raw(NodeId id) { return static_cast<int32_t>(id); }
 constexpr bool is_block(BlockId id) { return raw(id) >= 0; }
 constexpr bool is_node(NodeId id) { return raw(id) >= 0; }
 
-constexpr NodeId root_of(uint32_t space) { return NodeId{~static_cast<int32_t>(space)}; }
+constexpr NodeId root_of(uint32_t ns) { return NodeId{~static_cast<int32_t>(ns)}; }
 
 }  // namespace kvc

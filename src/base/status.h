@@ -14,3 +14,11 @@ const char* last_error();
 const char* status_name(kvc_status status);
 
 }  // namespace kvc
+
+// Makes the calling function return the status of `call`, unless that is KVC_OK.
+#define KVC_TRY(call)                          \
+  do {                                         \
+    const kvc_status kvc_try_status = (call);  \
+    if (kvc_try_status != KVC_OK) [[unlikely]] \
+      return kvc_try_status;                   \
+  } while (false)

@@ -47,7 +47,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   attention.num_q_heads = options_.heads;
   attention.table_stride = request_blocks_;
   if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
-    attention.flags = KVC_ATTENTION_ON_DEVICE;
+    attention.flags = KVC_LAUNCH_ON_DEVICE;
     attention.total_queries = queries;
     attention.max_queries = options_.queries;
     attention.max_kv_len = options_.context;
@@ -80,13 +80,13 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   if (options_.rope)
     turn_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
             &rows);
-  kvc_attention_plan plan{};
+  kvc_attention_info plan{};
   plan.struct_size = sizeof plan;
   check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
-  const bool shares = plan.schedule_bytes != 0 && !options_.own_schedules;
-  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.schedule_bytes : 1);
+  const bool shares = plan.plan_bytes != 0 && !options_.own_schedules;
+  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
   attention.schedule = shares ? schedule.data() : nullptr;
-  attention.schedule_bytes = plan.schedule_bytes;
+  attention.plan_bytes = plan.plan_bytes;
   const uint32_t flags = attention.flags;
   std::optional<BenchArray> results;
   if (options_.check) {
@@ -95,7 +95,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   }
   const BenchTimes times = time([&](uint32_t call) {
     rows.first_layer = attention.layer = layer_of(call);
-    attention.flags = flags | (shares && call % kModelLayers != 0 ? KVC_ATTENTION_SCHEDULED : 0);
+    attention.flags = flags | (shares && call % kModelLayers != 0 ? KVC_LAUNCH_PLANNED : 0);
     if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
     check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
   });

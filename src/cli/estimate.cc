@@ -145,7 +145,7 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["groups"].push_back(
         group_json("window", answer.num_window_layers, answer.window_block_bytes, answer.window_blocks));
   }
-  json["open_bytes_per_sequence"] = answer.open_bytes;
+  json["open_bytes_per_sequence"] = answer.residual_bytes;
   json["bytes_per_sequence"] = answer.sequence_bytes;
   json["total_bytes"] = answer.total_bytes;
   if (query.budget_bytes != 0) {
@@ -179,8 +179,9 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
   group_row(out, "one sequence, full", answer.num_full_layers, answer.full_block_bytes, answer.full_blocks);
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
             answer.window_blocks);
-  if (answer.open_bytes != 0)
-    row(out, "one sequence, open", grouped(answer.open_bytes) + " bytes", "keys of its last block, as bf16");
+  if (answer.residual_bytes != 0)
+    row(out, "one sequence, open", grouped(answer.residual_bytes) + " bytes",
+        "keys of its last block, as bf16");
   row(out, "one sequence", grouped(answer.sequence_bytes) + " bytes", rounded(answer.sequence_bytes));
   row(out, "total", grouped(answer.total_bytes) + " bytes", rounded(answer.total_bytes));
   if (query.tokens > model.max_context)

@@ -32,7 +32,7 @@ void Manager::evict(BlockId victim) {
   if (tree_.stale(node)) [[unlikely]] {
     --pool_.counts(block.pool).stale;
   } else {
-    --spaces_.cached(node.space, block.pool);
+    --namespaces_.cached(node.ns, block.pool);
     ++counters_.evictions;
   }
   tree_.detach(victim);
@@ -63,11 +63,11 @@ void Manager::place(BlockId id) {
   }
 }
 
-void Manager::place(BlockId id, uint32_t space, bool stale) {
+void Manager::place(BlockId id, uint32_t ns, bool stale) {
   if (issued_ > retired_) {
     pool_.push_fenced(id, issued_);
   } else {
-    settle(id, space, stale);
+    settle(id, ns, stale);
   }
 }
 
@@ -76,12 +76,12 @@ void Manager::settle(BlockId id) {
   if (!is_node(node)) {
     pool_.push_free(id);
   } else {
-    settle(id, tree_[node].space, tree_.stale(tree_[node]));
+    settle(id, tree_[node].ns, tree_.stale(tree_[node]));
   }
 }
 
-// `space` and `stale` are those of the block's node, if it has one.
-void Manager::settle(BlockId id, uint32_t space, bool stale) {
+// `ns` and `stale` are those of the block's node, if it has one.
+void Manager::settle(BlockId id, uint32_t ns, bool stale) {
   Block& block = pool_[id];
   if (!is_node(block.node)) {
     pool_.push_free(id);
@@ -97,7 +97,7 @@ void Manager::settle(BlockId id, uint32_t space, bool stale) {
     const BlockId other = tree_.idle_copy(id);
     if (is_block(other)) {  // one idle copy is enough: the lowest, at the newest place
       pool_.remove(other);
-      --spaces_.cached(space, block.pool);
+      --namespaces_.cached(ns, block.pool);
       kept = raw(other) < raw(id) ? other : id;
       const BlockId given_up = kept == id ? other : id;
       tree_.detach(given_up);
@@ -106,7 +106,7 @@ void Manager::settle(BlockId id, uint32_t space, bool stale) {
   }
   pool_.push_lru(kept);
   if (pool_[kept].next_copy != kept) tree_.make_idle(kept);
-  ++spaces_.cached(space, block.pool);
+  ++namespaces_.cached(ns, block.pool);
 }
 
 void Manager::retire(uint64_t step_id) {

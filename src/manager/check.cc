@@ -27,8 +27,9 @@ class Checker {
 
   kvc_status run() {
     if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.max_nodes()) ||
-        !users_.create(scratch_, m_.spaces_.size()) || !nodes_of_.create(scratch_, m_.spaces_.size()) ||
-        !cached_.create(scratch_, m_.spaces_.size() * shape_.num_pools)) {
+        !users_.create(scratch_, m_.namespaces_.size()) ||
+        !nodes_of_.create(scratch_, m_.namespaces_.size()) ||
+        !cached_.create(scratch_, m_.namespaces_.size() * shape_.num_pools)) {
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks",
                   static_cast<unsigned long long>(pool_.num_ids()));
     }
@@ -38,7 +39,7 @@ class Checker {
     for (size_t p = 0; p < shape_.num_pools && status == KVC_OK; ++p) status = pool(p);
     if (status == KVC_OK) status = blocks();
     if (status == KVC_OK) status = nodes();
-    if (status == KVC_OK) status = spaces();
+    if (status == KVC_OK) status = namespaces();
     if (status == KVC_OK) status = zeroing();
     return status;
   }
@@ -50,7 +51,7 @@ class Checker {
       Request& r = m_.requests_.at(i);
       if (r.id == 0 && !r.building) continue;
       ++all;
-      ++users_[r.space];
+      ++users_[r.ns];
       if (r.building) continue;
       KVC_CHECK(r.committed <= r.known && r.committed <= r.capacity,
                 "request %zu: committed %u, known %u, capacity %u", i, r.committed, r.known, r.capacity);
@@ -76,13 +77,13 @@ class Checker {
       } else {
         KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
       }
-      if (const kvc_status status = tables(i, r); status != KVC_OK) return status;
-      if (const kvc_status status = lane(i, r); status != KVC_OK) return status;
+      KVC_TRY(tables(i, r));
+      KVC_TRY(lane(i, r));
     }
     for (size_t row = 0; row < m_.row_owners_.size(); ++row) {
       const Request* owner = m_.requests_.find(m_.row_owners_[row]);
       KVC_CHECK(owner == nullptr || owner->row == static_cast<int32_t>(row),
-                "row %zu is kept for request %u, which is in row %d", row, m_.requests_.slot_of(*owner),
+                "row %zu is kept for request %u, which is in row %d", row, m_.requests_.index_of(*owner),
                 owner->row);
     }
     KVC_CHECK(live == m_.live_requests_ && all == m_.num_requests_,
@@ -111,7 +112,7 @@ class Checker {
       const uint32_t tail = r.capacity / shape_.block_size;  // where capacity grows into
       if (tail < r.positions) {
         const Block& block = pool_[r.groups[g].blocks.data[tail]];
-        KVC_CHECK(block.refs == 1 && block.raw == 0 && block.pins == 0 && !is_node(block.node),
+        KVC_CHECK(block.refs == 1 && block.external == 0 && block.pins == 0 && !is_node(block.node),
                   "request %zu, group %u: its lane goes on in a shared block", i, g);
       }
       KVC_CHECK(!shape_.groups[g].windowed() ||
@@ -162,7 +163,7 @@ class Checker {
     for (size_t i = 0; i < m_.pins_.size(); ++i) {
       const Pin& pin = m_.pins_.at(i);
       if (pin.id == 0) continue;
-      ++users_[pin.space];
+      ++users_[pin.ns];
       for (size_t j = 0; j < pin.length * shape_.num_groups; ++j) {
         const BlockId id = pin.blocks.data[j];
         if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
@@ -186,7 +187,7 @@ class Checker {
       if (tree_.stale(node)) {
         ++stale;
       } else {
-        ++cached(node.space, p);
+        ++cached(node.ns, p);
       }
     }
     uint32_t fence = 0;
@@ -215,8 +216,8 @@ class Checker {
         const Block& block = pool_[id];
         ++listed[static_cast<size_t>(block.list)];
         const bool held = block.list == List::kHeld;
-        KVC_CHECK(held == block.held(), "block %d: list %d with %u references, %u raw holds, %u pins",
-                  raw(id), static_cast<int>(block.list), block.refs, block.raw, block.pins);
+        KVC_CHECK(held == block.held(), "block %d: list %d with %u references, %u external holds, %u pins",
+                  raw(id), static_cast<int>(block.list), block.refs, block.external, block.pins);
         KVC_CHECK(block.refs == holds_[i].refs && block.pins == holds_[i].pins,
                   "block %d: %u references and %u pins; tables have %u, pins %u", raw(id), block.refs,
                   block.pins, holds_[i].refs, holds_[i].pins);
@@ -227,9 +228,9 @@ class Checker {
         KVC_CHECK(is_node(block.node) || block.next_copy == id, "block %d is not published and has copies",
                   raw(id));
         reserved += held && block.written == 0;
-        pinned += held && block.refs == 0 && block.raw == 0;
+        pinned += held && block.refs == 0 && block.external == 0;
         if (is_node(block.node)) {
-          if (const kvc_status status = copies(id); status != KVC_OK) return status;
+          KVC_TRY(copies(id));
         }
       }
       KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,
@@ -271,13 +272,13 @@ class Checker {
       if (!tree_.alive(id)) continue;
       const Node& node = tree_[id];
       ++alive;
-      ++nodes_of_[node.space];
+      ++nodes_of_[node.ns];
       KVC_CHECK(node.resident != 0 || node.holds != 0 || is_node(node.first_child),
                 "node %zu has no block, child or holder", i);
       KVC_CHECK(node.holds == cursors_[i], "node %zu has %u holders, %u cursors", i, node.holds, cursors_[i]);
       KVC_CHECK(!is_node(node.parent) ||
                     (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
-                     tree_[node.parent].space == node.space && tree_[node.parent].epoch == node.epoch),
+                     tree_[node.parent].ns == node.ns && tree_[node.parent].epoch == node.epoch),
                 "node %zu hangs on a wrong parent", i);
       uint32_t resident = 0;
       for (uint32_t g = 0; g < shape_.num_groups; ++g) {
@@ -302,7 +303,7 @@ class Checker {
     }
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
       ++alive;
-      ++nodes_of_[tree_[id].space];
+      ++nodes_of_[tree_[id].ns];
       KVC_CHECK(alive <= tree_.max_nodes(), "the orphans go in circles");
     }
     KVC_CHECK(alive == m_.counters_.nodes_used, "%zu nodes are in use, %llu counted", alive,
@@ -310,23 +311,23 @@ class Checker {
     return KVC_OK;
   }
 
-  kvc_status spaces() {
-    for (uint32_t s = 0; s < m_.spaces_.size(); ++s) {
-      KVC_CHECK(m_.spaces_[s].num_nodes == nodes_of_[s], "namespace slot %u has %u nodes, %u counted", s,
-                nodes_of_[s], m_.spaces_[s].num_nodes);
+  kvc_status namespaces() {
+    for (uint32_t s = 0; s < m_.namespaces_.size(); ++s) {
+      KVC_CHECK(m_.namespaces_[s].num_nodes == nodes_of_[s], "namespace %u has %u nodes, %u counted", s,
+                nodes_of_[s], m_.namespaces_[s].num_nodes);
       NodeId before = kNoNode;
-      for (NodeId child = m_.spaces_[s].first_child; is_node(child);
+      for (NodeId child = m_.namespaces_[s].first_child; is_node(child);
            before = child, child = tree_[child].sibling_next) {
         KVC_CHECK(tree_[child].parent == root_of(s) && tree_[child].sibling_prev == before,
-                  "the first positions of namespace slot %u are broken", s);
+                  "the first positions of namespace %u are broken", s);
       }
-      KVC_CHECK(m_.spaces_[s].users == users_[s], "namespace slot %u has %u users, %u counted", s, users_[s],
-                m_.spaces_[s].users);
+      KVC_CHECK(m_.namespaces_[s].users == users_[s], "namespace %u has %u users, %u counted", s, users_[s],
+                m_.namespaces_[s].users);
       for (size_t p = 0; p < shape_.num_pools; ++p) {
-        KVC_CHECK(m_.spaces_.cached(s, p) == cached(s, p),
-                  "namespace slot %u has %llu cached blocks in pool %zu, %llu counted", s,
+        KVC_CHECK(m_.namespaces_.cached(s, p) == cached(s, p),
+                  "namespace %u has %llu cached blocks in pool %zu, %llu counted", s,
                   static_cast<unsigned long long>(cached(s, p)), p,
-                  static_cast<unsigned long long>(m_.spaces_.cached(s, p)));
+                  static_cast<unsigned long long>(m_.namespaces_.cached(s, p)));
       }
     }
     return KVC_OK;
@@ -342,7 +343,7 @@ class Checker {
     return KVC_OK;
   }
 
-  uint64_t& cached(uint32_t space, size_t pool) { return cached_[space * shape_.num_pools + pool]; }
+  uint64_t& cached(uint32_t ns, size_t pool) { return cached_[ns * shape_.num_pools + pool]; }
   size_t block_limit() const { return pool_.num_ids(); }
 
   Manager& m_;

@@ -20,7 +20,7 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
   const PoolCounts& counts = pool_.counts(pool);
   const auto id_of = [](uint64_t index) { return BlockId{static_cast<int32_t>(index)}; };
   const auto movable = [&](const Block& block) {
-    return block.list == List::kLru || (block.refs != 0 && block.raw == 0 && block.pins == 0);
+    return block.list == List::kLru || (block.refs != 0 && block.external == 0 && block.pins == 0);
   };
   uint64_t low = counts.first, high = counts.first + counts.size;  // what lies outside is done
   size_t num_moves = 0;

@@ -19,11 +19,11 @@ uint64_t content(uint64_t parent, const Node& node, const int32_t* tokens, uint3
 
 // Walks all known positions of a namespace, newest sibling first, depth first; up again over parents. `path`
 // has room for the deepest one.
-void Manager::digest_space(uint32_t space, DigestHash& out) const {
-  out.add(spaces_.epoch(space));
-  out.add(spaces_[space].opens);
-  out.add_bytes(spaces_[space].digest.bytes, sizeof spaces_[space].digest.bytes);
-  NodeId node = spaces_[space].first_child;
+void Manager::digest_namespace(uint32_t ns, DigestHash& out) const {
+  out.add(namespaces_.epoch(ns));
+  out.add(namespaces_[ns].opens);
+  out.add_bytes(namespaces_[ns].digest.bytes, sizeof namespaces_[ns].digest.bytes);
+  NodeId node = namespaces_[ns].first_child;
   while (is_node(node)) {
     if (tree_.alive(node)) {
       const Node& here = tree_[node];
@@ -64,21 +64,21 @@ void Manager::digest_pool(size_t p, DigestHash& out) const {
   }
   for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
     const Block& block = pool_[BlockId{static_cast<int32_t>(i)}];
-    out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 | uint64_t{block.raw} << 16 |
-            uint64_t{block.pins} << 32);
+    out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 |
+            uint64_t{block.external} << 16 | uint64_t{block.pins} << 32);
     out.add(block.refs);
     if (block.list != List::kFree) out.add(block.group);
-    if (zeroing_.on()) {  // ids differ from manager to manager, slots do not
+    if (zeroing_.on()) {  // ids differ from manager to manager, indices do not
       const uint64_t owner = zeroing_.owner(BlockId{static_cast<int32_t>(i)});
-      const bool space = owner < Zeroing::kRaw;
-      out.add(!space ? owner : spaces_.is_open(owner) ? handle_slot(owner) : Zeroing::kRaw - 1);
+      const bool ns = owner < Zeroing::kExternal;
+      out.add(!ns ? owner : namespaces_.is_open(owner) ? handle_index(owner) : Zeroing::kExternal - 1);
     }
   }
 }
 
 void Manager::digest_request(const Request& request, DigestHash& out) const {
-  out.add(request.space);
-  out.add(request.epoch == spaces_.epoch(request.space));
+  out.add(request.ns);
+  out.add(request.epoch == namespaces_.epoch(request.ns));
   for (const uint64_t value :
        {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed},
         uint64_t{request.published}, uint64_t{request.flags}, uint64_t{request.prompt_len},
@@ -102,7 +102,7 @@ uint64_t Manager::digest() {
   const std::lock_guard lock(mutex_);
   DigestHash out;
   for (size_t p = 0; p < shape_.num_pools; ++p) digest_pool(p, out);
-  for (uint32_t s = 0; s < spaces_.size(); ++s) digest_space(s, out);
+  for (uint32_t s = 0; s < namespaces_.size(); ++s) digest_namespace(s, out);
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_.at(i).id == 0) continue;
     out.add(i);

@@ -27,7 +27,7 @@ uint32_t Manager::shared_groups(const Request& request, size_t position) const {
     const BlockId id = request.groups[g].blocks.data[position];
     if (!is_block(id)) continue;
     const Block& block = pool_[id];
-    if (is_node(block.node) || block.refs > 1 || block.raw != 0 || block.pins != 0) groups |= 1u << g;
+    if (is_node(block.node) || block.refs > 1 || block.external != 0 || block.pins != 0) groups |= 1u << g;
   }
   return groups;
 }
@@ -72,14 +72,14 @@ kvc_status Manager::extend_blocks(Request& request, uint64_t capacity, CopyList&
       const BlockId source = table.blocks.data[partial];  // its reference goes over to the copy
       BlockId destination;
       pop_blocks(g, 1, &destination);
-      if (zeroing_.on()) zeroing_.overwrite(destination, spaces_.id(request.space));
+      if (zeroing_.on()) zeroing_.overwrite(destination, namespaces_.id(request.ns));
       if (request.committed > partial * shape_.block_size) pool_.mark_written(pool_[destination]);
       copies.add(*this, source, destination);
       ++counters_.copies;
       table.blocks.data[partial] = destination;
       if (table.synced > partial) table.synced = static_cast<uint32_t>(partial);
     }
-    if (added != 0) take_blocks(g, request.space, added, table.blocks.data + request.positions);
+    if (added != 0) take_blocks(g, request.ns, added, table.blocks.data + request.positions);
   }
   if (has_partial && request.own_from > partial)
     request.own_from = static_cast<uint32_t>(partial);  // written by itself from now on
@@ -139,13 +139,12 @@ void Manager::hash_next(Request& request, size_t position) {
 
 kvc_status Manager::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList& copies) {
   if (num_tokens <= shape_.max_request_tokens) {  // else they are not read
-    if (const kvc_status status = check_tokens(tokens, num_tokens, shape_.vocab_size); status != KVC_OK)
-      return status;
+    KVC_TRY(check_tokens(tokens, num_tokens, shape_.vocab_size));
   }
-  if (const kvc_status status = reserve_known(request, num_tokens); status != KVC_OK) return status;
+  KVC_TRY(reserve_known(request, num_tokens));
   if (request.admitted) {
     const uint64_t capacity = capacity_for(request, request.known + num_tokens);
-    if (const kvc_status status = extend(request, capacity, copies); status != KVC_OK) return status;
+    KVC_TRY(extend(request, capacity, copies));
   }
   add_known(request, tokens, num_tokens);
   return KVC_OK;
@@ -160,10 +159,7 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
         static_cast<unsigned long long>(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
-  if (committed >= request.next_full) {
-    if (const kvc_status status = publish(request, shape_.by_block.divide(committed)); status != KVC_OK)
-      return status;
-  }
+  if (committed >= request.next_full) KVC_TRY(publish(request, shape_.by_block.divide(committed)));
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
@@ -176,7 +172,7 @@ kvc_status Manager::commit(Request& request, uint64_t num_committed) {
 kvc_status Manager::publish(Request& request, size_t full) {
   const uint64_t epoch = request.epoch;
   const size_t begin = request.published;
-  if (request.epoch != spaces_.epoch(request.space)) {
+  if (request.epoch != namespaces_.epoch(request.ns)) {
     request.next_full = UINT32_MAX;  // reset since its admission
     return KVC_OK;
   }
@@ -186,7 +182,7 @@ kvc_status Manager::publish(Request& request, size_t full) {
 
   constexpr size_t kAhead = 8;
   const PrefixTree::Bulk bulk(tree_, full - begin);
-  const uint32_t block_size = shape_.block_size, space = request.space;
+  const uint32_t block_size = shape_.block_size, ns = request.ns;
   NodeId cursor = request.cursor;
   size_t i = begin;
   while (i < full) {
@@ -196,7 +192,7 @@ kvc_status Manager::publish(Request& request, size_t full) {
     const int32_t* tokens = request.token(i * block_size);
     if (request.num_keys == 0) {
       const size_t made = tree_.publish_chain(cursor, keys, tokens, request.groups[0].blocks.data + i,
-                                              i < hashed ? hashed - i : 1, space, epoch);
+                                              i < hashed ? hashed - i : 1, ns, epoch);
       i += made;
       if (made != 0) continue;
     }
@@ -204,7 +200,7 @@ kvc_status Manager::publish(Request& request, size_t full) {
       tree_.prefetch_bucket(keys[kAhead]);
       pool_.prefetch(request.groups[0].blocks.data[i + kAhead]);
     }
-    const NodeId node = tree_.publish_position(cursor, *keys, tokens, extras, i, space, epoch);
+    const NodeId node = tree_.publish_position(cursor, *keys, tokens, extras, i, ns, epoch);
     if (!is_node(node)) break;
     cursor = node;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
@@ -254,13 +250,13 @@ bool Manager::serves_boundary(const Request& request, uint32_t group, size_t pos
 void Manager::drop_window(Request& request, uint32_t group, size_t end) {
   GroupTable& table = request.groups[group];
   if (end <= table.dropped) return;
-  const bool stale = request.epoch != spaces_.epoch(request.space);
+  const bool stale = request.epoch != namespaces_.epoch(request.ns);
   size_t j = table.dropped;
   if (j < shape_.groups[group].sinks) j = shape_.groups[group].sinks;
   for (; j < end; ++j) {
     const BlockId block = table.blocks.data[j];
     table.blocks.data[j] = kNoBlock;
-    drop_ref(block, serves_boundary(request, group, j), request.space, stale);
+    drop_ref(block, serves_boundary(request, group, j), request.ns, stale);
   }
   table.dropped = static_cast<uint32_t>(end);
 }
@@ -268,7 +264,7 @@ void Manager::drop_window(Request& request, uint32_t group, size_t end) {
 kvc_status Manager::reserve_tokens(uint64_t id, uint64_t capacity) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &request));
   CopyList copies{true};
   return extend(*request, capacity, copies);
 }
@@ -280,7 +276,7 @@ kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num
     lane_append(*request, *tokens);
     return KVC_OK;
   }
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   CopyList copies{true};
   const kvc_status status = append(*request, tokens, num_tokens, copies);
   open_lane(*request);
@@ -294,7 +290,7 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
     lane_commit(*request, num_committed);
     return KVC_OK;
   }
-  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &request));
   const kvc_status status = commit(*request, num_committed);
   open_lane(*request);
   return status;

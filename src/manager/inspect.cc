@@ -7,8 +7,8 @@ namespace kvc {
 kvc_status Manager::request_info(uint64_t id, kvc_request_info* info) {
   const std::lock_guard lock(mutex_);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
-  info->namespace_id = spaces_.id(request->space);
+  KVC_TRY(find_request(id, false, &request));
+  info->namespace_id = namespaces_.id(request->ns);
   info->user_data = request->user_data;
   info->num_tokens = request->known;
   info->num_committed = request->committed;
@@ -77,13 +77,13 @@ kvc_status Manager::block_info(int32_t id, kvc_block_info* info) {
       info->state = KVC_BLOCK_FENCED;
       break;
     case List::kHeld:
-      info->state = block.refs == 0 && block.raw == 0 ? KVC_BLOCK_PINNED
-                    : block.written != 0              ? KVC_BLOCK_LIVE
-                                                      : KVC_BLOCK_RESERVED;
+      info->state = block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
+                    : block.written != 0                   ? KVC_BLOCK_LIVE
+                                                           : KVC_BLOCK_RESERVED;
   }
   info->pool = block.pool;
   info->requests = block.refs;
-  info->raw_holds = block.raw;
+  info->external_holds = block.external;
   info->pins = block.pins;
   info->published = published;
   info->num_copies = published ? static_cast<uint32_t>(tree_.num_copies(BlockId{id})) : 0;

@@ -29,7 +29,7 @@ bool Manager::reserve_tables(Request& request, size_t positions) {
 kvc_status Manager::create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
                                    uint64_t* id, uint64_t* num_cached, size_t max_positions) {
   Request* request = nullptr;
-  if (const kvc_status status = begin_request(prompt, config, &request); status != KVC_OK) return status;
+  KVC_TRY(begin_request(prompt, config, &request));
   kvc_status status = fill_request(*request, prompt);  // long, without the lock
 
   const Guard lock(*this);
@@ -45,26 +45,26 @@ kvc_status Manager::create_request(const TokenSpan& prompt, const kvc_request_co
   return KVC_OK;
 }
 
-// Takes a slot and all memory that the tokens need.
+// Takes an entry and all memory that the tokens need.
 kvc_status Manager::begin_request(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
   if (prompt.num_tokens > shape_.max_request_tokens) {
     return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", prompt.num_tokens,
                 static_cast<unsigned long long>(shape_.max_request_tokens));
   }
-  if (const kvc_status status = check_keys(prompt); status != KVC_OK) return status;
+  KVC_TRY(check_keys(prompt));
   const std::lock_guard lock(mutex_);
-  uint32_t space = 0;
-  if (const kvc_status status = find_space(config.namespace_id, &space); status != KVC_OK) return status;
+  uint32_t ns = 0;
+  KVC_TRY(find_namespace(config.namespace_id, &ns));
   Request* request = requests_.take();
   if (request == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",
                 static_cast<unsigned long long>(shape_.max_requests));
   }
   ++num_requests_;
-  request->space = space;
+  request->ns = ns;
   request->building = true;
-  ++spaces_[space].users;
-  request->chain = hash_.root(space, spaces_[space].generation);
+  ++namespaces_[ns].users;
+  request->chain = hash_.root(ns, namespaces_[ns].generation);
   const size_t blocks = prompt.num_tokens / shape_.block_size;
   if (!request->tail.reserve(arena_, prompt.num_tokens, 0) || !request->hashes.reserve(arena_, blocks, 0) ||
       !request->keys.reserve(arena_, prompt.num_keys, 0)) {
@@ -93,8 +93,7 @@ kvc_status Manager::fill_request(Request& request, const TokenSpan& prompt) {
     const size_t count = prompt.num_tokens - done < piece ? prompt.num_tokens - done : piece;
     int32_t* tokens = request.tail.data + done;
     std::memcpy(tokens, prompt.tokens + done, count * sizeof(int32_t));
-    if (const kvc_status status = check_tokens(tokens, count, shape_.vocab_size, done); status != KVC_OK)
-      return status;
+    KVC_TRY(check_tokens(tokens, count, shape_.vocab_size, done));
     if (prompt.num_keys == 0) {
       request.chain = hash_.blocks(request.chain, tokens, block_size, count / block_size,
                                    request.hashes.data + done / block_size);
@@ -113,7 +112,7 @@ kvc_status Manager::fill_request(Request& request, const TokenSpan& prompt) {
 void Manager::discard(Request& request) {
   request.building = false;
   request.free_buffers(arena_, shape_.num_groups);
-  --spaces_[request.space].users;
+  --namespaces_[request.ns].users;
   --num_requests_;
   requests_.give_back(request);
 }
@@ -121,11 +120,11 @@ void Manager::discard(Request& request) {
 kvc_status Manager::admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   if (request->admitted) {
     return fail(KVC_ERROR_BUSY, "request %#llx is admitted already", static_cast<unsigned long long>(id));
   }
-  if (const kvc_status status = admit(*request, max_positions); status != KVC_OK) return status;
+  KVC_TRY(admit(*request, max_positions));
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;
 }
@@ -155,9 +154,9 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   const uint32_t groups = shape_.full_groups | shape_.window_groups;
   const size_t limit = hit_limit(request);
   if (!reserve_scratch(limit)) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
-  const uint64_t epoch = spaces_.epoch(request.space);
+  const uint64_t epoch = namespaces_.epoch(request.ns);
   const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
-                      request.num_keys,  request.space,       epoch};
+                      request.num_keys,  request.ns,          epoch};
   const NodeId* path = path_.data;
   uint32_t lost = 0;
   const size_t length =
@@ -190,7 +189,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
   }
 
   // Nothing can fail from here on. The cursor and the hits of all groups are held before any block is taken.
-  request.cursor = length != 0 ? path[length - 1] : root_of(request.space);
+  request.cursor = length != 0 ? path[length - 1] : root_of(request.ns);
   tree_.hold(request.cursor);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
@@ -208,7 +207,7 @@ kvc_status Manager::admit(Request& request, size_t max_positions) {
     table.synced = table.synced_dropped = table.shown = 0;
   }
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    take_blocks(g, request.space, positions - length, request.groups[g].blocks.data + length);
+    take_blocks(g, request.ns, positions - length, request.groups[g].blocks.data + length);
   }
   request.set_positions(positions, shape_.block_size, shape_.max_request_tokens);
   request.capacity = static_cast<uint32_t>(capacity);

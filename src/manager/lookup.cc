@@ -68,9 +68,9 @@ LookupScratch::LookupScratch(Manager& manager, uint64_t namespace_id, const Toke
   uint64_t root;
   {
     const std::lock_guard lock(manager.mutex_);
-    uint32_t space = 0;
-    if ((status_ = manager.find_space(namespace_id, &space)) != KVC_OK) return;
-    root = manager.hash_.root(space, manager.spaces_[space].generation);
+    uint32_t ns = 0;
+    if ((status_ = manager.find_namespace(namespace_id, &ns)) != KVC_OK) return;
+    root = manager.hash_.root(ns, manager.namespaces_[ns].generation);
     if (!hashes_.reserve(manager.arena_, num_blocks_, 0) || !path_.reserve(manager.arena_, num_blocks_, 0) ||
         !residents_.reserve(manager.arena_, num_blocks_, 0) ||
         !idle_.reserve(manager.arena_, num_blocks_, 0)) {
@@ -91,10 +91,10 @@ LookupScratch::~LookupScratch() {
 }
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
-  uint32_t space = 0;
-  if (const kvc_status status = manager_.find_space(namespace_id_, &space); status != KVC_OK) return status;
+  uint32_t ns = 0;
+  KVC_TRY(manager_.find_namespace(namespace_id_, &ns));
   *prompt =
-      Prompt{span_.tokens, hashes_.data, span_.keys, span_.num_keys, space, manager_.spaces_.epoch(space)};
+      Prompt{span_.tokens, hashes_.data, span_.keys, span_.num_keys, ns, manager_.namespaces_.epoch(ns)};
   return KVC_OK;
 }
 

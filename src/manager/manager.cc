@@ -13,7 +13,7 @@ Manager::Manager(const Shape& shape, const Env& env)
       env_(env),
       memory_(env_),
       arena_(memory_),
-      tree_(pool_, spaces_, arena_, events_, counters_) {}
+      tree_(pool_, namespaces_, arena_, events_, counters_) {}
 
 kvc_status Manager::create(const Shape& shape, const Env& env, Manager** out) {
   void* place = env.allocate(env.allocator_data, sizeof(Manager), alignof(Manager));
@@ -40,7 +40,7 @@ uint32_t Manager::last_generation() {
   uint32_t last = id_tag_.generation;
   for (size_t i = 0; i < requests_.size(); ++i) last = std::max(last, requests_.at(i).generation);
   for (size_t i = 0; i < pins_.size(); ++i) last = std::max(last, pins_.at(i).generation);
-  for (uint32_t s = 0; s < spaces_.size(); ++s) last = std::max(last, spaces_[s].generation);
+  for (uint32_t s = 0; s < namespaces_.size(); ++s) last = std::max(last, namespaces_[s].generation);
   return last;
 }
 
@@ -64,7 +64,7 @@ kvc_status Manager::build() {
   if (!events_.create(memory_, env_, shape_.event_capacity, shape_.block_size) ||
       !pool_.create(memory_, shape_.pool_blocks, shape_.num_pools,
                     (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) ||
-      !spaces_.create(memory_, arena_, shape_.num_pools, tag, generation) ||
+      !namespaces_.create(memory_, arena_, shape_.num_pools, tag, generation) ||
       !tree_.create(memory_, shape_.max_nodes, shape_.block_size, shape_.num_groups, env_.table_hash_mask,
                     secret) ||
       !requests_.create(memory_, shape_.max_requests, shape_.num_groups, tag, generation) ||
@@ -114,61 +114,61 @@ void Manager::publish_stats() {
 
 kvc_status Manager::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
   const Guard lock(*this);
-  uint32_t slot = 0;
-  if (const kvc_status status = spaces_.open(config, &slot); status != KVC_OK) return status;
-  *id = spaces_.id(slot);
+  uint32_t ns = 0;
+  KVC_TRY(namespaces_.open(config, &ns));
+  *id = namespaces_.id(ns);
   return KVC_OK;
 }
 
-kvc_status Manager::find_space(uint64_t id, uint32_t* slot) const {
-  if (!spaces_.is_open(id)) {
+kvc_status Manager::find_namespace(uint64_t id, uint32_t* ns) const {
+  if (!namespaces_.is_open(id)) {
     return fail(KVC_ERROR_NOT_FOUND, "no namespace %#llx: closed, or of another manager",
                 static_cast<unsigned long long>(id));
   }
-  *slot = id == 0 ? 0 : handle_slot(id);
+  *ns = id == 0 ? 0 : handle_index(id);
   return KVC_OK;
 }
 
 kvc_status Manager::close_namespace(uint64_t id) {
   const Guard lock(*this);
-  uint32_t slot = 0;
+  uint32_t ns = 0;
   if (id == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "namespace 0 is the default one and is never closed");
-  if (const kvc_status status = find_space(id, &slot); status != KVC_OK) return status;
-  Space& space = spaces_[slot];
-  if (space.opens > 1) {
-    --space.opens;
+  KVC_TRY(find_namespace(id, &ns));
+  Namespace& entry = namespaces_[ns];
+  if (entry.opens > 1) {
+    --entry.opens;
     return KVC_OK;
   }
-  if (space.users != 0) {
+  if (entry.users != 0) {
     return fail(KVC_ERROR_BUSY, "namespace %#llx has %u requests and pins; free them first",
-                static_cast<unsigned long long>(id), space.users);
+                static_cast<unsigned long long>(id), entry.users);
   }
-  forget(slot);
+  forget(ns);
   announce_cleared(id);
-  spaces_.close(slot);
+  namespaces_.close(ns);
   return KVC_OK;
 }
 
 // What the namespace has in LRU is as good as free from now on; blocks are detached when they are taken.
-void Manager::forget(uint32_t slot) {
-  for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale += spaces_.cached(slot, p);
-  spaces_.reset_one(slot);
+void Manager::forget(uint32_t ns) {
+  for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale += namespaces_.cached(ns, p);
+  namespaces_.reset_one(ns);
 }
 
 kvc_status Manager::reset(uint64_t namespace_id) {
   const Guard lock(*this);
-  if (!spaces_.may_reset()) {
+  if (!namespaces_.may_reset()) {
     return fail(KVC_ERROR_LIMIT,
                 "the manager has made %llu resets, the most that it can make; create another manager",
-                static_cast<unsigned long long>(SpaceTable::kMaxResets));
+                static_cast<unsigned long long>(NamespaceTable::kMaxResets));
   }
   if (namespace_id == 0) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
-    spaces_.reset_all();
+    namespaces_.reset_all();
   } else {
-    uint32_t slot = 0;
-    if (const kvc_status status = find_space(namespace_id, &slot); status != KVC_OK) return status;
-    forget(slot);
+    uint32_t ns = 0;
+    KVC_TRY(find_namespace(namespace_id, &ns));
+    forget(ns);
   }
   ++counters_.epoch;
   announce_cleared(namespace_id);
@@ -180,7 +180,7 @@ void Manager::announce_cleared(uint64_t namespace_id) {
   kvc_event event = {};
   event.kind = KVC_EVENT_CLEARED;
   event.namespace_id = namespace_id;
-  event.epoch = spaces_.epoch(namespace_id == 0 ? 0 : handle_slot(namespace_id));
+  event.epoch = namespaces_.epoch(namespace_id == 0 ? 0 : handle_index(namespace_id));
   event.block = -1;
   events_.push(event, nullptr);
 }

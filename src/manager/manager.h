@@ -6,8 +6,8 @@
 // Reading guide: blocks.cc takes and returns blocks, match.cc finds hits, lifecycle.cc creates and admits,
 // growth.cc extends and commits, shrink.cc releases, truncates and forks, step.cc batches all of these,
 // step_check.cc is its validation, decode.cc its usual case,
-// prefixes.cc probes, pins and drops, raw.cc serves raw pages, tables.cc keeps rows and exports, compact.cc
-// moves contents together, inspect.cc reports, check.cc and digest.cc walk the whole state.
+// prefixes.cc probes, pins and drops, external.cc serves external blocks, tables.cc keeps rows and exports,
+// compact.cc moves contents together, inspect.cc reports, check.cc and digest.cc walk the whole state.
 #pragma once
 #include <mutex>
 
@@ -114,17 +114,17 @@ class Manager {
   uint32_t last_generation();
 
   // manager.cc
-  kvc_status find_space(uint64_t id, uint32_t* slot) const;
-  void forget(uint32_t space);
+  kvc_status find_namespace(uint64_t id, uint32_t* ns) const;
+  void forget(uint32_t ns);
   void announce_cleared(uint64_t namespace_id);
 
   // blocks.cc
-  static constexpr uint32_t kNoSpace = UINT32_MAX;
-  // For requests of a namespace, or, kNoSpace, for raw holds.
-  void take_blocks(uint32_t group, uint32_t space, size_t count, BlockId* out) {
+  static constexpr uint32_t kNoNamespace = UINT32_MAX;
+  // For requests of a namespace, or, kNoNamespace, for external holds.
+  void take_blocks(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
     pop_blocks(group, count, out);
     if (zeroing_.on()) [[unlikely]]
-      zeroing_.hand_over(out, count, space == kNoSpace ? Zeroing::kRaw : spaces_.id(space));
+      zeroing_.hand_over(out, count, ns == kNoNamespace ? Zeroing::kExternal : namespaces_.id(ns));
   }
   void pop_blocks(uint32_t group, size_t count, BlockId* out);
   void look_ahead(uint32_t pool, BlockId victim);
@@ -132,13 +132,13 @@ class Manager {
   void hit(BlockId block) {  // out of LRU or FENCED, before a hold is added
     const List list = pool_[block].list;
     if (list == List::kHeld) return;
-    if (list == List::kLru) --spaces_.cached(tree_[pool_[block].node].space, pool_[block].pool);
+    if (list == List::kLru) --namespaces_.cached(tree_[pool_[block].node].ns, pool_[block].pool);
     pool_.remove(block);
   }
-  void place(BlockId block);                              // its last hold is gone
-  void place(BlockId block, uint32_t space, bool stale);  // the same with its node's namespace known
+  void place(BlockId block);                           // its last hold is gone
+  void place(BlockId block, uint32_t ns, bool stale);  // the same with its node's namespace known
   void settle(BlockId block);
-  void settle(BlockId block, uint32_t space, bool stale);
+  void settle(BlockId block, uint32_t ns, bool stale);
   void retire(uint64_t step_id);
   struct Demand {  // of an admission or extension, per pool
     explicit Demand(
@@ -205,7 +205,7 @@ class Manager {
   bool serves_boundary(const Request& request, uint32_t group, size_t position) const;
 
   // shrink.cc
-  void drop_ref(BlockId block, bool keep_published, uint32_t space, bool stale);
+  void drop_ref(BlockId block, bool keep_published, uint32_t ns, bool stale);
   void release_blocks_of(Request& request);
   void release_windows(Request& request, size_t begin, size_t end, bool stale);
   void release_to_lru(Request& request, uint32_t group, size_t begin, size_t end);
@@ -277,15 +277,15 @@ class Manager {
                             uint64_t first, uint64_t count, CopyList& copies);
   void admit_item(StepPlan& plan, size_t i, bool* refused);
 
-  // raw.cc
-  kvc_status check_raw_blocks(const int32_t* blocks, size_t num_blocks);
+  // external.cc
+  kvc_status check_external_blocks(const int32_t* blocks, size_t num_blocks);
 
   // compact.cc
   void free_stale(uint32_t pool);
   void follow_moves(uint32_t pool);
 
   // digest.cc
-  void digest_space(uint32_t space, DigestHash& out) const;
+  void digest_namespace(uint32_t ns, DigestHash& out) const;
   void digest_pool(size_t pool, DigestHash& out) const;
   void digest_request(const Request& request, DigestHash& out) const;
 
@@ -301,7 +301,7 @@ class Manager {
   IdTag id_tag_;
   EventRing events_;
   BlockPool pool_;
-  SpaceTable spaces_;
+  NamespaceTable namespaces_;
   PrefixTree tree_;
   RequestTable requests_;
   PinTable pins_;
@@ -323,7 +323,7 @@ class Manager {
   };
   LookAhead ahead_[kMaxPools] = {};
   Array<uint64_t> row_owners_;     // request whose entries a row of the step tables shows
-  Marks item_marks_;               // by request slot: its item in the step that is checked
+  Marks item_marks_;               // by index of the request: its item in the step that is checked
   Marks row_marks_;                // by row: the item that writes it
   uint64_t assigned_ = 0;          // steps begun
   uint64_t issued_ = 0;            // newest step that may be in flight

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long is the hit: the longest length that every group can serve. Works on residency masks along a known
-// path, so that the same rules serve admissions, probes, pins and raw prefixes.
+// path, so that the same rules serve admissions, probes, pins and external prefixes.
 #include "manager/manager.h"
 
 namespace kvc {

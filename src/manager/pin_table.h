@@ -8,10 +8,10 @@
 namespace kvc {
 
 struct Pin {
-  uint64_t id;  // 0 = slot not in use
+  uint64_t id;  // 0 = entry not in use
   uint32_t generation;
   int32_t next_free;
-  uint32_t space;
+  uint32_t ns;
   uint32_t length;         // positions
   Buffer<BlockId> blocks;  // [num_groups][length], kNoBlock where none is needed
 };
@@ -30,17 +30,17 @@ class PinTable {
     return true;
   }
   Pin* find(uint64_t id) {
-    const uint32_t slot = handle_slot(id);
-    return slot < pins_.size() && id != 0 && pins_[slot].id == id ? &pins_[slot] : nullptr;
+    const uint32_t index = handle_index(id);
+    return index < pins_.size() && id != 0 && pins_[index].id == id ? &pins_[index] : nullptr;
   }
   // nullptr if all are in use.
   Pin* take() {
     if (free_ < 0) return nullptr;
     Pin& pin = pins_[static_cast<size_t>(free_)];
-    const auto slot = static_cast<uint32_t>(free_);
+    const auto index = static_cast<uint32_t>(free_);
     free_ = pin.next_free;
     pin = Pin{0, pin.generation + 1, -1, 0, 0, {}};
-    pin.id = make_handle(tag_, HandleKind::kPin, slot, pin.generation);
+    pin.id = make_handle(tag_, HandleKind::kPin, index, pin.generation);
     return &pin;
   }
   void give_back(Pin& pin) {
@@ -50,7 +50,7 @@ class PinTable {
     free_ = static_cast<int32_t>(&pin - pins_.data());
   }
   size_t size() const { return pins_.size(); }
-  Pin& at(size_t slot) { return pins_[slot]; }
+  Pin& at(size_t index) { return pins_[index]; }
 
  private:
   Array<Pin> pins_;

@@ -9,7 +9,7 @@ namespace kvc {
 // holds nothing: otherwise a reader could decide whether a position stays known.
 kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   constexpr size_t kSlice = 256;
   const uint32_t groups = shape_.full_groups | shape_.window_groups;
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
@@ -24,12 +24,12 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
     const std::lock_guard lock(mutex_);
     if (!first) tree_.leave(reader);
     Prompt prompt;
-    if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+    KVC_TRY(scratch.look(&prompt));
     if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;
     known = is_node(reader.at) ? tree_[reader.at].depth + 1 : 0;
     const size_t end = known + kSlice < limit ? known + kSlice : limit;
-    const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.space);
+    const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.ns);
     const size_t reached = tree_.walk(prompt, parent, known, end, needed, scratch.path());
     for (size_t i = known; i < reached; ++i) {
       const NodeId node = scratch.path()[i];
@@ -77,10 +77,10 @@ kvc_status Manager::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_pr
 kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* id,
                                uint64_t* num_pinned) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   const Guard lock(*this);
   Prompt prompt;
-  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+  KVC_TRY(scratch.look(&prompt));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length = match(prompt, limit, shape_.full_groups | shape_.window_groups, 0, scratch.path(),
                               scratch.residents(), nullptr);
@@ -102,9 +102,9 @@ kvc_status Manager::pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, u
     pins_.give_back(*pin);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a pin of %zu blocks", length);
   }
-  pin->space = prompt.space;
+  pin->ns = prompt.ns;
   pin->length = static_cast<uint32_t>(length);
-  ++spaces_[pin->space].users;
+  ++namespaces_[pin->ns].users;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
       BlockId block = kNoBlock;
@@ -137,17 +137,17 @@ kvc_status Manager::unpin_prefix(uint64_t id) {
     }
   }
   pin->blocks.clear(arena_);
-  --spaces_[pin->space].users;
+  --namespaces_[pin->ns].users;
   pins_.give_back(*pin);
   return KVC_OK;
 }
 
 kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* num_dropped) {
   LookupScratch scratch(*this, namespace_id, tokens);
-  if (scratch.status() != KVC_OK) return scratch.status();
+  KVC_TRY(scratch.status());
   const Guard lock(*this);
   Prompt prompt;
-  if (const kvc_status status = scratch.look(&prompt); status != KVC_OK) return status;
+  KVC_TRY(scratch.look(&prompt));
   const size_t known = tree_.walk(prompt, scratch.num_blocks(), 0, scratch.path());
   uint64_t dropped = 0;
   for (size_t j = known; j-- > 0;) {
@@ -157,7 +157,7 @@ kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, 
       BlockId block = tree_.block_of(node, g);
       if (is_block(block) && pool_[block].list != List::kLru) block = tree_.idle_copy(block);
       if (!is_block(block)) continue;
-      --spaces_.cached(tree_[node].space, pool_[block].pool);
+      --namespaces_.cached(tree_[node].ns, pool_[block].pool);
       pool_.remove(block);
       tree_.detach(block);
       pool_.push_free(block);
@@ -183,7 +183,7 @@ kvc_status Manager::unpublish_blocks(const int32_t* blocks, size_t num_blocks, u
     if (!is_node(block.node) || tree_.stale(tree_[block.node])) continue;
     const bool idle = block.list == List::kLru;
     if (idle) {
-      --spaces_.cached(tree_[block.node].space, block.pool);
+      --namespaces_.cached(tree_[block.node].ns, block.pool);
       pool_.remove(id);
     }
     tree_.detach(id);

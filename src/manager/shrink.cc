@@ -6,11 +6,11 @@
 
 namespace kvc {
 
-void Manager::drop_ref(BlockId id, bool keep_published, uint32_t space, bool stale) {
+void Manager::drop_ref(BlockId id, bool keep_published, uint32_t ns, bool stale) {
   Block& block = pool_[id];
   if (!pool_.drop_ref(block)) return;
   if (!keep_published && is_node(block.node)) tree_.detach(id);
-  place(id, space, stale);
+  place(id, ns, stale);
 }
 
 // The next boundary below a position: where a later hit may end. 0 is the last.
@@ -39,7 +39,7 @@ void Manager::release_windows(Request& request, size_t begin, size_t end, bool s
       if (!is_block(block)) continue;
       const bool serves_end =
           j < request.published && j >= shape_.groups[g].window_start(published, shape_.block_size);
-      drop_ref(block, serves_end || serves_boundary(request, g, j), request.space, stale);
+      drop_ref(block, serves_end || serves_boundary(request, g, j), request.ns, stale);
     }
   }
 }
@@ -52,7 +52,7 @@ void Manager::release_full(Request& request, size_t begin, size_t end, bool stal
   }
   for (size_t j = end; j-- > begin;) {
     for (uint32_t groups = full; groups != 0; groups &= groups - 1) {
-      drop_ref(request.groups[__builtin_ctz(groups)].blocks.data[j], true, request.space, stale);
+      drop_ref(request.groups[__builtin_ctz(groups)].blocks.data[j], true, request.ns, stale);
     }
   }
 }
@@ -73,14 +73,14 @@ void Manager::release_to_lru(Request& request, uint32_t group, size_t begin, siz
         if (!is_node(block.node) || block.next_copy != id) break;
         if (pool_.drop_ref(block)) lru.append(id, block);
       }
-      spaces_.cached(request.space, pool) += lru.count();
+      namespaces_.cached(request.ns, pool) += lru.count();
     }
-    if (j != begin) drop_ref(blocks[--j], true, request.space, false);
+    if (j != begin) drop_ref(blocks[--j], true, request.ns, false);
   }
 }
 
 void Manager::release_blocks_of(Request& request) {
-  const bool stale = request.epoch != spaces_.epoch(request.space);
+  const bool stale = request.epoch != namespaces_.epoch(request.ns);
   if (shape_.window_groups == 0) {
     release_full(request, 0, request.positions, stale);
     return;
@@ -114,7 +114,7 @@ void Manager::end_request(Request& request) {
 kvc_status Manager::free_request(uint64_t id) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   end_request(*request);
   return KVC_OK;
 }
@@ -150,7 +150,7 @@ kvc_status Manager::preempt(Request& request) {
   }
   end_admission(request);
   request.hashed = request.num_hashes = 0;
-  request.chain = hash_.root(request.space, spaces_[request.space].generation);
+  request.chain = hash_.root(request.ns, namespaces_[request.ns].generation);
   hash_known(request);
   ++counters_.preemptions;
   return KVC_OK;
@@ -159,7 +159,7 @@ kvc_status Manager::preempt(Request& request) {
 kvc_status Manager::preempt_request(uint64_t id) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, true, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &request));
   return preempt(*request);
 }
 
@@ -188,7 +188,7 @@ Manager::Restorable Manager::restorable(const Request& request, uint64_t tokens)
 kvc_status Manager::truncate_request(uint64_t id, uint64_t num_tokens) {
   const Guard lock(*this);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   return truncate(*request, num_tokens);
 }
 
@@ -201,7 +201,7 @@ void Manager::truncate_waiting(Request& request, uint32_t num_tokens) {
   if (request.hashed > blocks) {
     request.hashed = request.num_hashes = blocks;
     request.chain = blocks != 0 ? request.hashes.data[blocks - 1]
-                                : hash_.root(request.space, spaces_[request.space].generation);
+                                : hash_.root(request.ns, namespaces_[request.ns].generation);
   }
 }
 
@@ -236,7 +236,7 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
     tree_.release(request.cursor);
     request.cursor = cursor;
   }
-  const bool stale = request.epoch != spaces_.epoch(request.space);
+  const bool stale = request.epoch != namespaces_.epoch(request.ns);
   cut_blocks(request, tokens, kept, stale);
   if (cuts_published && tokens % block_size != 0) unpublish_partial(request, published);
 
@@ -249,7 +249,7 @@ kvc_status Manager::truncate(Request& request, uint64_t num_tokens) {
     request.hashed = from_keys ? request.num_hashes : request.published;
     request.chain = from_keys                 ? request.hashes.data[request.num_hashes - 1]
                     : is_node(request.cursor) ? tree_[request.cursor].key
-                                              : hash_.root(request.space, spaces_[request.space].generation);
+                                              : hash_.root(request.ns, namespaces_[request.ns].generation);
   }
   while (request.num_keys != 0 && request.keys.data[request.num_keys - 1].first_token >= tokens)
     --request.num_keys;
@@ -275,7 +275,7 @@ bool Manager::is_alone(const Request& request, size_t position) {
     const BlockId id = tree_.block_of(node, g);
     if (!is_block(id)) continue;
     const Block& block = pool_[id];
-    if (id != request.groups[g].blocks.data[position] || block.refs > 1 || block.raw != 0 ||
+    if (id != request.groups[g].blocks.data[position] || block.refs > 1 || block.external != 0 ||
         block.pins != 0 || block.next_copy != id)
       return false;
   }
@@ -288,7 +288,7 @@ void Manager::cut_blocks(Request& request, uint64_t tokens, size_t kept, bool st
     const bool keep_published = j < request.own_from || !is_alone(request, j);
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
-      if (is_block(block)) drop_ref(block, keep_published, request.space, stale);
+      if (is_block(block)) drop_ref(block, keep_published, request.ns, stale);
     }
   }
   request.set_positions(kept, shape_.block_size, shape_.max_request_tokens);
@@ -314,15 +314,15 @@ void Manager::unpublish_partial(Request& request, size_t position) {
 kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   const Guard lock(*this);
   Request* parent = nullptr;
-  if (const kvc_status status = find_request(id, true, &parent); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, true, &parent));
   Request* child = requests_.take();
   if (child == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",
                 static_cast<unsigned long long>(shape_.max_requests));
   }
   ++num_requests_;
-  child->space = parent->space;
-  ++spaces_[child->space].users;
+  child->ns = parent->ns;
+  ++namespaces_[child->ns].users;
   const uint32_t first = parent->published * shape_.block_size;
   const size_t positions = positions_of(parent->committed);
   uint32_t num_keys = parent->num_keys;
@@ -349,7 +349,7 @@ kvc_status Manager::fork_request(uint64_t id, uint64_t* child_id) {
   child->cursor = parent->cursor;
   tree_.hold(child->cursor);
   child->chain = is_node(child->cursor) ? tree_[child->cursor].key
-                                        : hash_.root(child->space, spaces_[child->space].generation);
+                                        : hash_.root(child->ns, namespaces_[child->ns].generation);
   child->epoch = parent->epoch;
   child->lookahead = parent->lookahead;
   child->flags = parent->flags;

@@ -40,7 +40,7 @@ kvc_status Manager::step(StepPlan& plan) {
   uint64_t id;
   {
     Guard lock(*this);
-    if (const kvc_status status = check_step(plan); status != KVC_OK) return status;
+    KVC_TRY(check_step(plan));
     id = ++assigned_;
     copies.next = std::exchange(executing_, &copies);
     step.step_id = id;

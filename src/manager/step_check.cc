@@ -17,14 +17,14 @@ void Manager::mark_requests(const StepPlan& plan) {
   item_marks_.begin_round();
   for (size_t i = step.num_requests; i-- > 0;) {
     if (const Request* request = requests_.find(step.requests[i]); request != nullptr)
-      item_marks_.mark(requests_.slot_of(*request), static_cast<uint32_t>(i));
+      item_marks_.mark(requests_.index_of(*request), static_cast<uint32_t>(i));
   }
   const auto leave = [&](const uint64_t* ids, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       const Request* request = requests_.find(ids[i]);
       if (request == nullptr) continue;
-      const uint32_t slot = requests_.slot_of(*request), item = item_marks_.item(slot);
-      if (item != Marks::kNone) item_marks_.mark(slot, item | kLeaving);
+      const uint32_t index = requests_.index_of(*request), item = item_marks_.item(index);
+      if (item != Marks::kNone) item_marks_.mark(index, item | kLeaving);
     }
   };
   leave(step.frees, step.num_frees);
@@ -55,7 +55,7 @@ kvc_status Manager::check_rows(const StepPlan& plan) {
     if (item >= step.num_requests) return true;
     const Request* request = requests_.find(step.requests[item]);
     return request != nullptr && request->admitted &&
-           (item_marks_.item(requests_.slot_of(*request)) & kLeaving) == 0;
+           (item_marks_.item(requests_.index_of(*request)) & kLeaving) == 0;
   };
   row_marks_.begin_round();
   bool marked = false;
@@ -118,7 +118,7 @@ size_t Manager::bound_changes(const StepPlan& plan) {
       const Request* request = requests_.find(step.admit_requests[i]);
       if (request == nullptr) continue;
       // Its item may bring ids before the step preempts it.
-      const uint32_t item = item_marks_.item(requests_.slot_of(*request));
+      const uint32_t item = item_marks_.item(requests_.index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
       tokens = capacity_for(*request, request->known + learned);
     } else {
@@ -150,7 +150,7 @@ kvc_status Manager::check_step(const StepPlan& plan) {
                 static_cast<unsigned long long>(step.retired_step),
                 static_cast<unsigned long long>(assigned_));
   }
-  if (const kvc_status status = check_rows(plan); status != KVC_OK) return status;
+  KVC_TRY(check_rows(plan));
   if (step.copy_capacity < shape_.num_groups * step.num_requests) {
     const size_t needed = bound_copies(plan);
     if (needed > step.copy_capacity) {

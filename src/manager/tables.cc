@@ -91,7 +91,7 @@ kvc_status Manager::export_tables(const uint64_t* ids, size_t num_ids, uint32_t 
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < num_ids; ++i) {
     Request* request = nullptr;
-    if (const kvc_status status = find_request(ids[i], false, &request); status != KVC_OK) return status;
+    KVC_TRY(find_request(ids[i], false, &request));
     if (request->positions > row_stride) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu",
                   i, request->positions, row_stride);
@@ -111,7 +111,7 @@ kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_tok
                                  void* slots, size_t element_size) {
   const std::lock_guard lock(mutex_);
   Request* request = nullptr;
-  if (const kvc_status status = find_request(id, false, &request); status != KVC_OK) return status;
+  KVC_TRY(find_request(id, false, &request));
   if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %llu are past the capacity, %u",
                 static_cast<unsigned long long>(first_token), static_cast<unsigned long long>(num_tokens),

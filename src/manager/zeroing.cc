@@ -7,7 +7,7 @@ namespace kvc {
 
 bool Zeroing::create(Memory& memory, uint32_t manager_flags, size_t num_ids) {
   always_ = (manager_flags & KVC_MANAGER_ZERO_ALWAYS) != 0;
-  if (!always_ && (manager_flags & KVC_MANAGER_ZERO_FOREIGN) == 0) return true;
+  if (!always_ && (manager_flags & KVC_MANAGER_ZERO_CROSS_NAMESPACE) == 0) return true;
   if (!owners_.create(memory, num_ids) || !listed_.create(memory, num_ids) ||
       !blocks_.create(memory, num_ids))
     return false;
@@ -20,8 +20,8 @@ void Zeroing::hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
     const size_t at = index(blocks[i]);
     const uint64_t before = owners_[at];
     owners_[at] = owner;
-    const bool foreign = before != kNobody && (before != owner || before == kRaw);
-    if ((!foreign && !always_) || listed_[at] != 0) continue;
+    const bool crosses = before != kNobody && (before != owner || before == kExternal);
+    if ((!crosses && !always_) || listed_[at] != 0) continue;
     listed_[at] = 1;
     blocks_[count_++] = raw(blocks[i]);
   }

@@ -13,8 +13,8 @@ namespace kvc {
 class Zeroing {
  public:
   // Owners beside the ids of namespaces.
-  static constexpr uint64_t kNobody = ~uint64_t{0};  // never handed out
-  static constexpr uint64_t kRaw = kNobody - 1;      // by a raw hold: might be anybody's
+  static constexpr uint64_t kNobody = ~uint64_t{0};   // never handed out
+  static constexpr uint64_t kExternal = kNobody - 1;  // by an external hold: it may be anybody's
 
   [[nodiscard]] bool create(Memory& memory, uint32_t manager_flags, size_t num_ids);
   bool on() const { return owners_.size() != 0; }

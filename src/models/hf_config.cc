@@ -235,8 +235,8 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
 }
 
 void read_yarn(const Section& scaling, kvc_model& model) {
-  model.rope_slow_turns = scaling.positive_or("beta_slow", 1);
-  model.rope_fast_turns = scaling.positive_or("beta_fast", 32);
+  model.rope_low_rotations = scaling.positive_or("beta_slow", 1);
+  model.rope_high_rotations = scaling.positive_or("beta_fast", 32);
   if (!scaling.flag_or("truncate", true)) model.rope_flags |= KVC_MODEL_ROPE_EXACT_RAMP;
   const double mscale = scaling.positive_or("mscale", 0), of_all = scaling.positive_or("mscale_all_dim", 0);
   if (model.rope_attention_factor != 0 || mscale == 0 || of_all == 0) return;
@@ -276,8 +276,8 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   if (!scaling.find("factor")) scaling.fail("factor", "is missing", "give a number above 0");
   model.rope_factor = scaling.positive_or("factor", 0);
   if (kind->value == KVC_ROPE_LLAMA3) {
-    model.rope_slow_turns = scaling.positive_or("low_freq_factor", 1);
-    model.rope_fast_turns = scaling.positive_or("high_freq_factor", 4);
+    model.rope_low_rotations = scaling.positive_or("low_freq_factor", 1);
+    model.rope_high_rotations = scaling.positive_or("high_freq_factor", 4);
   } else if (kind->value == KVC_ROPE_YARN) {
     read_yarn(scaling, model);
   }

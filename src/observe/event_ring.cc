@@ -15,12 +15,12 @@ bool EventRing::create(Memory& memory, const Env& env, size_t capacity, uint32_t
 }
 
 void EventRing::push(const kvc_event& event, const int32_t* tokens) {
-  const size_t slot = next_ % capacity_;
-  events_[slot] = event;
-  events_[slot].sequence = next_++;
-  events_[slot].time_ns = wall_clock_ns_();
+  const size_t at = next_ % capacity_;
+  events_[at] = event;
+  events_[at].sequence = next_++;
+  events_[at].time_ns = wall_clock_ns_();
   if (event.num_tokens != 0) {
-    std::memcpy(&tokens_[slot * block_size_], tokens, event.num_tokens * sizeof(int32_t));
+    std::memcpy(&tokens_[at * block_size_], tokens, event.num_tokens * sizeof(int32_t));
   }
 }
 
@@ -31,11 +31,11 @@ size_t EventRing::read(uint64_t* cursor, void* events, size_t event_size, size_t
   size_t count = 0;
   size_t tokens_used = 0;
   for (; sequence < next_ && count < capacity; ++sequence, ++count) {
-    const size_t slot = sequence % capacity_;
-    const kvc_event& event = events_[slot];
+    const size_t at = sequence % capacity_;
+    const kvc_event& event = events_[at];
     if (tokens != nullptr && event.num_tokens != 0) {
       if (token_capacity - tokens_used < event.num_tokens) break;
-      std::memcpy(tokens + tokens_used, &tokens_[slot * block_size_], event.num_tokens * sizeof(int32_t));
+      std::memcpy(tokens + tokens_used, &tokens_[at * block_size_], event.num_tokens * sizeof(int32_t));
       tokens_used += event.num_tokens;
     }
     char* out = static_cast<char*>(events) + count * event_size;

@@ -3,9 +3,9 @@
 // opaque node that a block is attached to; whoever takes a block from the LRU list detaches it. Every
 // operation is O(1).
 //
-// Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, raw, pins all 0). FREE
-// blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held blocks that
-// are not written. Not thread-safe.
+// Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
+// 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
+// blocks that are not written. Not thread-safe.
 #pragma once
 #include "base/ids.h"
 #include "base/memory.h"
@@ -15,18 +15,18 @@ namespace kvc {
 enum class List : uint8_t { kHeld, kFree, kLru, kFenced };
 
 struct Block {
-  BlockId prev, next;  // neighbours in a list; FREE uses next alone
-  NodeId node;         // prefix position, or kNoNode
-  BlockId next_copy;   // ring of the copies of one position in one group; itself if it is the only one
-  uint32_t refs;       // requests, pending copy sources included
-  uint16_t raw, pins;  // other holds
-  uint32_t fence;      // while FENCED: low bits of the step that may still write it; while LRU: a block that
-                       // stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
+  BlockId prev, next;       // neighbours in a list; FREE uses next alone
+  NodeId node;              // prefix position, or kNoNode
+  BlockId next_copy;        // ring of the copies of one position in one group; itself if it is the only one
+  uint32_t refs;            // requests, pending copy sources included
+  uint16_t external, pins;  // other holds
+  uint32_t fence;  // while FENCED: low bits of the step that may still write it; while LRU: a block that
+                   // stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
   List list;
   uint8_t group, pool;
   uint8_t written;  // at least one token committed
 
-  bool held() const { return (refs | raw | pins) != 0; }
+  bool held() const { return (refs | external | pins) != 0; }
 };
 static_assert(sizeof(Block) == 32);
 
@@ -218,22 +218,22 @@ class BlockPool {
   }
   void count_written(size_t pool, size_t count) { pools_[pool].counts.reserved -= count; }
   void add_ref(Block& block) {
-    if (block.refs++ == 0 && block.raw == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
+    if (block.refs++ == 0 && block.external == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
   }
   // True if that was the last hold.
   bool drop_ref(Block& block) {
     if (--block.refs != 0) return false;
     return dropped(block);
   }
-  void add_raw(Block& block) {
-    if (block.raw++ == 0 && block.refs == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
+  void add_external(Block& block) {
+    if (block.external++ == 0 && block.refs == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
   }
-  bool drop_raw(Block& block) { return --block.raw == 0 && block.refs == 0 && dropped(block); }
+  bool drop_external(Block& block) { return --block.external == 0 && block.refs == 0 && dropped(block); }
   void add_pin(Block& block) {
-    if (block.pins++ == 0 && block.refs == 0 && block.raw == 0) ++pools_[block.pool].counts.pinned;
+    if (block.pins++ == 0 && block.refs == 0 && block.external == 0) ++pools_[block.pool].counts.pinned;
   }
   bool drop_pin(Block& block) {
-    if (--block.pins != 0 || block.refs != 0 || block.raw != 0) return false;
+    if (--block.pins != 0 || block.refs != 0 || block.external != 0) return false;
     --pools_[block.pool].counts.pinned;
     return true;
   }
@@ -250,10 +250,10 @@ class BlockPool {
   }
   bool dropped(Block& block) {
     if (block.pins != 0) {
-      if (block.raw == 0) ++pools_[block.pool].counts.pinned;
+      if (block.external == 0) ++pools_[block.pool].counts.pinned;
       return false;
     }
-    if (block.raw != 0) return false;
+    if (block.external != 0) return false;
     if (block.written == 0) --pools_[block.pool].counts.reserved;
     return true;
   }

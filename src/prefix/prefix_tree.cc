@@ -74,7 +74,7 @@ NodeId PrefixTree::find(NodeId parent, uint64_t key, const int32_t* tokens, cons
 }
 
 size_t PrefixTree::walk(const Prompt& prompt, size_t limit, uint32_t needed, NodeId* path) const {
-  return walk(prompt, root_of(prompt.space), 0, limit, needed, path);
+  return walk(prompt, root_of(prompt.ns), 0, limit, needed, path);
 }
 
 size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed,
@@ -115,12 +115,12 @@ inline void PrefixTree::write_row(NodeId id, const int32_t* tokens) {
 }
 
 size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens,
-                                 const BlockId* blocks, size_t count, uint32_t space, uint64_t epoch) {
+                                 const BlockId* blocks, size_t count, uint32_t ns, uint64_t epoch) {
   if (num_groups_ != 1 || events_.enabled() || is_node(orphans_) || is_node(first_child(parent))) return 0;
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   Node* const nodes = nodes_.data();
   int32_t* const buckets = buckets_.data();
-  NodeId* link = is_node(parent) ? &nodes[raw(parent)].first_child : &spaces_[space].first_child;
+  NodeId* link = is_node(parent) ? &nodes[raw(parent)].first_child : &namespaces_[ns].first_child;
   uint32_t depth = is_node(parent) ? nodes[raw(parent)].depth + 1 : 0;
   NodeId last = parent, id = free_;
   size_t i = 0, written = 0;
@@ -145,7 +145,7 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
                 .block = blocks[i],
                 .holds = 0,
                 .epoch = epoch & kEpochMask,
-                .space = static_cast<uint16_t>(space),
+                .ns = static_cast<uint16_t>(ns),
                 .depth = depth++,
                 .resident = 1};
     bucket = raw(id);
@@ -161,13 +161,13 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   pool_.count_written(pool_[blocks[0]].pool, written);
   counters_.nodes_used += i;
   counters_.published_blocks += i;
-  spaces_[space].num_nodes += static_cast<uint32_t>(i);
+  namespaces_[ns].num_nodes += static_cast<uint32_t>(i);
   parent = last;
   return i;
 }
 
-NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra,
-                        uint32_t space, uint64_t epoch) {
+NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t ns,
+                        uint64_t epoch) {
   Node* const nodes = nodes_.data();
   const auto at = [nodes](NodeId id) -> Node& { return nodes[raw(id)]; };
   const NodeId id = free_;
@@ -175,7 +175,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   free_ = node.hash_next;
   prefetch_node(NodeId{static_cast<int32_t>(node.key)});  // free_node left word of a later one
   ++counters_.nodes_used;
-  ++spaces_[space].num_nodes;
+  ++namespaces_[ns].num_nodes;
 
   write_row(id, tokens);
   int32_t& bucket = buckets_[bucket_of(key)];
@@ -183,7 +183,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   bucket = raw(id);
 
   const bool nested = is_node(parent);
-  NodeId& youngest = nested ? at(parent).first_child : spaces_[space].first_child;
+  NodeId& youngest = nested ? at(parent).first_child : namespaces_[ns].first_child;
   const NodeId sibling = youngest;
   youngest = id;
   if (is_node(sibling)) at(sibling).sibling_prev = id;
@@ -199,7 +199,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
               .block = kNoBlock,
               .holds = 0,
               .epoch = epoch & kEpochMask,
-              .space = static_cast<uint16_t>(space),
+              .ns = static_cast<uint16_t>(ns),
               .depth = nested ? at(parent).depth + 1 : 0,
               .resident = 0};
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
@@ -252,7 +252,7 @@ inline NodeId PrefixTree::free_node(NodeId id) {
   } else if (is_node(parent)) {
     nodes[raw(parent)].first_child = node.sibling_next;
   } else {
-    spaces_[node.space].first_child = node.sibling_next;
+    namespaces_[node.ns].first_child = node.sibling_next;
   }
   if (node.extra != nullptr) [[unlikely]] {
     arena_.release(node.extra, ExtraRecord::bytes(node.extra->count));
@@ -265,7 +265,7 @@ inline NodeId PrefixTree::free_node(NodeId id) {
   node.key = static_cast<uint64_t>(raw(earlier));
   earlier = id;
   --counters_.nodes_used;
-  if (--spaces_[node.space].num_nodes == 0) spaces_.free_if_unused(node.space);
+  if (--namespaces_[node.ns].num_nodes == 0) namespaces_.free_if_unused(node.ns);
   return parent;
 }
 
@@ -311,7 +311,7 @@ void PrefixTree::identify(NodeId id) {
   Identity& identity = identities_[static_cast<size_t>(raw(id))];
   identity.serial = next_serial_++;
   const Digest256& parent = is_node(node.parent) ? identities_[static_cast<size_t>(raw(node.parent))].digest
-                                                 : spaces_[node.space].digest;
+                                                 : namespaces_[node.ns].digest;
   Digest256 extra = {};
   if (node.extra != nullptr) {
     Sha256 sha;
@@ -331,15 +331,15 @@ void PrefixTree::emit(uint32_t kind, NodeId id, size_t group, BlockId block) {
   const Identity& identity = identities_[static_cast<size_t>(raw(id))];
   kvc_event event = {};
   event.kind = kind;
-  event.epoch = spaces_.epoch(node.space);
-  event.namespace_id = spaces_.id(node.space);
+  event.epoch = namespaces_.epoch(node.ns);
+  event.namespace_id = namespaces_.id(node.ns);
   event.node = identity.serial;
   event.token_offset = uint64_t{node.depth} * block_size_;
   event.group = static_cast<uint32_t>(group);
   event.num_tokens = block_size_;
   event.block = raw(block);
   std::memcpy(event.digest, identity.digest.bytes, sizeof event.digest);
-  const Digest256* parent = &spaces_[node.space].digest;
+  const Digest256* parent = &namespaces_[node.ns].digest;
   if (is_node(node.parent)) {
     const Identity& before = identities_[static_cast<size_t>(raw(node.parent))];
     event.parent_node = before.serial;

@@ -14,11 +14,11 @@
 #include "observe/event_ring.h"
 #include "pool/block_pool.h"
 #include "prefix/extra_keys.h"
-#include "prefix/space_table.h"
+#include "prefix/namespace_table.h"
 
 namespace kvc {
 
-constexpr uint64_t kEpochMask = (uint64_t{1} << 48) - 1;  // SpaceTable ends resets long before
+constexpr uint64_t kEpochMask = (uint64_t{1} << 48) - 1;  // NamespaceTable ends resets long before
 
 struct Node {
   uint64_t key;        // chain hash
@@ -30,7 +30,7 @@ struct Node {
   NodeId sibling_next, sibling_prev;
   BlockId block;   // group 0: lowest copy
   uint32_t holds;  // cursors of requests
-  uint64_t epoch : 48, space : 16;
+  uint64_t epoch : 48, ns : 16;
   uint32_t depth;  // blocks before it
   uint32_t resident;
 };
@@ -42,7 +42,7 @@ struct Prompt {
   const uint64_t* hashes;  // chain values of full blocks
   const kvc_extra_key* keys;
   size_t num_keys;
-  uint32_t space;
+  uint32_t ns;
   uint64_t epoch;
 };
 
@@ -64,8 +64,8 @@ class PrefixTree {
     *link = reader.next;
   }
 
-  PrefixTree(BlockPool& pool, SpaceTable& spaces, Arena& arena, EventRing& events, Counters& counters)
-      : pool_(pool), spaces_(spaces), arena_(arena), events_(events), counters_(counters) {}
+  PrefixTree(BlockPool& pool, NamespaceTable& namespaces, Arena& arena, EventRing& events, Counters& counters)
+      : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
                             uint64_t hash_mask, uint64_t secret);
@@ -78,9 +78,9 @@ class PrefixTree {
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
     return is_node(parent) ? (*this)[parent].first_child
-                           : spaces_[~static_cast<uint32_t>(raw(parent))].first_child;
+                           : namespaces_[~static_cast<uint32_t>(raw(parent))].first_child;
   }
-  bool stale(const Node& node) const { return node.epoch != spaces_.epoch(node.space); }
+  bool stale(const Node& node) const { return node.epoch != namespaces_.epoch(node.ns); }
 
   // Lowest copy of a position in a group; kNoBlock if none.
   BlockId block_of(NodeId id, size_t group) const {
@@ -100,20 +100,20 @@ class PrefixTree {
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
   NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                          size_t position, uint32_t space, uint64_t epoch) {
+                          size_t position, uint32_t ns, uint64_t epoch) {
     if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
       const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
       if (is_node(known)) return known;
     }
     if (!has_room()) return kNoNode;
-    return make(parent, key, tokens, extras.take(position), space, epoch);
+    return make(parent, key, tokens, extras.take(position), ns, epoch);
   }
   // The usual case of publishing, many positions below each other that are surely new, because the first
   // parent has no child: makes them and attaches blocks[i], the only block of position i, in a tree of one
   // group without extra keys. Returns how many were made, 0 if this is not the usual case; `parent` is the
   // last.
   size_t publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens, const BlockId* blocks,
-                       size_t count, uint32_t space, uint64_t epoch);
+                       size_t count, uint32_t ns, uint64_t epoch);
   // While it lives, rows are written in the way that suits many at once.
   class Bulk {
    public:
@@ -227,7 +227,7 @@ class PrefixTree {
   void unlink(BlockId block);
   bool last_dead_child(Node& node);
   void fall_back(NodeId dead);
-  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t space,
+  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t ns,
               uint64_t epoch);
   void take_from_table(NodeId id);
   // Frees a node that is out of the table; returns its parent if that is now unused.
@@ -244,7 +244,7 @@ class PrefixTree {
   void identify(NodeId id);
 
   BlockPool& pool_;
-  SpaceTable& spaces_;
+  NamespaceTable& namespaces_;
   Arena& arena_;
   EventRing& events_;
   Counters& counters_;

@@ -49,7 +49,7 @@ bool RequestTable::create(Memory& memory, size_t max_requests, size_t num_groups
   if (!requests_.create(memory, max_requests) || !tables_.create(memory, tables)) return false;
   num_groups_ = num_groups;
   tag_ = tag;
-  for (size_t i = max_requests; i-- > 0;) {  // so that slot 0 is taken first
+  for (size_t i = max_requests; i-- > 0;) {  // so that index 0 is taken first
     requests_[i].generation = generation;
     requests_[i].next_free = free_;
     free_ = static_cast<int32_t>(i);
@@ -59,13 +59,13 @@ bool RequestTable::create(Memory& memory, size_t max_requests, size_t num_groups
 
 Request* RequestTable::take() {
   if (free_ < 0) return nullptr;
-  const auto slot = static_cast<size_t>(free_);
-  Request& request = requests_[slot];
+  const auto index = static_cast<size_t>(free_);
+  Request& request = requests_[index];
   free_ = request.next_free;
   const uint32_t generation = request.generation + 1;
   request = Request{};
   request.generation = generation;
-  request.groups = &tables_[slot * num_groups_];
+  request.groups = &tables_[index * num_groups_];
   for (size_t g = 0; g < num_groups_; ++g) request.groups[g] = {};
   request.cursor = kNoNode;
   request.next_full = UINT32_MAX;
@@ -75,9 +75,9 @@ Request* RequestTable::take() {
 
 void RequestTable::give_back(Request& request) {
   request.id = 0;
-  if (request.generation == UINT32_MAX) return;  // ids are never reused: this slot is retired
+  if (request.generation == UINT32_MAX) return;  // ids are never reused: this entry is retired
   request.next_free = free_;
-  free_ = static_cast<int32_t>(slot_of(request));
+  free_ = static_cast<int32_t>(index_of(request));
 }
 
 }  // namespace kvc

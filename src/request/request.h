@@ -30,7 +30,7 @@ struct alignas(64) Request {
   // is open") known may grow up to it, committed up to commit_limit, the next token goes to *next_token, and
   // token t has slot slot_base + t in group 0, by these numbers alone: nothing shared, no table and no row
   // changes. Whoever finds the request for anything else closes the lane.
-  uint64_t id;  // 0 = slot not in use
+  uint64_t id;  // 0 = entry not in use
   uint32_t known, capacity, committed;
   uint32_t append_limit, commit_limit;
   uint32_t marked;  // tokens in positions marked written: committed, rounded up
@@ -56,7 +56,7 @@ struct alignas(64) Request {
   bool tail_shared;  // the block at `capacity` may need copy-on-write
   bool readmission;  // admitted before
   bool building;     // taken, filled without the lock, not known by its id yet
-  uint32_t space;
+  uint32_t ns;
   uint32_t num_hashes;
   Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
   Buffer<kvc_extra_key> keys;
@@ -69,7 +69,7 @@ struct alignas(64) Request {
   uint32_t flags;  // KVC_REQUEST_*
   uint32_t drop_tail_blocks;
   uint32_t generation;
-  int32_t next_free;  // slot list
+  int32_t next_free;  // list of unused entries
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 
@@ -88,48 +88,48 @@ struct alignas(64) Request {
   void free_buffers(Arena& arena, size_t num_groups);
 };
 
-// Slots with generations for requests. Pointers stay valid for the table's life.
+// The requests, by index and generation. Pointers stay valid for the table's life.
 class RequestTable {
  public:
   // Ids get the tag and generations above the one given.
   [[nodiscard]] bool create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
                             uint32_t generation = 0);
 
-  // nullptr if stale, doubled, foreign or forged.
+  // nullptr if stale, ended, of another manager or forged.
   const Request* find(uint64_t id) const {
-    const uint32_t slot = handle_slot(id);
-    if (slot >= requests_.size() || requests_[slot].id != id || id == 0) return nullptr;
-    return &requests_[slot];
+    const uint32_t index = handle_index(id);
+    if (index >= requests_.size() || requests_[index].id != id || id == 0) return nullptr;
+    return &requests_[index];
   }
   Request* find(uint64_t id) { return const_cast<Request*>(std::as_const(*this).find(id)); }
   void prefetch(uint64_t id) const {
-    const uint32_t slot = handle_slot(id);
-    if (slot >= requests_.size()) return;
-    __builtin_prefetch(&requests_[slot], 1);
+    const uint32_t index = handle_index(id);
+    if (index >= requests_.size()) return;
+    __builtin_prefetch(&requests_[index], 1);
   }
   // Where its next token goes; the record itself was fetched before.
   void prefetch_tail(uint64_t id) const {
-    const uint32_t slot = handle_slot(id);
-    if (slot >= requests_.size()) return;
-    __builtin_prefetch(requests_[slot].next_token, 1);
+    const uint32_t index = handle_index(id);
+    if (index >= requests_.size()) return;
+    __builtin_prefetch(requests_[index].next_token, 1);
   }
   // The rest of what growing by a block touches in the record.
   void prefetch_growth(const Request& request) const {
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 64, 1);
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 128, 1);
-    __builtin_prefetch(&tables_[slot_of(request) * num_groups_], 1);
+    __builtin_prefetch(&tables_[index_of(request) * num_groups_], 1);
   }
-  // A cleared record that find() does not see until publish(); nullptr if all slots are in use.
+  // A cleared record that find() does not see until publish(); nullptr if all entries are in use.
   Request* take();
   void publish(Request& request) {
-    request.id = make_handle(tag_, HandleKind::kRequest, slot_of(request), request.generation);
+    request.id = make_handle(tag_, HandleKind::kRequest, index_of(request), request.generation);
   }
   // Ends the id; buffers must be free already.
   void give_back(Request& request);
 
   size_t size() const { return requests_.size(); }
-  Request& at(size_t slot) { return requests_[slot]; }
-  uint32_t slot_of(const Request& request) const {
+  Request& at(size_t index) { return requests_[index]; }
+  uint32_t index_of(const Request& request) const {
     return static_cast<uint32_t>(&request - requests_.data());
   }
 

@@ -125,7 +125,7 @@ void expect_refused(Scene& scene, const kvc_attention& a, const std::string& tex
   EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(std::string(kvc_last_error()).find(text), std::string::npos) << kvc_last_error();
   EXPECT_EQ(scene.out, before);
-  kvc_attention_plan plan = {};
+  kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   EXPECT_EQ(kvc_storage_explain(scene.storage.get(), &a, &plan), KVC_ERROR_INVALID_ARGUMENT);
 }
@@ -249,7 +249,7 @@ TEST(SinkLogits, AndStridesAreNoneInAStructWithoutThem) {
 TEST(AttentionWorkspace, OfTheCpuIsNothing) {
   if (kvc::test::device() != nullptr) GTEST_SKIP() << "about the CPU";
   Scene scene;
-  kvc_attention_plan plan;
+  kvc_attention_info plan;
   std::memset(&plan, 0x5a, sizeof plan);
   plan.struct_size = sizeof plan;
   ASSERT_EQ(kvc_storage_explain(scene.storage.get(), &scene.a, &plan), KVC_OK);

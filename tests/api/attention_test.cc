@@ -179,7 +179,7 @@ TEST(Attention, OfNoRequestsWritesNothing) {
 // What a kernel on a device cannot look at is bounded by what the caller says of it.
 TEST(Attention, BoundsOfArraysOnADeviceAreChecked) {
   Scene scene;
-  scene.a.flags = KVC_ATTENTION_ON_DEVICE;
+  scene.a.flags = KVC_LAUNCH_ON_DEVICE;
   scene.a.total_queries = 6;
   const std::vector<float> before(scene.out.size(), 7);
   scene.out = before;
@@ -200,8 +200,8 @@ TEST(Attention, BoundsOfArraysOnADeviceAreChecked) {
   if (kvc::test::device() != nullptr) return;
   refused([](A&) {}, KVC_ERROR_UNSUPPORTED);
   refused([&](A& a) { a.max_queries = 6, a.max_kv_len = room; }, KVC_ERROR_UNSUPPORTED);
-  refused([](A& a) { a.flags = KVC_ATTENTION_INVARIANT; }, KVC_ERROR_UNSUPPORTED);
-  kvc_attention_plan plan = {};
+  refused([](A& a) { a.flags = KVC_LAUNCH_INVARIANT; }, KVC_ERROR_UNSUPPORTED);
+  kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   EXPECT_EQ(kvc_storage_explain(scene.storage.get(), &scene.a, &plan), KVC_ERROR_UNSUPPORTED);
   std::vector<uint16_t> bounds(scene.num_blocks * scene.o.heads * 2 * scene.o.dim);

@@ -36,23 +36,23 @@ struct Step {
     c.num_layers = kLayers;
     return c;
   }
-  kvc_attention_plan plan() {
-    kvc_attention_plan found = {};
+  kvc_attention_info plan() {
+    kvc_attention_info found = {};
     found.struct_size = sizeof found;
     EXPECT_EQ(kvc_storage_explain(storage.get(), &a, &found), KVC_OK) << kvc_last_error();
     return found;
   }
   void give_memory() {
-    memory.resize(plan().schedule_bytes / 8 + 2, ~uint64_t{0});
+    memory.resize(plan().plan_bytes / 8 + 2, ~uint64_t{0});
     a.schedule = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
-    a.schedule_bytes = plan().schedule_bytes;
+    a.plan_bytes = plan().plan_bytes;
   }
   // All layers; those after the first one by its schedule, if there is memory for it.
   void attend(kvc_stream* stream) {
     for (a.layer = 0; a.layer < kLayers; ++a.layer) {
       a.out = outs[a.layer].data();
       const uint32_t flags = a.flags;
-      if (a.schedule != nullptr && a.layer != 0) a.flags |= KVC_ATTENTION_SCHEDULED;
+      if (a.schedule != nullptr && a.layer != 0) a.flags |= KVC_LAUNCH_PLANNED;
       ASSERT_EQ(kvc_storage_attend(storage.get(), &a, stream), KVC_OK) << kvc_last_error();
       a.flags = flags;
     }

@@ -76,10 +76,10 @@ class Branch {
   // workspace.
   bool has_parts() {
     const kvc_attention a = attention();
-    kvc_attention_plan plan = {};
+    kvc_attention_info plan = {};
     plan.struct_size = sizeof plan;
     EXPECT_EQ(kvc_storage_explain(s_, &a, &plan), KVC_OK) << kvc_last_error();
-    return plan.scratch_bytes > plan.schedule_bytes;
+    return plan.scratch_bytes > plan.plan_bytes;
   }
 
   // All that was computed, and garbage in its place.
@@ -108,7 +108,7 @@ class Branch {
     a.q = q_.begin(), a.q_offsets = offsets_.begin(), a.kv_lens = lens_.begin(),
     a.block_tables = tables_.begin();
     a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = kQHeads;
-    a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
+    a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
     return a;
   }
 

@@ -91,15 +91,14 @@ class Batch {
     a.q = q_.of(rows_on_device), a.q_offsets = offsets_.of(indices_on_device),
     a.kv_lens = lens_.of(indices_on_device), a.block_tables = tables_.of(indices_on_device);
     a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = kQueryHeads;
-    a.flags = indices_on_device ? KVC_ATTENTION_ON_DEVICE : 0;
+    a.flags = indices_on_device ? KVC_LAUNCH_ON_DEVICE : 0;
     if (indices_on_device) a.total_queries = kRequests, a.max_queries = 1;
     // Of every second batch each layer works out its own.
-    if (storage == device_ && shares_schedule_)
-      a.schedule = schedule_.data, a.schedule_bytes = kScheduleBytes;
+    if (storage == device_ && shares_schedule_) a.schedule = schedule_.data, a.plan_bytes = kScheduleBytes;
     const uint32_t flags = a.flags;
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       rows.first_layer = a.layer = layer;
-      a.flags = flags | (a.schedule != nullptr && layer != 0 ? KVC_ATTENTION_SCHEDULED : 0);
+      a.flags = flags | (a.schedule != nullptr && layer != 0 ? KVC_LAUNCH_PLANNED : 0);
       a.out = out + layer * kOutputs / kLayers;
       EXPECT_EQ(kvc_storage_store(storage, &rows, stream), KVC_OK) << kvc_last_error();
       EXPECT_EQ(kvc_storage_attend(storage, &a, stream), KVC_OK) << kvc_last_error();

@@ -138,7 +138,7 @@ TEST_F(GpuAttentionRows, EveryArrayOfTheHostComesAlong) {
   step.a.mask = bits.data(), step.a.mask_offsets = bit_offsets, step.a.mask_starts = mask_starts;
   for (const bool shares : {true, false}) {
     step.a.shared_tokens = shares ? kBlock : 0, step.a.alibi_slopes = shares ? nullptr : slopes;
-    kvc_attention_plan plan = {};
+    kvc_attention_info plan = {};
     plan.struct_size = sizeof plan;
     ASSERT_EQ(kvc_storage_explain(step.on_device.get(), &step.a, &plan), KVC_OK) << kvc_last_error();
     EXPECT_EQ(plan.shared_tokens, step.a.shared_tokens);
@@ -155,7 +155,7 @@ TEST_F(GpuAttentionRows, AReplayReadsTheSinkLogitsOfTheDevice) {
       Step step(dtype);
       const auto [head, token] = layouts(step)[2];
       step.lay_out(head, token);
-      step.a.flags = KVC_ATTENTION_ON_DEVICE, step.a.shared_tokens = shared;
+      step.a.flags = KVC_LAUNCH_ON_DEVICE, step.a.shared_tokens = shared;
       step.a.total_queries = kMostQueries, step.a.max_queries = kMostQueries;
       step.clear();
       const EngineStream engine;
@@ -206,7 +206,7 @@ TEST_F(GpuAttentionRows, OddStridesOfResultsOf16BitsAreForThePlainKernel) {
     Step step(dtype);
     for (const auto& [head, token] : layouts(step)) {
       step.lay_out(head, token);
-      kvc_attention_plan plan = {};
+      kvc_attention_info plan = {};
       plan.struct_size = sizeof plan;
       ASSERT_EQ(kvc_storage_explain(step.on_device.get(), &step.a, &plan), KVC_OK) << kvc_last_error();
       EXPECT_STREQ(plan.kernels, dtype == KVC_BFLOAT16 && head % 2 == 0 ? "mma" : "plain") << head;
@@ -222,7 +222,7 @@ TEST_F(GpuAttentionRows, SinkLogitsThatTheDeviceCannotReadAreRefused) {
   a.struct_size = sizeof a;
   a.q = a.out = memory.data, a.q_offsets = a.kv_lens = memory.as<uint64_t>();
   a.block_tables = memory.as<int32_t>(), a.table_stride = 1, a.num_requests = 1, a.num_q_heads = kQHeads;
-  a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = 1, a.sink_logits = sinks.data();
+  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = 1, a.sink_logits = sinks.data();
   EXPECT_EQ(kvc_storage_attend(storage.get(), &a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("kvc_attention.sink_logits is in host memory")) << kvc_last_error();
 }

@@ -95,7 +95,7 @@ TEST_F(GpuSelect, ReplaysFromAGraph) {
   const EngineStream engine;
   Result result;
   control()->begin_capture(engine.handle);
-  ASSERT_NO_FATAL_FAILURE(step(device_.get(), KVC_ATTENTION_ON_DEVICE, result, engine.stream.get()));
+  ASSERT_NO_FATAL_FAILURE(step(device_.get(), KVC_LAUNCH_ON_DEVICE, result, engine.stream.get()));
   void* graph = control()->end_capture(engine.handle);
   ASSERT_NE(graph, nullptr) << "something in it cannot be captured";
   for (int i = 0; i < 9; ++i) {
@@ -114,7 +114,7 @@ TEST_F(GpuSelect, RoomForTheLongestRequestIsAskedForWhereLengthsAreOnTheDevice) 
   kvc_attention a = attention_;
   kvc_block_choice choice = choice_;
   choice.bounds = result.bounds.data(), choice.block_mask = result.mask.data();
-  a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
+  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
   EXPECT_EQ(kvc_storage_select_blocks(device_.get(), &a, &choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("max_kv_len")) << kvc_last_error();
   a.max_kv_len = 8 * kBlock + 1;
@@ -128,10 +128,10 @@ TEST_F(GpuSelect, RoomForTheLongestRequestIsAskedForWhereLengthsAreOnTheDevice) 
 TEST_F(GpuSelect, AMaskWithoutRoomForTheLongestRequestIsNotRead) {
   Result result;
   kvc_attention a = attention_;
-  a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
+  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
   a.out = result.out.data(), a.block_mask = result.mask.data();
   const auto refused = [&] {
-    kvc_attention_plan plan = {};
+    kvc_attention_info plan = {};
     plan.struct_size = sizeof plan;
     EXPECT_EQ(kvc_storage_explain(device_.get(), &a, &plan), KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(kvc_storage_attend(device_.get(), &a, nullptr), KVC_ERROR_INVALID_ARGUMENT);

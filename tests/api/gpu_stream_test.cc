@@ -137,7 +137,7 @@ TEST_F(GpuStream, AttentionOverASharedPrefixReplaysFromAGraph) {
   uint64_t lens[] = {17, 20, 33};
   int32_t tables[] = {4, 1, 5, 4, 2, 5, 4, 3, 0};
   kvc_attention a = decode(q.data(), out.data(), offsets, lens, tables, kStride, kRequests);
-  a.flags = KVC_ATTENTION_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
+  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
   a.shared_tokens = kStride * kBlock + 1;
   EXPECT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("shared_tokens")) << kvc_last_error();

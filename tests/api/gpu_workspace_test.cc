@@ -13,7 +13,7 @@ namespace {
 class GpuWorkspace : public OnEmulatedDevices {
  protected:
   static void on_device(Step& step) {
-    step.a.flags = KVC_ATTENTION_ON_DEVICE;
+    step.a.flags = KVC_LAUNCH_ON_DEVICE;
     step.a.total_queries = kRequests, step.a.max_queries = 1, step.a.max_kv_len = 32;
   }
   static void* capture(const EngineStream& engine, const std::function<void()>& calls) {
@@ -38,7 +38,7 @@ TEST_F(GpuWorkspace, ManyGraphsTakeNoMemoryBeyondTheCallers) {
     std::vector<float> expected(step.q.size());
     ASSERT_EQ(attend(own, expected), KVC_OK) << kvc_last_error();
     on_device(step);
-    const kvc_attention_plan plan = step.plan();
+    const kvc_attention_info plan = step.plan();
     EXPECT_EQ(plan.shared_tokens, shared);
     ASSERT_GT(plan.workspace_bytes, 0u);
     const DeviceMemory workspace("emulated", plan.workspace_bytes);
@@ -83,7 +83,7 @@ TEST_F(GpuWorkspace, HoldsHostArraysAndTheCallsOwnSchedule) {
 TEST_F(GpuWorkspace, ServesTheChoiceOfBlocksToo) {
   Step step;
   on_device(step);
-  const kvc_attention_plan plan = step.plan();
+  const kvc_attention_info plan = step.plan();
   ASSERT_GT(plan.selection_bytes, 0u);
   const DeviceMemory workspace("emulated", plan.selection_bytes);
   step.a.workspace = workspace.data, step.a.workspace_bytes = plan.selection_bytes;
@@ -140,9 +140,9 @@ TEST_F(GpuWorkspace, IsRefusedIfItDoesNotServe) {
 TEST_F(GpuWorkspace, OfLimitsBeyondAllMemoryIsRefused) {
   Step step;
   on_device(step);
-  step.a.flags |= KVC_ATTENTION_INVARIANT;
+  step.a.flags |= KVC_LAUNCH_INVARIANT;
   step.a.num_requests = UINT32_MAX, step.a.total_queries = INT32_MAX, step.a.max_queries = INT32_MAX;
-  kvc_attention_plan plan = {};
+  kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   EXPECT_EQ(kvc_storage_explain(step.storage.get(), &step.a, &plan), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("4294967295 requests")) << kvc_last_error();

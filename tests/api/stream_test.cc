@@ -13,7 +13,7 @@
 
 #include "api/storage.h"
 #include "api/storage_handle.h"
-#include "device/cpu_device.h"
+#include "cpu/cpu_backend.h"
 
 namespace {
 

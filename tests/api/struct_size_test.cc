@@ -182,7 +182,7 @@ TEST_F(OutputSize, EveryOutputOfAStorageIsWrittenBySize) {
   kvc_attention attention = {};
   attention.struct_size = sizeof attention;
   attention.num_q_heads = 1;
-  expect_written_by_size<kvc_attention_plan>(
+  expect_written_by_size<kvc_attention_info>(
       [&](auto* out) { return kvc_storage_explain(s, &attention, out); });
   kvc_storage_destroy(s);
 }

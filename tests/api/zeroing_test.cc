@@ -218,7 +218,7 @@ TEST(Zeroing, WithoutAPolicyOthersContentsAreSeen) {
 }
 
 TEST(Zeroing, BetweenNamespacesNothingIsSeenAndWithinOneNothingIsCleared) {
-  const Found found = run(KVC_MANAGER_ZERO_FOREIGN);
+  const Found found = run(KVC_MANAGER_ZERO_CROSS_NAMESPACE);
   EXPECT_EQ(found.foreign, 0u);
   EXPECT_GT(found.own, found.looks / 10);
 }
@@ -275,7 +275,7 @@ TEST(Zeroing, ARawBlockIsItsNamespacesOnlyWhileItIsPublished) {
                           Ends::kUnpublishedAfterTheFirstRelease}) {
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
-    config.num_blocks = 1, config.block_size = 4, config.flags = KVC_MANAGER_ZERO_FOREIGN;
+    config.num_blocks = 1, config.block_size = 4, config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE;
     kvc_manager* m = nullptr;
     ASSERT_EQ(kvc_manager_create(&config, &m), KVC_OK);
     kvc_namespace_config tenant = {};

@@ -14,16 +14,16 @@ namespace {
 TEST(Handle, FieldsDoNotOverlap) {
   std::set<uint64_t> seen;
   const uint32_t tags[] = {1, 2, 2048, 4095};
-  const HandleKind kinds[] = {HandleKind::kRequest, HandleKind::kPin, HandleKind::kSpace};
-  const uint32_t slots[] = {0, 1, 1u << 17, kMaxHandleSlots};
+  const HandleKind kinds[] = {HandleKind::kRequest, HandleKind::kPin, HandleKind::kNamespace};
+  const uint32_t indices[] = {0, 1, 1u << 17, kMaxHandleIndex};
   const uint32_t generations[] = {1, 2, 0x80000000u, UINT32_MAX};
   for (const uint32_t tag : tags) {
     for (const HandleKind kind : kinds) {
-      for (const uint32_t slot : slots) {
+      for (const uint32_t index : indices) {
         for (const uint32_t generation : generations) {
-          const uint64_t handle = make_handle(tag, kind, slot, generation);
+          const uint64_t handle = make_handle(tag, kind, index, generation);
           EXPECT_TRUE(seen.insert(handle).second);
-          EXPECT_EQ(handle_slot(handle), slot);
+          EXPECT_EQ(handle_index(handle), index);
           EXPECT_EQ(static_cast<uint32_t>(handle), generation);
           EXPECT_NE(handle, 0u);
         }
@@ -42,10 +42,10 @@ TEST(Handle, ZeroWouldNeedGenerationZero) {
 }
 
 TEST(Ids, RootsAreNoNodesAndNotKNoNode) {
-  for (const uint32_t space : {0u, 1u, 65535u}) {
-    EXPECT_FALSE(is_node(root_of(space)));
-    EXPECT_NE(root_of(space), kNoNode);
-    EXPECT_EQ(~static_cast<uint32_t>(raw(root_of(space))), space);
+  for (const uint32_t ns : {0u, 1u, 65535u}) {
+    EXPECT_FALSE(is_node(root_of(ns)));
+    EXPECT_NE(root_of(ns), kNoNode);
+    EXPECT_EQ(~static_cast<uint32_t>(raw(root_of(ns))), ns);
   }
   EXPECT_TRUE(is_node(NodeId{0}));
   EXPECT_FALSE(is_node(kNoNode));

@@ -112,7 +112,7 @@ AT(kvc_block_info, token_offset, 8);
 AT(kvc_block_info, state, 16);
 AT(kvc_block_info, pool, 20);
 AT(kvc_block_info, requests, 24);
-AT(kvc_block_info, raw_holds, 28);
+AT(kvc_block_info, external_holds, 28);
 AT(kvc_block_info, pins, 32);
 AT(kvc_block_info, published, 36);
 AT(kvc_block_info, num_copies, 40);

@@ -64,7 +64,7 @@ static void test_holds_of_one_block(void) {
   }
   CHECK_EQ(count, 2);
   CHECK_EQ(block_info(m, blocks[0]).pins, kMostHolds);
-  CHECK_EQ(block_info(m, blocks[0]).raw_holds, kMostHolds);
+  CHECK_EQ(block_info(m, blocks[0]).external_holds, kMostHolds);
   REFUSED_SAYING(m, KVC_ERROR_LIMIT, pin(m, &id), "pinned 65535 times", "unpin");
   REFUSED_SAYING(m, KVC_ERROR_LIMIT,
                  kvc_manager_acquire_prefix(m, 0, 0, prompt_, 8, NULL, 0, blocks, 2, &count),

@@ -13,7 +13,7 @@ static void test_round_trip(void) {
   size_t count = POISON;
   OK(kvc_manager_acquire_blocks(m, 0, blocks, 3));
   CHECK(blocks[0] == 0 && blocks[1] == 1 && blocks[2] == 2 && blocks[3] == -77);
-  CHECK_EQ(block_info(m, 1).raw_holds, 1);
+  CHECK_EQ(block_info(m, 1).external_holds, 1);
   CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_RESERVED);
   OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3));
   CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_LIVE);
@@ -29,7 +29,7 @@ static void test_round_trip(void) {
   OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 12, NULL, 0, found, 8,
                                 &count)); /* all n tokens may match */
   CHECK(count == 3 && found[0] == 0 && found[1] == 1 && found[2] == 2);
-  CHECK_EQ(block_info(m, 2).raw_holds, 2);
+  CHECK_EQ(block_info(m, 2).external_holds, 2);
   OK(kvc_manager_release_blocks(m, found, 3));
   OK(kvc_manager_release_blocks(m, blocks, 3));
   CHECK_EQ(block_info(m, 2).state, KVC_BLOCK_CACHED);
@@ -77,7 +77,7 @@ static void test_refusals(void) {
   REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, &one, 7));
   const int32_t more[3] = {blocks[0], blocks[1], blocks[0]};
   REFUSED(m, KVC_ERROR_NOT_HELD, kvc_manager_release_blocks(m, more, 3)); /* all or nothing */
-  CHECK(one == -77 && block_info(m, blocks[0]).raw_holds == 1);
+  CHECK(one == -77 && block_info(m, blocks[0]).external_holds == 1);
 
   /* A reset takes the content's name away, not the block. */
   OK(kvc_manager_reset(m, 0));

@@ -143,7 +143,7 @@ kvc_status attention(Claimed& s, kvc_storage* storage) {
   s.set(&A::out, static_cast<void*>(out)), s.set(&A::lse, static_cast<float*>(nullptr));
   s.cut(&A::num_requests, 4), s.cut(&A::table_stride, 64), s.cut(&A::block_mask_stride, 64);
   s.cut(&A::num_q_heads, 4);
-  kvc_attention_plan plan = {};
+  kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   const kvc_status status = kvc_storage_explain(storage, s.as<A>(), &plan);
   if (status == KVC_OK) kvc_storage_attend(storage, s.as<A>(), nullptr);

@@ -119,7 +119,7 @@ class DeviceCall {
         copies_.of(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
     plan_ = plan_attention(args_, limits_);
     workspace_.emplace(plan_.workspace_bytes);
-    schedule_.emplace(plan_.schedule_bytes);
+    schedule_.emplace(plan_.plan_bytes);
   }
 
   AttentionPath path() const { return plan_.support.path; }
@@ -148,7 +148,7 @@ class DeviceCall {
     const CascadePlan plan = plan_cascade(cascade, limits_);
     if (plan.suffix.support.path == AttentionPath::kUnsupported) return -1;
     workspace_.emplace(std::vector<char>(plan.workspace_bytes, '\xff'));
-    if (!scheduled) schedule_.emplace(std::vector<char>(plan.schedule_bytes, '\xff'));
+    if (!scheduled) schedule_.emplace(std::vector<char>(plan.plan_bytes, '\xff'));
     const int error =
         launch_cascade(plan, cascade, {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
     synchronize();

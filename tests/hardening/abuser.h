@@ -24,7 +24,7 @@ class Abuser : private BadArguments {
     config.struct_size = sizeof config;
     config.num_blocks = kBlocks, config.block_size = 4, config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
-    config.flags = KVC_MANAGER_ZERO_FOREIGN;
+    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE;
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &m_));
     expect_ok(kvc_manager_create(&config, &other_));

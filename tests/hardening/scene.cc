@@ -72,7 +72,7 @@ void Scene::make_inputs() {
   manager_config.num_blocks = n / 2 + 256, manager_config.block_size = 2, manager_config.max_requests = 128;
   manager_config.max_request_tokens = 4 * n + 512, manager_config.event_capacity = 64,
   manager_config.seed = 1;
-  manager_config.flags = KVC_MANAGER_ZERO_FOREIGN;
+  manager_config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE;
   identity.tenant = tokens.data(), identity.tenant_size = std::min<size_t>(65536, 4 * tokens.size());
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
@@ -120,8 +120,8 @@ void Scene::make_storage_inputs() {
   attention.block_tables = table.data(), attention.table_stride = table.size();
   attention.num_q_heads = 2 * kHeads, attention.sink_logits = q.data();
   scheduled_attention = attention;
-  scheduled_attention.schedule = schedule, scheduled_attention.schedule_bytes = sizeof schedule;
-  scheduled_attention.flags = KVC_ATTENTION_SCHEDULED;
+  scheduled_attention.schedule = schedule, scheduled_attention.plan_bytes = sizeof schedule;
+  scheduled_attention.flags = KVC_LAUNCH_PLANNED;
   choice.bounds = bounds.data(), choice.top_k = 1;
   choice.block_mask = bits.data(), choice.block_mask_stride = 8;
   format.dtype = KVC_INT8;

@@ -103,7 +103,7 @@ class Scene {
   kvc_device_info device_info = {};
   kvc_storage_info storage_info = {};
   kvc_quant_metrics key_metrics = {}, value_metrics = {};
-  kvc_attention_plan plan = {};
+  kvc_attention_info plan = {};
   kvc_memory_estimate estimate = {};
   kvc_model found = {};
 

@@ -109,7 +109,7 @@ void add_rows(std::vector<Call>& calls) {
     const size_t first = calls.size();
     const auto stream = [streamed](Scene& s) { return streamed ? s.made_stream : nullptr; };
     const auto add = [&](Call call) { calls.push_back(std::move(call)); };
-    add(make_call("kvc_storage_seal_blocks", kvc_storage_seal_blocks, [=](Scene& s) {
+    add(make_call("kvc_storage_quantize_blocks", kvc_storage_quantize_blocks, [=](Scene& s) {
       return std::tuple(s.channels, s.blocks_in.data(), s.blocks_in.size(), stream(s));
     }));
     add(make_call("kvc_storage_copy_blocks", kvc_storage_copy_blocks, [=](Scene& s) {

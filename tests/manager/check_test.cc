@@ -98,9 +98,9 @@ TEST_F(CheckTest, HoldsThatDoNotAddUp) {
   expect_found(shared.refs, 3u, "references");
   expect_found(shared.pins, uint16_t{1}, "pins");
   Block& idle = block(peer().pool().lru_head(0));
-  expect_found(idle.raw, uint16_t{1}, "raw holds");
+  expect_found(idle.external, uint16_t{1}, "external holds");
   expect_found(idle.refs, 1u, "references");
-  expect_found(block(BlockId{raw_}).raw, uint16_t{0}, "raw holds");
+  expect_found(block(BlockId{raw_}).external, uint16_t{0}, "external holds");
   Pin& pin = *peer().pins().find(pin_);
   expect_found(pin.blocks.data[0], entry(first_, 0, 0), "pins");
 }
@@ -226,9 +226,9 @@ TEST_F(CheckTest, LanesThatPromiseTooMuch) {
 }
 
 TEST_F(CheckTest, NamespacesWithWrongCounts) {
-  SpaceTable& spaces = peer().spaces();
-  expect_found(spaces[0].users, spaces[0].users + 1, "users");
-  uint64_t& cached = spaces.cached(0, 0);
+  NamespaceTable& namespaces = peer().namespaces();
+  expect_found(namespaces[0].users, namespaces[0].users + 1, "users");
+  uint64_t& cached = namespaces.cached(0, 0);
   ASSERT_GT(cached, 0u);
   expect_found(cached, cached - 1, "cached blocks");
 }

@@ -31,8 +31,8 @@ TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
   const std::vector<int32_t> tokens = tokens_from(0, 1u << 20);
   int32_t block = -1;
   ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, &block, 1), KVC_OK);
-  const auto publish = [&](uint64_t space) {
-    return kvc_manager_publish_blocks(m, space, 0, tokens.data(), tokens.size(), nullptr, 0, &block, 1);
+  const auto publish = [&](uint64_t ns) {
+    return kvc_manager_publish_blocks(m, ns, 0, tokens.data(), tokens.size(), nullptr, 0, &block, 1);
   };
   const auto start = Clock::now();
   ASSERT_EQ(publish(0), KVC_OK);
@@ -40,14 +40,14 @@ TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
   ASSERT_EQ(kvc_manager_reset(m, 0), KVC_OK);
 
   for (int i = 0; i < kAttempts; ++i) {
-    const uint64_t space = open(m, "x");
+    const uint64_t ns = open(m, "x");
     std::thread thread([&] {
-      const kvc_status status = publish(space);
+      const kvc_status status = publish(ns);
       EXPECT_TRUE(status == KVC_OK || status == KVC_ERROR_NOT_FOUND) << last_error();
     });
     const auto moment = Clock::now() + whole * i / kAttempts;
     while (Clock::now() < moment) std::this_thread::yield();
-    ASSERT_EQ(kvc_manager_close_namespace(m, space), KVC_OK);
+    ASSERT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
     thread.join();
     ASSERT_EQ(kvc_manager_check(m), KVC_OK) << last_error();
 

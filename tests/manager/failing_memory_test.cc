@@ -34,7 +34,7 @@ struct Workload {
         config.struct_size = sizeof config;
         config.model = model.data();
         config.model_size = model.size();
-        return kvc_manager_open_namespace(m, &config, &space);
+        return kvc_manager_open_namespace(m, &config, &ns);
       });
     }
     add("allocate a", [this] {
@@ -45,7 +45,7 @@ struct Workload {
     add("create b", [this] {
       kvc_request_config config = {};
       config.struct_size = sizeof config;
-      config.namespace_id = space;
+      config.namespace_id = ns;
       return kvc_manager_create_request(m, tokens.data(), kPrompt, keys.data(), keys.size(), &config, &b);
     });
     add("append to waiting b", [this] { return kvc_manager_append_tokens(m, b, tokens.data(), 3000); });
@@ -67,7 +67,7 @@ struct Workload {
     add("probe", [this] {
       kvc_probe_info info = {};
       info.struct_size = sizeof info;
-      return kvc_manager_probe(m, space, tokens.data(), kPrompt, nullptr, 0, &info);
+      return kvc_manager_probe(m, ns, tokens.data(), kPrompt, nullptr, 0, &info);
     });
     add("acquire", [this] { return kvc_manager_acquire_blocks(m, 0, raws, 64); });
     add("publish", [this] {
@@ -134,7 +134,7 @@ struct Workload {
   std::vector<Call> calls;
   std::vector<int32_t> tokens = tokens_from(1, 9000);
   std::vector<kvc_extra_key> keys;
-  uint64_t space = 0, a = 0, b = 0, c = 0, pin = 0;
+  uint64_t ns = 0, a = 0, b = 0, c = 0, pin = 0;
   int32_t raws[64] = {};
 };
 

@@ -16,11 +16,11 @@ kvc_manager_config small(uint64_t max_requests = 2) {
   return config;
 }
 
-uint64_t compute(kvc_manager* m, uint64_t space, const std::vector<int32_t>& tokens) {
+uint64_t compute(kvc_manager* m, uint64_t ns, const std::vector<int32_t>& tokens) {
   uint64_t id = 0, cached = 0;
   kvc_request_config config = {};
   config.struct_size = sizeof config;
-  config.namespace_id = space;
+  config.namespace_id = ns;
   EXPECT_EQ(kvc_manager_allocate_request(m, tokens.data(), tokens.size(), nullptr, 0, &config, &id, &cached),
             KVC_OK)
       << last_error();
@@ -28,10 +28,10 @@ uint64_t compute(kvc_manager* m, uint64_t space, const std::vector<int32_t>& tok
   return id;
 }
 
-uint64_t hit(kvc_manager* m, uint64_t space, const std::vector<int32_t>& tokens) {
+uint64_t hit(kvc_manager* m, uint64_t ns, const std::vector<int32_t>& tokens) {
   kvc_probe_info info = {};
   info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_manager_probe(m, space, tokens.data(), tokens.size(), nullptr, 0, &info), KVC_OK);
+  EXPECT_EQ(kvc_manager_probe(m, ns, tokens.data(), tokens.size(), nullptr, 0, &info), KVC_OK);
   return info.num_cached;
 }
 
@@ -46,23 +46,23 @@ uint64_t open(kvc_manager* m, const char* tenant) {
 }
 
 // The next reset is the 2^32nd.
-void age(ManagerPeer& peer, uint64_t space) {
-  peer.spaces()[space == 0 ? 0 : handle_slot(space)].resets = (uint64_t{1} << 32) - 1;
+void age(ManagerPeer& peer, uint64_t ns) {
+  peer.namespaces()[ns == 0 ? 0 : handle_index(ns)].resets = (uint64_t{1} << 32) - 1;
 }
 
 TEST(Epochs, NothingOldIsFoundAfterTwoToThe32Resets) {
   ManagerOf manager(small());
   ManagerPeer peer(manager.m);
   const auto tokens = tokens_from(1, 9);
-  for (const uint64_t space : {uint64_t{0}, open(manager.m, "a")}) {
-    EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, space, tokens)), KVC_OK);
-    EXPECT_EQ(hit(manager.m, space, tokens), 8u);
-    age(peer, space);
-    EXPECT_EQ(kvc_manager_reset(manager.m, space), KVC_OK);
-    EXPECT_EQ(hit(manager.m, space, tokens), 0u);
+  for (const uint64_t ns : {uint64_t{0}, open(manager.m, "a")}) {
+    EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
+    EXPECT_EQ(hit(manager.m, ns, tokens), 8u);
+    age(peer, ns);
+    EXPECT_EQ(kvc_manager_reset(manager.m, ns), KVC_OK);
+    EXPECT_EQ(hit(manager.m, ns, tokens), 0u);
     EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
-    EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, space, tokens)), KVC_OK);
-    EXPECT_EQ(hit(manager.m, space, tokens), 8u);
+    EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
+    EXPECT_EQ(hit(manager.m, ns, tokens), 8u);
     EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
   }
 }
@@ -85,16 +85,16 @@ TEST(Epochs, EndWithAnErrorThatChangesNothing) {
   ManagerOf manager(small());
   ManagerPeer peer(manager.m);
   const auto tokens = tokens_from(1, 9);
-  const uint64_t space = open(manager.m, "a");
-  peer.age_spaces(SpaceTable::kMaxResets - 1);
-  EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, space, tokens)), KVC_OK);
-  EXPECT_EQ(kvc_manager_reset(manager.m, space), KVC_OK);
-  EXPECT_EQ(hit(manager.m, space, tokens), 0u);
-  EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, space, tokens)), KVC_OK);
-  for (const uint64_t which : {space, uint64_t{0}})
+  const uint64_t ns = open(manager.m, "a");
+  peer.age_namespaces(NamespaceTable::kMaxResets - 1);
+  EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
+  EXPECT_EQ(kvc_manager_reset(manager.m, ns), KVC_OK);
+  EXPECT_EQ(hit(manager.m, ns, tokens), 0u);
+  EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
+  for (const uint64_t which : {ns, uint64_t{0}})
     EXPECT_EQ(kvc_manager_reset(manager.m, which), KVC_ERROR_LIMIT);
-  EXPECT_EQ(hit(manager.m, space, tokens), 8u);
-  EXPECT_EQ(kvc_manager_close_namespace(manager.m, space), KVC_OK);
+  EXPECT_EQ(hit(manager.m, ns, tokens), 8u);
+  EXPECT_EQ(kvc_manager_close_namespace(manager.m, ns), KVC_OK);
   EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
 }
 
@@ -102,7 +102,7 @@ TEST(Ids, OfAllManagersOfAProcessDiffer) {
   std::set<uint64_t> seen;
   const auto tokens = tokens_from(1, 3);
   ManagerOf living(small());
-  const uint64_t kept = compute(living.m, 0, tokens), space = open(living.m, "a");
+  const uint64_t kept = compute(living.m, 0, tokens), ns = open(living.m, "a");
   uint64_t destroyed = 0, pin = 0, pinned = 0;
   for (int i = 0; i < 2 * 4095 + 10; ++i) {  // every tag comes back, and comes back again
     ManagerOf other(small());
@@ -111,8 +111,8 @@ TEST(Ids, OfAllManagersOfAProcessDiffer) {
     ASSERT_TRUE(seen.insert(id).second) << i;
     EXPECT_EQ(kvc_manager_free_request(other.m, kept), KVC_ERROR_NOT_FOUND) << i;
     EXPECT_EQ(kvc_manager_free_request(other.m, destroyed), KVC_ERROR_NOT_FOUND) << i;
-    EXPECT_EQ(kvc_manager_reset(other.m, space), KVC_ERROR_NOT_FOUND) << i;
-    EXPECT_EQ(kvc_manager_pin_prefix(other.m, space, tokens.data(), 3, nullptr, 0, &pin, &pinned),
+    EXPECT_EQ(kvc_manager_reset(other.m, ns), KVC_ERROR_NOT_FOUND) << i;
+    EXPECT_EQ(kvc_manager_pin_prefix(other.m, ns, tokens.data(), 3, nullptr, 0, &pin, &pinned),
               KVC_ERROR_NOT_FOUND);
     const uint64_t own = open(other.m, "a");
     ASSERT_TRUE(seen.insert(own).second) << i;
@@ -163,11 +163,11 @@ TEST(Ids, EndWithTheirGenerations) {
   EXPECT_EQ(kvc_manager_pin_prefix(manager.m, 0, tokens.data(), 4, nullptr, 0, &pin, &pinned),
             KVC_ERROR_LIMIT);
 
-  const uint64_t space = open(manager.m, "a");
-  peer.spaces()[handle_slot(space)].generation = UINT32_MAX;
-  const uint64_t aged = peer.spaces().id(handle_slot(space));
+  const uint64_t ns = open(manager.m, "a");
+  peer.namespaces()[handle_index(ns)].generation = UINT32_MAX;
+  const uint64_t aged = peer.namespaces().id(handle_index(ns));
   EXPECT_EQ(kvc_manager_close_namespace(manager.m, aged), KVC_OK);
-  EXPECT_NE(handle_slot(open(manager.m, "a")), handle_slot(space));
+  EXPECT_NE(handle_index(open(manager.m, "a")), handle_index(ns));
   EXPECT_EQ(kvc_manager_reset(manager.m, aged), KVC_ERROR_NOT_FOUND);
   EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
 }

@@ -18,9 +18,9 @@ class ManagerPeer {
 
   BlockPool& pool() { return m_.pool_; }
   PrefixTree& tree() { return m_.tree_; }
-  SpaceTable& spaces() { return m_.spaces_; }
+  NamespaceTable& namespaces() { return m_.namespaces_; }
   // As if so many resets of all namespaces had been made before anything was published.
-  void age_spaces(uint64_t resets) { m_.spaces_.global_resets_ = resets; }
+  void age_namespaces(uint64_t resets) { m_.namespaces_.global_resets_ = resets; }
   PinTable& pins() { return m_.pins_; }
   Counters& counters() { return m_.counters_; }
   Request& request(uint64_t id) { return *m_.requests_.find(id); }

@@ -58,8 +58,8 @@ void expect_same(const char* name, const char* text) {
   EXPECT_EQ(model.rope_original_context, expected.rope_original_context);
   EXPECT_EQ(model.rope_scaling, expected.rope_scaling);
   EXPECT_EQ(model.rope_flags, expected.rope_flags);
-  EXPECT_EQ(model.rope_slow_turns, expected.rope_slow_turns);
-  EXPECT_EQ(model.rope_fast_turns, expected.rope_fast_turns);
+  EXPECT_EQ(model.rope_low_rotations, expected.rope_low_rotations);
+  EXPECT_EQ(model.rope_high_rotations, expected.rope_high_rotations);
   EXPECT_EQ(model.rope_attention_factor, expected.rope_attention_factor);
 }
 
@@ -179,19 +179,19 @@ TEST(HfConfig, ParametersOfRotaryScaling) {
   json& scaling = config["rope_scaling"];
   scaling["low_freq_factor"] = 2, scaling["high_freq_factor"] = 8;
   kvc_model model = read(config.dump());
-  EXPECT_EQ(model.rope_slow_turns, 2);
-  EXPECT_EQ(model.rope_fast_turns, 8);
+  EXPECT_EQ(model.rope_low_rotations, 2);
+  EXPECT_EQ(model.rope_high_rotations, 8);
   scaling = {{"rope_type", "yarn"}, {"factor", 40}, {"original_max_position_embeddings", 4096}};
   model = read(config.dump());
-  EXPECT_EQ(model.rope_slow_turns, 1);
-  EXPECT_EQ(model.rope_fast_turns, 32);
+  EXPECT_EQ(model.rope_low_rotations, 1);
+  EXPECT_EQ(model.rope_high_rotations, 32);
   EXPECT_EQ(model.rope_flags, 0u);
   EXPECT_EQ(model.rope_attention_factor, 0);
   scaling["mscale"] = 0.707, scaling["mscale_all_dim"] = 1, scaling["beta_fast"] = 16,
   scaling["truncate"] = false;
   model = read(config.dump());
   EXPECT_NEAR(model.rope_attention_factor, (0.0707 * std::log(40) + 1) / (0.1 * std::log(40) + 1), 1e-15);
-  EXPECT_EQ(model.rope_fast_turns, 16);
+  EXPECT_EQ(model.rope_high_rotations, 16);
   EXPECT_EQ(model.rope_flags, uint32_t{KVC_MODEL_ROPE_EXACT_RAMP});
   scaling["attention_factor"] = 1.5;
   EXPECT_EQ(read(config.dump()).rope_attention_factor, 1.5);

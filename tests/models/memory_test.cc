@@ -131,8 +131,8 @@ TEST(MemoryEstimate, OfChannelKeysCountsTheScalesOfABlockAndTheOpenOne) {
   kvc_memory_estimate answer = estimate(query);
   EXPECT_EQ(answer.full_block_bytes, rows * (64 * (2 * codes + of_values) + of_channels));
   EXPECT_EQ(answer.bytes_per_token, rows * (2 * codes + of_values + of_channels / 64));
-  EXPECT_EQ(answer.open_bytes, rows * 64 * 128 * 2);
-  EXPECT_EQ(answer.sequence_bytes, 4 * answer.full_block_bytes + answer.open_bytes);
+  EXPECT_EQ(answer.residual_bytes, rows * 64 * 128 * 2);
+  EXPECT_EQ(answer.sequence_bytes, 4 * answer.full_block_bytes + answer.residual_bytes);
   query.channel_tokens = 16, query.asymmetric = 1;
   answer = estimate(query);
   EXPECT_EQ(answer.full_block_bytes, rows * (64 * (2 * codes + 2 * of_values) + 4 * 2 * of_channels));
@@ -420,7 +420,7 @@ TEST_F(Refused, ResultsPast64Bits) {
   model_.v_head_dim = 1;
   query_.dtype = KVC_INT8, query_.channel_keys = 1, query_.tokens = 16;
   const kvc_memory_estimate one = estimate(query_);
-  ASSERT_LT(one.full_block_bytes, one.open_bytes);
+  ASSERT_LT(one.full_block_bytes, one.residual_bytes);
   query_.tokens = UINT64_MAX / one.full_block_bytes * 16, expect_refused("fewer tokens");
 }
 

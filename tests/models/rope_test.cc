@@ -25,7 +25,8 @@ kvc_model model_of(const RopeVector& v) {
   model.max_context = v.context, model.rope_original_context = v.original;
   model.rope_scaling = v.scaling, model.rope_flags = v.flags;
   model.rope_theta = v.theta, model.rope_factor = v.factor;
-  model.rope_slow_turns = v.slow, model.rope_fast_turns = v.fast, model.rope_attention_factor = v.attention;
+  model.rope_low_rotations = v.slow, model.rope_high_rotations = v.fast,
+  model.rope_attention_factor = v.attention;
   return model;
 }
 
@@ -188,7 +189,7 @@ TEST(RopeFrequencies, BadModelsAreRefused) {
   for (const double bad : {0.0, -1.0, nan, HUGE_VAL, 1e308, 1e31, 1e-31, 5e-324}) {
     refused("llama-3-8b", [&](M& m) { m.rope_theta = bad; });
     if (bad != 0) refused("llama-3-8b", [&](M& m) { m.rope_attention_factor = bad; });
-    if (bad != 0) refused("llama-3.1-8b", [&](M& m) { m.rope_fast_turns = bad; });
+    if (bad != 0) refused("llama-3.1-8b", [&](M& m) { m.rope_high_rotations = bad; });
     for (const uint32_t scaling : {KVC_ROPE_LINEAR, KVC_ROPE_DYNAMIC, KVC_ROPE_YARN, KVC_ROPE_LLAMA3})
       refused("llama-3.1-8b", [&](M& m) { m.rope_scaling = scaling, m.rope_factor = bad; });
   }
@@ -201,9 +202,9 @@ TEST(RopeFrequencies, BadModelsAreRefused) {
   refused(
       "llama-3-8b", [](M& m) { m.rope_flags = 2; }, KVC_ERROR_UNSUPPORTED);
   refused("llama-3.1-8b", [](M& m) { m.rope_original_context = 0; });
-  refused("llama-3.1-8b", [](M& m) { m.rope_slow_turns = 5; });
-  refused("llama-3.1-8b", [](M& m) { m.rope_fast_turns = -5; });
-  refused("llama-3.1-8b", [&](M& m) { m.rope_slow_turns = nan; });
+  refused("llama-3.1-8b", [](M& m) { m.rope_low_rotations = 5; });
+  refused("llama-3.1-8b", [](M& m) { m.rope_high_rotations = -5; });
+  refused("llama-3.1-8b", [&](M& m) { m.rope_low_rotations = nan; });
   refused("deepseek-v3", [](M& m) { m.rope_original_context = 1; });
   refused("deepseek-v3", [](M& m) { m.rope_theta = 1; });
   refused(

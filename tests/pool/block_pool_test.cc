@@ -45,7 +45,7 @@ class BlockPoolTest : public ::testing::Test {
         ++lists[static_cast<size_t>(b.list)];
         EXPECT_EQ(b.list == List::kHeld, b.held()) << "block " << i;
         reserved += b.held() && b.written == 0;
-        pinned += b.pins != 0 && b.refs == 0 && b.raw == 0;
+        pinned += b.pins != 0 && b.refs == 0 && b.external == 0;
       }
       ASSERT_EQ(counts.free, lists[static_cast<size_t>(List::kFree)]);
       ASSERT_EQ(counts.lru, lists[static_cast<size_t>(List::kLru)]);
@@ -210,10 +210,10 @@ TEST_F(BlockPoolTest, PinnedMeansHeldByPinsAlone) {
   EXPECT_EQ(pinned(), 0u);
   EXPECT_FALSE(pool_.drop_ref(b));
   EXPECT_EQ(pinned(), 1u);
-  pool_.add_raw(b);
+  pool_.add_external(b);
   EXPECT_EQ(pinned(), 0u);
   pool_.add_ref(b);
-  EXPECT_FALSE(pool_.drop_raw(b));
+  EXPECT_FALSE(pool_.drop_external(b));
   EXPECT_EQ(pinned(), 0u);
   EXPECT_FALSE(pool_.drop_ref(b));
   EXPECT_EQ(pinned(), 1u);
@@ -238,7 +238,7 @@ TEST_F(BlockPoolTest, CountsAreRightAfterEveryTransitionOfRandomHistories) {
   for (int round = 0; round < 6000; ++round) {
     const auto id = static_cast<int32_t>(1 + random() % 10);
     Block& b = block(id);
-    const uint32_t holds = b.refs + b.raw + b.pins;
+    const uint32_t holds = b.refs + b.external + b.pins;
     const auto kind = static_cast<unsigned>(random() % 10);
     bool last = false, dropped = false;
     if (b.list == List::kFree) {
@@ -253,21 +253,21 @@ TEST_F(BlockPoolTest, CountsAreRightAfterEveryTransitionOfRandomHistories) {
       if (b.written == 0) continue;
       pool_.remove(BlockId{id});
       if (kind % 3 == 0) pool_.add_ref(b);
-      if (kind % 3 == 1) pool_.add_raw(b);
+      if (kind % 3 == 1) pool_.add_external(b);
       if (kind % 3 == 2) pool_.add_pin(b);
     } else if (kind == 0) {
       pool_.mark_written(b);
     } else if (kind == 1) {
       pool_.add_ref(b);
     } else if (kind == 2 && b.written != 0) {
-      pool_.add_raw(b);
+      pool_.add_external(b);
     } else if (kind == 3 && b.written != 0) {
       pool_.add_pin(b);
     } else if (kind < 6 && b.refs != 0) {
       last = pool_.drop_ref(b);
       dropped = true;
-    } else if (kind < 8 && b.raw != 0) {
-      last = pool_.drop_raw(b);
+    } else if (kind < 8 && b.external != 0) {
+      last = pool_.drop_external(b);
       dropped = true;
     } else if (b.pins != 0) {
       last = pool_.drop_pin(b);

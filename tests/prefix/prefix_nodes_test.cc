@@ -29,7 +29,7 @@ TEST_P(PrefixNodesTest, ANodeLivesByBlocksChildrenOrHolders) {
   EXPECT_FALSE(w.tree.alive(child));
   EXPECT_FALSE(w.tree.alive(parent)) << "death climbs";
   EXPECT_EQ(w.counters.nodes_used, 0u);
-  EXPECT_EQ(w.spaces[kRoot].num_nodes, 0u);
+  EXPECT_EQ(w.namespaces[kRoot].num_nodes, 0u);
   EXPECT_TRUE(w.children(root_of(kRoot)).empty());
   w.tree.hold(kNoNode);
   w.tree.release(kNoNode);

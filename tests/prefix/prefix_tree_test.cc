@@ -63,23 +63,23 @@ TEST_P(PrefixTreeTest, NamespacesHaveTheirOwnRoots) {
   config.struct_size = sizeof config;
   config.tenant = "t";
   config.tenant_size = 1;
-  uint32_t slot = 0;
-  ASSERT_EQ(w.spaces.open(config, &slot), KVC_OK);
-  const NodeId here = w.publish(root_of(kRoot), 1), there = w.publish(root_of(slot), 1);
+  uint32_t index = 0;
+  ASSERT_EQ(w.namespaces.open(config, &index), KVC_OK);
+  const NodeId here = w.publish(root_of(kRoot), 1), there = w.publish(root_of(index), 1);
   EXPECT_NE(here, there);
-  EXPECT_EQ(w.find(root_of(slot), 1), there);
+  EXPECT_EQ(w.find(root_of(index), 1), there);
   EXPECT_EQ(w.children(root_of(kRoot)), std::vector<NodeId>{here});
-  EXPECT_EQ(w.spaces[slot].num_nodes, 1u);
+  EXPECT_EQ(w.namespaces[index].num_nodes, 1u);
   const BlockId block = w.attach(there);
-  w.spaces.close(slot);
+  w.namespaces.close(index);
   uint32_t other = 0;
-  ASSERT_EQ(w.spaces.open(config, &other), KVC_OK);
-  EXPECT_NE(other, slot) << "its node is still there";
+  ASSERT_EQ(w.namespaces.open(config, &other), KVC_OK);
+  EXPECT_NE(other, index) << "its node is still there";
   w.tree.detach(block);
   EXPECT_FALSE(w.tree.alive(there));
   config.tenant = "u";
-  ASSERT_EQ(w.spaces.open(config, &other), KVC_OK);
-  EXPECT_EQ(other, slot) << "the last node freed the slot";
+  ASSERT_EQ(w.namespaces.open(config, &other), KVC_OK);
+  EXPECT_EQ(other, index) << "the last node freed the index";
 }
 
 TEST_P(PrefixTreeTest, CopiesAreARingWithTheLowestInFront) {
@@ -179,7 +179,7 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   w.tree.detach(first);
   EXPECT_EQ(w.ring.next_sequence(), 2u) << "copies tell nothing";
   w.tree.detach(copy);
-  w.spaces.reset_all();
+  w.namespaces.reset_all();
   w.tree.detach(below);
   EXPECT_EQ(w.ring.next_sequence(), 3u) << "nor do stale ones";
 
@@ -216,7 +216,7 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
 TEST(PrefixTree, CreationSaysWhenThereIsNoMemory) {
   for (uint64_t k = 0; k < 4; ++k) {
     World w(8, 2, ~uint64_t{0});
-    PrefixTree tree(w.pool, w.spaces, w.arena, w.ring, w.counters);
+    PrefixTree tree(w.pool, w.namespaces, w.arena, w.ring, w.counters);
     w.heap.fail_after(k);
     EXPECT_FALSE(tree.create(w.memory, 8, kBlockSize, 2, ~uint64_t{0}, 1)) << "allocation " << k;
   }

@@ -21,7 +21,7 @@ struct World {
   World(size_t max_nodes, size_t num_groups, uint64_t mask, uint64_t blocks = 2048, size_t events = 0) {
     EXPECT_TRUE(ring.create(memory, heap.env(), events, kBlockSize));
     EXPECT_TRUE(pool.create(memory, &blocks, 1, false));
-    EXPECT_TRUE(spaces.create(memory, arena, 1, 3));
+    EXPECT_TRUE(namespaces.create(memory, arena, 1, 3));
     EXPECT_TRUE(tree.create(memory, max_nodes, kBlockSize, num_groups, mask, 1));
     hash.init(1);
   }
@@ -38,9 +38,8 @@ struct World {
     const int32_t tokens[kBlockSize] = {token, token + 1};
     ExtraRecords extras(arena, keys.data(), keys.size(), 0, 1, kBlockSize);
     EXPECT_TRUE(extras.ok());
-    const uint32_t space = is_node(parent) ? tree[parent].space : ~static_cast<uint32_t>(raw(parent));
-    return tree.publish_position(parent, key_of(parent, token, extras.view(0)), tokens, extras, 0, space,
-                                 epoch);
+    const uint32_t ns = is_node(parent) ? tree[parent].ns : ~static_cast<uint32_t>(raw(parent));
+    return tree.publish_position(parent, key_of(parent, token, extras.view(0)), tokens, extras, 0, ns, epoch);
   }
   NodeId find(NodeId parent, int32_t token, std::vector<kvc_extra_key> keys = {}, uint32_t epoch = 0) const {
     const int32_t tokens[kBlockSize] = {token, token + 1};
@@ -75,8 +74,8 @@ struct World {
   Counters counters = {};
   EventRing ring;
   BlockPool pool;
-  SpaceTable spaces;
-  PrefixTree tree{pool, spaces, arena, ring, counters};
+  NamespaceTable namespaces;
+  PrefixTree tree{pool, namespaces, arena, ring, counters};
   TableHash hash;
 };
 

@@ -45,7 +45,7 @@ std::string World::compare_side(int index) {
       diff.check(name + "state", info.state, model_.state(int(id)));
       diff.check(name + "pool", info.pool, p);
       diff.check(name + "requests", info.requests, uint64_t(want.requests));
-      diff.check(name + "raw_holds", info.raw_holds, uint64_t(want.raw));
+      diff.check(name + "external_holds", info.external_holds, uint64_t(want.raw));
       diff.check(name + "pins", info.pins, uint64_t(want.pins));
       const bool findable = model_.findable(int(id));
       diff.check(name + "published", info.published, findable);

@@ -151,13 +151,13 @@ TEST_F(RequestTableTest, SlotsAreTakenFromTheLowestAndReusedLastInFirstOut) {
   for (uint32_t i = 0; i < 4; ++i) {
     requests[i] = take_published();
     ASSERT_NE(requests[i], nullptr);
-    EXPECT_EQ(table_.slot_of(*requests[i]), i);
+    EXPECT_EQ(table_.index_of(*requests[i]), i);
   }
   EXPECT_EQ(table_.take(), nullptr) << "all in use";
   table_.give_back(*requests[1]);
   table_.give_back(*requests[3]);
-  EXPECT_EQ(table_.slot_of(*take_published()), 3u);
-  EXPECT_EQ(table_.slot_of(*take_published()), 1u);
+  EXPECT_EQ(table_.index_of(*take_published()), 3u);
+  EXPECT_EQ(table_.index_of(*take_published()), 1u);
   EXPECT_EQ(table_.take(), nullptr);
 }
 
@@ -227,13 +227,13 @@ TEST_F(RequestTableTest, ASlotIsRetiredAfterItsLastGeneration) {
   create(2);
   table_.at(0).generation = UINT32_MAX - 1;
   Request* last = take_published();
-  ASSERT_EQ(table_.slot_of(*last), 0u);
+  ASSERT_EQ(table_.index_of(*last), 0u);
   EXPECT_EQ(last->generation, UINT32_MAX);
   const uint64_t id = last->id;
   EXPECT_EQ(table_.find(id), last);
   table_.give_back(*last);
   EXPECT_EQ(table_.find(id), nullptr);
-  EXPECT_EQ(table_.slot_of(*take_published()), 1u);
+  EXPECT_EQ(table_.index_of(*take_published()), 1u);
   EXPECT_EQ(table_.take(), nullptr) << "slot 0 is never used again";
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespaces. Each has an identity (typed, length-framed bytes; equal identity = same namespace), an epoch
+// that a reset moves, the first positions of its tree, and how many of its blocks wait in each pool's LRU
+// list. Slot 0 is the default namespace and lives for ever.
+//
+// Resetting all namespaces moves one number: counts of an older global epoch read as 0. A closed index is
+// used again once no node of it is left. Not thread-safe.
+#pragma once
+#include <kvcache.h>
+
+#include "base/arena.h"
+#include "base/handle.h"
+#include "base/ids.h"
+#include "base/sha256.h"
+
+namespace kvc {
+
+struct Namespace {
+  uint64_t resets;        // of this namespace alone, closings included
+  uint64_t counts_epoch;  // global epoch of its cached counts
+  NodeId first_child;
+  uint32_t generation;
+  uint32_t opens;  // 0 = closed (index 0: always 1)
+  uint32_t users;  // requests and pins
+  uint32_t num_nodes;
+  int32_t hash_next;  // identity table; also the list of unused indices
+  uint64_t identity_hash;
+  char* identity;  // framed, in the arena
+  uint64_t identity_size;
+  Digest256 digest;  // SHA-256 of the framed identity
+};
+
+class NamespaceTable {
+ public:
+  static constexpr uint32_t kMaxNamespaces = 65536;
+  static constexpr uint64_t kMaxResets = uint64_t{1} << 47;
+
+  // Ids get the tag and generations above the one given.
+  [[nodiscard]] bool create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag,
+                            uint32_t generation = 0);
+
+  Namespace& operator[](uint32_t index) { return namespaces_[index]; }
+  const Namespace& operator[](uint32_t index) const { return namespaces_[index]; }
+  uint32_t size() const { return used_; }
+  // What callers know a namespace by: 0 for the default one.
+  uint64_t id(uint32_t index) const {
+    return index == 0 ? 0 : make_handle(tag_, HandleKind::kNamespace, index, namespaces_[index].generation);
+  }
+  bool is_open(uint64_t id) const {
+    const uint32_t index = id == 0 ? 0 : handle_index(id);
+    return index < used_ && namespaces_[index].opens != 0 && this->id(index) == id;
+  }
+
+  uint64_t epoch(uint32_t index) const { return namespaces_[index].resets + global_resets_; }
+  uint64_t global_resets() const { return global_resets_; }
+  // Blocks of this namespace and epoch in the LRU list of a pool.
+  uint64_t& cached(uint32_t index, size_t pool) {
+    Namespace& ns = namespaces_[index];
+    if (ns.counts_epoch != global_resets_) refresh(index);
+    return cached_[index * num_pools_ + pool];
+  }
+
+  kvc_status open(const kvc_namespace_config& config, uint32_t* index);
+  // Makes the index unusable for callers; it is used again after free_if_unused.
+  void close(uint32_t index);
+  void free_if_unused(uint32_t index);
+
+  // Positions keep 48 bits of an epoch. Closings count as well, but the generations of an index end long
+  // before.
+  bool may_reset() const { return global_resets_ + most_resets_ < kMaxResets; }
+  void reset_one(uint32_t index) {
+    if (++namespaces_[index].resets > most_resets_) most_resets_ = namespaces_[index].resets;
+    for (size_t p = 0; p < num_pools_; ++p) cached(index, p) = 0;
+  }
+  void reset_all() { ++global_resets_; }
+
+ private:
+  friend class ManagerPeer;  // tests
+  static constexpr size_t kBuckets = 4096;
+  void refresh(uint32_t index);
+  int32_t* bucket(uint64_t hash) { return &buckets_[hash % kBuckets]; }
+
+  Memory* memory_ = nullptr;
+  Arena* arena_ = nullptr;
+  Array<Namespace> namespaces_;
+  Array<uint64_t> cached_;  // [indices][pools]
+  Array<int32_t> buckets_;  // identity hash -> index, -1 = none
+  size_t num_pools_ = 0;
+  uint32_t tag_ = 0;
+  uint32_t first_generation_ = 0;
+  uint64_t global_resets_ = 0;
+  uint64_t most_resets_ = 0;  // of one namespace
+  uint32_t used_ = 0;         // indices ever used
+  int32_t unused_ = -1;       // list of closed and empty indices
+};
+
+}  // namespace kvc
