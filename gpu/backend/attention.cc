@@ -30,7 +30,7 @@ struct Work {
 
 // All requests of a call are one group that shares its first tokens.
 struct OneGroup {
-  explicit OneGroup(const kvc_attention& a) : offsets{0, a.num_requests}, prefix{a.shared_tokens} {}
+  explicit OneGroup(const kvc_backend_attention& a) : offsets{0, a.num_requests}, prefix{a.shared_tokens} {}
 
   CascadeArgs args(const AttentionArgs& attention) const { return {attention, 1, offsets, prefix}; }
   uint64_t offsets[2], prefix[1];
@@ -41,7 +41,8 @@ void list_host_arrays(const OneGroup&, HostArrays* arrays, CascadeArgs* args) {
   arrays->add(args->prefix_lens, 1);
 }
 
-Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kvc_attention& attention) {
+Work plan_work(const Layout& layout, const void* slab, uint32_t device,
+               const kvc_backend_attention& attention) {
   Work work = {};
   work.limits = limits_of(device, attention);
   work.args = args_of(layout, static_cast<const char*>(slab), attention);
@@ -60,7 +61,7 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kv
   if (work.is_empty() || work.support.path == AttentionPath::kUnsupported) return work;
   work.plan_bytes = work.shares ? work.cascade.plan_bytes : work.plan.plan_bytes;
   work.kernel_bytes = work.shares ? work.cascade.workspace_bytes : work.plan.workspace_bytes;
-  work.own_schedule_bytes = attention.schedule == nullptr ? work.plan_bytes : 0;
+  work.own_schedule_bytes = attention.run.plan == nullptr ? work.plan_bytes : 0;
   HostArrays arrays;
   list_host_arrays(layout, attention, work.limits, &arrays, &cascade.attention);
   if (work.shares) list_host_arrays(group, &arrays, &cascade);
@@ -73,38 +74,39 @@ kvc_status check_support(const AttentionSupport& support) {
   return refuse(KVC_ERROR_UNSUPPORTED, "attention on %s: %s", runtime::kName, support.reason);
 }
 
-kvc_status check_schedule(const kvc_attention& a, uint32_t v_dim, uint64_t needed) {
+kvc_status check_schedule(const kvc_backend_attention& a, uint32_t v_dim, uint64_t needed) {
   using ull = unsigned long long;
-  if (a.schedule == nullptr) {
-    if ((a.flags & KVC_LAUNCH_PLANNED) == 0) return KVC_OK;
-    return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                  "KVC_LAUNCH_PLANNED without kvc_attention.schedule; give what an earlier call has filled");
+  if (a.run.plan == nullptr) {
+    if ((a.run.flags & KVC_LAUNCH_PLANNED) == 0) return KVC_OK;
+    return refuse(
+        KVC_ERROR_INVALID_ARGUMENT,
+        "KVC_LAUNCH_PLANNED without kvc_attention_launch.plan; give what an earlier call has filled");
   }
-  if (reinterpret_cast<uintptr_t>(a.schedule) % kScheduleAlignment != 0) {
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.schedule is %p; a multiple of %llu", a.schedule,
-                  ull{kScheduleAlignment});
+  if (reinterpret_cast<uintptr_t>(a.run.plan) % kScheduleAlignment != 0) {
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention_launch.plan is %p; a multiple of %llu",
+                  a.run.plan, ull{kScheduleAlignment});
   }
   // Other kernels write other results, and have schedules of their own.
   if (reinterpret_cast<uintptr_t>(a.out) % 4 != 0) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                  "kvc_attention.out is %p; with kvc_attention.schedule a multiple of 4", a.out);
+                  "kvc_attention.out is %p; with kvc_attention_launch.plan a multiple of 4", a.out);
   }
   const bool by_pairs = a.dtype != KVC_FLOAT32 && v_dim % 2 == 0;
   if (by_pairs && (a.out_token_stride | a.out_head_stride) % 2 != 0) {
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
-        "kvc_attention.out_token_stride is %lld, out_head_stride %lld; with kvc_attention.schedule even",
+        "kvc_attention.out_token_stride is %lld, out_head_stride %lld; with kvc_attention_launch.plan even",
         static_cast<long long>(a.out_token_stride), static_cast<long long>(a.out_head_stride));
   }
-  if (a.plan_bytes >= needed) return KVC_OK;
+  if (a.run.plan_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_attention.plan_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
-                ull{a.plan_bytes}, ull{needed});
+                ull{a.run.plan_bytes}, ull{needed});
 }
 
 }  // namespace
 
-kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* stream) {
+kvc_status DeviceStorage::attend(const kvc_backend_attention& attention, DeviceStream* stream) {
   const Work work = plan_work(layout_, address_, device_, attention);
   if (work.is_empty()) return KVC_OK;
   KVC_TRY(check_support(work.support));
@@ -118,10 +120,10 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
   KVC_TRY(find_arrays(attention, call, &args.attention));
   list_host_arrays(layout_, attention, work.limits, &call.arrays(), &args.attention);
   if (work.shares) list_host_arrays(group, &call.arrays(), &args);
-  AttentionMemory memory = {attention.schedule, nullptr, (attention.flags & KVC_LAUNCH_PLANNED) != 0};
-  char* given = static_cast<char*>(attention.workspace);
-  KVC_TRY(call.address(memory.schedule, "kvc_attention.schedule"));
-  KVC_TRY(call.address(given, "kvc_attention.workspace"));
+  AttentionMemory memory = {attention.run.plan, nullptr, (attention.run.flags & KVC_LAUNCH_PLANNED) != 0};
+  char* given = static_cast<char*>(attention.run.workspace);
+  KVC_TRY(call.address(memory.schedule, "kvc_attention_launch.plan"));
+  KVC_TRY(call.address(given, "kvc_attention_launch.workspace"));
   KVC_TRY(call.upload(work.kernel_bytes + work.own_schedule_bytes, given));
   memory.workspace = call.workspace();
   if (memory.schedule == nullptr) memory.schedule = call.workspace() + work.kernel_bytes;
@@ -130,7 +132,7 @@ kvc_status DeviceStorage::attend(const kvc_attention& attention, DeviceStream* s
                   "attention");
 }
 
-kvc_status DeviceStorage::explain(const kvc_attention& attention, kvc_attention_info* plan) {
+kvc_status DeviceStorage::explain(const kvc_backend_attention& attention, kvc_attention_info* plan) {
   const Work work = plan_work(layout_, address_, device_, attention);
   KVC_TRY(check_support(work.support));
   *plan = {};

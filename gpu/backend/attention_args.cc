@@ -8,7 +8,7 @@
 
 namespace kvc::gpu {
 
-AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& a) {
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_backend_attention& a) {
   AttentionArgs args = {};
   describe_storage(layout, slab, a.layer, &args);
   args.num_q_heads = a.num_q_heads;
@@ -41,17 +41,17 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
   return args;
 }
 
-AttentionLimits limits_of(uint32_t device, const kvc_attention& a) {
+AttentionLimits limits_of(uint32_t device, const kvc_backend_attention& a) {
   const runtime::Properties& properties = devices().properties[device];
   AttentionLimits limits = {};
   limits.num_multiprocessors = properties.num_processors;
   limits.shared_bytes = properties.shared_bytes;
   limits.has_mma = properties.has_mma ? 1 : 0;
-  limits.invariant = (a.flags & KVC_LAUNCH_INVARIANT) != 0;
-  if ((a.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
-    limits.total_queries = a.total_queries;
-    limits.max_queries = a.max_queries;
-    limits.max_kv_len = a.max_kv_len;
+  limits.invariant = (a.run.flags & KVC_LAUNCH_INVARIANT) != 0;
+  if ((a.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
+    limits.total_queries = a.run.total_queries;
+    limits.max_queries = a.run.max_queries;
+    limits.max_kv_len = a.run.max_kv_len;
     return limits;
   }
   limits.total_queries = a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
@@ -62,13 +62,13 @@ AttentionLimits limits_of(uint32_t device, const kvc_attention& a) {
   return limits;
 }
 
-kvc_status find_arrays(const kvc_attention& attention, Call& call, AttentionArgs* args) {
+kvc_status find_arrays(const kvc_backend_attention& attention, Call& call, AttentionArgs* args) {
   KVC_TRY(call.address(args->q, "kvc_attention.q"));
   KVC_TRY(call.address(args->out, "kvc_attention.out"));
   KVC_TRY(call.address(args->lse, "kvc_attention.lse"));
   KVC_TRY(call.address(args->mask, "kvc_attention.mask"));
   KVC_TRY(call.address(args->block_mask, "kvc_attention.block_mask"));
-  if ((attention.flags & KVC_LAUNCH_ON_DEVICE) == 0) return KVC_OK;
+  if ((attention.run.flags & KVC_LAUNCH_ON_DEVICE) == 0) return KVC_OK;
   KVC_TRY(call.address(args->q_offsets, "kvc_attention.q_offsets"));
   KVC_TRY(call.address(args->q_starts, "kvc_attention.q_starts"));
   KVC_TRY(call.address(args->kv_lens, "kvc_attention.kv_lens"));
@@ -79,9 +79,9 @@ kvc_status find_arrays(const kvc_attention& attention, Call& call, AttentionArgs
   return call.address(args->mask_starts, "kvc_attention.mask_starts");
 }
 
-void list_host_arrays(const Layout& layout, const kvc_attention& attention, const AttentionLimits& limits,
-                      HostArrays* arrays, AttentionArgs* args) {
-  if ((attention.flags & KVC_LAUNCH_ON_DEVICE) != 0) return;
+void list_host_arrays(const Layout& layout, const kvc_backend_attention& attention,
+                      const AttentionLimits& limits, HostArrays* arrays, AttentionArgs* args) {
+  if ((attention.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) return;
   const size_t n = attention.num_requests;
   const uint64_t entries =
       std::min<uint64_t>(ceil_div(limits.max_kv_len, layout.block_size), args->table_stride);
@@ -97,22 +97,22 @@ void list_host_arrays(const Layout& layout, const kvc_attention& attention, cons
   args->table_stride = stride;
 }
 
-kvc_status check_workspace(const kvc_attention& a, uint64_t needed, const char* needed_by) {
+kvc_status check_workspace(const kvc_backend_attention& a, uint64_t needed, const char* needed_by) {
   using ull = unsigned long long;
-  if (a.workspace == nullptr) {
-    if (a.workspace_bytes == 0) return KVC_OK;
+  if (a.run.workspace == nullptr) {
+    if (a.run.workspace_bytes == 0) return KVC_OK;
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                  "kvc_attention.workspace_bytes is %llu and workspace is NULL; give both or neither",
-                  ull{a.workspace_bytes});
+                  "kvc_attention_launch.workspace_bytes is %llu and workspace is NULL; give both or neither",
+                  ull{a.run.workspace_bytes});
   }
-  if (reinterpret_cast<uintptr_t>(a.workspace) % kWorkspaceAlignment != 0) {
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.workspace is %p; a multiple of %llu",
-                  a.workspace, ull{kWorkspaceAlignment});
+  if (reinterpret_cast<uintptr_t>(a.run.workspace) % kWorkspaceAlignment != 0) {
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention_launch.workspace is %p; a multiple of %llu",
+                  a.run.workspace, ull{kWorkspaceAlignment});
   }
-  if (a.workspace_bytes >= needed) return KVC_OK;
+  if (a.run.workspace_bytes >= needed) return KVC_OK;
   return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.workspace_bytes is %llu; this call needs %llu: kvc_attention_info.%s",
-                ull{a.workspace_bytes}, ull{needed}, needed_by);
+                "kvc_attention_launch.workspace_bytes is %llu; this call needs %llu: kvc_attention_info.%s",
+                ull{a.run.workspace_bytes}, ull{needed}, needed_by);
 }
 
 }  // namespace kvc::gpu

@@ -9,7 +9,7 @@ namespace kvc::gpu {
 namespace {
 
 // Of the call's arrays those that are looked at.
-kvc_attention arrays_read(const kvc_attention& attention) {
+kvc_attention arrays_read(const kvc_backend_attention& attention) {
   kvc_attention read = attention;
   read.out = nullptr;
   read.lse = nullptr;
@@ -41,12 +41,12 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device, const kv
 
 }  // namespace
 
-uint64_t DeviceStorage::selection_bytes(const kvc_attention& attention) const {
+uint64_t DeviceStorage::selection_bytes(const kvc_backend_attention& attention) const {
   return plan_work(layout_, address_, device_, arrays_read(attention)).bytes;
 }
 
-kvc_status DeviceStorage::select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
-                                        DeviceStream* stream) {
+kvc_status DeviceStorage::select_blocks(const kvc_backend_attention& attention,
+                                        const kvc_block_choice& choice, DeviceStream* stream) {
   const kvc_attention read = arrays_read(attention);
   const Work work = plan_work(layout_, address_, device_, read);
   KVC_TRY(check_workspace(read, work.bytes, "selection_bytes"));
@@ -58,7 +58,7 @@ kvc_status DeviceStorage::select_blocks(const kvc_attention& attention, const kv
   KVC_TRY(call.begin());
   KVC_TRY(call.address(args.bounds, "kvc_block_choice.bounds"));
   KVC_TRY(call.address(args.block_mask, "kvc_block_choice.block_mask"));
-  KVC_TRY(call.address(given, "kvc_attention.workspace"));
+  KVC_TRY(call.address(given, "kvc_attention_launch.workspace"));
   KVC_TRY(find_arrays(read, call, &args.attention));
   list_host_arrays(layout_, read, work.limits, &call.arrays(), &args.attention);
   KVC_TRY(call.upload(work.kernel_bytes, given));

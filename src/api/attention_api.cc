@@ -13,16 +13,16 @@ using ull = unsigned long long;
 constexpr size_t kMaxTreeNodes = 65536;
 
 // Whether the rows of block_mask have room for the blocks of every request.
-kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
+kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_backend_attention& a,
                            const kvc_block_choice& choice) {
   const auto needed = [&](uint64_t tokens) {
     return kvc::ceil_div(kvc::ceil_div(tokens, layout.block_size), 8);
   };
-  if ((a.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
-    if (needed(a.max_kv_len) <= choice.block_mask_stride) return KVC_OK;
+  if ((a.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
+    if (needed(a.run.max_kv_len) <= choice.block_mask_stride) return KVC_OK;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed for a max_kv_len of %llu",
-                choice.block_mask_stride, ull{needed(a.max_kv_len)}, ull{a.max_kv_len});
+                choice.block_mask_stride, ull{needed(a.run.max_kv_len)}, ull{a.run.max_kv_len});
   }
   for (size_t r = 0; r < a.num_requests; ++r) {
     if (needed(a.kv_lens[r]) <= choice.block_mask_stride) continue;
@@ -34,7 +34,7 @@ kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_attention& a,
 }
 
 // The caller's kernel, if it has one; UNSUPPORTED: it has none for this.
-kvc_status attend_foreign(kvc_storage& storage, const kvc_attention& attention, kvc_stream* stream) {
+kvc_status attend_foreign(kvc_storage& storage, const kvc_backend_attention& attention, kvc_stream* stream) {
   if (storage.attention == nullptr) return KVC_ERROR_UNSUPPORTED;
   kvc_view k, v;
   kvc_status status = kvc_storage_view(&storage, KVC_PLANE_K, attention.layer, &k);
@@ -55,12 +55,13 @@ extern "C" {
 
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    kvc_attention own;
+    kvc_backend_attention own;
     const kvc_status status = kvc::read_attention(storage, attention, stream != nullptr, &own);
     if (status != KVC_OK) return status;
     KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
     KVC_REQUIRE_ARRAY(own.out, kvc::num_queries(own));
     if (own.num_requests == 0) return KVC_OK;
+    own.launch = &own.run;
     const kvc_status foreign = attend_foreign(storage, own, stream);
     if (foreign != KVC_ERROR_UNSUPPORTED) return foreign;
     return storage.backend->attend(storage.impl, &own, kvc::impl_of(stream));
@@ -78,7 +79,7 @@ kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel
 kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_info* plan) {
   return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(plan);
-    kvc_attention own;
+    kvc_backend_attention own;
     kvc_attention_info found;
     kvc_status status = kvc::check_size<kvc_attention_info>(plan->struct_size, "kvc_attention_info");
     if (status == KVC_OK) status = kvc::read_attention(storage, attention, false, &own);
@@ -105,7 +106,8 @@ kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attent
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(attention);
     KVC_REQUIRE_POINTER(choice);
-    kvc_attention unmasked, own;
+    kvc_attention unmasked;
+    kvc_backend_attention own;
     kvc_block_choice own_choice;
     kvc_status status = kvc::read_struct(attention, attention->struct_size, "kvc_attention", &unmasked);
     if (status != KVC_OK) return status;
@@ -126,20 +128,24 @@ kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attent
   });
 }
 
-kvc_status kvc_attention_merge(const void* outs, const float* lses, size_t num_partials, size_t num_rows,
-                               uint32_t v_dim, int32_t dtype, void* out, float* lse) {
+kvc_status kvc_attention_merge(const kvc_attention_partials* partials, void* out, float* lse) {
   return kvc::guarded([&]() -> kvc_status {
-    if (dtype == 0) dtype = KVC_FLOAT32;
-    if (!kvc::is_float(dtype)) return fail(KVC_ERROR_INVALID_ARGUMENT, "dtype %d is no float type", dtype);
-    if (v_dim == 0 || v_dim > kvc::kMaxRowElements) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "v_dim is %u; 1 .. %u", v_dim, kvc::kMaxRowElements);
+    KVC_REQUIRE_POINTER(partials);
+    kvc_attention_partials own;
+    KVC_TRY(kvc::read_struct(partials, partials->struct_size, "kvc_attention_partials", &own));
+    if (own.dtype == 0) own.dtype = KVC_FLOAT32;
+    if (!kvc::is_float(own.dtype))
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "dtype %d is no float type", own.dtype);
+    if (own.v_dim == 0 || own.v_dim > kvc::kMaxRowElements) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "v_dim is %u; 1 .. %u", own.v_dim, kvc::kMaxRowElements);
     }
-    const size_t rows = kvc::product(num_partials, num_rows), row_bytes = v_dim * kvc::dtype_bits(dtype) / 8;
-    KVC_REQUIRE_MEMORY(lses, rows);
-    KVC_REQUIRE_MEMORY(outs, kvc::product(rows, row_bytes));
-    KVC_REQUIRE_MEMORY(out, kvc::product(num_rows, row_bytes));
-    kvc::merge_partials(static_cast<const char*>(outs), lses, num_partials, num_rows, v_dim, dtype,
-                        static_cast<char*>(out), lse);
+    const size_t rows = kvc::product(own.num_partials, own.num_rows);
+    const size_t row_bytes = own.v_dim * kvc::dtype_bits(own.dtype) / 8;
+    KVC_REQUIRE_MEMORY(own.lses, rows);
+    KVC_REQUIRE_MEMORY(own.outs, kvc::product(rows, row_bytes));
+    KVC_REQUIRE_MEMORY(out, kvc::product(own.num_rows, row_bytes));
+    kvc::merge_partials(static_cast<const char*>(own.outs), own.lses, own.num_partials, own.num_rows,
+                        own.v_dim, own.dtype, static_cast<char*>(out), lse);
     return KVC_OK;
   });
 }

@@ -78,7 +78,7 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
 }
 
 // All requests begin with the same blocks, and no query stands before their end.
-kvc_status check_shared(const kvc_attention& a, const AttentionArgs& args) {
+kvc_status check_shared(const kvc_backend_attention& a, const AttentionArgs& args) {
   const uint64_t entries = ceil_div(a.shared_tokens, args.layout->block_size);
   if (entries > a.table_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; table_stride has room for %llu",
@@ -106,42 +106,44 @@ kvc_status check_shared(const kvc_attention& a, const AttentionArgs& args) {
 }
 
 // What is known of arrays on the device.
-kvc_status check_bounds(const Layout& layout, kvc_attention* a) {
+kvc_status check_bounds(const Layout& layout, kvc_backend_attention* a) {
   const uint64_t most = uint64_t{a->table_stride} * layout.block_size;
-  if (a->max_queries == 0) a->max_queries = a->total_queries;
-  if (a->max_kv_len == 0) a->max_kv_len = most;
-  if (a->total_queries == 0 || a->total_queries > INT32_MAX || a->max_queries > a->total_queries) {
+  if (a->run.max_queries == 0) a->run.max_queries = a->run.total_queries;
+  if (a->run.max_kv_len == 0) a->run.max_kv_len = most;
+  if (a->run.total_queries == 0 || a->run.total_queries > INT32_MAX ||
+      a->run.max_queries > a->run.total_queries) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "KVC_LAUNCH_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
                 "request no more",
-                ull{a->total_queries}, ull{a->max_queries});
+                ull{a->run.total_queries}, ull{a->run.max_queries});
   }
-  if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
+  if (a->run.max_kv_len > most || a->run.max_kv_len > INT32_MAX) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
-                ull{a->max_kv_len}, ull{most});
+                ull{a->run.max_kv_len}, ull{most});
   }
-  if (a->shared_tokens > a->max_kv_len) {
+  if (a->shared_tokens > a->run.max_kv_len) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; max_kv_len is %llu",
-                ull{a->shared_tokens}, ull{a->max_kv_len});
+                ull{a->shared_tokens}, ull{a->run.max_kv_len});
   }
   // Far beyond all memory; what is worked out of it stays below 2^64.
   constexpr uint64_t kMost = uint64_t{1} << 52;
-  if (product(product(a->num_requests, a->num_q_heads), std::max(a->max_kv_len, a->max_queries)) > kMost) {
+  if (product(product(a->num_requests, a->num_q_heads), std::max(a->run.max_kv_len, a->run.max_queries)) >
+      kMost) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "%zu requests, %u heads, max_kv_len %llu, max_queries %llu; their product is at most 2^52",
-                a->num_requests, a->num_q_heads, ull{a->max_kv_len}, ull{a->max_queries});
+                a->num_requests, a->num_q_heads, ull{a->run.max_kv_len}, ull{a->run.max_queries});
   }
-  const uint64_t blocks = ceil_div(a->max_kv_len, layout.block_size);
+  const uint64_t blocks = ceil_div(a->run.max_kv_len, layout.block_size);
   if (a->block_mask != nullptr && ceil_div(blocks, 8) > a->block_mask_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "block_mask_stride is %zu bytes; the %llu blocks of max_kv_len, %llu, need %llu",
-                a->block_mask_stride, ull{blocks}, ull{a->max_kv_len}, ull{ceil_div(blocks, 8)});
+                a->block_mask_stride, ull{blocks}, ull{a->run.max_kv_len}, ull{ceil_div(blocks, 8)});
   }
   return KVC_OK;
 }
 
 // A learned logit may be anything finite; one that is above all others by infinity leaves no result.
-kvc_status check_sink_logits(const kvc_attention& a) {
+kvc_status check_sink_logits(const kvc_backend_attention& a) {
   for (uint32_t h = 0; a.sink_logits != nullptr && h < a.num_q_heads; ++h) {
     if (a.sink_logits[h] <= std::numeric_limits<float>::max()) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -152,7 +154,7 @@ kvc_status check_sink_logits(const kvc_attention& a) {
 }
 
 // Strides of the rows of `name`, 0 = contiguous.
-kvc_status resolve_strides(const char* name, const kvc_attention& a, uint32_t dim, int64_t* token,
+kvc_status resolve_strides(const char* name, const kvc_backend_attention& a, uint32_t dim, int64_t* token,
                            int64_t* head) {
   if (num_queries(a) <= 1) *token = 0;  // of what there is only one, the stride does not matter
   if (a.num_q_heads == 1) *head = 0;
@@ -177,7 +179,7 @@ kvc_status resolve_strides(const char* name, const kvc_attention& a, uint32_t di
 }
 
 // That no two rows of `out` overlap: all rows along the smaller stride fit into the larger one.
-kvc_status check_apart(const kvc_attention& a, uint32_t dim) {
+kvc_status check_apart(const kvc_backend_attention& a, uint32_t dim) {
   const uint64_t token = static_cast<uint64_t>(a.out_token_stride), queries = num_queries(a);
   const uint64_t head = static_cast<uint64_t>(a.out_head_stride), heads = a.num_q_heads;
   // Of what there is only one, the stride does not matter.
@@ -199,14 +201,14 @@ kvc_status check_apart(const kvc_attention& a, uint32_t dim) {
 }
 
 // Where the rows of queries and results lie; the number of queries is known to be right.
-kvc_status resolve_rows(const Layout& layout, kvc_attention* a) {
+kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
   kvc_status status = resolve_strides("q", *a, layout.k_dim, &a->q_token_stride, &a->q_head_stride);
   if (status == KVC_OK)
     status = resolve_strides("out", *a, layout.v_dim, &a->out_token_stride, &a->out_head_stride);
   return status == KVC_OK ? check_apart(*a, layout.v_dim) : status;
 }
 
-kvc_status check(const Layout& layout, const kvc_attention& a) {
+kvc_status check(const Layout& layout, const kvc_backend_attention& a) {
   if (a.layer >= layout.num_layers)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", a.layer, layout.num_layers);
   if (a.num_q_heads == 0 || a.num_q_heads % layout.num_heads != 0 || a.num_q_heads > 65536) {
@@ -215,10 +217,11 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
   }
   if (!is_float(a.dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.dtype);
-  constexpr uint32_t kKnown =
-      KVC_ATTENTION_NOT_CAUSAL | KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
-  if ((a.flags & ~kKnown) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
+  if ((a.flags & ~uint32_t{KVC_ATTENTION_NOT_CAUSAL}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags);
+  constexpr uint32_t kKnown = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
+  if ((a.run.flags & ~kKnown) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "launch flags %#x are not supported", a.run.flags & ~kKnown);
   if (!(std::abs(a.scale) <= kMostFactor)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.scale is %g; it must be from %g to %g",
                 static_cast<double>(a.scale), static_cast<double>(-kMostFactor),
@@ -241,12 +244,12 @@ kvc_status check(const Layout& layout, const kvc_attention& a) {
 
 }  // namespace
 
-uint64_t num_queries(const kvc_attention& a) {
-  if ((a.flags & KVC_LAUNCH_ON_DEVICE) != 0) return a.total_queries;
+uint64_t num_queries(const kvc_backend_attention& a) {
+  if ((a.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) return a.run.total_queries;
   return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
 }
 
-AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& a) {
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_backend_attention& a) {
   AttentionArgs args = {};
   args.layout = &layout;
   args.slab = slab;
@@ -282,16 +285,17 @@ AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attentio
 }
 
 kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
-                          kvc_attention* out) {
+                          kvc_backend_attention* out) {
   KVC_REQUIRE_POINTER(attention);
-  kvc_attention own;
-  if (const kvc_status status = read_struct(attention, attention->struct_size, "kvc_attention", &own);
-      status != KVC_OK)
-    return status;
+  kvc_backend_attention own = {};
+  KVC_TRY(read_struct<kvc_attention>(attention, attention->struct_size, "kvc_attention", &own));
+  if (own.launch != nullptr) {
+    KVC_TRY(read_struct(own.launch, own.launch->struct_size, "kvc_attention_launch", &own.run));
+  }
   if (own.dtype == 0) own.dtype = KVC_FLOAT32;
   if (own.scale == 0) own.scale = 1 / std::sqrt(static_cast<float>(storage.layout.k_dim));
   if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
-  if ((own.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
+  if ((own.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
     kvc_status status = check_bounds(storage.layout, &own);
     if (status == KVC_OK) status = resolve_rows(storage.layout, &own);
     if (status == KVC_OK) *out = own;

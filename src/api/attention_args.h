@@ -10,12 +10,12 @@ namespace kvc {
 // block mask may become another one until it is done, so that each table entry must be a block whatever the
 // mask says now.
 kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
-                          kvc_attention* out);
+                          kvc_backend_attention* out);
 
 // Of what read_attention() gave: queries, or with KVC_LAUNCH_ON_DEVICE at most so many.
-uint64_t num_queries(const kvc_attention& attention);
+uint64_t num_queries(const kvc_backend_attention& attention);
 
 // Of what read_attention() gave; points into the caller's arrays.
-AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_attention& attention);
+AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_backend_attention& attention);
 
 }  // namespace kvc

@@ -78,15 +78,15 @@ kvc_status launch(Storage& storage, Call call, size_t bytes, void* stream_impl) 
 }
 
 // What only other devices do.
-kvc_status check_flags(const kvc_attention& attention) {
-  if ((attention.flags & KVC_LAUNCH_ON_DEVICE) != 0)
+kvc_status check_flags(const kvc_backend_attention& attention) {
+  if ((attention.run.flags & KVC_LAUNCH_ON_DEVICE) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "KVC_LAUNCH_ON_DEVICE with the cpu; leave it out");
-  if ((attention.flags & KVC_LAUNCH_INVARIANT) != 0)
+  if ((attention.run.flags & KVC_LAUNCH_INVARIANT) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "KVC_LAUNCH_INVARIANT is not among what the cpu can do");
   return KVC_OK;
 }
 
-kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
+kvc_status attend_op(void* impl, const kvc_backend_attention* attention, void* stream) {
   if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);
   Attend call;
@@ -95,7 +95,7 @@ kvc_status attend_op(void* impl, const kvc_attention* attention, void* stream) {
   return launch(storage, call, attention_scratch_bytes(storage.layout(), attention->num_q_heads), stream);
 }
 
-kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_info* plan) {
+kvc_status explain_op(void* impl, const kvc_backend_attention* attention, kvc_attention_info* plan) {
   if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);
   AttentionArgs args = args_of(storage.layout(), storage.slab(), *attention);
@@ -104,7 +104,7 @@ kvc_status explain_op(void* impl, const kvc_attention* attention, kvc_attention_
   return KVC_OK;
 }
 
-kvc_status select_op(void* impl, const kvc_attention* attention, const kvc_block_choice* choice,
+kvc_status select_op(void* impl, const kvc_backend_attention* attention, const kvc_block_choice* choice,
                      void* stream) {
   if (const kvc_status status = check_flags(*attention); status != KVC_OK) return status;
   Storage& storage = storage_of(impl);

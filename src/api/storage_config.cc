@@ -49,7 +49,7 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
     return status;
   if (out->v_head_dim == 0) out->v_head_dim = out->head_dim;
   if (out->block_size == 0) out->block_size = 16;
-  if (out->dtype == 0) out->dtype = KVC_BFLOAT16;
+  if (out->dtype == 0) out->dtype = KVC_FLOAT32;
   if (out->alignment == 0) out->alignment = 64;
   if (out->parallel_for != nullptr && out->num_threads == 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,

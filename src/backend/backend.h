@@ -67,6 +67,11 @@ typedef struct kvc_backend_errors {
 
 // The first five fields keep their places in every version: they are read before the version is known to fit.
 // Functions that a device cannot have at all are NULL where it is said.
+// A checked call of attention, with its defaults filled in; `launch` of the call itself is not read.
+struct kvc_backend_attention : kvc_attention {
+  kvc_attention_launch run;
+};
+
 typedef struct kvc_backend {
   size_t struct_size;
   uint32_t abi_version;       // KVC_BACKEND_ABI of its build
@@ -118,12 +123,12 @@ typedef struct kvc_backend {
   // At once; `keys` and `values` may be NULL.
   kvc_status (*measure)(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
                         kvc_backend_errors* values);
-  kvc_status (*attend)(void* storage, const kvc_attention* attention, void* stream);
-  kvc_status (*explain)(void* storage, const kvc_attention* attention, kvc_attention_info* plan);
+  kvc_status (*attend)(void* storage, const kvc_backend_attention* attention, void* stream);
+  kvc_status (*explain)(void* storage, const kvc_backend_attention* attention, kvc_attention_info* info);
   kvc_status (*key_bounds)(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                            uint16_t* bounds, void* stream);
-  kvc_status (*select_blocks)(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
-                              void* stream);
+  kvc_status (*select_blocks)(void* storage, const kvc_backend_attention* attention,
+                              const kvc_block_choice* choice, void* stream);
   kvc_status (*swap_blocks)(void* storage, const kvc_backend_swap* swap, void* stream);  // NULL: not possible
 } kvc_backend;
 

@@ -54,7 +54,7 @@ kvc_status Manager::begin_request(const TokenSpan& prompt, const kvc_request_con
   KVC_TRY(check_keys(prompt));
   const std::lock_guard lock(mutex_);
   uint32_t ns = 0;
-  KVC_TRY(find_namespace(config.namespace_id, &ns));
+  KVC_TRY(find_namespace(prompt.namespace_id, &ns));
   Request* request = requests_.take();
   if (request == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",

@@ -16,6 +16,7 @@ struct TokenSpan {
   size_t num_tokens;
   const kvc_extra_key* keys;
   size_t num_keys;
+  uint64_t namespace_id = 0;
 };
 
 inline bool token_in_range(int32_t token, uint32_t vocab_size) {

@@ -62,7 +62,7 @@ class Manager {
                            int32_t* tables, size_t row_stride);
   kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
                           size_t element_size);
-  kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count);
+  kvc_status take_pending(kvc_pending_work* work);
 
   kvc_status probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info);
   kvc_status pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned);
@@ -84,7 +84,6 @@ class Manager {
   kvc_status step(StepPlan& plan);
   kvc_status retire_step(uint64_t step_id);
 
-  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
   kvc_status check();

@@ -133,31 +133,23 @@ kvc_status Manager::export_slots(uint64_t id, uint32_t group, uint64_t first_tok
   return KVC_OK;
 }
 
-kvc_status Manager::take_copies(kvc_block_copy* copies, size_t capacity, size_t* count) {
+kvc_status Manager::take_pending(kvc_pending_work* work) {
   const Guard lock(*this);
-  if (num_copies_ > capacity) {
-    *count = num_copies_;
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu copies are waiting, the array has room for %zu", num_copies_,
-                capacity);
+  work->num_copies = num_copies_;
+  work->num_zero_blocks = zeroing_.count();
+  if (num_copies_ > work->copy_capacity || zeroing_.count() > work->zero_capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
+                num_copies_, zeroing_.count(), work->copy_capacity, work->zero_capacity);
   }
   for (size_t i = 0; i < num_copies_; ++i) {
-    copies[i] = copies_.data[i];
-    const BlockId source{copies[i].source};
+    work->copies[i] = copies_.data[i];
+    const BlockId source{copies_.data[i].source};
     if (pool_.drop_ref(pool_[source])) place(source);
   }
-  *count = num_copies_;
   num_copies_ = 0;
-  return KVC_OK;
-}
-
-kvc_status Manager::take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
-  const std::lock_guard lock(mutex_);
-  *count = zeroing_.count();
-  if (zeroing_.count() > capacity) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu blocks are to be cleared, the array has room for %zu",
-                zeroing_.count(), capacity);
-  }
-  if (zeroing_.count() != 0) std::memcpy(blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
+  if (zeroing_.count() != 0)
+    std::memcpy(work->zero_blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
   zeroing_.clear_list();
   return KVC_OK;
 }

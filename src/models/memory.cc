@@ -82,7 +82,7 @@ struct Element {
 
 kvc_status read_element(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
                         Element* out) {
-  const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT16} : query.dtype;
+  const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT32} : query.dtype;
   if (!is_float(dtype) && !is_quantized(dtype)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "query.dtype is %d (%s); keys and values are stored as float, fp8, int8 or int4", dtype,
