@@ -46,11 +46,14 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   attention.num_requests = options_.batch;
   attention.num_q_heads = options_.heads;
   attention.table_stride = request_blocks_;
+  kvc_attention_launch launch{};
+  launch.struct_size = sizeof launch;
+  attention.launch = &launch;
   if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
-    attention.flags = KVC_LAUNCH_ON_DEVICE;
-    attention.total_queries = queries;
-    attention.max_queries = options_.queries;
-    attention.max_kv_len = options_.context;
+    launch.flags = KVC_LAUNCH_ON_DEVICE;
+    launch.total_queries = queries;
+    launch.max_queries = options_.queries;
+    launch.max_kv_len = options_.context;
   }
   const BenchMemory out(device_, own_kind(device_), result_bytes);
   const BenchMemory device_q = place(q.data(), elements * width(dtype));
@@ -80,14 +83,14 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   if (options_.rope)
     turn_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
             &rows);
-  kvc_attention_info plan{};
-  plan.struct_size = sizeof plan;
-  check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
-  const bool shares = plan.plan_bytes != 0 && !options_.own_schedules;
-  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
-  attention.schedule = shares ? schedule.data() : nullptr;
-  attention.plan_bytes = plan.plan_bytes;
-  const uint32_t flags = attention.flags;
+  kvc_attention_info info{};
+  info.struct_size = sizeof info;
+  check(kvc_storage_explain(storage_.get(), &attention, &info), "kvc_storage_explain");
+  const bool shares = info.plan_bytes != 0 && !options_.own_schedules;
+  const BenchMemory plan(device_, own_kind(device_), shares ? info.plan_bytes : 1);
+  launch.plan = shares ? plan.data() : nullptr;
+  launch.plan_bytes = info.plan_bytes;
+  const uint32_t flags = launch.flags;
   std::optional<BenchArray> results;
   if (options_.check) {
     results.emplace(device_, out.data(), queries, options_.heads, value_dim(), dtype);
@@ -95,7 +98,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   }
   const BenchTimes times = time([&](uint32_t call) {
     rows.first_layer = attention.layer = layer_of(call);
-    attention.flags = flags | (shares && call % kModelLayers != 0 ? KVC_LAUNCH_PLANNED : 0);
+    launch.flags = flags | (shares && call % kModelLayers != 0 ? KVC_LAUNCH_PLANNED : 0);
     if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
     check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
   });

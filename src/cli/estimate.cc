@@ -281,6 +281,7 @@ void print_models(bool as_json, std::ostream& out) {
     kvc_memory_query query{};
     query.struct_size = sizeof query;
     query.model = &model;
+    query.dtype = KVC_FLOAT16;
     const kvc_memory_estimate answer = ask(query);
     if (as_json) {
       list.push_back({{"name", model.name},

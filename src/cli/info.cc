@@ -19,13 +19,7 @@ struct Feature {
 constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"sliding_window", KVC_FEATURE_SLIDING_WINDOW},
                                  {"several_pools", KVC_FEATURE_SEVERAL_POOLS},
-                                 {"events", KVC_FEATURE_EVENTS},
-                                 {"partial_reuse", KVC_FEATURE_PARTIAL_REUSE},
-                                 {"publish_enqueued", KVC_FEATURE_PUBLISH_ENQUEUED},
-                                 {"merge_duplicates", KVC_FEATURE_MERGE_DUPLICATES},
-                                 {"quotas", KVC_FEATURE_QUOTAS},
-                                 {"priority", KVC_FEATURE_PRIORITY},
-                                 {"tiers", KVC_FEATURE_TIERS}};
+                                 {"events", KVC_FEATURE_EVENTS}};
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 

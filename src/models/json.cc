@@ -92,29 +92,14 @@ struct Scanner {
   // A value, and the space around it.
   bool value(int depth) {
     space();
-    bool good;
-    switch (peek()) {
-      case '{':
-        good = items('}', depth);
-        break;
-      case '[':
-        good = items(']', depth);
-        break;
-      case '"':
-        good = string();
-        break;
-      case 't':
-        good = word("true");
-        break;
-      case 'f':
-        good = word("false");
-        break;
-      case 'n':
-        good = word("null");
-        break;
-      default:
-        good = number();
-    }
+    const char c = peek();
+    const bool good = c == '{'   ? items('}', depth)
+                      : c == '[' ? items(']', depth)
+                      : c == '"' ? string()
+                      : c == 't' ? word("true")
+                      : c == 'f' ? word("false")
+                      : c == 'n' ? word("null")
+                                 : number();
     space();
     return good;
   }
