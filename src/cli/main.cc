@@ -39,7 +39,6 @@ struct Arguments {
   uint64_t requests = 0;  // 0 = not given.
   uint64_t seed = 1;
   std::string output = "-";
-  std::string policy = "lru";  // The only one so far: ReplayOptions starts with it.
   ReplayOptions replay;
   EstimateOptions estimate;
   BenchOptions bench;
@@ -74,9 +73,6 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   replay->add_option("--concurrency", args.replay.concurrency, "Live requests at most")
       ->check(CLI::Range(1u, kMaxConcurrency))
-      ->capture_default_str();
-  replay->add_option("--policy", args.policy, "Eviction policy")
-      ->check(CLI::IsMember({"lru"}))
       ->capture_default_str();
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");

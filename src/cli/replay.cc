@@ -97,7 +97,6 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and those that wait in their place.
   config.max_request_tokens = longest;
   config.vocab_size = kVocabSize;
-  config.policy = options.policy;
   manager_ = create_manager(config);
 
   kvc_pool_info pool{};

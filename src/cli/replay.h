@@ -3,8 +3,6 @@
 // measures hits and the time inside library calls.
 #pragma once
 
-#include <kvcache.h>
-
 #include <cstdint>
 
 #include "cli/replay_result.h"
@@ -16,7 +14,6 @@ struct ReplayOptions {
   uint64_t num_blocks = 100'000;
   uint32_t block_size = 16;
   uint32_t concurrency = 16;  // Live requests at most.
-  uint32_t policy = KVC_POLICY_LRU;
   bool commit_late = false;      // Prompts are committed after all admissions of a round, not one by one.
   bool maintain_tables = false;  // Each decode step also keeps block tables and writes slots.
   bool verify = false;           // Check every hit and every write with an Oracle.
