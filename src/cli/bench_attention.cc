@@ -42,13 +42,13 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
   kvc_attention attention{};
   attention.struct_size = sizeof attention;
+  kvc_attention_launch launch{};
+  launch.struct_size = sizeof launch;
+  attention.launch = &launch;
   attention.dtype = dtype;
   attention.num_requests = options_.batch;
   attention.num_q_heads = options_.heads;
   attention.table_stride = request_blocks_;
-  kvc_attention_launch launch{};
-  launch.struct_size = sizeof launch;
-  attention.launch = &launch;
   if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
     launch.flags = KVC_LAUNCH_ON_DEVICE;
     launch.total_queries = queries;
@@ -83,13 +83,13 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   if (options_.rope)
     turn_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
             &rows);
-  kvc_attention_info info{};
-  info.struct_size = sizeof info;
-  check(kvc_storage_explain(storage_.get(), &attention, &info), "kvc_storage_explain");
-  const bool shares = info.plan_bytes != 0 && !options_.own_schedules;
-  const BenchMemory plan(device_, own_kind(device_), shares ? info.plan_bytes : 1);
-  launch.plan = shares ? plan.data() : nullptr;
-  launch.plan_bytes = info.plan_bytes;
+  kvc_attention_info plan{};
+  plan.struct_size = sizeof plan;
+  check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
+  const bool shares = plan.plan_bytes != 0 && !options_.own_schedules;
+  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
+  launch.plan = shares ? schedule.data() : nullptr;
+  launch.plan_bytes = plan.plan_bytes;
   const uint32_t flags = launch.flags;
   std::optional<BenchArray> results;
   if (options_.check) {

@@ -156,16 +156,16 @@ bool Replay::admit(Waiting& waiting) {
   if (create || oracle_) make_tokens(trace_, waiting.index, waiting.produced, tokens_);
   const uint32_t length = request.input_length + waiting.produced;
 
-  kvc_prompt prompt{};
-  prompt.struct_size = sizeof prompt;
-  prompt.tokens = tokens_.data();
-  prompt.num_tokens = length;
   kvc_request_config config{};
   config.struct_size = sizeof config;
   config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
+    kvc_prompt prompt = {};
+    prompt.struct_size = sizeof prompt;
+    prompt.tokens = tokens_.data();
+    prompt.num_tokens = length;
     check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id),
           "kvc_manager_create_request");
   }
