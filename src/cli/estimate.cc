@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON keys are an interface: they may be added to, never renamed.
+// The JSON keys are an interface: add keys, do not rename them.
 #include "cli/estimate.h"
 
 #include <kvcache.h>
@@ -54,8 +54,7 @@ kvc_model read_config(const std::string& path) {
   return model;
 }
 
-/// Presets come first, so that a file of the same name in the present folder changes nothing; "./" names
-/// that.
+/// Presets win over files of the same name; "./" names such a file.
 kvc_model find_model(const std::string& name) {
   kvc_model model{};
   model.struct_size = sizeof model;
@@ -65,7 +64,7 @@ kvc_model find_model(const std::string& name) {
   const std::string text = kvc_last_error();
   std::error_code ignored;
   if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
-  throw InputError(text + "; `kvcache models` lists all, or give the path of a config.json");
+  throw InputError(text + "; list all with `kvcache models`, or give the path of a config.json");
 }
 
 kvc_memory_estimate ask(const kvc_memory_query& query) {
@@ -83,7 +82,7 @@ std::string grouped(uint64_t number) {
   return text;
 }
 
-/// In the largest unit that leaves a number of at least 1.
+/// In the largest unit that gives at least 1.
 std::string rounded(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto number = static_cast<double>(bytes);
@@ -100,7 +99,7 @@ void row(std::ostream& out, const char* name, const std::string& value, const st
   out << '\n';
 }
 
-/// What one token stores in one layer.
+/// What a token stores in a layer.
 std::string stored(const kvc_model& model) {
   if (model.latent_dim != 0) return "one latent row of " + std::to_string(model.latent_dim);
   std::string dim = std::to_string(model.head_dim);
@@ -145,7 +144,7 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["groups"].push_back(
         group_json("window", answer.num_window_layers, answer.window_block_bytes, answer.window_blocks));
   }
-  json["open_bytes_per_sequence"] = answer.residual_bytes;
+  json["residual_bytes_per_sequence"] = answer.residual_bytes;
   json["bytes_per_sequence"] = answer.sequence_bytes;
   json["total_bytes"] = answer.total_bytes;
   if (query.budget_bytes != 0) {
@@ -180,8 +179,8 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
             answer.window_blocks);
   if (answer.residual_bytes != 0)
-    row(out, "one sequence, open", grouped(answer.residual_bytes) + " bytes",
-        "keys of its last block, as bf16");
+    row(out, "one sequence, residual", grouped(answer.residual_bytes) + " bytes",
+        "keys of its last block in bf16");
   row(out, "one sequence", grouped(answer.sequence_bytes) + " bytes", rounded(answer.sequence_bytes));
   row(out, "total", grouped(answer.total_bytes) + " bytes", rounded(answer.total_bytes));
   if (query.tokens > model.max_context)
@@ -202,7 +201,7 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
 uint64_t parse_bytes(const std::string& text) {
   const auto fail = [&] [[noreturn]] () {
     throw InputError("\"" + text.substr(0, 40) +
-                     "\" is no amount of memory; give one such as 24GiB, 1.5TB or 65536");
+                     "\" is not an amount of memory; give one such as 24GiB, 1.5TB or 65536");
   };
   struct Unit {
     const char* name;
@@ -218,7 +217,7 @@ uint64_t parse_bytes(const std::string& text) {
                              {"mib", uint64_t{1} << 20},
                              {"gib", uint64_t{1} << 30},
                              {"tib", uint64_t{1} << 40}};
-  constexpr size_t kMostDecimals = 6;  // More would not fit the product below, nor mean anything.
+  constexpr size_t kMostDecimals = 6;  // With more, the product below could overflow.
   const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const size_t point = std::min(text.find('.'), end);
   const std::string whole = text.substr(0, point);
@@ -310,7 +309,7 @@ void print_models(bool as_json, std::ostream& out) {
   if (as_json)
     out << list.dump(2) << '\n';
   else
-    out << "\nBytes of one token in all layers, as fp16 or bf16. `kvcache estimate MODEL` says more.\n";
+    out << "\nBytes of one token in all layers in fp16 or bf16. See also `kvcache estimate MODEL`.\n";
 }
 
 }  // namespace kvcli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading, writing and spelling out traces. A trace comes from anywhere: whatever its bytes are, the answer
-// is a valid Trace or an InputError that names file, line, defect and remedy. Memory grows with the size of
-// the file alone.
+// A trace file is not trusted: reading gives a valid Trace, or an InputError that names the file, the line,
+// the problem and the fix. Memory is proportional to the size of the file.
 #include "cli/trace.h"
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
 
-/// Reads trace lines one by one and knows where it is, for error messages.
+/// Reads lines, and knows the position for error texts.
 class LineReader {
  public:
   LineReader(std::istream& in, std::string name) : buffer_(in.rdbuf()), name_(std::move(name)) {}
@@ -74,7 +73,7 @@ const nlohmann::json& member(const nlohmann::json& object, const char* key, cons
 uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint64_t low, uint64_t high,
                       const LineReader& at) {
   const auto fix = "give a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-  if (value.is_structured()) at.fail(what + " is no number", fix);  // Never dumped: it may be nested deeply.
+  if (value.is_structured()) at.fail(what + " is no number", fix);  // Not shown: it may be nested.
   if (!value.is_number_unsigned()) at.fail(what + " is " + value.dump().substr(0, 40), fix);
   const auto number = value.get<uint64_t>();
   if (number < low || number > high) at.fail(what + " is " + std::to_string(number), fix);
