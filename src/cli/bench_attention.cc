@@ -12,10 +12,10 @@
 namespace kvcli {
 namespace {
 
-// Distances of a query head's result to the CPU's in float32, by the type of queries and results: bfloat16
-// rounds results and probabilities, to 0.002 of each.
+// Largest relative error of a query head's result against float32 on the CPU, by the type of queries and
+// results: bfloat16 rounds results and probabilities to 0.002.
 constexpr double kHalfError = 5e-3, kFloatError = 1e-3;
-// Of the requests that the CPU computes for comparison.
+// Blocks of the requests that the CPU computes for comparison.
 constexpr uint64_t kMostTokens = uint64_t{1} << 16;
 
 }  // namespace
@@ -49,7 +49,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   attention.num_requests = options_.batch;
   attention.num_q_heads = options_.heads;
   attention.table_stride = request_blocks_;
-  if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
+  if (stream_ != nullptr) {  // as in a graph: no argument lies on the host
     launch.flags = KVC_LAUNCH_ON_DEVICE;
     launch.total_queries = queries;
     launch.max_queries = options_.queries;
@@ -70,7 +70,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchMemory k(device_, own_kind(device_), row_bytes), v(device_, own_kind(device_), row_bytes);
   kvc_rows rows = rows_of(row_dtype(dtype_), options_.batch, k, v);
   rows.block_table = nullptr;
-  // What a step stores at the end of each request is its first token, as it is in layer 0.
+  // A step stores at the end of each request the request's first token of layer 0.
   const std::vector<int64_t> firsts = slots_at(0), slots = slots_at(options_.context - 1);
   rows.slots = firsts.data();
   check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");
@@ -81,12 +81,12 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
   std::optional<BenchMemory> table;
   if (options_.rope)
-    turn_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
-            &rows);
+    rotate_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
+              &rows);
   kvc_attention_info plan{};
   plan.struct_size = sizeof plan;
   check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
-  const bool shares = plan.plan_bytes != 0 && !options_.own_schedules;
+  const bool shares = plan.plan_bytes != 0 && !options_.own_plans;
   const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
   launch.plan = shares ? schedule.data() : nullptr;
   launch.plan_bytes = plan.plan_bytes;
@@ -132,7 +132,7 @@ std::vector<uint64_t> BenchSubject::sampled_queries() const {
   return queries;
 }
 
-// The step's tokens, in a reference that holds these requests one after the other.
+// Stores the tokens of the step in a reference that holds these requests one after the other.
 void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
                                          const BenchReference& reference) const {
   const BenchReference firsts(config_, *source_, blocks_of(requests, 1), 0, 1);
@@ -148,12 +148,12 @@ void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
     row.slots = &slot;
     check(kvc_storage_gather(firsts.storage(), &row, nullptr), "kvc_storage_gather on the CPU");
     slot = static_cast<int64_t>(i * request_blocks_ * options_.block_size) + last;
-    if (options_.rope) turn_by(table.data(), options_, &last, &row);
+    if (options_.rope) rotate_by(table.data(), options_, &last, &row);
     check(kvc_storage_store(reference.storage(), &row, nullptr), "kvc_storage_store on the CPU");
   }
 }
 
-// Each sampled query is a request of its own there, which ends with it.
+// In the reference each sampled query is a request that ends with it.
 std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const {
   const std::vector<uint64_t> requests = sampled_requests(), queries = sampled_queries();
   const BenchReference reference(config_, *source_, blocks_of(requests, request_blocks_), layers_ - 1, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvcache info`: what the library that this process loaded is, can do, and does when it is told nothing.
+// `kvcache info`: version, features and defaults of the loaded library, and its backends.
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,7 +23,7 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 
-/// What a manager becomes whose config names nothing but its blocks.
+/// The properties of a manager whose config has only num_blocks.
 kvc_properties default_properties() {
   kvc_manager_config config{};
   config.struct_size = sizeof config;

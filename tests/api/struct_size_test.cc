@@ -156,6 +156,9 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(storage, out); });
   kvc_storage_destroy(storage);
   expect_written_by_size<kvc_model>([&](auto* out) { return kvc_model_find("gemma-3-4b", out); });
+  const std::string config = R"({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34})";
+  expect_written_by_size<kvc_model>(
+      [&](auto* out) { return kvc_model_from_config(config.data(), config.size(), out); });
   kvc_model model = {};
   model.struct_size = sizeof model;
   ASSERT_EQ(kvc_model_find("gemma-3-4b", &model), KVC_OK);
