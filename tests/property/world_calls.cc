@@ -145,19 +145,14 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kReset:
       out.status = model_.reset(ns);
       break;
-    case Kind::kTakeCopies: {
-      if (model_.pending.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
-      value(model_.pending.size());
-      if (out.status) break;
-      bytes_.pending_fetched();
-      for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
-      break;
-    }
+    case Kind::kTakeCopies:
     case Kind::kTakeZeros: {
-      if (model_.zeros.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
-      value(model_.zeros.size());
+      const size_t taken = op.kind == Kind::kTakeCopies ? model_.pending.size() : model_.zeros.size();
+      if (taken > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      value(model_.pending.size()), value(model_.zeros.size());
       if (out.status) break;
-      bytes_.zeros_fetched();
+      bytes_.pending_fetched(), bytes_.zeros_fetched();
+      for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
       for (const int block : model_.take_zeros()) value(block);
       break;
     }
@@ -333,26 +328,31 @@ Outcome World::ask_library(const Op& op, int side) {
     case Kind::kReset:
       out.status = kvc_manager_reset(m, ns);
       break;
-    case Kind::kTakeZeros: {
-      std::vector<int32_t> blocks(op.number + 1);
-      size_t count = 0;
-      out.status = take_zero_blocks(m, blocks.data(), op.number, &count);
-      out.values.push_back(static_cast<int64_t>(count));
+    case Kind::kTakeCopies:
+    case Kind::kTakeZeros: {  // room for op.number of one list, for all of the other
+      const bool copies_first = op.kind == Kind::kTakeCopies;
+      const size_t all = model_.num_blocks() + 4096;
+      std::vector<kvc_block_copy> copies(copies_first ? op.number + 1 : all);
+      std::vector<int32_t> blocks(copies_first ? all : op.number + 1);
+      kvc_pending_work work = {sizeof work,
+                               copies.data(),
+                               copies.size() - (copies_first ? 1 : 0),
+                               0,
+                               blocks.data(),
+                               blocks.size() - (copies_first ? 0 : 1),
+                               0};
+      out.status = kvc_manager_take_pending(m, &work);
+      out.values = {static_cast<int64_t>(work.num_copies), static_cast<int64_t>(work.num_zero_blocks)};
+      for (size_t i = 0; out.status == KVC_OK && i < work.num_copies; ++i)
+        out.values.insert(out.values.end(), {copies[i].source, copies[i].destination});
       if (out.status == KVC_OK)
-        out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(count));
+        out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(work.num_zero_blocks));
       break;
     }
-    case Kind::kCompact:
-    case Kind::kTakeCopies: {
+    case Kind::kCompact: {
       std::vector<kvc_block_copy> copies(op.number + 1);
       size_t count = 0;
-      if (op.kind == Kind::kCompact) {
-        out.status =
-            kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
-      } else {
-        out.status = take_copies(m, copies.data(), op.number, &count);
-        out.values.push_back(static_cast<int64_t>(count));
-      }
+      out.status = kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
       for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {
         out.values.push_back(copies[i].source);
         out.values.push_back(copies[i].destination);
