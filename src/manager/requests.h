@@ -85,10 +85,7 @@ class Requests {
     request.set_committed(static_cast<uint32_t>(committed));
     if (request.committed > request.marked) mark_committed(request);
   }
-  // Fetch ahead: the record, where its next token goes, and what growing by a block touches in two stages.
-  void prefetch(uint64_t id) const { table_.prefetch(id); }
-  void prefetch_tail(uint64_t id) const { table_.prefetch_tail(id); }
-  void prefetch_record(const Request& request) const { table_.prefetch_growth(request); }
+  // Fetches what growing by a block touches outside the record, and then what publishing one does.
   void prefetch_growth(const Request& request) const;
   void prefetch_publication(Request& request);
 

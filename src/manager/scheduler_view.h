@@ -26,7 +26,7 @@ class SchedulerView {
   kvc_status find(uint64_t id, bool must_be_admitted, Request** request) const {
     return requests_.find(id, must_be_admitted, request);
   }
-  uint32_t index_of(const Request& request) const { return requests_.table().index_of(request); }
+  const RequestTable& table() const { return requests_.table(); }
   kvc_status learn(Request& request, const int32_t* tokens, size_t count) const {
     return requests_.learn(request, tokens, count);
   }
@@ -63,9 +63,6 @@ class SchedulerView {
     return requests_.lane_takes(request, token);
   }
   void lane_commit(Request& request, uint64_t committed) const { requests_.lane_commit(request, committed); }
-  void prefetch(uint64_t id) const { requests_.prefetch(id); }
-  void prefetch_tail(uint64_t id) const { requests_.prefetch_tail(id); }
-  void prefetch_record(const Request& request) const { requests_.prefetch_record(request); }
   void prefetch_growth(const Request& request) const { requests_.prefetch_growth(request); }
   void prefetch_publication(Request& request) const { requests_.prefetch_publication(request); }
 
