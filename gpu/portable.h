@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernel sources are written in. One source compiles with nvcc, as HIP, and as plain C++ for the
-// emulator (host/emulator.h), where the tests run it. Everything is in kvc::gpu:
+// emulator (emulator/emulator.h), where the tests run it. Everything is in kvc::gpu:
 //
 //   KVC_KERNEL(threads, blocks) name(args)   a kernel for blocks of `threads`, at least `blocks` resident
 //   KVC_ARGUMENT(type) args                  its one argument, which stays in constant memory
@@ -50,7 +50,7 @@ struct Grid {
 #elif defined(KVC_GPU_HIP)
 #include "hip/intrinsics.h"
 #else
-#include "host/intrinsics.h"
+#include "emulator/intrinsics.h"
 #endif
 
 namespace kvc::gpu {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device implementation (device/) asks of a vendor's runtime, and nothing more. Three
-// implementations of these functions exist, of which a library is linked with one: cuda/, hip/, and host/,
-// which emulates devices for tests. All but the first few act on the calling thread's current device.
-// Functions return the runtime's own error code, 0 = done, and may be called by any thread.
+// What the device implementation (backend/) asks of a vendor's runtime, and nothing more. Three
+// implementations of these functions exist, of which a library is linked with one: cuda/, hip/, and
+// emulator/, which emulates devices for tests. All but the first few act on the calling thread's current
+// device. Functions return the runtime's own error code, 0 = done, and may be called by any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -198,7 +198,7 @@ AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& l
   }
   Carver shared(nullptr), workspace(nullptr);
   for (uint32_t i = 0; i < plan.num_classes; ++i) take_arrays(args, &schedules[i], &shared, &workspace);
-  plan.schedule_bytes = shared.used();
+  plan.plan_bytes = shared.used();
   plan.workspace_bytes = workspace.used();
   return plan;
 }

@@ -86,8 +86,8 @@ CascadeArrays take_arrays(const CascadePlan& plan, const CascadeArgs& args, Carv
   workspace->take(&arrays.lses, 2 * plan.rows);
   const uint64_t of_prefix = plan.prefix.workspace_bytes, of_suffix = plan.suffix.workspace_bytes;
   workspace->take(&arrays.workspace, of_prefix < of_suffix ? of_suffix : of_prefix);
-  shared->take(&arrays.schedules[0], plan.prefix.schedule_bytes);
-  shared->take(&arrays.schedules[1], plan.suffix.schedule_bytes);
+  shared->take(&arrays.schedules[0], plan.prefix.plan_bytes);
+  shared->take(&arrays.schedules[1], plan.suffix.plan_bytes);
   return arrays;
 }
 
@@ -119,7 +119,7 @@ CascadePlan plan_cascade(const CascadeArgs& args, const AttentionLimits& limits)
   plan.suffix = plan_attention(suffix_args(args, plan.rows, arrays), limits);
   Carver shared(nullptr), workspace(nullptr);
   take_arrays(plan, args, &shared, &workspace);
-  plan.schedule_bytes = shared.used();
+  plan.plan_bytes = shared.used();
   plan.workspace_bytes = workspace.used();
   return plan;
 }

@@ -54,14 +54,14 @@ struct AttentionPlan {
   MmaKernel kernels[2];  // of each class, on tensor cores
   uint32_t plain_rows;   // of a piece, otherwise
   Schedules schedules;
-  uint64_t schedule_bytes, workspace_bytes;
+  uint64_t plan_bytes, workspace_bytes;
 };
 
 // Of CascadeArgs: its two calls, and what lies around them.
 struct CascadePlan {
   AttentionPlan prefix, suffix;
   uint64_t rows;  // of results
-  uint64_t schedule_bytes, workspace_bytes;
+  uint64_t plan_bytes, workspace_bytes;
 };
 
 }  // namespace kvc::gpu

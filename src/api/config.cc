@@ -12,15 +12,15 @@ constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
-constexpr uint32_t kManagerFlags =
-    KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE | KVC_MANAGER_ZERO_FOREIGN | KVC_MANAGER_ZERO_ALWAYS;
+constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
+                                   KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
 template <typename T>
 kvc_status read_element(const T* array, size_t i, const char* name, T* out) {
   const size_t stride = array->struct_size;
-  if (const kvc_status status = check_size<T>(stride, name); status != KVC_OK) return status;
+  KVC_TRY(check_size<T>(stride, name));
   const char* element = reinterpret_cast<const char*>(array) + i * stride;
   size_t size;
   std::memcpy(&size, element, sizeof size);
@@ -44,8 +44,7 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   KVC_REQUIRE_ARRAY(config.pools, config.num_pools);
   for (size_t p = 0; p < config.num_pools; ++p) {
     kvc_pool_config pool;
-    if (const kvc_status status = read_element(config.pools, p, "kvc_pool_config", &pool); status != KVC_OK)
-      return status;
+    KVC_TRY(read_element(config.pools, p, "kvc_pool_config", &pool));
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
@@ -114,11 +113,9 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   for (size_t g = 0; g < shape->num_groups; ++g) {
     kvc_group_config group = {};
     if (config.num_groups != 0) {
-      if (const kvc_status status = read_element(config.groups, g, "kvc_group_config", &group);
-          status != KVC_OK)
-        return status;
+      KVC_TRY(read_element(config.groups, g, "kvc_group_config", &group));
     }
-    if (const kvc_status status = read_group(group, g, shape); status != KVC_OK) return status;
+    KVC_TRY(read_group(group, g, shape));
     used_pools |= 1u << group.pool;
   }
   for (uint32_t p = 0; p < shape->num_pools; ++p) {
@@ -173,8 +170,8 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
                 config.flags & ~kManagerFlags);
   }
   shape->flags = config.flags;
-  if (const kvc_status status = read_pools(config, shape); status != KVC_OK) return status;
-  if (const kvc_status status = read_groups(config, shape); status != KVC_OK) return status;
+  KVC_TRY(read_pools(config, shape));
+  KVC_TRY(read_groups(config, shape));
   return read_limits(config, shape);
 }
 
@@ -185,11 +182,9 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   KVC_REQUIRE_POINTER(manager);
   kvc_manager_config own;
   Shape shape;
-  if (const kvc_status status = read_struct(config, config->struct_size, "kvc_manager_config", &own);
-      status != KVC_OK)
-    return status;
-  if (const kvc_status status = read_allocator(own.allocator, &env); status != KVC_OK) return status;
-  if (const kvc_status status = read_shape(own, &shape); status != KVC_OK) return status;
+  KVC_TRY(read_struct(config, config->struct_size, "kvc_manager_config", &own));
+  KVC_TRY(read_allocator(own.allocator, &env));
+  KVC_TRY(read_shape(own, &shape));
   auto* handle =
       static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));
   if (handle == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");
@@ -203,12 +198,26 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   return KVC_OK;
 }
 
+kvc_status check_group(const Shape& shape, uint32_t group) {
+  if (group < shape.num_groups) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "group %u does not exist; the manager has %u groups, from 0 on",
+              group, shape.num_groups);
+}
+
+kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
+  KVC_REQUIRE_POINTER(prompt);
+  kvc_prompt own;
+  KVC_TRY(read_struct(prompt, prompt->struct_size, "kvc_prompt", &own));
+  KVC_REQUIRE_ARRAY(own.tokens, own.num_tokens);
+  KVC_REQUIRE_ARRAY(own.keys, own.num_keys);
+  *out = {own.tokens, own.num_tokens, own.keys, own.num_keys, own.namespace_id};
+  return KVC_OK;
+}
+
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env) {
   if (allocator == nullptr) return KVC_OK;
   kvc_allocator own;
-  if (const kvc_status status = read_struct(allocator, allocator->struct_size, "kvc_allocator", &own);
-      status != KVC_OK)
-    return status;
+  KVC_TRY(read_struct(allocator, allocator->struct_size, "kvc_allocator", &own));
   KVC_REQUIRE_POINTER(own.allocate);
   KVC_REQUIRE_POINTER(own.release);
   env->allocator_data = own.user_data;
@@ -222,13 +231,9 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
   *out = kvc_request_config{};
   out->struct_size = sizeof *out;
   if (config == nullptr) return KVC_OK;
-  if (const kvc_status status = read_struct(config, struct_size, "kvc_request_config", out); status != KVC_OK)
-    return status;
+  KVC_TRY(read_struct(config, struct_size, "kvc_request_config", out));
   if ((out->flags & ~kRequestFlags) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "request flags %#x are not supported", out->flags & ~kRequestFlags);
-  if (out->priority != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "priority is %lld; priorities are not supported, use 0",
-                static_cast<long long>(out->priority));
   const struct {
     const char* name;
     uint64_t value;

@@ -35,8 +35,8 @@ uint8_t type_code(int32_t dtype) {
 
 // Memory on a device, or host memory, which for a device with memory of its own is pinned.
 kvc_status find_dl_device(const kvc_storage& s, int32_t* type, int32_t* id) {
-  kvc_device_info device = {};
-  if (const kvc_status status = s.backend->properties(s.device, &device); status != KVC_OK) return status;
+  kvc_backend_device device = {};
+  KVC_TRY(s.backend->properties(s.device, &device));
   const bool pinned = s.info.memory_kind == KVC_MEMORY_PINNED;
   *type = device.dlpack_device + (pinned ? kvc::kDlPinned : 0);
   *id = pinned || device.dlpack_device == kvc::kDlCpu ? 0 : static_cast<int32_t>(s.device);
@@ -53,12 +53,11 @@ void end_export(DlManagedTensor* self) {
 extern "C" kvc_status kvc_storage_export_dlpack(kvc_storage* s, int32_t plane, uint32_t layer,
                                                 void** tensor) {
   kvc_view view;
-  if (const kvc_status status = kvc_storage_view(s, plane, layer, &view); status != KVC_OK) return status;
+  KVC_TRY(kvc_storage_view(s, plane, layer, &view));
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(tensor);
     int32_t device_type, device_id;
-    if (const kvc_status status = find_dl_device(*s, &device_type, &device_id); status != KVC_OK)
-      return status;
+    KVC_TRY(find_dl_device(*s, &device_type, &device_id));
     auto* made = new (std::nothrow) Export{};
     if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Export));
     const uint32_t bits = kvc::dtype_bits(view.dtype);  // rows and blocks begin at whole elements

@@ -87,25 +87,30 @@ KVC_FIRST_SIZE(kvc_group_config, 40);
 KVC_FIRST_SIZE(kvc_manager_config, 136);
 KVC_FIRST_SIZE(kvc_properties, 80);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
-KVC_FIRST_SIZE(kvc_request_config, 72);
+KVC_FIRST_SIZE(kvc_prompt, 48);
+KVC_FIRST_SIZE(kvc_request_config, 56);
 KVC_FIRST_SIZE(kvc_request_info, 88);
+KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 40);
 KVC_FIRST_SIZE(kvc_block_info, 48);
 KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 232);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
-KVC_FIRST_SIZE(kvc_step, 360);
-KVC_FIRST_SIZE(kvc_device_info, 24);
+KVC_FIRST_SIZE(kvc_step, 368);
+KVC_FIRST_SIZE(kvc_device_info, 72);
 KVC_FIRST_SIZE(kvc_backend_info, 40);
 KVC_FIRST_SIZE(kvc_table_update, 136);
-KVC_FIRST_SIZE(kvc_storage_config, 128);
+KVC_FIRST_SIZE(kvc_storage_config, 136);
 KVC_FIRST_SIZE(kvc_storage_info, 120);
 KVC_FIRST_SIZE(kvc_quant_metrics, 64);
 KVC_FIRST_SIZE(kvc_quant_format, 24);
-KVC_FIRST_SIZE(kvc_rows, 128);
-KVC_FIRST_SIZE(kvc_attention, 168);
+KVC_FIRST_SIZE(kvc_rows, 160);
+KVC_FIRST_SIZE(kvc_attention, 224);
+KVC_FIRST_SIZE(kvc_attention_launch, 72);
+KVC_FIRST_SIZE(kvc_attention_info, 120);
+KVC_FIRST_SIZE(kvc_attention_partials, 48);
 KVC_FIRST_SIZE(kvc_block_choice, 56);
-KVC_FIRST_SIZE(kvc_attention_plan, 88);
 KVC_FIRST_SIZE(kvc_model, 248);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
 KVC_FIRST_SIZE(kvc_memory_query, 80);
@@ -125,7 +130,7 @@ kvc_status check_size(size_t struct_size, const char* name) {
 // Reads a caller's struct: what it does not have is 0; what we do not know must be 0.
 template <typename T>
 kvc_status read_struct(const void* from, size_t struct_size, const char* name, T* out) {
-  if (const kvc_status status = check_size<T>(struct_size, name); status != KVC_OK) return status;
+  KVC_TRY(check_size<T>(struct_size, name));
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (size_t i = sizeof(T); i < struct_size; ++i) {
     if (bytes[i] != 0) {
@@ -152,7 +157,20 @@ void write_struct(const T& from, T* to) {
   if (size > known) std::memset(reinterpret_cast<char*>(to) + known, 0, size - known);
 }
 
+// Answers a question whose answer is a struct: fill(&out) completes a zeroed one.
+template <typename T, typename Function>
+kvc_status answer(T* to, const char* name, Function&& fill) {
+  if (to == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the %s is NULL", name);
+  KVC_TRY(check_size<T>(to->struct_size, name));
+  T out = {};
+  KVC_TRY(fill(&out));
+  write_struct(out, to);
+  return KVC_OK;
+}
+
 // api/config.cc
+kvc_status check_group(const Shape& shape, uint32_t group);
+kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,
                                kvc_request_config* out);

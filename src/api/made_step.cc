@@ -16,15 +16,15 @@ struct ArrayShape {
   uint64_t outer, middle, inner;  // 0 in outer or middle = no such dimension
 };
 
-constexpr int kNumArrays = KVC_STEP_CHANGES + 1;
+constexpr int kNumArrays = KVC_STEP_ADMIT_NAMESPACES + 1;
 // By KVC_STEP_*.
 constexpr const char* kArrayNames[] = {
-    "frees",          "preempts",      "truncates",      "truncate_lengths",
-    "requests",       "committed",     "commit_offsets", "commit_tokens",
-    "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets",
-    "admit_tokens",   "rows",          "status",         "admitted",
-    "cached",         "num_blocks",    "block_tables",   "slots",
-    "copies",         "changes"};
+    "frees",          "preempts",      "truncates",       "truncate_lengths",
+    "requests",       "committed",     "commit_offsets",  "commit_tokens",
+    "extend_offsets", "extend_tokens", "admit_requests",  "admit_offsets",
+    "admit_tokens",   "rows",          "status",          "admitted",
+    "cached",         "num_blocks",    "block_tables",    "slots",
+    "copies",         "changes",       "admit_namespaces"};
 static_assert(sizeof kArrayNames / sizeof *kArrayNames == kNumArrays);
 
 struct MadeStep {
@@ -62,15 +62,17 @@ void fill_shapes(const kvc_step_limits& limits, uint64_t groups, uint64_t max_ch
   set(KVC_STEP_SLOTS, KVC_INT64, groups, 0, limits.max_tokens);
   set(KVC_STEP_COPIES, KVC_INT32, groups * requests, 0, 2);
   set(KVC_STEP_CHANGES, KVC_INT32, max_changes, 0, 4);
+  set(KVC_STEP_ADMIT_NAMESPACES, KVC_UINT64, 0, 0, admissions);
 }
 
+constexpr bool has_outer(int array) { return array >= KVC_STEP_BLOCK_TABLES && array <= KVC_STEP_CHANGES; }
+
 [[nodiscard]] bool bytes_of(int array, const ArrayShape& shape, size_t* bytes) {
-  const bool has_outer = array > KVC_STEP_NUM_BLOCKS;
   const bool has_middle = array == KVC_STEP_BLOCK_TABLES;
   *bytes = dtype_bits(shape.dtype) / 8;
   return checked_mul(*bytes, shape.inner, bytes) &&
          (!has_middle || checked_mul(*bytes, shape.middle, bytes)) &&
-         (!has_outer || checked_mul(*bytes, shape.outer, bytes)) && *bytes <= PTRDIFF_MAX;
+         (!has_outer(array) || checked_mul(*bytes, shape.outer, bytes)) && *bytes <= PTRDIFF_MAX;
 }
 
 template <typename T>
@@ -94,6 +96,7 @@ void point_arrays(MadeStep& made) {
   point(step.admit_requests, arrays[KVC_STEP_ADMIT_REQUESTS]);
   point(step.admit_offsets, arrays[KVC_STEP_ADMIT_OFFSETS]);
   point(step.admit_tokens, arrays[KVC_STEP_ADMIT_TOKENS]);
+  point(step.admit_namespaces, arrays[KVC_STEP_ADMIT_NAMESPACES]);
   point(step.rows, arrays[KVC_STEP_ROWS]);
   point(step.status, arrays[KVC_STEP_STATUS]);
   point(step.admitted, arrays[KVC_STEP_ADMITTED]);
@@ -169,6 +172,7 @@ kvc_status check_made_step(const Manager& manager, const kvc_step& step) {
       {KVC_STEP_EXTEND_OFFSETS, step.extend_offsets, step.num_requests + 1},
       {KVC_STEP_ADMIT_REQUESTS, step.admit_requests, step.num_admissions},
       {KVC_STEP_ADMIT_OFFSETS, step.admit_offsets, step.num_admissions + 1},
+      {KVC_STEP_ADMIT_NAMESPACES, step.admit_namespaces, step.num_admissions},
       {KVC_STEP_ADMITTED, step.admitted, step.num_admissions},
       {KVC_STEP_CACHED, step.cached, step.num_admissions},
       {KVC_STEP_ROWS, step.rows, items},
@@ -178,8 +182,7 @@ kvc_status check_made_step(const Manager& manager, const kvc_step& step) {
       {KVC_STEP_COPIES, step.copies, step.copy_capacity},
       {KVC_STEP_CHANGES, step.changes, step.change_capacity}};
   for (const auto& room : rooms) {
-    if (const kvc_status status = check_room(step, room.array, room.used, room.count); status != KVC_OK)
-      return status;
+    KVC_TRY(check_room(step, room.array, room.used, room.count));
   }
   return KVC_OK;
 }
@@ -210,9 +213,7 @@ kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_st
     KVC_REQUIRE_POINTER(limits);
     KVC_REQUIRE_POINTER(step);
     kvc_step_limits own;
-    if (const kvc_status status = kvc::read_struct(limits, limits->struct_size, "kvc_step_limits", &own);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::read_struct(limits, limits->struct_size, "kvc_step_limits", &own));
     constexpr uint64_t kMost = uint64_t{1} << 40;  // so that sums and products below cannot wrap unseen
     for (const uint64_t value : {own.max_frees, own.max_requests, own.max_admissions, own.max_tokens,
                                  own.max_prompt_tokens, own.max_rows, own.row_stride, own.max_changes}) {
@@ -283,7 +284,7 @@ kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view) {
     kvc_view out = {};
     out.data = made->arrays[array];
     out.dtype = shape.dtype;
-    if (array > KVC_STEP_NUM_BLOCKS) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
+    if (kvc::has_outer(array)) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
     if (array == KVC_STEP_BLOCK_TABLES) out.shape[out.ndim++] = static_cast<int64_t>(shape.middle);
     out.shape[out.ndim++] = static_cast<int64_t>(shape.inner);
     int64_t stride = int64_t{kvc::dtype_bits(shape.dtype)} / 8;

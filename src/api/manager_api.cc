@@ -28,26 +28,22 @@ extern "C" {
 
 kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_POINTER(properties);
-    if (const kvc_status status = kvc::check_size<kvc_properties>(properties->struct_size, "kvc_properties");
-        status != KVC_OK)
-      return status;
-    const kvc::Shape& shape = manager.shape();
-    kvc_properties out = {};
-    out.num_blocks = shape.num_blocks;
-    out.max_nodes = shape.max_nodes;
-    out.max_requests = shape.max_requests;
-    out.max_request_tokens = shape.max_request_tokens;
-    out.event_capacity = shape.event_capacity;
-    out.watermark_blocks = shape.watermark;
-    out.block_size = shape.block_size;
-    out.vocab_size = shape.vocab_size;
-    out.policy = KVC_POLICY_LRU;
-    out.flags = shape.flags;
-    out.num_groups = shape.num_groups;
-    out.num_pools = shape.num_pools;
-    kvc::write_struct(out, properties);
-    return kvc_status{KVC_OK};
+    return kvc::answer(properties, "kvc_properties", [&](kvc_properties* out) {
+      const kvc::Shape& shape = manager.shape();
+      out->num_blocks = shape.num_blocks;
+      out->max_nodes = shape.max_nodes;
+      out->max_requests = shape.max_requests;
+      out->max_request_tokens = shape.max_request_tokens;
+      out->event_capacity = shape.event_capacity;
+      out->watermark_blocks = shape.watermark;
+      out->block_size = shape.block_size;
+      out->vocab_size = shape.vocab_size;
+      out->policy = KVC_POLICY_LRU;
+      out->flags = shape.flags;
+      out->num_groups = shape.num_groups;
+      out->num_pools = shape.num_pools;
+      return kvc_status{KVC_OK};
+    });
   });
 }
 
@@ -57,9 +53,7 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
     KVC_REQUIRE_POINTER(config);
     KVC_REQUIRE_POINTER(namespace_id);
     kvc_namespace_config own;
-    if (const kvc_status status = kvc::read_struct(config, config->struct_size, "kvc_namespace_config", &own);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::read_struct(config, config->struct_size, "kvc_namespace_config", &own));
     const struct {
       const char* name;
       const void* data;
@@ -99,16 +93,12 @@ kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest) {
 
 kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
   if (m == nullptr) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "the manager is NULL");
-  return kvc::guarded([&]() -> kvc_status {
-    KVC_REQUIRE_POINTER(stats);
-    if (const kvc_status status = kvc::check_size<kvc_stats>(stats->struct_size, "kvc_stats");
-        status != KVC_OK)
-      return status;
-    const kvc::Counters counters = m->impl->stats();
-    kvc_stats out = {};
-    std::memcpy(&out.epoch, &counters, sizeof counters);
-    kvc::write_struct(out, stats);
-    return KVC_OK;
+  return kvc::guarded([&] {
+    return kvc::answer(stats, "kvc_stats", [&](kvc_stats* out) {
+      const kvc::Counters counters = m->impl->stats();
+      std::memcpy(&out->epoch, &counters, sizeof counters);
+      return kvc_status{KVC_OK};
+    });
   });
 }
 
@@ -117,49 +107,41 @@ kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* mo
   return kvc::on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(moves, capacity);
     KVC_REQUIRE_POINTER(count);
-    if (const kvc_status status = check_pool(manager, pool); status != KVC_OK) return status;
+    KVC_TRY(check_pool(manager, pool));
     return manager.compact(pool, moves, capacity, count);
   });
 }
 
 kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_pool_info>(info->struct_size, "kvc_pool_info");
-        status != KVC_OK)
-      return status;
-    if (const kvc_status status = check_pool(manager, pool); status != KVC_OK) return status;
-    kvc_pool_info out = {};
-    const kvc_status status = manager.pool_info(pool, &out);
-    if (status == KVC_OK) kvc::write_struct(out, info);
-    return status;
+    KVC_TRY(check_pool(manager, pool));
+    return kvc::answer(info, "kvc_pool_info",
+                       [&](kvc_pool_info* out) { return manager.pool_info(pool, out); });
   });
 }
 
 kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_block_info>(info->struct_size, "kvc_block_info");
-        status != KVC_OK)
-      return status;
-    kvc_block_info out = {};
-    const kvc_status status = manager.block_info(block, &out);
-    if (status == KVC_OK) kvc::write_struct(out, info);
-    return status;
+    return kvc::answer(info, "kvc_block_info",
+                       [&](kvc_block_info* out) { return manager.block_info(block, out); });
   });
 }
 
-kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event* events, size_t event_size,
-                                   size_t capacity, size_t* count, int32_t* tokens, size_t token_capacity) {
+kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(cursor);
-    KVC_REQUIRE_POINTER(count);
-    KVC_REQUIRE_ARRAY(events, capacity);
-    if (event_size < sizeof(kvc_event) || event_size > kvc::kLargestStruct) {
+    KVC_REQUIRE_POINTER(batch);
+    kvc_event_batch own;
+    KVC_TRY(kvc::read_struct(batch, batch->struct_size, "kvc_event_batch", &own));
+    KVC_REQUIRE_ARRAY(own.events, own.capacity);
+    if (own.event_size < sizeof(kvc_event) || own.event_size > kvc::kLargestStruct) {
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "event_size is %zu; set it to sizeof(kvc_event), %zu here",
-                       event_size, sizeof(kvc_event));
+                       own.event_size, sizeof(kvc_event));
     }
-    return manager.poll_events(cursor, events, event_size, capacity, count, tokens, token_capacity);
+    KVC_TRY(manager.poll_events(cursor, own.events, own.event_size, own.capacity, &own.count, own.tokens,
+                                own.token_capacity));
+    kvc::write_struct(own, batch);
+    return kvc_status{KVC_OK};
   });
 }
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "api/storage_handle.h"
-#include "device/host_memory.h"
+#include "storage/host_memory.h"
 
 using kvc::fail;
 using kvc::guarded;

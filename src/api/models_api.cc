@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "api/guard.h"
+#include "models/hf_config.h"
 #include "models/memory.h"
 #include "models/registry.h"
 
@@ -33,52 +34,53 @@ extern "C" {
 size_t kvc_model_count(void) { return kvc::model_count(); }
 
 kvc_status kvc_model_get(size_t index, kvc_model* model) {
-  return kvc::guarded([&]() -> kvc_status {
-    KVC_REQUIRE_POINTER(model);
-    if (const kvc_status status = kvc::check_size<kvc_model>(model->struct_size, "kvc_model");
-        status != KVC_OK)
-      return status;
-    if (index >= kvc::model_count()) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no preset %zu; there are %zu, counted from 0", index,
-                       kvc::model_count());
-    }
-    kvc::write_struct(kvc::model_at(index), model);
-    return KVC_OK;
+  return kvc::guarded([&] {
+    return kvc::answer(model, "kvc_model", [&](kvc_model* out) -> kvc_status {
+      if (index >= kvc::model_count()) {
+        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "preset %zu does not exist; there are %zu, from 0 on",
+                         index, kvc::model_count());
+      }
+      *out = kvc::model_at(index);
+      return KVC_OK;
+    });
   });
 }
 
 kvc_status kvc_model_find(const char* name, kvc_model* model) {
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(name);
+    return kvc::answer(model, "kvc_model", [&](kvc_model* out) -> kvc_status {
+      const size_t index = kvc::find_model(name);
+      if (index == kvc::model_count()) return unknown_model(name);
+      *out = kvc::model_at(index);
+      return KVC_OK;
+    });
+  });
+}
+
+kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model) {
+  return kvc::guarded([&]() -> kvc_status {
+    KVC_REQUIRE_MEMORY(json, size);
     KVC_REQUIRE_POINTER(model);
-    if (const kvc_status status = kvc::check_size<kvc_model>(model->struct_size, "kvc_model");
-        status != KVC_OK)
-      return status;
-    const size_t index = kvc::find_model(name);
-    if (index == kvc::model_count()) return unknown_model(name);
-    kvc::write_struct(kvc::model_at(index), model);
-    return KVC_OK;
+    kvc_status status = kvc::check_size<kvc_model>(model->struct_size, "kvc_model");
+    if (status != KVC_OK) return status;
+    kvc_model read;
+    status = kvc::parse_hf_config({json, size}, &read);
+    if (status == KVC_OK) kvc::write_struct(read, model);
+    return status;
   });
 }
 
 kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory_estimate* estimate) {
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(query);
-    KVC_REQUIRE_POINTER(estimate);
     kvc_memory_query known;
     kvc_model model;
-    kvc_memory_estimate answer;
-    kvc_status status = kvc::read_struct(query, query->struct_size, "kvc_memory_query", &known);
-    if (status != KVC_OK) return status;
-    status = kvc::check_size<kvc_memory_estimate>(estimate->struct_size, "kvc_memory_estimate");
-    if (status != KVC_OK) return status;
+    KVC_TRY(kvc::read_struct(query, query->struct_size, "kvc_memory_query", &known));
     KVC_REQUIRE_POINTER(known.model);
-    status = kvc::read_struct(known.model, known.model->struct_size, "kvc_model", &model);
-    if (status != KVC_OK) return status;
-    status = kvc::estimate_memory(known, model, &answer);
-    if (status != KVC_OK) return status;
-    kvc::write_struct(answer, estimate);
-    return KVC_OK;
+    KVC_TRY(kvc::read_struct(known.model, known.model->struct_size, "kvc_model", &model));
+    return kvc::answer(estimate, "kvc_memory_estimate",
+                       [&](kvc_memory_estimate* out) { return kvc::estimate_memory(known, model, out); });
   });
 }
 

@@ -21,9 +21,7 @@ void write_metrics(const kvc_backend_errors& e, kvc_quant_metrics* out) {
 // A complete, valid format of the quantizer; *own has the caller's other fields.
 kvc_status read_format(const kvc_quant_format* format, kvc_quant_format* own, kvc::QuantFormat* out) {
   KVC_REQUIRE_POINTER(format);
-  if (const kvc_status status = kvc::read_struct(format, format->struct_size, "kvc_quant_format", own);
-      status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::read_struct(format, format->struct_size, "kvc_quant_format", own));
   if ((own->flags & ~uint32_t{KVC_QUANT_ASYMMETRIC | KVC_QUANT_CHANNELS}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_quant_format.flags are %#x", own->flags);
   *out = {own->dtype, own->group, (own->flags & KVC_QUANT_ASYMMETRIC) != 0};
@@ -31,8 +29,7 @@ kvc_status read_format(const kvc_quant_format* format, kvc_quant_format* own, kv
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_quant_format.dtype is %d (%s)%s", own->dtype,
                 kvc::dtype_name(own->dtype), out->asymmetric ? ", asymmetric; int8 or int4" : "; int or fp8");
   }
-  if (const kvc_status status = kvc::check_factor("kvc_quant_format.scale", own->scale); status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::check_factor("kvc_quant_format.scale", own->scale));
   if (own->scale != 0 && (own->group != 0 || own->flags != 0)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_quant_format.scale is given, with group %u and flags %#x; 0",
                 own->group, own->flags);
@@ -51,14 +48,14 @@ kvc_status kvc_quantize(const kvc_quant_format* format, const float* in, size_t 
   return kvc::guarded([&]() -> kvc_status {
     kvc_quant_format own;
     kvc::QuantFormat of;
-    if (const kvc_status status = read_format(format, &own, &of); status != KVC_OK) return status;
+    KVC_TRY(read_format(format, &own, &of));
     if (num_rows == 0 || dim == 0) return KVC_OK;
     KVC_REQUIRE_MEMORY(in, kvc::product(num_rows, dim));
     KVC_REQUIRE_POINTER(codes);
     if (own.scale == 0) KVC_REQUIRE_POINTER(scales);
     const size_t bytes = kvc::code_bytes(of, dim), width = kvc::scales_of(of, dim);
     if ((own.flags & KVC_QUANT_CHANNELS) != 0) {
-      kvc::seal_channels(of, in, num_rows, dim, codes, bytes, scales);
+      kvc::quantize_channels(of, in, num_rows, dim, codes, bytes, scales);
       return KVC_OK;
     }
     for (size_t r = 0; r < num_rows; ++r) {
@@ -78,7 +75,7 @@ kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, con
   return kvc::guarded([&]() -> kvc_status {
     kvc_quant_format own;
     kvc::QuantFormat of;
-    if (const kvc_status status = read_format(format, &own, &of); status != KVC_OK) return status;
+    KVC_TRY(read_format(format, &own, &of));
     if (num_rows == 0 || dim == 0) return KVC_OK;
     KVC_REQUIRE_POINTER(codes);
     KVC_REQUIRE_MEMORY(out, kvc::product(num_rows, dim));
@@ -87,7 +84,7 @@ kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, con
     for (size_t r = 0; r < num_rows; ++r) {
       const char* row = static_cast<const char*>(codes) + r * bytes;
       if ((own.flags & KVC_QUANT_CHANNELS) != 0) {
-        kvc::unseal_channels(of, row, scales, dim, out + r * dim);
+        kvc::dequantize_channels(of, row, scales, dim, out + r * dim);
       } else {
         kvc::dequantize_row(of, row, own.scale != 0 ? &own.scale : scales + r * width, dim, out + r * dim);
       }
@@ -99,7 +96,7 @@ kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, con
 kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_metrics* keys,
                                kvc_quant_metrics* values) {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    kvc_rows own;
+    kvc_backend_rows own;
     const kvc_status read = kvc::read_rows(storage.layout, rows, kvc::RowsUse::kMeasure, &own);
     if (read != KVC_OK) return read;
     for (const kvc_quant_metrics* metrics : {keys, values}) {
@@ -119,12 +116,12 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
   });
 }
 
-kvc_status kvc_storage_seal_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
-                                   kvc_stream* stream) {
+kvc_status kvc_storage_quantize_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
+                                       kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks);
     if (status != KVC_OK) return status;
-    return storage.backend->seal_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
+    return storage.backend->quantize_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }
 

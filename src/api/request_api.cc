@@ -6,47 +6,36 @@ using kvc::Manager;
 
 namespace {
 
-kvc_status create(Manager& manager, const kvc::TokenSpan& prompt, const kvc_request_config* config,
-                  bool admit, uint64_t* request, uint64_t* num_cached) {
-  KVC_REQUIRE_ARRAY(prompt.tokens, prompt.num_tokens);
-  KVC_REQUIRE_ARRAY(prompt.keys, prompt.num_keys);
+kvc_status create(Manager& manager, const kvc_prompt* prompt, const kvc_request_config* config, bool admit,
+                  uint64_t* request, uint64_t* num_cached) {
+  kvc::TokenSpan span;
+  KVC_TRY(kvc::read_prompt(prompt, &span));
   KVC_REQUIRE_POINTER(request);
   kvc_request_config own;
   const size_t size = config == nullptr ? 0 : config->struct_size;
-  if (const kvc_status status = kvc::read_request_config(manager.shape(), config, size, &own);
-      status != KVC_OK)
-    return status;
-  return manager.create_request(prompt, own, admit, request, num_cached);
-}
-
-kvc_status check_group(const Manager& manager, uint32_t group) {
-  if (group < manager.shape().num_groups) return KVC_OK;
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no group %u of %u", group, manager.shape().num_groups);
+  KVC_TRY(kvc::read_request_config(manager.shape(), config, size, &own));
+  return manager.create_request(span, own, admit, request, num_cached);
 }
 
 }  // namespace
 
 extern "C" {
 
-kvc_status kvc_manager_create_request(kvc_manager* m, const int32_t* tokens, size_t num_tokens,
-                                      const kvc_extra_key* keys, size_t num_keys,
+kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
                                       const kvc_request_config* config, uint64_t* request) {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    return create(manager, {tokens, num_tokens, keys, num_keys}, config, false, request, nullptr);
-  });
+  return kvc::on_manager(
+      m, [&](Manager& manager) { return create(manager, prompt, config, false, request, nullptr); });
 }
 
 kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached) {
   return kvc::on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
 }
 
-kvc_status kvc_manager_allocate_request(kvc_manager* m, const int32_t* tokens, size_t num_tokens,
-                                        const kvc_extra_key* keys, size_t num_keys,
+kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,
                                         const kvc_request_config* config, uint64_t* request,
                                         uint64_t* num_cached) {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    return create(manager, {tokens, num_tokens, keys, num_keys}, config, true, request, num_cached);
-  });
+  return kvc::on_manager(
+      m, [&](Manager& manager) { return create(manager, prompt, config, true, request, num_cached); });
 }
 
 kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity) {
@@ -90,14 +79,8 @@ kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request) {
 
 kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_request_info>(info->struct_size, "kvc_request_info");
-        status != KVC_OK)
-      return status;
-    kvc_request_info out = {};
-    const kvc_status status = manager.request_info(request, &out);
-    if (status == KVC_OK) kvc::write_struct(out, info);
-    return status;
+    return kvc::answer(info, "kvc_request_info",
+                       [&](kvc_request_info* out) { return manager.request_info(request, out); });
   });
 }
 
@@ -114,7 +97,7 @@ kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, s
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(requests, num_requests);
     if (row_stride != 0) KVC_REQUIRE_ARRAY(tables, num_requests);
-    if (const kvc_status status = check_group(manager, group); status != KVC_OK) return status;
+    KVC_TRY(kvc::check_group(manager.shape(), group));
     size_t bytes;
     if (!kvc::checked_mul(num_requests, row_stride, &bytes) ||
         !kvc::checked_mul(bytes, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX) {
@@ -129,7 +112,7 @@ kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t g
                                     uint64_t num_tokens, void* slots, size_t element_size) {
   return kvc::on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(slots, num_tokens);
-    if (const kvc_status status = check_group(manager, group); status != KVC_OK) return status;
+    KVC_TRY(kvc::check_group(manager.shape(), group));
     if (element_size != 4 && element_size != 8) {
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "element_size is %zu; 4 (int32) or 8 (int64)",
                        element_size);
@@ -138,19 +121,16 @@ kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t g
   });
 }
 
-kvc_status kvc_manager_take_copies(kvc_manager* m, kvc_block_copy* copies, size_t capacity, size_t* count) {
+kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work) {
   return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_ARRAY(copies, capacity);
-    KVC_REQUIRE_POINTER(count);
-    return manager.take_copies(copies, capacity, count);
-  });
-}
-
-kvc_status kvc_manager_take_zero_blocks(kvc_manager* m, int32_t* blocks, size_t capacity, size_t* count) {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_ARRAY(blocks, capacity);
-    KVC_REQUIRE_POINTER(count);
-    return manager.take_zero_blocks(blocks, capacity, count);
+    KVC_REQUIRE_POINTER(work);
+    kvc_pending_work own;
+    KVC_TRY(kvc::read_struct(work, work->struct_size, "kvc_pending_work", &own));
+    KVC_REQUIRE_ARRAY(own.copies, own.copy_capacity);
+    KVC_REQUIRE_ARRAY(own.zero_blocks, own.zero_capacity);
+    const kvc_status status = manager.take_pending(&own);
+    if (status == KVC_OK || status == KVC_ERROR_BUFFER_TOO_SMALL) kvc::write_struct(own, work);
+    return status;
   });
 }
 

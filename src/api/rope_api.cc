@@ -5,6 +5,7 @@
 #include "api/row_args.h"
 #include "layout/layout.h"
 #include "models/rope.h"
+#include "storage/rotary.h"
 
 using kvc::fail;
 
@@ -17,9 +18,7 @@ constexpr int64_t kMaxPosition = int64_t{1} << 40;  // angles are exact to 2^-12
 // Checks everything and fills in defaults.
 kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
   KVC_REQUIRE_POINTER(rows);
-  if (const kvc_status status = kvc::read_struct(rows, rows->struct_size, "kvc_rope_rows", own);
-      status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::read_struct(rows, rows->struct_size, "kvc_rope_rows", own));
   if (own->dtype == 0) own->dtype = KVC_FLOAT32;
   if (own->rope_dim == 0) own->rope_dim = own->head_dim;
   if (own->head_stride == 0) own->head_stride = own->head_dim;
@@ -36,10 +35,9 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
   KVC_REQUIRE_ARRAY(own->x, own->num_tokens);
   KVC_REQUIRE_MEMORY(own->x,
                      kvc::product(own->num_tokens, size_t{own->num_heads} * own->head_dim * sizeof(float)));
-  const kvc_status status = kvc::check_strides("kvc_rope_rows.x", 0, 1, own->token_stride, own->num_tokens,
-                                               own->head_stride, own->num_heads);
-  if (status != KVC_OK) return status;
-  return kvc::check_rotary(kvc::rotary_of(*own), own->table_rows, own->head_dim, own->num_tokens, false);
+  KVC_TRY(kvc::check_strides("kvc_rope_rows.x", 0, 1, own->token_stride, own->num_tokens, own->head_stride,
+                             own->num_heads));
+  return kvc::check_rotary(kvc::rotary_of(*own), own->head_dim, own->num_tokens, false);
 }
 
 }  // namespace
@@ -47,21 +45,19 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
 extern "C" {
 
 kvc_status kvc_model_rope(const kvc_model* model, uint32_t layer, uint64_t length, const double* factors,
-                          double* frequencies, size_t capacity, size_t* count, double* attention_factor) {
+                          double* frequencies, size_t num_frequencies, double* attention_factor) {
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(model);
-    KVC_REQUIRE_ARRAY(frequencies, capacity);
-    KVC_REQUIRE_POINTER(count);
+    KVC_REQUIRE_ARRAY(frequencies, num_frequencies);
     KVC_REQUIRE_POINTER(attention_factor);
     kvc_model own;
     uint32_t dim;
-    kvc_status status = kvc::read_struct(model, model->struct_size, "kvc_model", &own);
-    if (status != KVC_OK) return status;
-    status = kvc::check_rope(own, layer, factors, &dim);
-    if (status != KVC_OK) return status;
-    *count = dim / 2;
-    if (capacity < dim / 2)
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%u frequencies, room for %zu", dim / 2, capacity);
+    KVC_TRY(kvc::read_struct(model, model->struct_size, "kvc_model", &own));
+    KVC_TRY(kvc::check_rope(own, layer, factors, &dim));
+    if (num_frequencies != dim / 2) {
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "num_frequencies is %zu; it must be rope_dim / 2, %u",
+                  num_frequencies, dim / 2);
+    }
     *attention_factor = kvc::rope_frequencies(own, layer, length, factors, dim, frequencies);
     return KVC_OK;
   });

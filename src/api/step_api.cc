@@ -60,18 +60,12 @@ kvc_status check_items(const kvc_step& step) {
 }
 
 kvc_status check_extensions(kvc_step& step) {
-  if (const kvc_status status = check_offsets(step.commit_offsets, step.num_requests, "commit_offsets");
-      status != KVC_OK)
-    return status;
-  if (const kvc_status status = check_offsets(step.extend_offsets, step.num_requests, "extend_offsets");
-      status != KVC_OK)
-    return status;
+  KVC_TRY(check_offsets(step.commit_offsets, step.num_requests, "commit_offsets"));
+  KVC_TRY(check_offsets(step.extend_offsets, step.num_requests, "extend_offsets"));
   if (step.commit_offsets != nullptr) {
     const uint64_t tokens = step.commit_offsets[step.num_requests];
     KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
-    if (const kvc_status status = kvc::check_room(step, KVC_STEP_COMMIT_TOKENS, step.commit_tokens, tokens);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::check_room(step, KVC_STEP_COMMIT_TOKENS, step.commit_tokens, tokens));
   }
   if (step.extend_offsets == nullptr) return KVC_OK;
   const uint64_t tokens = step.extend_offsets[step.num_requests];
@@ -87,18 +81,11 @@ kvc_status check_extensions(kvc_step& step) {
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
   if (!creates_requests(step)) return KVC_OK;
   KVC_REQUIRE_POINTER(step.admit_offsets);
-  if (const kvc_status status = check_offsets(step.admit_offsets, step.num_admissions, "admit_offsets");
-      status != KVC_OK)
-    return status;
-  if (const kvc_status status =
-          check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets");
-      status != KVC_OK)
-    return status;
+  KVC_TRY(check_offsets(step.admit_offsets, step.num_admissions, "admit_offsets"));
+  KVC_TRY(check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets"));
   const uint64_t tokens = step.admit_offsets[step.num_admissions];
   KVC_REQUIRE_ARRAY(step.admit_tokens, tokens);
-  if (const kvc_status status = kvc::check_room(step, KVC_STEP_ADMIT_TOKENS, step.admit_tokens, tokens);
-      status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::check_room(step, KVC_STEP_ADMIT_TOKENS, step.admit_tokens, tokens));
   if (step.admit_key_offsets != nullptr)
     KVC_REQUIRE_ARRAY(step.admit_keys, step.admit_key_offsets[step.num_admissions]);
   if (step.admit_configs == nullptr) return KVC_OK;
@@ -107,18 +94,14 @@ kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) continue;
     const auto* config = reinterpret_cast<const kvc_request_config*>(
         reinterpret_cast<const char*>(step.admit_configs) + i * *stride);
-    if (const kvc_status status = kvc::check_size<kvc_request_config>(*stride, "kvc_request_config");
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::check_size<kvc_request_config>(*stride, "kvc_request_config"));
     if (config->struct_size != *stride) {
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
                        "admit_configs[%zu].struct_size is %zu, that of the first %zu", i, config->struct_size,
                        *stride);
     }
     kvc_request_config own;
-    if (const kvc_status status = kvc::read_request_config(manager.shape(), config, *stride, &own);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::read_request_config(manager.shape(), config, *stride, &own));
   }
   return KVC_OK;
 }
@@ -130,10 +113,7 @@ kvc_status check_rows(const kvc_step& step) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries; at most 2^31 - 1 each",
                      step.num_rows, step.row_stride);
   }
-  if (const kvc_status status =
-          kvc::check_room(step, KVC_STEP_BLOCK_TABLES, step.block_tables, step.num_rows * step.row_stride);
-      status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::check_room(step, KVC_STEP_BLOCK_TABLES, step.block_tables, step.num_rows * step.row_stride));
   const auto bad_row = [&](size_t i) {
     if (step.rows[i] == kvc::kUnsetRow) {
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -162,23 +142,20 @@ kvc_status check_rows(const kvc_step& step) {
 
 kvc_status run_step(Manager& manager, kvc_step* step) {
   KVC_REQUIRE_POINTER(step);
-  if (const kvc_status status = kvc::check_size<kvc_step>(step->struct_size, "kvc_step"); status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::check_size<kvc_step>(step->struct_size, "kvc_step"));
   kvc_step unused;
   if (step->struct_size != sizeof unused) {
-    if (const kvc_status status = kvc::read_struct(step, step->struct_size, "kvc_step", &unused);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::read_struct(step, step->struct_size, "kvc_step", &unused));
   }
   if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0) {
     return kvc::fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
   }
-  if (const kvc_status status = check_items(*step); status != KVC_OK) return status;
-  if (const kvc_status status = kvc::check_made_step(manager, *step); status != KVC_OK) return status;
-  if (const kvc_status status = check_extensions(*step); status != KVC_OK) return status;
+  KVC_TRY(check_items(*step));
+  KVC_TRY(kvc::check_made_step(manager, *step));
+  KVC_TRY(check_extensions(*step));
   size_t stride = 0;
-  if (const kvc_status status = check_admissions(manager, *step, &stride); status != KVC_OK) return status;
-  if (const kvc_status status = check_rows(*step); status != KVC_OK) return status;
+  KVC_TRY(check_admissions(manager, *step, &stride));
+  KVC_TRY(check_rows(*step));
   if (step->copies == nullptr && step->copy_capacity != 0) {
     return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "copies is NULL and copy_capacity is %zu",
                      step->copy_capacity);

@@ -40,12 +40,16 @@ inline Storage create_storage(const kvc_storage_config& config) {
   return Storage(storage);
 }
 
-/// Sums the time between start() and stop(). Two clock reads a pair: put it around batches, not around
-/// tokens.
+/// Sums the time between start() and stop(). A pair reads the clock twice: measure calls, not tokens.
 class Stopwatch {
  public:
   void start() { started_ = Clock::now(); }
-  void stop() { total_ += Clock::now() - started_; }
+  /// Returns the seconds since start().
+  double stop() {
+    const Clock::duration elapsed = Clock::now() - started_;
+    total_ += elapsed;
+    return std::chrono::duration<double>(elapsed).count();
+  }
   double seconds() const { return std::chrono::duration<double>(total_).count(); }
 
  private:

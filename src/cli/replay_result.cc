@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine and library count the same events apart; a replay whose two counts differ is no result.
+// The engine and the library count the same events separately. If the counts differ, the replay fails.
 #include "cli/replay_result.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "cli/errors.h"
@@ -20,6 +22,15 @@ void agree(const char* what, uint64_t engine, uint64_t library) {
 }
 
 }  // namespace
+
+double Latencies::percentile_us(double percent) const {
+  if (seconds_.empty()) return 0;
+  std::vector<float> sorted = seconds_;
+  const double rank = std::ceil(percent / 100 * static_cast<double>(sorted.size()));
+  const auto nth = sorted.begin() + std::max<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(rank), 1) - 1;
+  std::nth_element(sorted.begin(), nth, sorted.end());
+  return *nth * 1e6;
+}
 
 double ReplayResult::hit_rate() const { return per(static_cast<double>(cached_tokens), prompt_tokens); }
 double ReplayResult::ns_per_prompt_block() const { return per(prompt_seconds * 1e9, prompt_blocks); }

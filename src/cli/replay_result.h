@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a replay counted and measured, from the engine's side of the C API.
+// Counts and times of a replay, measured by the engine.
 #pragma once
 
 #include <kvcache.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace kvcli {
 
-/// Prompt, cached and queried tokens and blocks count a request's first admission; a token is an output token
-/// once.
+/// Blocks of the pool after a number of decode steps. What is neither held nor cached is free.
+struct Occupancy {
+  uint64_t step;
+  uint64_t held;  // By requests.
+  uint64_t cached;
+};
+
+/// Durations of one kind of call, in seconds.
+class Latencies {
+ public:
+  void add(double seconds) { seconds_.push_back(static_cast<float>(seconds)); }
+  /// Microseconds that `percent` of the calls did not exceed; 0 without calls.
+  double percentile_us(double percent) const;
+
+ private:
+  std::vector<float> seconds_;
+};
+
+/// Prompt, cached and queried tokens and blocks are those of the first admission of each request. A preempted
+/// request does not count its output tokens twice.
 struct ReplayResult {
   uint64_t requests = 0;
-  uint64_t rejected = 0;  // Longer than the pool: could never run.
+  uint64_t rejected = 0;  // Longer than the pool.
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
@@ -29,6 +48,9 @@ struct ReplayResult {
   double prompt_seconds = 0;   // Creating, admitting and committing prompts.
   double decode_seconds = 0;
   double release_seconds = 0;
+  Latencies prompt_calls;  // Creating and admitting one prompt.
+  Latencies decode_calls;  // One decode step.
+  std::vector<Occupancy> occupancy;
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
   double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }
@@ -38,7 +60,7 @@ struct ReplayResult {
   double ns_per_step_call() const;
 };
 
-/// Holds the library's statistics, after the last request was freed, against the engine's counts. Throws
+/// Compares the library's statistics, after the last request was freed, with the engine's counts. Throws
 /// LibraryError.
 void check_against(const kvc_stats& library, const ReplayResult& engine, uint64_t usable_blocks);
 

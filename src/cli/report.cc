@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a replay. The JSON keys are an interface: they may be added to, never renamed.
+// The report of a replay. The JSON keys are an interface: add keys, do not rename them.
 #include "cli/report.h"
 
 #include <iomanip>
@@ -32,6 +32,25 @@ void row(std::ostream& out, const char* name, const std::string& value, const st
   out << '\n';
 }
 
+nlohmann::ordered_json latency_json(const Latencies& calls) {
+  nlohmann::ordered_json json;
+  for (const char* percent : {"50", "90", "99", "99.9", "100"})
+    json["p" + std::string(percent)] = calls.percentile_us(std::stod(percent));
+  return json;
+}
+
+nlohmann::ordered_json occupancy_json(const std::vector<Occupancy>& samples) {
+  nlohmann::ordered_json json = {{"step", nlohmann::json::array()},
+                                 {"held", nlohmann::json::array()},
+                                 {"cached", nlohmann::json::array()}};
+  for (const Occupancy& sample : samples) {
+    json["step"].push_back(sample.step);
+    json["held"].push_back(sample.held);
+    json["cached"].push_back(sample.cached);
+  }
+  return json;
+}
+
 }  // namespace
 
 void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
@@ -43,7 +62,7 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
   row(out, "rejected", grouped(result.rejected), "longer than the pool");
   row(out, "preemptions", grouped(result.preemptions));
   row(out, "failed allocations", grouped(result.failed_allocations),
-      "admissions and extensions without space");
+      "admissions and extensions without space, tried again");
   out << "Tokens\n";
   row(out, "prompt", grouped(result.prompt_tokens));
   row(out, "cached", grouped(result.cached_tokens), "hit rate " + fixed(result.hit_rate(), 4));
@@ -90,6 +109,9 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["ns_per_prompt_block"] = result.ns_per_prompt_block();
   json["ns_per_decode_step"] = result.ns_per_decode_step();
   json["ns_per_step_call"] = result.ns_per_step_call();
+  json["prompt_us"] = latency_json(result.prompt_calls);
+  json["step_us"] = latency_json(result.decode_calls);
+  json["occupancy"] = occupancy_json(result.occupancy);
   json["block_size"] = options.block_size;
   json["num_blocks"] = options.num_blocks;
   json["concurrency"] = options.concurrency;
@@ -97,7 +119,13 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["commit_late"] = options.commit_late;
   json["tables"] = options.maintain_tables;
   json["verified"] = options.verify;
-  out << json.dump(2) << '\n';
+  // One key a line, so that arrays do not take a line for each number.
+  const char* separator = "{\n";
+  for (const auto& [key, value] : json.items()) {
+    out << separator << "  \"" << key << "\": " << value.dump();
+    separator = ",\n";
+  }
+  out << "\n}\n";
 }
 
 }  // namespace kvcli

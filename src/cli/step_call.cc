@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointers that a call does not use are NULL in it, so that the library does no work that nobody reads.
+// Arrays that a call does not need are NULL, which saves the library their work.
 #include "cli/step_call.h"
 
 #include <numeric>
@@ -29,7 +29,7 @@ StepCall::StepCall(uint32_t max_requests, uint64_t row_stride, bool want_slots)
   step_.row_stride = row_stride;
 }
 
-void StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
+double StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
   const bool with_tables = extending && !tables_.empty();
   step_.num_frees = num_frees_;
   step_.num_requests = num_items_;
@@ -43,11 +43,12 @@ void StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
 
   watch.start();
   const kvc_status status = kvc_manager_step(manager, &step_);
-  watch.stop();
+  const double seconds = watch.stop();
 
   check(status, "kvc_manager_step");
   step_.retired_step = step_.step_id;
   check_answers(extending);
+  return seconds;
 }
 
 void StepCall::check_answers(bool extending) const {

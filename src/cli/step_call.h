@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kvc_manager_step with its arrays, filled anew for each call and never reallocated. An engine that waits
-// for its kernels: each call retires the step before it, so nothing is ever fenced. It commits every item; it
-// extends each by one token, or none. Used by one thread.
+// One kvc_manager_step with its arrays, refilled for each call and never reallocated. The engine waits for
+// its kernels: each call retires the step before it, so no block waits for a step. A call commits every item,
+// and extends all by one token or none. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,12 @@ class StepCall {
     tokens_[num_items_++] = token;
   }
 
-  /// Commits all items, then frees what is to be freed.
+  /// Commits all items, then frees requests.
   void commit(kvc_manager* manager, Stopwatch& watch) { run(manager, watch, false); }
 
-  /// As commit, then extends each item by its token, which has_space() answers for.
-  void extend(kvc_manager* manager, Stopwatch& watch) { run(manager, watch, true); }
+  /// As commit, then extends each item by its token; has_space() says which items got a slot. Returns the
+  /// seconds inside the library.
+  double extend(kvc_manager* manager, Stopwatch& watch) { return run(manager, watch, true); }
 
   bool has_space(size_t item) const { return status_[num_frees_ + item] == KVC_OK; }
   int64_t slot(size_t item) const { return slots_[item]; }
@@ -39,7 +40,7 @@ class StepCall {
   }
 
  private:
-  void run(kvc_manager* manager, Stopwatch& watch, bool extending);
+  double run(kvc_manager* manager, Stopwatch& watch, bool extending);
   void check_answers(bool extending) const;
 
   size_t num_frees_ = 0;

@@ -213,15 +213,9 @@ void Blocks::retire(uint64_t step_id) {
   }
 }
 
-kvc_status Blocks::take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
-  *count = zeroing_.count();
-  if (*count > capacity) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu blocks are to be cleared, the array has room for %zu",
-                *count, capacity);
-  }
+void Blocks::take_zero_blocks(int32_t* blocks) {
   if (zeroing_.count() != 0) std::memcpy(blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
   zeroing_.clear_list();
-  return KVC_OK;
 }
 
 }  // namespace kvc

@@ -99,8 +99,9 @@ class Blocks {
 
   // Evicts up to `max_blocks` cached blocks and returns how many.
   size_t evict_oldest(size_t max_blocks);
-  // Hands out the list of blocks to be cleared and empties it.
-  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count);
+  size_t num_zero_blocks() const { return zeroing_.count(); }
+  // Hands out the blocks to be cleared and forgets them.
+  void take_zero_blocks(int32_t* blocks);
 
   // ---- publishing: publish.cc
 

@@ -43,7 +43,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
 
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
   uint32_t ns = 0;
-  KVC_TRY(blocks_.find_namespace(config.namespace_id, &ns));
+  KVC_TRY(blocks_.find_namespace(prompt.namespace_id, &ns));
   KVC_TRY(take_record(ns, out));
   Request& request = **out;
   request.building = true;

@@ -61,8 +61,8 @@ uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span,
   return chain;
 }
 
-LookupScratch::LookupScratch(Matcher& matcher, uint64_t namespace_id, const TokenSpan& span)
-    : matcher_(matcher), namespace_id_(namespace_id), span_(span) {
+LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
+    : matcher_(matcher), span_(span) {
   const Shape& shape = matcher.shape_;
   if ((status_ = check_span(span, shape)) != KVC_OK) return;
   if ((status_ = check_tokens(span.tokens, span.num_tokens, shape.vocab_size)) != KVC_OK) return;
@@ -71,7 +71,7 @@ LookupScratch::LookupScratch(Matcher& matcher, uint64_t namespace_id, const Toke
   {
     const std::lock_guard lock(matcher.mutex_);
     uint32_t ns = 0;
-    if ((status_ = matcher.blocks_.find_namespace(namespace_id, &ns)) != KVC_OK) return;
+    if ((status_ = matcher.blocks_.find_namespace(span.namespace_id, &ns)) != KVC_OK) return;
     root = matcher.root(ns);
     if (!hashes_.reserve(matcher.arena_, num_blocks_, 0) || !path_.reserve(matcher.arena_, num_blocks_, 0) ||
         !residents_.reserve(matcher.arena_, num_blocks_, 0) ||
@@ -94,7 +94,7 @@ LookupScratch::~LookupScratch() {
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
   uint32_t ns = 0;
-  KVC_TRY(matcher_.blocks_.find_namespace(namespace_id_, &ns));
+  KVC_TRY(matcher_.blocks_.find_namespace(span_.namespace_id, &ns));
   *prompt = Prompt{span_.tokens,   hashes_.data, span_.keys,
                    span_.num_keys, ns,           matcher_.blocks_.namespaces().epoch(ns)};
   return KVC_OK;

@@ -11,12 +11,13 @@ namespace kvc {
 
 class Matcher;
 
-// A caller's tokens with their extra keys.
+// A checked kvc_prompt: tokens with their extra keys and their namespace.
 struct TokenSpan {
   const int32_t* tokens;
   size_t num_tokens;
   const kvc_extra_key* keys;
   size_t num_keys;
+  uint64_t namespace_id = 0;
 };
 
 inline bool token_in_range(int32_t token, uint32_t vocab_size) {
@@ -37,7 +38,7 @@ uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span,
 // unlocked around it.
 class LookupScratch {
  public:
-  LookupScratch(Matcher& matcher, uint64_t namespace_id, const TokenSpan& span);
+  LookupScratch(Matcher& matcher, const TokenSpan& span);
   ~LookupScratch();
   LookupScratch(const LookupScratch&) = delete;
   LookupScratch& operator=(const LookupScratch&) = delete;
@@ -54,7 +55,6 @@ class LookupScratch {
 
  private:
   Matcher& matcher_;
-  const uint64_t namespace_id_;
   TokenSpan span_;
   kvc_status status_;
   size_t num_blocks_ = 0;

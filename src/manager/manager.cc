@@ -130,8 +130,23 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
   return KVC_OK;
 }
 
-kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* num_dropped) {
-  return look_up(namespace_id, tokens, [&](LookupScratch& prefix) -> kvc_status {
+kvc_status Manager::take_pending(kvc_pending_work* work) {
+  return change([&]() -> kvc_status {
+    work->num_copies = requests_.num_copies();
+    work->num_zero_blocks = blocks_.num_zero_blocks();
+    if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                  "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
+                  work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
+    }
+    requests_.take_copies(work->copies);
+    blocks_.take_zero_blocks(work->zero_blocks);
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) {
+  return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
     Prompt prompt;
     KVC_TRY(prefix.look(&prompt));
     *num_dropped = 0;
@@ -142,13 +157,13 @@ kvc_status Manager::drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, 
   });
 }
 
-kvc_status Manager::publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
+kvc_status Manager::publish_blocks(const TokenSpan& tokens, uint32_t group,
                                    const int32_t* blocks, size_t num_blocks) {
   if (num_blocks > tokens.num_tokens / shape_.block_size) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu blocks need %zu tokens, only %zu are given", num_blocks,
                 num_blocks * shape_.block_size, tokens.num_tokens);
   }
-  return look_up(namespace_id, tokens,
+  return look_up(tokens,
                  [&](auto& prefix) { return external_.publish(prefix, group, blocks, num_blocks); });
 }
 

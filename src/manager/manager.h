@@ -66,24 +66,19 @@ class Manager {
   kvc_status retire_step(uint64_t step_id) {
     return change([&] { return stepper_.retire(step_id); });
   }
-  kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count) {
-    return change([&] { return requests_.take_copies(copies, capacity, count); });
-  }
-  kvc_status take_zero_blocks(int32_t* blocks, size_t capacity, size_t* count) {
-    return change([&] { return blocks_.take_zero_blocks(blocks, capacity, count); });
-  }
+  kvc_status take_pending(kvc_pending_work* work);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
-  kvc_status probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
-    return matcher_.probe(namespace_id, tokens, info);
+  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
+    return matcher_.probe(tokens, info);
   }
-  kvc_status pin_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned) {
-    return look_up(namespace_id, tokens, [&](auto& prefix) { return pins_.pin(prefix, pin, num_pinned); });
+  kvc_status pin_prefix(const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned) {
+    return look_up(tokens, [&](auto& prefix) { return pins_.pin(prefix, pin, num_pinned); });
   }
   kvc_status unpin_prefix(uint64_t pin) {
     return change([&] { return pins_.unpin(pin); });
   }
-  kvc_status drop_prefix(uint64_t namespace_id, const TokenSpan& tokens, uint64_t* num_dropped);
+  kvc_status drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped);
   kvc_status evict_blocks(size_t max_blocks, size_t* num_evicted) {
     return change([&] { return *num_evicted = blocks_.evict_oldest(max_blocks), KVC_OK; });
   }
@@ -91,13 +86,13 @@ class Manager {
   kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks) {
     return change([&] { return external_.acquire(group, blocks, num_blocks); });
   }
-  kvc_status acquire_prefix(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens, int32_t* blocks,
+  kvc_status acquire_prefix(const TokenSpan& tokens, uint32_t group, int32_t* blocks,
                             size_t capacity, size_t* count) {
-    return look_up(namespace_id, tokens, [&](auto& prefix) {
+    return look_up(tokens, [&](auto& prefix) {
       return external_.acquire_prefix(prefix, group, blocks, capacity, count);
     });
   }
-  kvc_status publish_blocks(uint64_t namespace_id, uint32_t group, const TokenSpan& tokens,
+  kvc_status publish_blocks(const TokenSpan& tokens, uint32_t group,
                             const int32_t* blocks, size_t num_blocks);
   kvc_status release_blocks(const int32_t* blocks, size_t num_blocks) {
     return change([&] { return external_.release(blocks, num_blocks); });
@@ -170,8 +165,8 @@ class Manager {
     return call(*request);
   }
   template <typename Call>
-  kvc_status look_up(uint64_t namespace_id, const TokenSpan& tokens, Call&& call) {
-    LookupScratch scratch(matcher_, namespace_id, tokens);
+  kvc_status look_up(const TokenSpan& tokens, Call&& call) {
+    LookupScratch scratch(matcher_, tokens);
     KVC_TRY(scratch.status());
     const Guard lock(monitor_);
     return call(scratch);

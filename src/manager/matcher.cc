@@ -89,8 +89,8 @@ kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, siz
 
 // Reads in slices, so that a long prompt never keeps others waiting. Between two slices it
 // holds nothing: otherwise a reader could decide whether a position stays known.
-kvc_status Matcher::probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info) {
-  LookupScratch scratch(*this, namespace_id, tokens);
+kvc_status Matcher::probe(const TokenSpan& tokens, kvc_probe_info* info) {
+  LookupScratch scratch(*this, tokens);
   KVC_TRY(scratch.status());
   constexpr size_t kSlice = 256;
   const PrefixTree& tree = blocks_.tree();

@@ -36,7 +36,7 @@ class Matcher {
   // The same in all groups, with arrays of the matcher's own, which live until its next match.
   kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, size_t* length, const NodeId** path,
                    uint32_t* lost);
-  kvc_status probe(uint64_t namespace_id, const TokenSpan& tokens, kvc_probe_info* info);
+  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info);
 
  private:
   friend class LookupScratch;

@@ -82,7 +82,7 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   }
   info->pool = block.pool;
   info->requests = block.refs;
-  info->raw_holds = block.external;
+  info->external_holds = block.external;
   info->pins = block.pins;
   info->published = published;
   info->num_copies = published ? static_cast<uint32_t>(tree().num_copies(BlockId{id})) : 0;

@@ -95,7 +95,9 @@ class Requests {
   };
   Restorable restorable(const Request& request, uint64_t tokens) const;
 
-  kvc_status take_copies(kvc_block_copy* copies, size_t capacity, size_t* count);
+  size_t num_copies() const { return copies_.count; }
+  // Hands out the pending copies and forgets them.
+  void take_copies(kvc_block_copy* copies);
   void release_sources(const CopyList& copies);
   // After a compaction: table entries that name a free block name where its content has gone.
   void follow_moves(uint32_t pool);

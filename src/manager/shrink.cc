@@ -223,16 +223,10 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   return KVC_OK;
 }
 
-kvc_status Requests::take_copies(kvc_block_copy* copies, size_t capacity, size_t* count) {
-  *count = copies_.count;
-  if (copies_.count > capacity) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu copies are waiting, the array has room for %zu",
-                copies_.count, capacity);
-  }
+void Requests::take_copies(kvc_block_copy* copies) {
   for (size_t i = 0; i < copies_.count; ++i) copies[i] = copies_.out[i];
   release_sources(copies_);
   copies_.count = 0;
-  return KVC_OK;
 }
 
 void Requests::release_sources(const CopyList& copies) {

@@ -35,7 +35,8 @@ struct StepPlan {
   kvc_request_config config(size_t i) const;
   TokenSpan prompt(size_t i) const {
     TokenSpan span{step.admit_tokens + step.admit_offsets[i],
-                   static_cast<size_t>(step.admit_offsets[i + 1] - step.admit_offsets[i]), nullptr, 0};
+                   static_cast<size_t>(step.admit_offsets[i + 1] - step.admit_offsets[i]), nullptr, 0,
+                   step.admit_namespaces == nullptr ? 0 : step.admit_namespaces[i]};
     if (step.admit_key_offsets != nullptr) {
       span.keys = step.admit_keys + step.admit_key_offsets[i];
       span.num_keys = static_cast<size_t>(step.admit_key_offsets[i + 1] - step.admit_key_offsets[i]);

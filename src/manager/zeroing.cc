@@ -7,7 +7,7 @@ namespace kvc {
 
 bool Zeroing::create(Memory& memory, uint32_t manager_flags, size_t num_ids) {
   always_ = (manager_flags & KVC_MANAGER_ZERO_ALWAYS) != 0;
-  if (!always_ && (manager_flags & KVC_MANAGER_ZERO_FOREIGN) == 0) return true;
+  if (!always_ && (manager_flags & KVC_MANAGER_ZERO_CROSS_NAMESPACE) == 0) return true;
   if (!owners_.create(memory, num_ids) || !listed_.create(memory, num_ids) ||
       !blocks_.create(memory, num_ids))
     return false;

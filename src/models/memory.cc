@@ -82,7 +82,7 @@ struct Element {
 
 kvc_status read_element(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
                         Element* out) {
-  const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT16} : query.dtype;
+  const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT32} : query.dtype;
   if (!is_float(dtype) && !is_quantized(dtype)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "query.dtype is %d (%s); keys and values are stored as float, fp8, int8 or int4", dtype,
@@ -177,8 +177,8 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   estimate.full_block_bytes = estimate.num_full_layers * layer_bytes(block_size);
   estimate.window_block_bytes = estimate.num_window_layers * layer_bytes(block_size);
   if (query.channel_keys != 0) {
-    estimate.open_bytes = uint64_t{block_size} * model.num_layers * model.num_kv_heads * model.head_dim *
-                          (dtype_bits(KVC_BFLOAT16) / 8);
+    estimate.residual_bytes = uint64_t{block_size} * model.num_layers * model.num_kv_heads * model.head_dim *
+                              (dtype_bits(KVC_BFLOAT16) / 8);
   }
 
   const uint64_t blocks = ceil_div(tokens, block_size);
@@ -191,7 +191,7 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   if (!checked_mul(estimate.full_blocks, estimate.full_block_bytes, &full_bytes) ||
       !checked_mul(estimate.window_blocks, estimate.window_block_bytes, &window_bytes) ||
       !checked_add(full_bytes, window_bytes, &estimate.sequence_bytes) ||
-      !checked_add(estimate.sequence_bytes, estimate.open_bytes, &estimate.sequence_bytes)) {
+      !checked_add(estimate.sequence_bytes, estimate.residual_bytes, &estimate.sequence_bytes)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "%" PRIu64 " tokens in blocks of %" PRIu64 " + %" PRIu64
                 " bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
@@ -204,7 +204,7 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   }
   if (query.budget_bytes != 0) {
     const uint64_t share = query.budget_bytes / num_sequences;
-    const uint64_t most = blocks_within(share - std::min(share, estimate.open_bytes),
+    const uint64_t most = blocks_within(share - std::min(share, estimate.residual_bytes),
                                         estimate.full_block_bytes, estimate.window_block_bytes, span);
     // A block has at least a byte per token, so only "any number" is too much for this product.
     estimate.max_tokens = most == UINT64_MAX ? most : most * block_size;

@@ -125,8 +125,8 @@ kvc_model model_at(size_t index) {
   model.rope_flags = entry.rope_flags;
   model.rope_attention_factor = entry.rope_attention_factor;
   if (entry.rope_scaling == KVC_ROPE_LLAMA3 || entry.rope_scaling == KVC_ROPE_YARN) {  // all presets alike
-    model.rope_slow_turns = 1;
-    model.rope_fast_turns = entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
+    model.rope_low_rotations = 1;
+    model.rope_high_rotations = entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
   }
   return model;
 }

@@ -28,9 +28,11 @@ uint32_t scaling_of(const kvc_model& model, uint32_t layer) {
   return is_local(model, layer) ? uint32_t{KVC_ROPE_NONE} : model.rope_scaling;
 }
 
-double slow_turns(const kvc_model& model) { return model.rope_slow_turns != 0 ? model.rope_slow_turns : 1; }
+double slow_turns(const kvc_model& model) {
+  return model.rope_low_rotations != 0 ? model.rope_low_rotations : 1;
+}
 double fast_turns(const kvc_model& model) {
-  if (model.rope_fast_turns != 0) return model.rope_fast_turns;
+  if (model.rope_high_rotations != 0) return model.rope_high_rotations;
   return model.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
 }
 
@@ -94,12 +96,13 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
                 static_cast<unsigned long long>(model.rope_original_context));
   }
   if (scaling == KVC_ROPE_YARN || scaling == KVC_ROPE_LLAMA3) {
-    status = check_positive("rope_slow_turns", slow_turns(model));
-    if (status == KVC_OK) status = check_positive("rope_fast_turns", fast_turns(model));
+    status = check_positive("rope_low_rotations", slow_turns(model));
+    if (status == KVC_OK) status = check_positive("rope_high_rotations", fast_turns(model));
     if (status != KVC_OK) return status;
     if (fast_turns(model) <= slow_turns(model)) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_fast_turns is %g; above rope_slow_turns, %g",
-                  fast_turns(model), slow_turns(model));
+      return fail(KVC_ERROR_INVALID_ARGUMENT,
+                  "kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g", fast_turns(model),
+                  slow_turns(model));
     }
     if (scaling == KVC_ROPE_YARN && model.rope_theta == 1)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "YaRN with a rope_theta of 1; give another base");

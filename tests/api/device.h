@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "../gpu/host/control.h"
+#include "../gpu/emulator/control.h"
 
 namespace kvc::test {
 

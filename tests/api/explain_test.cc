@@ -9,8 +9,8 @@ namespace {
 
 using kvc::test::Scene;
 
-kvc_attention_plan explain(Scene& scene) {
-  kvc_attention_plan plan = {};
+kvc_attention_info explain(Scene& scene) {
+  kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   EXPECT_EQ(kvc_storage_explain(scene.storage.get(), &scene.a, &plan), KVC_OK) << kvc_last_error();
   return plan;
@@ -47,7 +47,7 @@ TEST(Explain, SaysHowKeysAndValuesAreRead) {
                  .dim = wanted.dim,
                  .v_dim = wanted.v_dim,
                  .block_size = wanted.block_size});
-    const kvc_attention_plan plan = explain(scene);
+    const kvc_attention_info plan = explain(scene);
     EXPECT_STREQ(plan.keys, wanted.keys) << wanted.dtype << ' ' << wanted.dim;
     EXPECT_STREQ(plan.values, wanted.values) << wanted.dtype << ' ' << wanted.dim;
     EXPECT_STREQ(plan.kernels, kvc::chosen_kernels().name);
@@ -68,7 +68,7 @@ TEST(Explain, NamesEachInstructionSet) {
 
 TEST(Explain, CountsPiecesAndSplits) {
   Scene scene({.threads = 4, .lens = {3000, 264}, .queries = {1, 200}});
-  kvc_attention_plan plan = explain(scene);
+  kvc_attention_info plan = explain(scene);
   EXPECT_EQ(plan.num_workers, 4u);
   // A decoding request takes all heads at once; 200 queries of 3 heads are 600 rows, 510 at a time, per head.
   EXPECT_EQ(plan.num_pieces, 1u + 2 * 2);
@@ -87,7 +87,7 @@ TEST(Explain, CountsPiecesAndSplits) {
 
 TEST(Explain, RefusesWhatAttendRefuses) {
   Scene scene;
-  kvc_attention_plan plan = {};
+  kvc_attention_info plan = {};
   plan.struct_size = sizeof plan, plan.num_pieces = 77;
   scene.a.layer = 9;
   EXPECT_EQ(kvc_storage_explain(scene.storage.get(), &scene.a, &plan), KVC_ERROR_INVALID_ARGUMENT);

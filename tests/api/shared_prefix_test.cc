@@ -22,8 +22,8 @@ struct SharedScene : Scene {
     options.lens = {150, 81, 200, 133}, options.queries = {1, 1, 20, 5};
     return options;
   }
-  kvc_attention_plan plan() {
-    kvc_attention_plan found = {};
+  kvc_attention_info plan() {
+    kvc_attention_info found = {};
     found.struct_size = sizeof found;
     EXPECT_EQ(kvc_storage_explain(storage.get(), &a, &found), KVC_OK) << kvc_last_error();
     return found;
@@ -126,7 +126,7 @@ TEST(SharedPrefixAttention, IsLeftOutWhereItDoesNotFit) {
   expect_left_out([&](Scene& s) { s.a.mask = bits.data(), s.a.mask_offsets = mask_offsets.data(); });
   expect_left_out([](Scene& s) { s.a.flags = KVC_ATTENTION_NOT_CAUSAL; });
   expect_left_out([](Scene& s) { s.a.num_requests = 1; });
-  if (device() != nullptr) expect_left_out([](Scene& s) { s.a.flags = KVC_ATTENTION_INVARIANT; });
+  if (device() != nullptr) expect_left_out([](Scene& s) { s.a.run.flags = KVC_LAUNCH_INVARIANT; });
 }
 
 TEST(SharedPrefixAttention, IsRefusedWhereItIsNotTrue) {

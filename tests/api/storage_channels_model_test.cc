@@ -86,7 +86,7 @@ class LayerModel {
     opened_.push_back(b);
   }
   void make_room() {
-    if (opened_.size() == c_.open_blocks) seal(opened_.front());
+    if (opened_.size() == c_.residual_blocks) seal(opened_.front());
   }
   void seal(size_t b) {
     Block& block = blocks_[b];
@@ -120,7 +120,7 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
   const auto below = [&](size_t n) { return random() % n; };
   const struct {
     int32_t dtype;
-    uint32_t flags, channel_tokens, open_blocks;
+    uint32_t flags, channel_tokens, residual_blocks;
   } cases[] = {{KVC_INT8, 0, 0, 1},
                {KVC_INT8, KVC_STORAGE_ASYMMETRIC, 2, 2},
                {KVC_INT4, 0, 4, 3},
@@ -129,7 +129,7 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
   for (const auto& test : cases)
     for (const uint32_t layout : kLayouts) {
       kvc_storage_config c = channel_config(test.dtype, test.flags);
-      c.layout = layout, c.channel_tokens = test.channel_tokens, c.open_blocks = test.open_blocks;
+      c.layout = layout, c.channel_tokens = test.channel_tokens, c.residual_blocks = test.residual_blocks;
       c.head_dim = 5, c.num_threads = 1 + layout % 2;
       const StoragePtr s = make(c);
       const kvc_storage_info info = info_of(s.get());
@@ -142,7 +142,7 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
           for (LayerModel& layer : model) layer.zero(b);
         } else if (what == 1) {
           const auto block = static_cast<int32_t>(b);
-          ASSERT_EQ(kvc_storage_seal_blocks(s.get(), &block, 1, nullptr), KVC_OK);
+          ASSERT_EQ(kvc_storage_quantize_blocks(s.get(), &block, 1, nullptr), KVC_OK);
           for (LayerModel& layer : model) layer.seal_if_open(b);
         } else if (what < 4) {
           const kvc_block_copy copy = {static_cast<int32_t>(b), static_cast<int32_t>(below(c.num_blocks))};

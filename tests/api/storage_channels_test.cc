@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "api/channels.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -67,7 +68,7 @@ TEST(ChannelKeys, OfAnOpenBlockAreMeasuredAsTheyAreKept) {
   EXPECT_EQ(keys.mse, 0) << "not quantized yet";
   EXPECT_EQ(keys.bytes, keys.elements * 2) << "bfloat16";
   const int32_t block = 5;
-  ASSERT_EQ(kvc_storage_seal_blocks(s.get(), &block, 1, nullptr), KVC_OK);
+  ASSERT_EQ(kvc_storage_quantize_blocks(s.get(), &block, 1, nullptr), KVC_OK);
   ASSERT_EQ(kvc_storage_measure(s.get(), &in.rows, &keys, nullptr), KVC_OK);
   EXPECT_GT(keys.mse, 0);
   EXPECT_LT(keys.bytes, keys.elements * 2);
@@ -131,11 +132,11 @@ TEST(ChannelKeys, TakeWhatTheInfoSays) {
   c.block_size = 8, c.channel_tokens = 4, c.num_blocks = 100;
   const kvc_storage_info info = info_of(make(c).get());
   EXPECT_EQ(info.channel_tokens, 4u);
-  EXPECT_EQ(info.open_blocks, 64u);
-  EXPECT_EQ(info.open_bytes, 64u * 3 * 2 * 8 * 20 * 2);
+  EXPECT_EQ(info.residual_blocks, 64u);
+  EXPECT_EQ(info.residual_bytes, 64u * 3 * 2 * 8 * 20 * 2);
   EXPECT_EQ(info.token_bytes, 3u * 2 * (10 + 20 * 4 / 4 + 6 + 4));
   c.num_blocks = 7, c.channel_tokens = 0;
-  EXPECT_EQ(info_of(make(c).get()).open_blocks, 7u);
+  EXPECT_EQ(info_of(make(c).get()).residual_blocks, 7u);
   EXPECT_EQ(info_of(make(c).get()).channel_tokens, 8u);
 }
 
@@ -154,7 +155,7 @@ TEST(ChannelKeys, OfForeignMemoryAreTakenAsSealed) {
     in.fill(random);
     store(s.get(), in);
     const int32_t last = 6;
-    ASSERT_EQ(kvc_storage_seal_blocks(s.get(), &last, 1, nullptr), KVC_OK);
+    ASSERT_EQ(kvc_storage_quantize_blocks(s.get(), &last, 1, nullptr), KVC_OK);
     before = keys_of(s.get(), 1);
   }
   EXPECT_EQ(keys_of(make(c).get(), 1), before);
@@ -172,7 +173,7 @@ TEST(ChannelKeys, AreSealedInTheOrderOfTheirStream) {
   ASSERT_EQ(kvc_storage_store(s.get(), &in.rows, stream), KVC_OK);
   ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
   EXPECT_TRUE(is_open(s.get(), 3));
-  ASSERT_EQ(kvc_storage_seal_blocks(s.get(), &block, 1, stream), KVC_OK);
+  ASSERT_EQ(kvc_storage_quantize_blocks(s.get(), &block, 1, stream), KVC_OK);
   block = 6;  // was copied at the call
   ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
   EXPECT_FALSE(is_open(s.get(), 3));
@@ -212,7 +213,7 @@ TEST(ChannelKeys, ViewsShowSealedCodesAndTheirScales) {
 // Each thread has its own blocks, but they share the areas: a store of one seals what another has open.
 TEST(ChannelKeys, OfThreadsWithBlocksOfTheirOwnStayRight) {
   kvc_storage_config c = channel_config();
-  c.open_blocks = 2, c.num_blocks = 8, c.num_threads = 2, c.num_layers = 1;
+  c.residual_blocks = 2, c.num_blocks = 8, c.num_threads = 2, c.num_layers = 1;
   const StoragePtr s = make(c);
   const kvc_storage_info info = info_of(s.get());
   std::vector<std::thread> threads;
@@ -239,8 +240,8 @@ TEST(ChannelKeys, OfThreadsWithBlocksOfTheirOwnStayRight) {
         const int32_t table[] = {static_cast<int32_t>(2 * i), static_cast<int32_t>(2 * i + 1)};
         const std::vector<float> q(info.num_heads * info.head_dim, 0.1f);
         std::vector<float> result(info.num_heads * info.v_head_dim, std::nanf(""));
-        kvc_attention a = {};
-        a.struct_size = sizeof a, a.q = q.data(), a.out = result.data(), a.num_requests = 1;
+        AttentionCall a;
+        a.q = q.data(), a.out = result.data(), a.num_requests = 1;
         a.q_offsets = offsets, a.kv_lens = &length, a.block_tables = table, a.table_stride = 2;
         a.num_q_heads = info.num_heads;
         ASSERT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_OK) << kvc_last_error();

@@ -57,9 +57,10 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
   refused(
       [](Config& c) { c.dtype = KVC_INT8, c.k_scale = c.v_scale = 1, c.flags = KVC_STORAGE_CHANNEL_KEYS; });
   refused([](Config& c) { c.dtype = KVC_INT8, c.channel_tokens = 4; });
-  refused([](Config& c) { c.dtype = KVC_INT8, c.open_blocks = 4; });
+  refused([](Config& c) { c.dtype = KVC_INT8, c.residual_blocks = 4; });
   refused([](Config& c) { c.dtype = KVC_INT8, c.flags = KVC_STORAGE_CHANNEL_KEYS, c.channel_tokens = 3; });
-  refused([](Config& c) { c.dtype = KVC_INT8, c.flags = KVC_STORAGE_CHANNEL_KEYS, c.open_blocks = 65536; });
+  refused(
+      [](Config& c) { c.dtype = KVC_INT8, c.flags = KVC_STORAGE_CHANNEL_KEYS, c.residual_blocks = 65536; });
   refused([](Config& c) { c.flags = KVC_STORAGE_CHANNEL_KEYS; }, KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.dtype = KVC_FLOAT8_E4M3, c.flags = KVC_STORAGE_CHANNEL_KEYS; },
           KVC_ERROR_UNSUPPORTED);

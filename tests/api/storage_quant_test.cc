@@ -297,9 +297,9 @@ TEST(Storage, TakesWhatTheEstimateSays) {
       EXPECT_EQ(block_bytes, estimate.full_block_bytes + estimate.window_block_bytes)
           << name << " type " << test.dtype;
       if (device() != nullptr && test.channel_keys != 0) continue;  // the CPU's alone
-      c.open_blocks = test.channel_keys;
+      c.residual_blocks = test.channel_keys;
       const kvc_storage_info info = info_of(make(c).get());
-      EXPECT_EQ(info.open_bytes, estimate.open_bytes);
+      EXPECT_EQ(info.residual_bytes, estimate.residual_bytes);
       EXPECT_EQ(info.token_bytes, estimate.bytes_per_token);
     }
   }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "api/storage.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -100,9 +101,9 @@ TEST(Storage, BadCallsChangeNothing) {
   EXPECT_EQ(kvc_storage_copy_blocks(s.get(), copies, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   const int32_t blocks[] = {0, -1};
   EXPECT_EQ(kvc_storage_zero_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_storage_seal_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_storage_seal_blocks(s.get(), nullptr, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_storage_seal_blocks(s.get(), blocks, 1, nullptr), KVC_OK) << "nothing to seal";
+  EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), nullptr, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), blocks, 1, nullptr), KVC_OK) << "nothing to seal";
   kvc_quant_metrics short_one = {8, 9, 9, 9, 9, 9, 9, 9};
   EXPECT_EQ(kvc_storage_measure(s.get(), &good.rows, nullptr, &short_one), KVC_ERROR_INVALID_ARGUMENT);
   kvc_run runs[2];
@@ -149,8 +150,7 @@ TEST(Storage, NoMemoryForScratchIsAnError) {
   std::vector<uint8_t> mask(c.num_heads, 5);
   const uint64_t offsets[] = {0, 1}, length = 2 * c.block_size;
   const int32_t table[] = {0, 1};
-  kvc_attention a = {};
-  a.struct_size = sizeof a;
+  AttentionCall a;
   a.q = q.data(), a.out = out.data(), a.num_requests = 1, a.q_offsets = offsets, a.kv_lens = &length;
   a.block_tables = table, a.table_stride = 2, a.num_q_heads = c.num_heads;
   kvc_block_choice choice = {};

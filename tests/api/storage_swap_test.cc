@@ -270,7 +270,7 @@ TEST(StorageSwapChannelKeys, SealsWhatGoesOutAndReplacesWhatIsOpen) {
       ASSERT_TRUE(is_open(each, 5) && is_open(each, 2));
     }
     const int32_t five = 5;
-    ASSERT_EQ(kvc_storage_seal_blocks(sealed.get(), &five, 1, nullptr), KVC_OK);
+    ASSERT_EQ(kvc_storage_quantize_blocks(sealed.get(), &five, 1, nullptr), KVC_OK);
     Pages pages(info.block_bytes, 1);
     ASSERT_EQ(swap_out(s.get(), {{5, 0}}, pages, 0, stream), KVC_OK) << kvc_last_error();
     ASSERT_EQ(swap_in(s.get(), {{0, 2}}, pages, 0, stream), KVC_OK) << kvc_last_error();

@@ -14,7 +14,7 @@ int main(void) {
   kvc_storage* s;
   OK(kvc_storage_create(&config, &s));
   const kvc_attention attention = {.struct_size = sizeof attention, .num_q_heads = 1};
-  kvc_attention_plan plan = {.struct_size = sizeof plan};
+  kvc_attention_info plan = {.struct_size = sizeof plan};
   OK(kvc_storage_explain(s, &attention, &plan));
   CHECK(strcmp(plan.kernels, "scalar") == 0);
   CHECK(setenv("KVC_KERNELS", "avx2", 1) == 0);

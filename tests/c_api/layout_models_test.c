@@ -40,8 +40,8 @@ AT(kvc_model, rope_factor, 200);
 AT(kvc_model, rope_original_context, 208);
 AT(kvc_model, rope_scaling, 216);
 AT(kvc_model, rope_flags, 220);
-AT(kvc_model, rope_slow_turns, 224);
-AT(kvc_model, rope_fast_turns, 232);
+AT(kvc_model, rope_low_rotations, 224);
+AT(kvc_model, rope_high_rotations, 232);
 AT(kvc_model, rope_attention_factor, 240);
 
 SIZE(kvc_memory_query, 80);
@@ -73,7 +73,7 @@ AT(kvc_memory_estimate, max_tokens, 64);
 AT(kvc_memory_estimate, max_sequences, 72);
 AT(kvc_memory_estimate, num_full_layers, 80);
 AT(kvc_memory_estimate, num_window_layers, 84);
-AT(kvc_memory_estimate, open_bytes, 88);
+AT(kvc_memory_estimate, residual_bytes, 88);
 
 int main(void) {
   puts("the layout is as frozen");

@@ -10,7 +10,7 @@ KEYS = ("requests", "rejected", "preemptions", "prompt_tokens", "cached_tokens",
         "block_hits", "hit_rate", "evictions", "peak_live_blocks", "failed_allocations", "wrong_hits",
         "manager_seconds", "ns_per_prompt_block", "ns_per_decode_step")
 TIMES = ("manager_seconds", "prompt_seconds", "decode_seconds", "release_seconds", "ns_per_prompt_block",
-         "ns_per_decode_step", "ns_per_step_call")
+         "ns_per_decode_step", "ns_per_step_call", "prompt_us", "step_us")
 
 
 def counts(report):
@@ -32,6 +32,22 @@ class Replay(unittest.TestCase):
             self.assertIn(key, report)
         self.assertAlmostEqual(report["hit_rate"], report["cached_tokens"] / report["prompt_tokens"])
         self.assertGreater(report["manager_seconds"], 0)
+
+    def test_samples_are_consistent(self):
+        report = self.replay("--num-blocks", 20_000)
+        for calls in ("prompt_us", "step_us"):
+            self.assertEqual(list(report[calls]), ["p50", "p90", "p99", "p99.9", "p100"])
+            self.assertEqual(list(report[calls].values()), sorted(report[calls].values()))
+            self.assertGreater(report[calls]["p50"], 0)
+        steps, held, cached = (report["occupancy"][key] for key in ("step", "held", "cached"))
+        self.assertEqual(len(steps), len(held))
+        self.assertEqual(len(steps), len(cached))
+        self.assertTrue(100 < len(steps) < 512)
+        self.assertEqual(steps, [i * steps[1] for i in range(len(steps))])
+        self.assertGreater(max(held), 0)
+        self.assertLessEqual(max(held), report["peak_live_blocks"])
+        self.assertEqual(max(h + c for h, c in zip(held, cached)), 20_000)
+        self.assertEqual(self.replay("--num-blocks", 2)["step_us"]["p100"], 0)
 
     def test_without_eviction_one_by_one_every_possible_block_hits(self):
         report = self.replay("--verify", "--num-blocks", 400_000, "--concurrency", 1)

@@ -6,8 +6,8 @@
 #include <set>
 #include <thread>
 
+#include "emulator/graph.h"
 #include "gpu/device.h"
-#include "host/graph.h"
 
 namespace kvc::gpu::test {
 namespace {

@@ -4,6 +4,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include "calls.h"
 #include "hardening/abuse_arguments.h"
 
 namespace kvc::test {
@@ -24,17 +25,18 @@ class Abuser : private BadArguments {
     config.struct_size = sizeof config;
     config.num_blocks = kBlocks, config.block_size = 4, config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
-    config.flags = KVC_MANAGER_ZERO_FOREIGN;
+    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE;
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &m_));
     expect_ok(kvc_manager_create(&config, &other_));
     for (int i = 0; i < 3; ++i) {  // ids of another manager
       uint64_t id = 0, pinned = 0;
       const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, i};
-      expect_ok(kvc_manager_allocate_request(other_, tokens, 9, nullptr, 0, nullptr, &id, nullptr));
+      expect_ok(
+          kvc_manager_allocate_request(other_, PROMPT(0, tokens, 9, nullptr, 0), nullptr, &id, nullptr));
       expect_ok(kvc_manager_commit_tokens(other_, id, 9));
       known_.push_back(id);
-      expect_ok(kvc_manager_pin_prefix(other_, 0, tokens, 8, nullptr, 0, &id, &pinned));
+      expect_ok(kvc_manager_pin_prefix(other_, PROMPT(0, tokens, 8, nullptr, 0), &id, &pinned));
       known_.push_back(id);
       expect_ok(kvc_manager_open_namespace(other_, identity(i), &id));
       known_.push_back(id);

@@ -109,7 +109,7 @@ void add_rows(std::vector<Call>& calls) {
     const size_t first = calls.size();
     const auto stream = [streamed](Scene& s) { return streamed ? s.made_stream : nullptr; };
     const auto add = [&](Call call) { calls.push_back(std::move(call)); };
-    add(make_call("kvc_storage_seal_blocks", kvc_storage_seal_blocks, [=](Scene& s) {
+    add(make_call("kvc_storage_quantize_blocks", kvc_storage_quantize_blocks, [=](Scene& s) {
       return std::tuple(s.channels, s.blocks_in.data(), s.blocks_in.size(), stream(s));
     }));
     add(make_call("kvc_storage_copy_blocks", kvc_storage_copy_blocks, [=](Scene& s) {
@@ -144,11 +144,11 @@ void add_rows(std::vector<Call>& calls) {
       if (streamed) calls[i].variant = "stream", calls[i].prepare = with_stream;
     }
   }
-  calls.push_back(KVC_CALL(kvc_storage_attend, s.storage, &s.scheduled_attention, nullptr)
-                      .as("scheduled")
+  calls.push_back(KVC_CALL(kvc_storage_attend, s.storage, &s.planned_attention, nullptr)
+                      .as("planned")
                       .allocating()
                       .may_be_null({2}));
-  calls.push_back(KVC_CALL(kvc_storage_explain, s.storage, &s.attention, &s.plan));
+  calls.push_back(KVC_CALL(kvc_storage_explain, s.storage, &s.attention, &s.attention_info));
 }
 
 }  // namespace

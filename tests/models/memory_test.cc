@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "calls.h"
+
 namespace kvc {
 namespace {
 
@@ -131,8 +133,8 @@ TEST(MemoryEstimate, OfChannelKeysCountsTheScalesOfABlockAndTheOpenOne) {
   kvc_memory_estimate answer = estimate(query);
   EXPECT_EQ(answer.full_block_bytes, rows * (64 * (2 * codes + of_values) + of_channels));
   EXPECT_EQ(answer.bytes_per_token, rows * (2 * codes + of_values + of_channels / 64));
-  EXPECT_EQ(answer.open_bytes, rows * 64 * 128 * 2);
-  EXPECT_EQ(answer.sequence_bytes, 4 * answer.full_block_bytes + answer.open_bytes);
+  EXPECT_EQ(answer.residual_bytes, rows * 64 * 128 * 2);
+  EXPECT_EQ(answer.sequence_bytes, 4 * answer.full_block_bytes + answer.residual_bytes);
   query.channel_tokens = 16, query.asymmetric = 1;
   answer = estimate(query);
   EXPECT_EQ(answer.full_block_bytes, rows * (64 * (2 * codes + 2 * of_values) + 4 * 2 * of_channels));
@@ -223,7 +225,8 @@ uint64_t most_blocks(uint32_t block_size, uint64_t window, uint64_t chunk, uint6
   kvc_manager* m = nullptr;
   EXPECT_EQ(kvc_manager_create(&config, &m), KVC_OK) << kvc_last_error();
   uint64_t request = 0, most = 0;
-  EXPECT_EQ(kvc_manager_allocate_request(m, nullptr, 0, nullptr, 0, nullptr, &request, nullptr), KVC_OK);
+  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(0, nullptr, 0, nullptr, 0), nullptr, &request, nullptr),
+            KVC_OK);
   for (uint64_t done = 0; done < tokens;) {
     const uint64_t count = std::min(chunk, tokens - done);
     const std::vector<int32_t> ids(count, 7);
@@ -420,7 +423,7 @@ TEST_F(Refused, ResultsPast64Bits) {
   model_.v_head_dim = 1;
   query_.dtype = KVC_INT8, query_.channel_keys = 1, query_.tokens = 16;
   const kvc_memory_estimate one = estimate(query_);
-  ASSERT_LT(one.full_block_bytes, one.open_bytes);
+  ASSERT_LT(one.full_block_bytes, one.residual_bytes);
   query_.tokens = UINT64_MAX / one.full_block_bytes * 16, expect_refused("fewer tokens");
 }
 

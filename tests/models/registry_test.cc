@@ -128,8 +128,8 @@ TEST(Presets, HaveEveryFieldInRange) {
     EXPECT_GE(model.rope_theta, 1e4);
     EXPECT_EQ(model.rope_scaling == KVC_ROPE_NONE, model.rope_factor == 0.0);
     const bool by_turns = model.rope_scaling == KVC_ROPE_LLAMA3 || model.rope_scaling == KVC_ROPE_YARN;
-    EXPECT_EQ(by_turns, model.rope_slow_turns != 0.0);
-    EXPECT_EQ(by_turns, model.rope_fast_turns != 0.0);
+    EXPECT_EQ(by_turns, model.rope_low_rotations != 0.0);
+    EXPECT_EQ(by_turns, model.rope_high_rotations != 0.0);
     if (model.rope_scaling == KVC_ROPE_LONGROPE) {
       EXPECT_EQ(model.rope_factor, static_cast<double>(model.max_context / model.rope_original_context));
     }

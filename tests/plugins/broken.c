@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A backend that finds nothing to work with. */
-#include <device/backend.h>
+#include <backend/backend.h>
 
 __attribute__((visibility("default"))) kvc_status kvc_backend_entry_v1(const kvc_backend_host* host,
                                                                        const kvc_backend** backend);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A backend of the same interface number whose table has another size. */
-#include <device/backend.h>
+#include <backend/backend.h>
 
 static const kvc_backend table = {
     .struct_size = sizeof table + 8, .abi_version = KVC_BACKEND_ABI, .num_devices = 1, .name = "larger"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A backend of another version, as the loader would meet one after half an update. */
-#include <device/backend.h>
+#include <backend/backend.h>
 
 static const kvc_backend table = {
     .struct_size = sizeof table, .abi_version = KVC_BACKEND_ABI - 1, .num_devices = 1, .name = "older"};

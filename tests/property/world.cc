@@ -28,10 +28,9 @@ std::vector<kvc_extra_key> to_keys(const model::Text& text) {
   return keys;
 }
 
-kvc_request_config to_config(const model::Options& o, uint64_t ns) {
+kvc_request_config to_config(const model::Options& o) {
   kvc_request_config c{};
   c.struct_size = sizeof c;
-  c.namespace_id = ns;
   c.max_cached_tokens = o.max_cached;
   c.external_tokens = o.external;
   c.slots = o.slots;
@@ -68,7 +67,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.vocab_size = static_cast<uint32_t>(c.vocab);
   config.flags = (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
-                 (c.zero_foreign ? uint32_t{KVC_MANAGER_ZERO_FOREIGN} : 0u) |
+                 (c.zero_foreign ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |
                  (c.zero_always ? uint32_t{KVC_MANAGER_ZERO_ALWAYS} : 0u);
   config.groups = groups.data();
   config.num_groups = groups.size();

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "calls.h"
 #include "property/world.h"
 
 namespace {
@@ -45,7 +46,7 @@ std::string World::compare_side(int index) {
       diff.check(name + "state", info.state, model_.state(int(id)));
       diff.check(name + "pool", info.pool, p);
       diff.check(name + "requests", info.requests, uint64_t(want.requests));
-      diff.check(name + "raw_holds", info.raw_holds, uint64_t(want.raw));
+      diff.check(name + "external_holds", info.external_holds, uint64_t(want.raw));
       diff.check(name + "pins", info.pins, uint64_t(want.pins));
       const bool findable = model_.findable(int(id));
       diff.check(name + "published", info.published, findable);
@@ -166,9 +167,8 @@ std::string World::compare_events(Side& side, int index) {
   for (;;) {
     size_t count = 0;
     const uint64_t from = side.cursor;
-    const kvc_status status =
-        kvc_manager_poll_events(side.manager, &side.cursor, events.data(), sizeof(kvc_event), events.size(),
-                                &count, tokens.data(), tokens.size());
+    const kvc_status status = poll_events(side.manager, &side.cursor, events.data(), sizeof(kvc_event),
+                                          events.size(), &count, tokens.data(), tokens.size());
     if (setup_.event_capacity == 0)
       return status == KVC_ERROR_UNSUPPORTED ? "" : "events are off but poll_events works";
     if (status != KVC_OK) return std::string("poll_events: ") + kvc_last_error();

@@ -30,15 +30,15 @@ def struct(name, fields):
 
 Config = struct("Config", "num_blocks:U num_layers:u num_heads:u head_dim:u v_head_dim:u block_size:u dtype:i layout:u flags:u "
                 "scale_group:u alignment:u num_threads:u memory_kind:u memory:p memory_size:z allocator:p device:s parallel_for:p "
-                "parallel_context:p k_scale:f v_scale:f channel_tokens:u open_blocks:u memory_fraction:f reserved:u")
+                "parallel_context:p k_scale:f v_scale:f channel_tokens:u residual_blocks:u memory_fraction:f reserved:u")
 Rows = struct("Rows", "k:p v:p num_tokens:z first_layer:u num_layers:u dtype:i flags:u k_layer:I k_token:I k_head:I v_layer:I "
               "v_token:I v_head:I slots:p block_table:p block_table_size:z first_token:U")
 Attention = struct("Attention", "q:p out:p lse:p num_requests:z q_offsets:p q_starts:p kv_lens:p block_tables:p table_stride:z "
                    "layer:u num_q_heads:u dtype:i flags:u scale:f soft_cap:f window:U sinks:U alibi_slopes:p mask:p mask_offsets:p "
                    "mask_starts:p block_mask:p block_mask_stride:z total_queries:U max_queries:U max_kv_len:U shared_tokens:U schedule:p "
-                   "schedule_bytes:U")
+                   "plan_bytes:U")
 Plan = struct("Plan", "kernels:U kernels_end:U keys:U keys_end:U values:U values_end:U num_workers:u sparse:u num_pieces:U num_splits:U "
-              "scratch_bytes:U shared_tokens:U schedule_bytes:U")
+              "scratch_bytes:U shared_tokens:U plan_bytes:U")
 
 
 class Library:
@@ -84,13 +84,13 @@ class Storage:
                               q_offsets=offsets.data_ptr(), kv_lens=self.context.data_ptr(), block_tables=self.table.data_ptr(),
                               table_stride=self.table.shape[1], num_q_heads=heads, dtype=constant(DTYPES[q.dtype]))
         if self.stream:
-            arguments.flags = constant("KVC_ATTENTION_ON_DEVICE")
+            arguments.flags = constant("KVC_LAUNCH_ON_DEVICE")
             arguments.total_queries, arguments.max_queries = self.requests * queries, queries
             arguments.max_kv_len = int(self.context[0])
         plan = Plan(ctypes.sizeof(Plan))
         self.library.call("kvc_storage_explain", self.storage, ctypes.byref(arguments), ctypes.byref(plan))
-        schedule = torch.empty(plan.schedule_bytes, dtype=torch.uint8, device=q.device)
-        arguments.schedule, arguments.schedule_bytes = schedule.data_ptr() or None, plan.schedule_bytes
+        schedule = torch.empty(plan.plan_bytes, dtype=torch.uint8, device=q.device)
+        arguments.schedule, arguments.plan_bytes = schedule.data_ptr() or None, plan.plan_bytes
         arguments.keep = (q, out, offsets, schedule)
         return arguments
 
@@ -98,7 +98,7 @@ class Storage:
         """Layer 0 works out the schedule that the others use."""
         arguments.layer = layer
         if arguments.schedule:
-            flag = constant("KVC_ATTENTION_SCHEDULED")
+            flag = constant("KVC_LAUNCH_PLANNED")
             arguments.flags = arguments.flags & ~flag | (flag if layer else 0)
         self.library.call("kvc_storage_attend", self.storage, ctypes.byref(arguments), self.stream)
 

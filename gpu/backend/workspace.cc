@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/workspace.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace kvc::gpu {
+namespace {
+
+constexpr uint64_t kLeastBytes = 4096;
+
+// Four classes per power of two: at most a fifth is lost.
+uint64_t size_class(uint64_t bytes) {
+  if (bytes <= kLeastBytes) return kLeastBytes;
+  const uint64_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+void use(Workspace::Block* block, DeviceStream& stream) {
+  if (block->last == &stream) return;
+  if (block->last != nullptr) block->last->drop();
+  stream.hold();
+  block->last = &stream;
+}
+
+}  // namespace
+
+Workspace::~Workspace() {
+  const OnDevice on(device_);
+  for (const Block& block : idle_) {
+    static_cast<void>(runtime::release(block.data));
+    if (block.last != nullptr) block.last->drop();
+  }
+}
+
+kvc_status Workspace::take(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block) {
+  bytes = size_class(bytes);
+  const std::lock_guard lock(mutex_);
+  for (Block& idle : idle_) {
+    if (idle.bytes != bytes || idle.capture != capture) continue;
+    // In a graph other streams are other branches, which run side by side with this one.
+    const bool free = idle.last == &stream || (capture == 0 && (idle.last == nullptr || idle.last->ended()));
+    if (!free) continue;
+    *block = idle;
+    idle = idle_.back();
+    idle_.pop_back();
+    use(block, stream);
+    return KVC_OK;
+  }
+  return grow(stream, capture, bytes, block);
+}
+
+kvc_status Workspace::grow(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block) {
+  idle_.reserve(num_blocks_ + 1);
+  void* memory = nullptr;
+  const runtime::Error error = runtime::allocate(bytes, &memory);
+  if (error == 0) {
+    *block = {static_cast<char*>(memory), bytes, nullptr, capture};
+    use(block, stream);
+    bytes_ += bytes;
+    ++num_blocks_;
+    return KVC_OK;
+  }
+  if (!runtime::is_out_of_memory(error) || capture != 0) return report(error, "an allocation of workspace");
+  for (Block& idle : idle_) {  // another stream's, after what it does with it
+    if (idle.bytes < bytes || idle.capture != 0 || !idle.last->order_before(stream)) continue;
+    *block = idle;
+    idle = idle_.back();
+    idle_.pop_back();
+    use(block, stream);
+    return KVC_OK;
+  }
+  return report(error, "an allocation of workspace");
+}
+
+void Workspace::give(const Block& block) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(block);
+}
+
+uint64_t Workspace::bytes() {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace kvc::gpu

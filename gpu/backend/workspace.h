@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory for one call at a time, kept for later ones, by size classes. What a call has used goes at
+// once to the next call in the same stream, and to one in another stream only in the order of both. What was
+// used while its stream was captured belongs to the graph from then on: only later calls in the same stream
+// and capture get it again, since other streams of the capture are other branches of the graph, which may run
+// at the same time. Thread-safe.
+#pragma once
+#include <mutex>
+#include <vector>
+
+#include "backend/device_stream.h"
+
+namespace kvc::gpu {
+
+class Workspace {
+ public:
+  struct Block {
+    char* data;
+    uint64_t bytes;
+    DeviceStream* last;  // held; nullptr = never used
+    uint64_t capture;    // 0 = none
+  };
+
+  explicit Workspace(uint32_t device) : device_(device) {}
+  ~Workspace();  // nothing uses any of it
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  // The device is current.
+  kvc_status take(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block);
+  void give(const Block& block);
+  uint64_t bytes();  // of all of it
+
+ private:
+  kvc_status grow(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block);
+
+  const uint32_t device_;
+  std::mutex mutex_;
+  std::vector<Block> idle_;  // with room for all
+  size_t num_blocks_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace kvc::gpu

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of tensor cores on the emulator, across the lanes of a wave. A wave of 32 has mma.m16n8k16 and
+// ldmatrix of PTX, one of 64 the 16x16x16 MFMA of CDNA; fragments lie in lanes as their manuals say.
+#pragma once
+#include "emulator/intrinsics.h"
+
+namespace kvc::gpu {
+
+inline constexpr bool kHasMma = kWave == 32;
+inline constexpr bool kHasMfma = kWave == 64;
+
+namespace emulator {
+
+inline float half_value(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  float value = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
+                : exponent == 31 ? (mantissa != 0 ? NAN : INFINITY)
+                                 : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  return std::copysign(value, bits >> 15 != 0 ? -1.0f : 1.0f);
+}
+inline float bfloat_value(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+template <bool kBfloat>
+float element(uint32_t pair, uint32_t which) {
+  const auto bits = static_cast<uint16_t>(pair >> (16 * which));
+  return kBfloat ? bfloat_value(bits) : half_value(bits);
+}
+
+struct MmaOperands {
+  uint32_t a[4], b[2];
+};
+
+// A [16][16]: lane l, register r, half i holds row l/4 + 8 (r%2), column 2 (l%4) + i + 8 (r/2).
+// B [16][8]:  row 2 (l%4) + i + 8 r, column l/4.   C, D [16][8]: row l/4 + 8 (r/2), column 2 (l%4) + r%2.
+template <bool kBfloat>
+void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Place& place) {
+  MmaOperands mine;
+  std::memcpy(mine.a, a, sizeof a);
+  std::memcpy(mine.b, b, sizeof b);
+  const Exchanged<MmaOperands> all(mine, place);
+  const uint32_t own = threadIdx.x % 32;
+  for (uint32_t r = 0; r < 4; ++r) {
+    const uint32_t row = own / 4 + 8 * (r / 2), column = 2 * (own % 4) + r % 2;
+    float sum = 0;
+    for (uint32_t k = 0; k < 16; ++k) {
+      const uint32_t pair = k % 8 / 2;
+      const float x = element<kBfloat>(all[row % 8 * 4 + pair].a[row / 8 + 2 * (k / 8)], k % 2);
+      const float y = element<kBfloat>(all[column * 4 + pair].b[k / 8], k % 2);
+      sum += x * y;
+    }
+    d[r] += sum;
+  }
+}
+
+}  // namespace emulator
+
+// d += a * b in float32.
+inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                     Place place = Place::current()) {
+  emulator::mma_m16n8k16<true>(d, a, b, place);
+}
+inline void mma_fp16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                     Place place = Place::current()) {
+  emulator::mma_m16n8k16<false>(d, a, b, place);
+}
+
+// ldmatrix: kCount 8x8 matrices of 16-bit elements in shared memory. Lane 8 m + i gives the address of row i
+// of matrix m, aligned to 16. Lane l receives of each matrix the pair in row l/4, columns 2 (l%4) and + 1,
+// or, transposed, that of the transposed matrix.
+template <int kCount, bool kTransposed = false>
+void load_matrix(uint32_t (&fragment)[kCount], const void* row, Place place = Place::current()) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+  const Exchanged<const unsigned char*> rows(static_cast<const unsigned char*>(row), place);
+  const uint32_t own = threadIdx.x % 32;
+  for (uint32_t m = 0; m < kCount; ++m) {
+    uint16_t pair[2];
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t r = kTransposed ? 2 * (own % 4) + i : own / 4,
+                     c = kTransposed ? own / 4 : 2 * (own % 4) + i;
+      const unsigned char* from = rows[8 * m + r];
+      if (reinterpret_cast<uintptr_t>(from) % 16 != 0) emulator::fault("a matrix row is not aligned to 16");
+      std::memcpy(&pair[i], from + 2 * c, 2);
+    }
+    std::memcpy(&fragment[m], pair, 4);
+  }
+  sync_wave(place);  // nobody overwrites rows that others still read
+}
+
+// movmatrix: a fragment of an 8x8 matrix becomes that of its transpose.
+inline uint32_t transpose_matrix(uint32_t fragment, Place place = Place::current()) {
+  const Exchanged<uint32_t> all(fragment, place);
+  const uint32_t own = threadIdx.x % 32;
+  uint32_t out = 0;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t r = 2 * (own % 4) + i, c = own / 4;
+    out |= (all[r * 4 + c / 2] >> (16 * (c % 2)) & 0xFFFF) << (16 * i);
+  }
+  return out;
+}
+
+// MFMA 16x16x16: lane l holds row l%16 of A, columns 4 (l/16) + i, and column l%16 of B, rows 4 (l/16) + i,
+// two 16-bit elements per register; of D column l%16, rows 4 (l/16) + i.
+template <bool kBfloat>
+void mfma_16x16x16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2],
+                   Place place = Place::current()) {
+  emulator::MmaOperands mine{{a[0], a[1], b[0], b[1]}, {}};
+  const Exchanged<emulator::MmaOperands> all(mine, place);
+  const uint32_t own = threadIdx.x % 64;
+  for (uint32_t r = 0; r < 4; ++r) {
+    const uint32_t row = 4 * (own / 16) + r, column = own % 16;
+    float sum = 0;
+    for (uint32_t k = 0; k < 16; ++k) {
+      const uint32_t i = k % 4;
+      sum += emulator::element<kBfloat>(all[row + 16 * (k / 4)].a[i / 2], i % 2) *
+             emulator::element<kBfloat>(all[column + 16 * (k / 4)].a[2 + i / 2], i % 2);
+    }
+    d[r] += sum;
+  }
+}
+
+}  // namespace kvc::gpu

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVCACHE_TYPES_H
+#define KVCACHE_TYPES_H
+
+/** @file kvcache/types.h
+ *  @brief Status codes, element types, and the structs that several headers of libkvcache share.
+ *
+ *  <kvcache.h> includes this header and states the conventions of all calls. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if !defined(SWIG) && \
+    !(defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__)) && defined(__LP64__))
+#error "libkvcache supports 64-bit Linux on x86-64 and aarch64 only"
+#endif
+
+/** Marks the functions that the library exports. */
+#ifdef SWIG
+#define KVC_API
+#else
+#define KVC_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Result of a fallible call: KVC_OK or one of KVC_ERROR_*. A value is never reused. Treat an unknown value
+ * as an error. */
+typedef int32_t kvc_status;
+enum {
+  KVC_OK = 0,                     /**< Success. */
+  KVC_ERROR_INVALID_ARGUMENT = 1, /**< An argument is invalid in every state of the manager. */
+  KVC_ERROR_OUT_OF_MEMORY = 2,    /**< The allocator returned NULL. */
+  KVC_ERROR_NO_SPACE = 3,         /**< Too few blocks are free or evictable. */
+  /** The request, pin or namespace does not exist, was freed, or belongs to another manager; or there is no
+     such preset or device. */
+  KVC_ERROR_NOT_FOUND = 4,
+  KVC_ERROR_BUSY = 5,             /**< The object is in use, or in the wrong state for this call. */
+  KVC_ERROR_LIMIT = 6,            /**< A configured limit is reached, such as max_requests. */
+  KVC_ERROR_BUFFER_TOO_SMALL = 7, /**< An output array is too short. The call wrote the required count. */
+  /** The request is valid, but this build or state cannot do it. See kvc_supports. */
+  KVC_ERROR_UNSUPPORTED = 8,
+  KVC_ERROR_NOT_HELD = 9, /**< The block has no external hold to release. */
+  /** kvc_manager_check found a broken invariant: a bug in the library, or corrupted memory. */
+  KVC_ERROR_CORRUPT = 10,
+  KVC_ERROR_INTERNAL = 11, /**< A bug in the library. */
+  KVC_ERROR_AGAIN = 12,    /**< There is no space now. There will be when the steps in flight are retired. */
+  /** Step items only: not tried, because an earlier admission of the step had no space. */
+  KVC_ERROR_SKIPPED = 13,
+  /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a
+   * device is lost, every call on it fails. */
+  KVC_ERROR_DEVICE = 14
+};
+
+/** Element types of arrays, views and stored keys and values. Where a field `dtype` may be 0, 0 means
+ * KVC_FLOAT32. */
+enum {
+  KVC_INT8 = 1,
+  KVC_UINT8 = 2,
+  KVC_INT32 = 3,
+  KVC_INT64 = 4,
+  KVC_UINT64 = 5,
+  KVC_FLOAT32 = 6,      /**< IEEE 754 single. */
+  KVC_FLOAT16 = 7,      /**< IEEE 754 half. */
+  KVC_BFLOAT16 = 8,     /**< The upper 16 bits of a single. */
+  KVC_FLOAT8_E4M3 = 9,  /**< OCP FP8 E4M3: largest value 448, NaN, no infinity. */
+  KVC_FLOAT8_E5M2 = 10, /**< OCP FP8 E5M2: largest value 57,344, NaN, infinity. */
+  KVC_INT4 = 11         /**< Two per byte, the first in the low half. */
+};
+
+/** Memory functions of the caller. A manager calls them while it holds its lock: they must not call the
+ * library, throw or block. */
+typedef struct kvc_allocator {
+  size_t struct_size; /**< sizeof(kvc_allocator) */
+  void* user_data;    /**< Passed to both functions. */
+  /** Returns `size` bytes aligned to `alignment`, a power of two, or NULL. */
+  void* (*allocate)(void* user_data, size_t size, size_t alignment);
+  /** Frees memory. `size` and `alignment` are those of its allocation. */
+  void (*release)(void* user_data, void* memory, size_t size, size_t alignment);
+} kvc_allocator;
+
+/** An array that the library owns, described for other languages. Frozen. */
+typedef struct kvc_view {
+  void* data;         /**< First element. */
+  int32_t dtype;      /**< KVC_INT32, ... */
+  int32_t ndim;       /**< Number of used entries of shape and strides. */
+  int64_t shape[4];   /**< Elements per dimension. */
+  int64_t strides[4]; /**< Bytes per dimension. */
+} kvc_view;
+
+/** Copy the contents of block `source` to block `destination`. Frozen. */
+typedef struct kvc_block_copy {
+  /** Block ids. In kvc_storage_swap_out and kvc_storage_swap_in one of them is a page. */
+  int32_t source, destination;
+} kvc_block_copy;
+
+/** block_tables[group][row][column] became `block`. Frozen. */
+typedef struct kvc_table_change {
+  int32_t group, row, column, block; /**< Indices, and the block id. */
+} kvc_table_change;
+
+/** Name of a status, such as "KVC_ERROR_NO_SPACE"; "unknown status" for other values. Static text. Since 0.1.
+ */
+KVC_API const char* kvc_status_name(kvc_status status);
+
+/** Text of the last failed call of this thread: what was wrong, the value, the limit and the fix. Empty
+ * before the first failure. Success does not clear it. Valid until the next failing call of the thread. Since
+ * 0.1. */
+KVC_API const char* kvc_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVCACHE_TYPES_H */

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table row per architecture says what its configs leave out and how they write down windows.
+#include "models/hf_config.h"
+
+#include <algorithm>
+#include <bitset>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+
+#include "base/status.h"
+#include "models/json.h"
+
+namespace kvc {
+namespace {
+
+using Layers = std::bitset<KVC_MODEL_MAX_LAYERS>;
+
+constexpr uint64_t kMaxDim = 65536;
+constexpr uint64_t kMaxHidden = uint64_t{1} << 24;
+constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
+
+// Defaults that are no numbers.
+constexpr uint64_t kRequired = Section::kRequired;
+constexpr uint64_t kSameAsHeads = UINT64_MAX;
+constexpr uint64_t kFromHidden = UINT64_MAX;
+
+enum class Windows {
+  kNever,         // The architecture has none, whatever the config says.
+  kAllLayers,     // sliding_window, if it is a number, holds for every layer.
+  kIfSwitchedOn,  // use_sliding_window, then for layers from max_window_layers on.
+  kEverySixth,    // All but every sliding_window_pattern-th layer.
+  kEverySecond    // All but every second layer.
+};
+
+// What holds if a config does not say it.
+struct Architecture {
+  const char* model_type;
+  const char* class_name;  // In "architectures", for configs without a model_type.
+  Windows windows = Windows::kNever;
+  uint64_t window = 0;  // 0 = none
+  bool latent = false;
+  uint64_t heads = kRequired;
+  uint64_t kv_heads = kRequired;
+  uint64_t head_dim = kRequired;
+  uint64_t vocab = kRequired;
+  uint64_t context = kRequired;
+  double rope_theta = 1e4;
+  double rope_local_theta = 0;
+};
+
+constexpr Architecture gemma3(const char* model_type, const char* class_name) {
+  return {.model_type = model_type,  // The multimodal configs state only what differs from these.
+          .class_name = class_name,
+          .windows = Windows::kEverySixth,
+          .window = 4096,
+          .heads = 8,
+          .kv_heads = 4,
+          .head_dim = 256,
+          .vocab = 262208,
+          .context = 131072,
+          .rope_theta = 1e6,
+          .rope_local_theta = 1e4};
+}
+
+constexpr Architecture kArchitectures[] = {
+    {.model_type = "llama",
+     .class_name = "LlamaForCausalLM",
+     .kv_heads = kSameAsHeads,
+     .head_dim = kFromHidden},
+    {.model_type = "mistral",
+     .class_name = "MistralForCausalLM",
+     .windows = Windows::kAllLayers,
+     .window = 4096,
+     .head_dim = kFromHidden},
+    {.model_type = "mixtral",
+     .class_name = "MixtralForCausalLM",
+     .windows = Windows::kAllLayers,
+     .head_dim = kFromHidden,
+     .rope_theta = 1e6},
+    {.model_type = "phi3",
+     .class_name = "Phi3ForCausalLM",
+     .windows = Windows::kAllLayers,
+     .kv_heads = kSameAsHeads,
+     .head_dim = kFromHidden},
+    {.model_type = "qwen2",
+     .class_name = "Qwen2ForCausalLM",
+     .windows = Windows::kIfSwitchedOn,
+     .window = 4096,
+     .head_dim = kFromHidden},
+    {.model_type = "qwen3",
+     .class_name = "Qwen3ForCausalLM",
+     .windows = Windows::kIfSwitchedOn,
+     .window = 4096},
+    {.model_type = "qwen3_moe",
+     .class_name = "Qwen3MoeForCausalLM",
+     .windows = Windows::kIfSwitchedOn,
+     .window = 4096},
+    {.model_type = "gemma2",
+     .class_name = "Gemma2ForCausalLM",
+     .windows = Windows::kEverySecond,
+     .window = 4096},
+    gemma3("gemma3_text", "Gemma3ForCausalLM"),
+    gemma3("gemma3", "Gemma3ForConditionalGeneration"),
+    {.model_type = "deepseek_v3", .class_name = "DeepseekV3ForCausalLM", .latent = true},
+    {.model_type = "gpt_oss",
+     .class_name = "GptOssForCausalLM",
+     .windows = Windows::kEverySecond,
+     .window = 128,
+     .rope_theta = 1.5e5},
+};
+
+const Architecture& find_architecture(const Section& outer, const Section& config) {
+  std::optional<Json> type = config.text("model_type"), class_name;
+  if (!type) type = outer.text("model_type");
+  if (const std::optional<Json> names = outer.find("architectures"); !type && names) {
+    if (names->is_array()) {
+      names->each([&](const Json&, const Json& first) {
+        class_name = first;
+        return false;
+      });
+    }
+    if (!class_name || !class_name->is_string())
+      outer.fail("architectures", "is " + names->shown(), "give an array with one class name");
+  }
+  for (const Architecture& architecture : kArchitectures) {
+    if (type ? type->says(architecture.model_type) : class_name && class_name->says(architecture.class_name))
+      return architecture;
+  }
+  std::string known = "known are";
+  for (const Architecture& architecture : kArchitectures) known += std::string(" ") + architecture.model_type;
+  if (type) config.fail("model_type", "is " + type->shown(), known);
+  if (class_name) outer.fail("architectures", "is " + class_name->shown(), known);
+  outer.fail("model_type", "is missing", known);
+}
+
+void read_heads(const Section& config, const Architecture& architecture, kvc_model& model) {
+  const auto heads =
+      static_cast<uint32_t>(config.whole_or("num_attention_heads", 1, kMaxDim, architecture.heads));
+  model.num_q_heads = heads;
+  if (architecture.latent) {
+    const auto latent = static_cast<uint32_t>(config.whole("kv_lora_rank", 1, kMaxDim / 2));
+    model.rope_dim = static_cast<uint32_t>(config.whole("qk_rope_head_dim", 1, kMaxDim / 2));
+    model.head_dim = static_cast<uint32_t>(config.whole("qk_nope_head_dim", 1, kMaxDim / 2)) + model.rope_dim;
+    model.v_head_dim = static_cast<uint32_t>(config.whole("v_head_dim", 1, kMaxDim));
+    model.latent_dim = latent + model.rope_dim;
+    model.num_kv_heads = 1;  // What the config counts are the heads that are made of the latent row.
+    return;
+  }
+  model.num_kv_heads = static_cast<uint32_t>(
+      config.whole_or("num_key_value_heads", 1, kMaxDim,
+                      architecture.kv_heads == kSameAsHeads ? heads : architecture.kv_heads));
+  if (heads % model.num_kv_heads != 0) {
+    config.fail("num_key_value_heads", "is " + std::to_string(model.num_kv_heads),
+                "it must divide num_attention_heads, " + std::to_string(heads));
+  }
+  if (architecture.head_dim == kFromHidden && !config.find("head_dim")) {
+    const uint64_t hidden = config.whole("hidden_size", 1, kMaxHidden);
+    if (hidden % heads != 0 || hidden / heads > kMaxDim) {
+      config.fail("hidden_size", "is " + std::to_string(hidden),
+                  "give head_dim, or a multiple of num_attention_heads, " + std::to_string(heads));
+    }
+    model.head_dim = static_cast<uint32_t>(hidden / heads);
+  } else {
+    model.head_dim = static_cast<uint32_t>(config.whole_or(
+        "head_dim", 1, kMaxDim, architecture.head_dim == kFromHidden ? kRequired : architecture.head_dim));
+  }
+  model.v_head_dim = model.head_dim;
+  const double rotated = config.positive_or("partial_rotary_factor", 1);
+  if (rotated > 1) {
+    config.fail("partial_rotary_factor", "is " + config.find("partial_rotary_factor")->shown(),
+                "give the share of a head, at most 1");
+  }
+  model.rope_dim = static_cast<uint32_t>(model.head_dim * rotated);
+}
+
+// Layers with the window, from "layer_types", which newer configs spell out.
+Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers) {
+  if (!types.is_array() || types.size() < num_layers) {
+    config.fail("layer_types", "is " + types.shown(),
+                "give one name for each of " + std::to_string(num_layers) + " layers");
+  }
+  Layers windowed;
+  uint32_t layer = 0;
+  types.each([&](const Json&, const Json& type) {
+    windowed[layer] = type.says("sliding_attention");
+    if (!windowed[layer] && !type.says("full_attention")) {
+      config.fail("layer_types[" + std::to_string(layer) + "]", "is " + type.shown(),
+                  "known are sliding_attention and full_attention");
+    }
+    return ++layer < num_layers;
+  });
+  return windowed;
+}
+
+Layers windowed_layers(const Section& config, const Architecture& architecture, uint32_t num_layers) {
+  if (const std::optional<Json> types = config.find("layer_types"))
+    return read_layer_types(config, *types, num_layers);
+  uint64_t first = 0, period = 0;
+  switch (architecture.windows) {
+    case Windows::kNever:
+    case Windows::kAllLayers:
+      break;
+    case Windows::kIfSwitchedOn:
+      first = config.whole_or("max_window_layers", 0, UINT32_MAX, 28);
+      break;
+    case Windows::kEverySixth: {
+      const char* key =
+          config.find("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+      period = config.whole_or(key, 1, UINT32_MAX, 6);
+      break;
+    }
+    case Windows::kEverySecond:
+      period = 2;
+      break;
+  }
+  Layers windowed;
+  for (uint32_t layer = 0; layer < num_layers; ++layer)
+    windowed[layer] = layer >= first && (period == 0 || (layer + 1) % period != 0);
+  return windowed;
+}
+
+void read_window(const Section& config, const Architecture& architecture, kvc_model& model) {
+  if (architecture.windows == Windows::kNever) return;
+  if (architecture.windows == Windows::kIfSwitchedOn && !config.flag_or("use_sliding_window", false)) return;
+  uint64_t window = config.has("sliding_window") ? 0 : architecture.window;
+  if (config.find("sliding_window")) window = config.whole("sliding_window", 1, kMaxTokens);
+  if (window == 0 || window >= model.max_context) return;  // It hides nothing.
+  const Layers windowed = windowed_layers(config, architecture, model.num_layers);
+  for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
+    if (!windowed[layer]) continue;
+    model.window_layers[layer / 64] |= uint64_t{1} << layer % 64;
+    model.window_tokens = window;
+  }
+}
+
+void read_yarn(const Section& scaling, kvc_model& model) {
+  model.rope_low_rotations = scaling.positive_or("beta_slow", 1);
+  model.rope_high_rotations = scaling.positive_or("beta_fast", 32);
+  if (!scaling.flag_or("truncate", true)) model.rope_flags |= KVC_MODEL_ROPE_EXACT_RAMP;
+  const double mscale = scaling.positive_or("mscale", 0), of_all = scaling.positive_or("mscale_all_dim", 0);
+  if (model.rope_attention_factor != 0 || mscale == 0 || of_all == 0) return;
+  const double log = model.rope_factor > 1 ? 0.1 * std::log(model.rope_factor) : 0;
+  model.rope_attention_factor = (mscale * log + 1) / (of_all * log + 1);
+}
+
+void read_scaling(const Section& config, const Section& scaling, kvc_model& model) {
+  struct Kind {
+    const char* name;
+    uint32_t value;
+  };
+  constexpr Kind kKinds[] = {{"default", KVC_ROPE_NONE},    {"linear", KVC_ROPE_LINEAR},
+                             {"dynamic", KVC_ROPE_DYNAMIC}, {"yarn", KVC_ROPE_YARN},
+                             {"llama3", KVC_ROPE_LLAMA3},   {"longrope", KVC_ROPE_LONGROPE},
+                             {"su", KVC_ROPE_LONGROPE}};  // Its first name.
+  const char* key = scaling.find("rope_type") ? "rope_type" : "type";
+  const std::optional<Json> name = scaling.text(key);
+  if (!name) scaling.fail("rope_type", "is missing", "give default, linear, dynamic, yarn, ...");
+  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                  [&](const Kind& candidate) { return name->says(candidate.name); });
+  if (kind == std::end(kKinds)) {
+    scaling.fail(key, "is " + name->shown(), "known are default, linear, dynamic, yarn, llama3 and longrope");
+  }
+  model.rope_scaling = kind->value;
+  if (kind->value == KVC_ROPE_NONE) return;
+  model.rope_attention_factor = scaling.positive_or("attention_factor", 0);
+  const char* original = "original_max_position_embeddings";
+  const Section& holder = scaling.find(original) ? scaling : config;
+  const bool needed = kind->value >= KVC_ROPE_YARN;
+  if (needed || holder.find(original)) model.rope_original_context = holder.whole(original, 1, kMaxTokens);
+  if (kind->value == KVC_ROPE_LONGROPE) {
+    model.rope_factor =
+        static_cast<double>(model.max_context) / static_cast<double>(model.rope_original_context);
+    return;
+  }
+  if (!scaling.find("factor")) scaling.fail("factor", "is missing", "give a number above 0");
+  model.rope_factor = scaling.positive_or("factor", 0);
+  if (kind->value == KVC_ROPE_LLAMA3) {
+    model.rope_low_rotations = scaling.positive_or("low_freq_factor", 1);
+    model.rope_high_rotations = scaling.positive_or("high_freq_factor", 4);
+  } else if (kind->value == KVC_ROPE_YARN) {
+    read_yarn(scaling, model);
+  }
+}
+
+void read_rope(const Section& config, const Architecture& architecture, kvc_model& model) {
+  model.rope_theta = config.positive_or("rope_theta", architecture.rope_theta);
+  if (architecture.rope_local_theta != 0)
+    model.rope_local_theta = config.positive_or("rope_local_base_freq", architecture.rope_local_theta);
+  if (const std::optional<Section> scaling = config.section("rope_scaling"))
+    read_scaling(config, *scaling, model);
+
+  // transformers 5 keeps all of it in one place, by kind of layer where kinds differ.
+  const std::optional<Section> all = config.section("rope_parameters");
+  if (!all) return;
+  const std::optional<Section> full = all->section("full_attention"),
+                               local = all->section("sliding_attention");
+  const Section& global = full ? *full : *all;
+  model.rope_theta = global.positive_or("rope_theta", model.rope_theta);
+  read_scaling(config, global, model);
+  if (full && local) model.rope_local_theta = local->positive_or("rope_theta", model.rope_local_theta);
+}
+
+kvc_model read_config(const Section& outer) {
+  const std::optional<Section> inner = outer.section("text_config");  // Of models that also see or hear.
+  const Section& config = inner ? *inner : outer;
+  const Architecture& architecture = find_architecture(outer, config);
+
+  kvc_model model{};
+  model.struct_size = sizeof model;
+  const std::optional<Json> given = outer.text("_name_or_path");
+  std::string name = given ? given->printable(sizeof model.name - 1) : "";
+  if (name.empty()) name = architecture.model_type;
+  std::memcpy(model.name, name.data(), name.size());
+  model.num_layers = static_cast<uint32_t>(config.whole("num_hidden_layers", 1, KVC_MODEL_MAX_LAYERS));
+  model.vocab_size = static_cast<uint32_t>(config.whole_or("vocab_size", 1, INT32_MAX, architecture.vocab));
+  model.max_context = config.whole_or("max_position_embeddings", 1, kMaxTokens, architecture.context);
+  read_heads(config, architecture, model);
+  read_window(config, architecture, model);
+  read_rope(config, architecture, model);
+  return model;
+}
+
+}  // namespace
+
+kvc_status parse_hf_config(std::string_view text, kvc_model* out) {
+  Json root;
+  if (const kvc_status status = Json::parse(text, &root); status != KVC_OK) return status;
+  if (!root.is_object()) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "the JSON is %s, not an object; give the config.json of a model",
+                root.shown().c_str());
+  }
+  try {
+    *out = read_config(Section(root));
+  } catch (const Section::Refused&) {
+    return KVC_ERROR_INVALID_ARGUMENT;
+  }
+  return KVC_OK;
+}
+
+}  // namespace kvc
