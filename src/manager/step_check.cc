@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step must satisfy before it changes anything: rows of its own for each request, and room for all
-// that it may write. O(items), under the lock.
+// What a step must satisfy before it changes anything: each request has its own row, and the arrays have room
+// for all that the step may write. O(items), under the lock.
 #include "manager/stepper.h"
 
 namespace kvc {
