@@ -145,14 +145,16 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kReset:
       out.status = model_.reset(ns);
       break;
-    case Kind::kTakeCopies:
+    case Kind::kTakeCopies:  // both take all that is pending, and one of the arrays may be too small
     case Kind::kTakeZeros: {
-      const size_t taken = op.kind == Kind::kTakeCopies ? model_.pending.size() : model_.zeros.size();
-      if (taken > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      const bool small =
+          op.kind == Kind::kTakeCopies ? model_.pending.size() > op.number : model_.zeros.size() > op.number;
+      if (small) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
       value(model_.pending.size()), value(model_.zeros.size());
       if (out.status) break;
-      bytes_.pending_fetched(), bytes_.zeros_fetched();
+      bytes_.pending_fetched();
       for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
+      bytes_.zeros_fetched();
       for (const int block : model_.take_zeros()) value(block);
       break;
     }
@@ -329,24 +331,26 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_reset(m, ns);
       break;
     case Kind::kTakeCopies:
-    case Kind::kTakeZeros: {  // room for op.number of one list, for all of the other
-      const bool copies_first = op.kind == Kind::kTakeCopies;
-      const size_t all = model_.num_blocks() + 4096;
-      std::vector<kvc_block_copy> copies(copies_first ? op.number + 1 : all);
-      std::vector<int32_t> blocks(copies_first ? all : op.number + 1);
+    case Kind::kTakeZeros: {
+      constexpr size_t kPlenty = 4096;
+      const bool few_copies = op.kind == Kind::kTakeCopies;
+      std::vector<kvc_block_copy> copies(kPlenty);
+      std::vector<int32_t> blocks(kPlenty);
       kvc_pending_work work = {sizeof work,
                                copies.data(),
-                               copies.size() - (copies_first ? 1 : 0),
+                               few_copies ? op.number : kPlenty,
                                0,
                                blocks.data(),
-                               blocks.size() - (copies_first ? 0 : 1),
+                               few_copies ? kPlenty : op.number,
                                0};
       out.status = kvc_manager_take_pending(m, &work);
       out.values = {static_cast<int64_t>(work.num_copies), static_cast<int64_t>(work.num_zero_blocks)};
-      for (size_t i = 0; out.status == KVC_OK && i < work.num_copies; ++i)
-        out.values.insert(out.values.end(), {copies[i].source, copies[i].destination});
-      if (out.status == KVC_OK)
-        out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(work.num_zero_blocks));
+      for (size_t i = 0; out.status == KVC_OK && i < work.num_copies; ++i) {
+        out.values.push_back(copies[i].source);
+        out.values.push_back(copies[i].destination);
+      }
+      for (size_t i = 0; out.status == KVC_OK && i < work.num_zero_blocks; ++i)
+        out.values.push_back(blocks[i]);
       break;
     }
     case Kind::kCompact: {
