@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows out of a slab: copied, or converted and dequantized piece by piece; rows that are stored rotated as a
 // whole.
+#include "kernels/hadamard.cuh"
 #include "kernels/quantize.cuh"
-#include "kernels/rotate.cuh"
 #include "kernels/rows_copy.cuh"
 
 namespace kvc::gpu {
@@ -42,7 +42,7 @@ gather_rotated(KVC_ARGUMENT(RowsArgs) args) {
     for (uint32_t e = threadIdx.x; e < n; e += kRowThreads)
       values[e] = stored_value<kStored>(args, plane, place, e, load_code<kStored>(place.stored, 0, 0, e));
     sync_block();
-    rotate_row(values, n, not_finite);
+    hadamard_row(values, n, not_finite);
     for (uint32_t e = 2 * threadIdx.x; e < n; e += 2 * kRowThreads) {
       const uint32_t codes[2] = {Element<kTo>::encode(values[e]),
                                  e + 1 < n ? Element<kTo>::encode(values[e + 1]) : 0};

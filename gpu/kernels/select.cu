@@ -31,9 +31,9 @@ Selection make_selection(const SelectionArgs& args, const AttentionLimits& limit
   return made;
 }
 
-KVC_KERNEL(kScheduleThreads, 1)
+KVC_KERNEL(kPlanThreads, 1)
 plan_selection(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection) {
-  KVC_SHARED(uint64_t, sums, kScheduleThreads);
+  KVC_SHARED(uint64_t, sums, kPlanThreads);
   prefix_sums(args.attention.num_requests, selection.first_unit, sums, [&](uint64_t request) -> uint64_t {
     const uint32_t blocks = find_candidates(args, selection.limits, static_cast<uint32_t>(request)).scored();
     return uint64_t{blocks + kUnit - 1} / kUnit * args.attention.num_heads;
@@ -184,7 +184,7 @@ int launch_selection(const SelectionArgs& args, const AttentionLimits& limits, v
   if (rows == 0) return 0;
   Carver carver(workspace);
   const Selection selection = make_selection(args, limits, &carver);
-  int error = launch(plan_selection, {1}, kScheduleThreads, 0, stream, args, selection);
+  int error = launch(plan_selection, {1}, kPlanThreads, 0, stream, args, selection);
   if (error != 0) return error;
   const uint64_t units = rows * ((selection.columns + kUnit - 1) / kUnit);
   const auto limited = [](uint64_t count, uint64_t most) {

@@ -8,7 +8,7 @@ namespace {
 
 using ull = unsigned long long;
 
-kvc_status check_range(const char* name, uint64_t value, uint64_t least, uint64_t most) {
+kvc_status check_field(const char* name, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return KVC_OK;
   return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.%s is %llu; %llu .. %llu", name, ull{value},
               ull{least}, ull{most});
@@ -70,7 +70,7 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
                 {"num_blocks", out->num_blocks, 0, INT32_MAX},
                 {"memory_kind", out->memory_kind, 0, KVC_MEMORY_MANAGED}};
   for (const auto& range : ranges) {
-    if (const kvc_status status = check_range(range.name, range.value, range.least, range.most);
+    if (const kvc_status status = check_field(range.name, range.value, range.least, range.most);
         status != KVC_OK)
       return status;
   }

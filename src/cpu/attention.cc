@@ -10,8 +10,6 @@
 namespace kvc {
 namespace {
 
-Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
-
 ParallelFor parallel_of(Storage& storage) {
   return {[](void* context, size_t count, void (*job)(void*, size_t, size_t), void* data) {
             static_cast<WorkerPool*>(context)->run(count, job, data);

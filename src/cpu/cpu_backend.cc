@@ -13,7 +13,6 @@
 namespace kvc {
 namespace {
 
-Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
 Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
 

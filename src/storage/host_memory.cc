@@ -10,19 +10,11 @@
 #include "base/status.h"
 
 namespace kvc {
-namespace {
-
-void* allocate_aligned(void* /*user_data*/, size_t size, size_t alignment) {
-  return allocate_pages(size, alignment);
-}
-
-void release_aligned(void* /*user_data*/, void* memory, size_t, size_t) { std::free(memory); }
-
-}  // namespace
-
 kvc_status allocate_host_memory(const kvc_backend_allocator* allocator, uint32_t kind, uint64_t bytes,
                                 uint32_t alignment, kvc_backend_memory* memory) {
-  static const kvc_backend_allocator system = {nullptr, allocate_aligned, release_aligned};
+  static const kvc_backend_allocator system = {
+      nullptr, [](void*, size_t size, size_t alignment) { return allocate_pages(size, alignment); },
+      [](void*, void* pages, size_t, size_t) { std::free(pages); }};
   if (kind != KVC_MEMORY_DEFAULT && (kind > 31 || (kHostMemoryKinds >> kind & 1) == 0)) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "the cpu device has no memory of kind %u (pinned and device memory need a GPU); use "
