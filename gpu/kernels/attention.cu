@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's part of attention: which kernels run, with which memory, in which order.
+#include "base/carver.h"
 #include "kernels/attention.h"
 #include "kernels/attention_make_plan.cuh"
 #include "kernels/attention_merge.cuh"
 #include "kernels/attention_mma.h"
 #include "kernels/attention_plain.cuh"
-#include "kernels/carver.h"
 
 namespace kvc::gpu {
 namespace {
@@ -41,7 +41,7 @@ uint64_t key_of(const AttentionArgs& args, const Plan& plan) {
 }
 
 // Takes the arrays of a plan from the memory of `shared` and `workspace`, if there is any.
-void take_arrays(const AttentionArgs& args, Plan* plan, Carver* shared, Carver* workspace) {
+void take_arrays(const AttentionArgs& args, Plan* plan, Carver<16>* shared, Carver<16>* workspace) {
   shared->take(&plan->totals.words, 3);
   shared->take(&plan->first_piece, uint64_t{args.num_requests} + 1);
   shared->take(&plan->first_unit, plan->max_pieces + 1);
@@ -205,7 +205,7 @@ AttentionConfig configure_attention(const AttentionArgs& args, const AttentionLi
       config.num_classes = 2;
     }
   }
-  Carver shared(nullptr), workspace(nullptr);
+  Carver<16> shared(nullptr), workspace(nullptr);
   for (uint32_t i = 0; i < config.num_classes; ++i) take_arrays(args, &plans[i], &shared, &workspace);
   config.plan_bytes = shared.used();
   config.workspace_bytes = workspace.used();
@@ -216,7 +216,7 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
                      Stream stream) {
   if (args.num_requests == 0) return 0;
   Plans plans = config.plans;
-  Carver shared(memory.plan), workspace(memory.workspace);
+  Carver<16> shared(memory.plan), workspace(memory.workspace);
   for (uint32_t i = 0; i < config.num_classes; ++i)
     take_arrays(args, &plans.of_class[i], &shared, &workspace);
   if (memory.planned == 0) {

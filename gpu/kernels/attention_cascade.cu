@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared prefixes: one call of attention over the prefixes, one over what follows them, both in float32, and
 // a merge.
+#include "base/carver.h"
 #include "kernels/attention_config.h"
-#include "kernels/carver.h"
 
 namespace kvc::gpu {
 namespace {
@@ -75,8 +75,8 @@ AttentionArgs suffix_args(const CascadeArgs& args, uint64_t rows, const CascadeA
 }
 
 // Takes the arrays of a configured call from the memory of `shared` and `workspace`, if there is any.
-CascadeArrays take_arrays(const CascadeConfig& config, const CascadeArgs& args, Carver* shared,
-                          Carver* workspace) {
+CascadeArrays take_arrays(const CascadeConfig& config, const CascadeArgs& args, Carver<16>* shared,
+                          Carver<16>* workspace) {
   CascadeArrays arrays = {};
   workspace->take(&arrays.q_offsets, uint64_t{args.num_groups} + 1);
   workspace->take(&arrays.table_rows, args.num_groups);
@@ -116,7 +116,7 @@ CascadeConfig configure_cascade(const CascadeArgs& args, const AttentionLimits& 
   config.rows = limits.total_queries * args.attention.num_q_heads;
   config.prefix = configure_attention(prefix_args(args, arrays), prefix_limits(limits));
   config.suffix = configure_attention(suffix_args(args, config.rows, arrays), limits);
-  Carver shared(nullptr), workspace(nullptr);
+  Carver<16> shared(nullptr), workspace(nullptr);
   take_arrays(config, args, &shared, &workspace);
   config.plan_bytes = shared.used();
   config.workspace_bytes = workspace.used();
@@ -126,7 +126,7 @@ CascadeConfig configure_cascade(const CascadeArgs& args, const AttentionLimits& 
 int launch_cascade(const CascadeConfig& config, const CascadeArgs& args, const AttentionMemory& memory,
                    Stream stream) {
   if (args.attention.num_requests == 0 || args.num_groups == 0) return 0;
-  Carver shared(memory.plan), workspace(memory.workspace);
+  Carver<16> shared(memory.plan), workspace(memory.workspace);
   const CascadeArrays arrays = take_arrays(config, args, &shared, &workspace);
   int error = launch(describe_groups, {args.num_groups}, kThreads, 0, stream, args, arrays,
                      config.suffix.limits.total_queries);

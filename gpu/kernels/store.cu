@@ -214,25 +214,17 @@ int store_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
                      : launch(store_elements<kFrom, kTo, false>, grid, kThreads, 0, stream, plan.args);
 }
 
-int store_plan(const RowsPlan& plan, int32_t outside, int32_t stored, uint32_t num_layers, Stream stream) {
-  if (plan.num_planes == 0 || plan.args.num_tokens == 0) return 0;
-  if (plan.copy_bytes != 0) return launch_copy<Direction::kStore>(plan, stored, num_layers, stream);
-  return with_float_type(outside, [&]<int32_t kFrom>() {
-    return with_stored_type(stored,
-                            [&]<int32_t kTo>() { return store_as<kFrom, kTo>(plan, num_layers, stream); });
-  });
-}
-
 }  // namespace
 
 int store_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, Stream stream) {
-  return store_plan(plan_rows(layout, slab, rows), rows.dtype, layout.k.dtype, rows.num_layers, stream);
-}
-
-int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
-                  float* scales, Stream stream) {
-  return store_plan(plan_arrays(format, in, num_rows, dim, codes, scales), KVC_FLOAT32, format.dtype, 1,
-                    stream);
+  const RowsPlan plan = plan_rows(layout, slab, rows);
+  const int32_t stored = layout.k.dtype;
+  if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
+  if (plan.copy_bytes != 0) return launch_copy<Direction::kStore>(plan, stored, rows.num_layers, stream);
+  return with_float_type(rows.dtype, [&]<int32_t kFrom>() {
+    return with_stored_type(
+        stored, [&]<int32_t kTo>() { return store_as<kFrom, kTo>(plan, rows.num_layers, stream); });
+  });
 }
 
 }  // namespace kvc::gpu

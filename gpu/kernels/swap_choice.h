@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which way blocks take between the device and pages of the host: by the copy engine, a copy for each
-// contiguous run, or by a kernel (swap_out(), swap_in()). Copy engines are best at large runs and pay for
+// contiguous run, or by a kernel (swap_blocks()). Copy engines are best at large runs and pay for
 // every one of them; where that changes depends on the machine, so both ways are measured once. Immutable
 // after that; any thread may read it.
 #pragma once

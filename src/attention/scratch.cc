@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "attention/carver.h"
 #include "attention/worker.h"
+#include "base/carver.h"
 
 namespace kvc {
 
 size_t Scratch::carve(char* memory, const AttentionShape& shape) {
-  Carver carver(memory);
+  Carver<64> carver(memory);
   const size_t rows = shape.max_rows, k = shape.k_dim, v = shape.v_dim;
   carver.take(&partials, kPartialsPerWorker * rows * (v + 2));
   carver.take(&q, rows * k);
