@@ -96,7 +96,7 @@ TEST(Presets, EachTakesTheBytesPerTokenAndHasTheWindowsWrittenHere) {
     kvc_memory_query query = {};
     query.struct_size = sizeof query;
     query.model = &model;
-    for (const int32_t dtype : {0, int32_t{KVC_FLOAT16}, int32_t{KVC_BFLOAT16}}) {
+    for (const int32_t dtype : {KVC_FLOAT16, KVC_BFLOAT16}) {
       query.dtype = dtype;
       kvc_memory_estimate estimate = {};
       estimate.struct_size = sizeof estimate;
@@ -159,6 +159,7 @@ TEST(Presets, DeepSeekV3StoresLatentRowsAndNot128Heads) {
   EXPECT_EQ(model.num_q_heads, 128u);
   kvc_memory_query query = {};
   query.struct_size = sizeof query;
+  query.dtype = KVC_FLOAT16;
   query.model = &model;
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
