@@ -203,8 +203,8 @@ TEST(FindModel, AnUnknownNameIsNotFoundAndTheTextHasNearOnes) {
     EXPECT_EQ(kvc_model_find(name.c_str(), &model), KVC_ERROR_NOT_FOUND) << name;
     return std::string(kvc_last_error());
   };
-  EXPECT_NE(text("lama-3.1-8b").find("near: llama-3.1-8b"), std::string::npos);
-  EXPECT_NE(text("qwen2.5-7b-instruct").find("near: qwen2.5-7b"), std::string::npos);
+  EXPECT_NE(text("lama-3.1-8b").find("nearest: llama-3.1-8b"), std::string::npos);
+  EXPECT_NE(text("qwen2.5-7b-instruct").find("nearest: qwen2.5-7b"), std::string::npos);
   EXPECT_NE(text("someone/gpt-oss-20b-finetune").find("gpt-oss-20b"), std::string::npos);
   EXPECT_NE(text("llama").find("llama-"), std::string::npos);
   EXPECT_NE(text("completely different").find("kvc_model_get lists all"), std::string::npos);
