@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI for other languages: SWIG reads include/kvcache.h itself, under the names of C, so that no signature is
-// written twice. This file says what C leaves open: which pointer and count belong together, which pointers are
-// results, and which calls are long. <language>/typemaps.i says what that means there:
+// The C ABI for other languages: SWIG reads kvcache.h and include/kvcache/*.h themselves, under the names of C, so
+// that no signature is written twice. This file says what C leaves open: which pointer and count belong together,
+// which pointers are results, and which calls are long. <language>/typemaps.i says what that means there:
 //
 //   KVC_IN, KVC_OUT(type, element, pointer, count)  an array of the caller that is read or written in place
 //   KVC_IN_RECORDS, KVC_OUT_RECORDS(type, pointer, count)  an array of frozen structs, or of a type named elsewhere, as bytes
+//   KVC_IN_ARRAY, KVC_OUT_ARRAY(type, element, pointer)  an array whose length follows from other arguments: the
+//                                                   hand-written layer checks it; element BYTES = as bytes
 //   KVC_RESULT(type, name)                          a scalar result
 //   KVC_OBJECT(type, name)                          an object with its destroy function
 //   KVC_STRUCT(type)                                a struct that the caller fills in or reads
@@ -33,21 +35,16 @@
 KVC_IN(int32_t, INT32, tokens, num_tokens)
 KVC_IN(int32_t, INT32, blocks, num_blocks)
 KVC_IN(int32_t, INT32, block_table, block_table_size)
-KVC_IN(int32_t, INT32, block_tables, num_entries)
-KVC_IN(int64_t, INT64, slots, num_slots)
-KVC_IN(uint64_t, UINT64, requests, num_requests)
-KVC_IN(uint64_t, UINT64, key_offsets, num_key_offsets)
-KVC_IN(uint64_t, UINT64, q_offsets, num_q_offsets)
-KVC_IN(uint64_t, UINT64, q_starts, num_q_starts)
-KVC_IN(uint64_t, UINT64, kv_lens, num_kv_lens)
-KVC_IN(uint64_t, UINT64, mask_offsets, num_mask_offsets)
-KVC_IN(uint64_t, UINT64, mask_starts, num_mask_starts)
 KVC_IN(int32_t, INT32, parents, num_nodes)
+KVC_IN(int64_t, INT64, positions, num_positions)
+KVC_IN(uint64_t, UINT64, requests, num_requests)
+KVC_IN(uint64_t, UINT64, namespaces, num_namespaces)
+KVC_IN(uint64_t, UINT64, key_offsets, num_key_offsets)
 KVC_OUT(int32_t, INT32, blocks, num_blocks)
 KVC_OUT(int32_t, INT32, blocks, capacity)
+KVC_OUT(int32_t, INT32, zero_blocks, zero_capacity)
 KVC_OUT(int32_t, INT32, tokens, token_capacity)
 KVC_OUT(int32_t, INT32, tables, num_entries)
-KVC_OUT(int32_t, INT32, depths, num_depths)
 KVC_OUT(int64_t, INT64, slots, num_slots)
 KVC_OUT(uint64_t, UINT64, requests, capacity)
 
@@ -61,43 +58,51 @@ KVC_IN_RECORDS(char, json, size)
 KVC_IN_RECORDS(char, model, model_size)
 KVC_IN_RECORDS(char, adapter, adapter_size)
 KVC_IN_RECORDS(char, tenant, tenant_size)
-KVC_IN_RECORDS(char, k, k_bytes)
-KVC_IN_RECORDS(char, v, v_bytes)
-KVC_OUT_RECORDS(char, k, k_bytes)
-KVC_OUT_RECORDS(char, v, v_bytes)
-KVC_IN_RECORDS(char, q, q_bytes)
-KVC_OUT_RECORDS(char, out, out_bytes)
-KVC_OUT_RECORDS(char, lse, lse_bytes)
-KVC_IN_RECORDS(char, alibi_slopes, alibi_bytes)
-KVC_IN_RECORDS(char, sink_logits, sink_bytes)
-KVC_IN_RECORDS(char, mask, mask_bytes)
-KVC_IN_RECORDS(char, block_mask, block_mask_bytes)
-KVC_OUT_RECORDS(char, schedule, schedule_bytes)
-KVC_OUT_RECORDS(char, workspace, workspace_bytes)
-KVC_IN_RECORDS(char, bounds, bounds_bytes)
-KVC_OUT_RECORDS(char, bounds, bounds_bytes)
-KVC_OUT_RECORDS(char, picked, picked_bytes)
-KVC_IN_RECORDS(char, outs, outs_bytes)
-KVC_IN_RECORDS(char, lses, lses_bytes)
-KVC_OUT_RECORDS(char, bits, bits_bytes)
-KVC_IN_RECORDS(char, factors, factors_bytes)
-KVC_OUT_RECORDS(char, frequencies, frequencies_bytes)
-KVC_OUT_RECORDS(char, attention_factor, attention_factor_bytes)
-KVC_IN_RECORDS(char, turns, turns_bytes)
-KVC_IN(int64_t, INT64, positions, num_positions)
-KVC_OUT_RECORDS(char, angles, angles_bytes)
-KVC_IN_RECORDS(char, angle_table, angle_table_bytes)
-KVC_IN(int64_t, INT64, table_row, num_table_rows)
-KVC_OUT_RECORDS(char, x, x_bytes)
-KVC_IN_RECORDS(char, floats, floats_bytes)
-KVC_OUT_RECORDS(char, new_floats, new_floats_bytes)
-KVC_IN_RECORDS(char, codes, codes_bytes)
-KVC_OUT_RECORDS(char, new_codes, new_codes_bytes)
-KVC_IN_RECORDS(char, scales, scales_bytes)
-KVC_OUT_RECORDS(char, new_scales, new_scales_bytes)
+KVC_IN_RECORDS(void, pages, pages_size)
+KVC_OUT_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(char, memory, memory_bytes)
-KVC_OUT_RECORDS(char, new_pages, new_pages_bytes)
-KVC_IN_RECORDS(char, pages, pages_bytes)
+KVC_OUT_RECORDS(char, plan, plan_bytes)
+KVC_OUT_RECORDS(char, workspace, workspace_bytes)
+KVC_IN_RECORDS(double, frequencies, num_frequencies)
+KVC_OUT_RECORDS(double, frequencies, num_frequencies)
+KVC_IN_RECORDS(char, rope_table, rope_table_bytes)
+
+KVC_IN_ARRAY(void, BYTES, k)
+KVC_IN_ARRAY(void, BYTES, v)
+KVC_OUT_ARRAY(void, BYTES, k)
+KVC_OUT_ARRAY(void, BYTES, v)
+KVC_IN_ARRAY(int64_t, INT64, slots)
+KVC_IN_ARRAY(int64_t, INT64, rope_rows)
+KVC_IN_ARRAY(void, BYTES, q)
+KVC_OUT_ARRAY(void, BYTES, out)
+KVC_OUT_ARRAY(float, BYTES, lse)
+KVC_IN_ARRAY(uint64_t, UINT64, q_offsets)
+KVC_IN_ARRAY(uint64_t, UINT64, q_starts)
+KVC_IN_ARRAY(uint64_t, UINT64, kv_lens)
+KVC_IN_ARRAY(int32_t, INT32, block_tables)
+KVC_IN_ARRAY(float, BYTES, alibi_slopes)
+KVC_IN_ARRAY(float, BYTES, sink_logits)
+KVC_IN_ARRAY(uint8_t, BYTES, mask)
+KVC_OUT_ARRAY(uint8_t, BYTES, mask)
+KVC_IN_ARRAY(uint64_t, UINT64, mask_offsets)
+KVC_IN_ARRAY(uint64_t, UINT64, mask_starts)
+KVC_IN_ARRAY(uint8_t, BYTES, block_mask)
+KVC_IN_ARRAY(uint16_t, BYTES, bounds)
+KVC_OUT_ARRAY(uint16_t, BYTES, bounds)
+KVC_OUT_ARRAY(uint8_t, BYTES, picked)
+KVC_IN_ARRAY(void, BYTES, outs)
+KVC_IN_ARRAY(float, BYTES, lses)
+KVC_OUT_ARRAY(int32_t, INT32, depths)
+KVC_IN_ARRAY(double, BYTES, factors)
+KVC_OUT_ARRAY(double, BYTES, attention_factor)
+KVC_OUT_ARRAY(float, BYTES, table)
+KVC_OUT_ARRAY(void, BYTES, x)
+KVC_IN_ARRAY(float, BYTES, in)
+KVC_OUT_ARRAY(float, BYTES, out)
+KVC_IN_ARRAY(void, BYTES, codes)
+KVC_OUT_ARRAY(void, BYTES, codes)
+KVC_IN_ARRAY(float, BYTES, scales)
+KVC_OUT_ARRAY(float, BYTES, scales)
 
 KVC_RESULT(uint64_t, request)
 KVC_RESULT(uint64_t, num_cached)
@@ -113,6 +118,8 @@ KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, next)
 KVC_RESULT(int32_t, done)
 KVC_RESULT(size_t, num_evicted)
+KVC_RESULT(size_t, num_copies)
+KVC_RESULT(size_t, num_zero_blocks)
 KVC_RESULT(size_t, count)
 
 // ---- objects: made by the create functions, destroyed with their owner in the language ------------
@@ -147,7 +154,8 @@ KVC_STRUCT(kvc_storage_info)
 KVC_STRUCT(kvc_rows)
 KVC_STRUCT(kvc_quant_metrics)
 KVC_STRUCT(kvc_attention)
-KVC_STRUCT(kvc_attention_plan)
+KVC_STRUCT(kvc_attention_launch)
+KVC_STRUCT(kvc_attention_info)
 KVC_STRUCT(kvc_block_choice)
 KVC_STRUCT(kvc_device_info)
 KVC_STRUCT(kvc_backend_info)
@@ -164,7 +172,11 @@ KVC_STRUCT(kvc_memory_estimate)
 
 %ignore kvc_allocator;
 %ignore kvc_namespace_config;
+%ignore kvc_prompt;
+%ignore kvc_pending_work;
 %ignore kvc_event;
+%ignore kvc_event_batch;
+%ignore kvc_attention_partials;
 %ignore kvc_extra_key;
 %ignore kvc_block_copy;
 %ignore kvc_table_change;
@@ -199,11 +211,12 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_attention::mask_offsets;
 %ignore kvc_attention::mask_starts;
 %ignore kvc_attention::block_mask;
-%ignore kvc_attention::schedule;
-%ignore kvc_attention::schedule_bytes;
 %ignore kvc_attention::sink_logits;
-%ignore kvc_attention::workspace;
-%ignore kvc_attention::workspace_bytes;
+%ignore kvc_attention::launch;
+%ignore kvc_attention_launch::plan;
+%ignore kvc_attention_launch::plan_bytes;
+%ignore kvc_attention_launch::workspace;
+%ignore kvc_attention_launch::workspace_bytes;
 %ignore kvc_rope_rows::x;
 %ignore kvc_rope_rows::num_tokens;
 %ignore kvc_rope_rows::table;
@@ -230,6 +243,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_step::admit_requests;
 %ignore kvc_step::admit_offsets;
 %ignore kvc_step::admit_tokens;
+%ignore kvc_step::admit_namespaces;
 %ignore kvc_step::admit_configs;
 %ignore kvc_step::admit_key_offsets;
 %ignore kvc_step::admit_keys;
@@ -244,40 +258,14 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_step::changes;
 %ignore kvc_step::internal;
 
-// ---- calls whose arrays stand apart from their counts, or inside structs -----------------------------------------
-// The same calls with each array beside its own count, so that no binding can pass a wrong one.
-
-%ignore kvc_manager_open_namespace;
-%ignore kvc_manager_export_tables;
-%ignore kvc_manager_export_slots;
-%ignore kvc_manager_poll_events;
-%ignore kvc_manager_step;
-%ignore kvc_storage_store;
-%ignore kvc_storage_gather;
-%ignore kvc_storage_measure;
-%ignore kvc_storage_attend;
-%ignore kvc_storage_explain;
-%ignore kvc_storage_select_blocks;
-%ignore kvc_storage_key_bounds;
-%ignore kvc_storage_swap_out;
-%ignore kvc_storage_swap_in;
-%ignore kvc_attention_merge;
-%ignore kvc_tree_mask;
-%ignore kvc_estimate_memory;
-%ignore kvc_model_rope;
-%ignore kvc_rope_table;
-%ignore kvc_rope_apply;
-%ignore kvc_quantize;
-%ignore kvc_dequantize;
-
 // ---- not offered to every language -----------------------------------------------------------------------------
-// A stream works on the caller's arrays after the call, which Go does not allow: a goroutine does the same there.
+// A stream uses the caller's arrays after the call, which Go does not allow. A goroutine does the same there.
 
 #ifdef SWIGGO
 %rename("$ignore", regextarget=1) "^kvc_stream_";
 %ignore kvc_stream;
 #endif
-// Addresses on devices, of streams and of functions: what only C can make use of. Arrays on a device go by DLPack.
+// Addresses on devices, of streams and of functions: only C can use them. Arrays on a device are passed by DLPack.
 %ignore kvc_device_allocate;
 %ignore kvc_device_release;
 %ignore kvc_device_reserve;
@@ -300,4 +288,9 @@ KVC_STRUCT(kvc_memory_estimate)
 #endif
 
 %include "calls.i"
+%include <kvcache/types.h>
+%include <kvcache/device.h>
+%include <kvcache/storage.h>
+%include <kvcache/attention.h>
+%include <kvcache/model.h>
 %include <kvcache.h>

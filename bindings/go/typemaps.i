@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kvcache.i's declarations mean in Go. Slices are passed as they are: C keeps no pointer. Structs are Go's own of the
-// same layout, objects are addresses; both are the hand-written layer's. An error is copied in the same call into C, since a
-// goroutine may go on in another thread, whose kvc_last_error is another text.
+// What the declarations of kvcache.i mean in Go. Slices are passed as they are: C keeps no pointer. Structs are Go structs
+// of the same layout, and objects are addresses; the hand-written layer owns both. The error text is copied in the same call
+// into C: a goroutine may continue in another thread, and kvc_last_error has a text for each thread.
 
 %insert(cgo_comment_typedefs) %{
 #cgo pkg-config: kvcache
@@ -68,6 +68,7 @@ KVC_GO_INTEGER(size_t, uint64)
 %typemap(in) TYPE *NAME "$1 = ($1_ltype)$input;"
 %enddef
 
+#define KVC_GO_BYTES "[]byte"
 #define KVC_GO_INT32 "[]int32"
 #define KVC_GO_INT64 "[]int64"
 #define KVC_GO_UINT64 "[]uint64"
@@ -90,6 +91,17 @@ KVC_GO_ARRAY(const TYPE, "[]byte", sizeof(TYPE), POINTER, COUNT)
 %enddef
 %define KVC_OUT_RECORDS(TYPE, POINTER, COUNT)
 KVC_GO_ARRAY(TYPE, "[]byte", sizeof(TYPE), POINTER, COUNT)
+%enddef
+
+%define KVC_GO_POINTER(QUALIFIED, GOTYPE, POINTER)
+%typemap(gotype) QUALIFIED *POINTER GOTYPE
+%typemap(in) QUALIFIED *POINTER "$1 = ($1_ltype)$input.array;"
+%enddef
+%define KVC_IN_ARRAY(TYPE, ELEMENT, POINTER)
+KVC_GO_POINTER(const TYPE, KVC_GO_ ## ELEMENT, POINTER)
+%enddef
+%define KVC_OUT_ARRAY(TYPE, ELEMENT, POINTER)
+KVC_GO_POINTER(TYPE, KVC_GO_ ## ELEMENT, POINTER)
 %enddef
 
 %define KVC_STRUCT(TYPE)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kvcache.i's declarations mean in Java. Arrays are direct buffers in native order, used in place from their position
-// to their limit. Objects are addresses, kept by the hand-written layer. All that is generated is private to the package.
+// What the declarations of kvcache.i mean in Java. Arrays are direct buffers in native order, used in place from their
+// position to their limit. Objects are addresses, which the hand-written layer keeps. All generated code is private to the
+// package.
 
 %pragma(java) moduleclassmodifiers="final class"
 %pragma(java) jniclassclassmodifiers="final class"
@@ -56,10 +57,18 @@ static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count)
 %typemap(freearg) TYPE *NAME ""
 %enddef
 
+#define KVC_JAVA_BYTES "java.nio.ByteBuffer"
 #define KVC_JAVA_INT32 "java.nio.IntBuffer"
 #define KVC_JAVA_INT64 "java.nio.LongBuffer"
 #define KVC_JAVA_UINT64 "java.nio.LongBuffer"
 
+%define KVC_JAVA_ALIGNED(DATA, TYPE, NAME)
+if ((uintptr_t)DATA % __alignof__(TYPE) != 0) {
+    kvc_throw_new(jenv, "java/lang/IllegalArgumentException",
+                  NAME " begins at an address that is no multiple of the bytes of its elements; make it with io.kvcache.Buffers");
+    return $null;
+  }
+%enddef
 %define KVC_JAVA_ARRAY(QUALIFIED, TYPE, BUFFER, SIZE, CHECK, POINTER, COUNT)
 %typemap(jni) (QUALIFIED *POINTER, size_t COUNT) "jobject"
 %typemap(jtype) (QUALIFIED *POINTER, size_t COUNT) BUFFER
@@ -68,11 +77,7 @@ static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count)
 %typemap(in) (QUALIFIED *POINTER, size_t COUNT) {
   void* data;
   kvc_buffer(jenv, $input, &data, &$2);
-  if ((uintptr_t)data % __alignof__(TYPE) != 0) {
-    kvc_throw_new(jenv, "java/lang/IllegalArgumentException",
-                  "$1_name begins at an address that is no multiple of the bytes of its elements; make it with io.kvcache.Buffers");
-    return $null;
-  }
+  KVC_JAVA_ALIGNED(data, TYPE, "POINTER")
   $1 = ($1_ltype)data;
   $2 /= SIZE;
 }
@@ -90,6 +95,28 @@ KVC_JAVA_ARRAY(const TYPE, TYPE, "java.nio.ByteBuffer", sizeof(TYPE), readable, 
 %enddef
 %define KVC_OUT_RECORDS(TYPE, POINTER, COUNT)
 KVC_JAVA_ARRAY(TYPE, TYPE, "java.nio.ByteBuffer", sizeof(TYPE), writable, POINTER, COUNT)
+%enddef
+
+%define KVC_JAVA_POINTER(QUALIFIED, TYPE, BUFFER, CHECK, POINTER)
+%typemap(jni) QUALIFIED *POINTER "jobject"
+%typemap(jtype) QUALIFIED *POINTER BUFFER
+%typemap(jstype) QUALIFIED *POINTER BUFFER
+%typemap(javain) QUALIFIED *POINTER "Buffers.CHECK($javainput)"
+%typemap(in) QUALIFIED *POINTER {
+  void* data;
+  size_t count;
+  kvc_buffer(jenv, $input, &data, &count);
+  KVC_JAVA_ALIGNED(data, TYPE, "POINTER")
+  $1 = ($1_ltype)data;
+}
+%typemap(freearg) QUALIFIED *POINTER ""
+%typemap(argout) QUALIFIED *POINTER ""
+%enddef
+%define KVC_IN_ARRAY(TYPE, ELEMENT, POINTER)
+KVC_JAVA_POINTER(const TYPE, TYPE, KVC_JAVA_ ## ELEMENT, readable, POINTER)
+%enddef
+%define KVC_OUT_ARRAY(TYPE, ELEMENT, POINTER)
+KVC_JAVA_POINTER(TYPE, TYPE, KVC_JAVA_ ## ELEMENT, writable, POINTER)
 %enddef
 
 %define KVC_OBJECT(TYPE, NAME)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack tensors as capsules: ended by whoever takes them, or here if nobody does. Over foreign memory a
+// DLPack tensors as capsules: ended by whoever takes them, or here if nobody does. Over external memory a
 // tensor keeps its owner, a Python object, since it may outlive the storage.
 #include "native.h"
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stubs.py [--write]: from kvcache.h, kvcache.i and calls.i kvcache/_native.pyi, with the signatures that SWIG's typemaps make, and
-kvcache/records.py, the structs that the library fills. Without --write it fails if a committed file is another one."""
+"""stubs.py [--write]: writes two files from the C headers, kvcache.i and calls.i: kvcache/_native.pyi, the signatures that SWIG's typemaps make,
+and kvcache/records.py, the structs that the library fills. Without --write it fails if a committed file differs."""
 
+import keyword
 import pathlib
 import re
 import sys
@@ -39,59 +40,63 @@ class SlotAllocator:
 '''
 RECORDS = {
     "Stats": ("kvc_stats", "Counters since creation and gauges"),
-    "ProbeInfo": ("kvc_probe_info", "What would hit, and whether it fits"),
-    "PoolInfo": ("kvc_pool_info", "Counts of a pool; the states sum to num_blocks"),
+    "ProbeInfo": ("kvc_probe_info", "What would hit, and whether the prompt fits"),
+    "PoolInfo": ("kvc_pool_info", "Blocks of a pool by state; the states sum to num_blocks"),
     "BlockInfo": ("kvc_block_info", "State of one block"),
-    "Properties": ("kvc_properties", "What a manager was made with"),
+    "Properties": ("kvc_properties", "Configuration of a manager, with defaults filled in"),
     "RequestInfo": ("kvc_request_info", "State of a request"),
-    "QuantMetrics": ("kvc_quant_metrics", "What storing rows has cost and saved, measured"),
-    "AttentionPlan": ("kvc_attention_plan", "How attention would be computed"),
-    "DeviceInfo": ("kvc_device_info", "What a device is"),
-    "BackendInfo": ("kvc_backend_info", "What a backend is"),
-    "MemoryEstimate": ("kvc_memory_estimate", "In bytes and blocks"),
+    "QuantMetrics": ("kvc_quant_metrics", "Measured cost and error of stored rows"),
+    "AttentionInfo": ("kvc_attention_info", "How attention would be computed"),
+    "DeviceInfo": ("kvc_device_info", "Properties of a device"),
+    "BackendInfo": ("kvc_backend_info", "Properties of a backend"),
+    "MemoryEstimate": ("kvc_memory_estimate", "Memory in bytes and blocks"),
 }
-ENUMERATIONS = {("kvc_block_info", "state"): "BlockState"}  # fields of records that are a member of one
+ENUMERATIONS = {("kvc_block_info", "state"): "BlockState"}  # fields of records that are members of an enumeration
 
 
-def read(*path):
-    text = HERE.parent.joinpath(*path).read_text(encoding="utf-8")
+def read(*paths):
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
 
 
 class Interface:
     def __init__(self):
-        self.header, self.calls = read("..", "include", "kvcache.h"), read("calls.i")
-        text = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read("kvcache.i"), flags=re.M | re.S)
+        bindings = HERE.parent
+        self.header, self.calls = read(*sorted((bindings.parent / "include").rglob("*.h"))), read(bindings / "calls.i")
+        text = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(bindings / "kvcache.i"), flags=re.M | re.S)
         self.pairs = {(m[1], m[2]): m[0] for m in re.findall(r"^KVC_(IN|OUT|IN_RECORDS|OUT_RECORDS)\(\w+, (?:[A-Z0-9]+, )?(\w+), (\w+)\)", text, re.M)}
+        self.alone = {(name, direction == "IN") for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, [A-Z0-9]+, (\w+)\)", text, re.M)}
         self.results = set(re.findall(r"^KVC_RESULT\(\w+, (\w+)\)", text, re.M))
         self.objects = re.findall(r"^KVC_OBJECT\((\w+), \w+\)", text, re.M)
         self.structs = re.findall(r"^KVC_STRUCT\((\w+)\)", text, re.M)
-        self.ignored = set(re.findall(r"^%ignore ([\w:]+);", text, re.M))
+        self.instead = {name: call for call, name in re.findall(r"^(?:KVC_INSTEAD\(|%rename\()(\w+)(?:, |\) )(\w+)\)?;?$", self.calls, re.M)}
+        self.ignored = set(re.findall(r"^%ignore ([\w:]+);", text, re.M)) | set(self.instead.values())
         self.kept = set(re.findall(r'^%rename\("%s"\) ([\w:]+);', text, re.M))
-        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", read("structs.i"), re.M)
+        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", read(bindings / "structs.i"), re.M)
         self.known = set(self.structs) | set(self.objects) | {"kvc_step"}
 
     def functions(self):
         for name, result, arguments in ((m[2], m[1], m[3]) for m in re.finditer(r"^KVC_API (.*?)\b(kvc_\w+)\((.*?)\);", self.header, re.M | re.S)):
             if name not in self.ignored and not name.endswith("_destroy"):
                 yield name, result.strip(), arguments
-        renamed = {m[1]: m[0] for m in re.findall(r"%rename\((\w+)\) (\w+);", self.calls)}
-        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_ROWS|KVC_ATTENTION_ARRAYS)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
+        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_PROMPT|KVC_ROWS|KVC_ATTENTION)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
         for m in re.finditer(r"^static (\w+) (\w+)\(([^{]*?)\) \{", self.calls, re.M):
-            arguments = re.sub(r"KVC_ROWS\((const)?\)", lambda it: macros["KVC_ROWS"].replace("CONST", it[1] or ""), m[3])
-            yield renamed[m[2]], m[1], arguments.replace("KVC_ATTENTION_ARRAYS", macros["KVC_ATTENTION_ARRAYS"])
+            arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: macros[it[1]].replace("CONST", it[2] or ""), m[3])
+            yield self.instead[m[2]], m[1], arguments
 
     def signature(self, result, arguments):
         """(parameters, results) in Python."""
-        fields = [re.match(r"(?:const )?(.*?)\s*(\**)(\w+)$", part.strip()).groups() for part in " ".join(arguments.split()).split(",") if part.strip() != "void"]
+        fields = [re.match(r"(const )?\s*(.*?)\s*(\**)\s*(\w+)$", part.strip()).groups() for part in " ".join(arguments.split()).split(",") if part.strip() != "void"]
         parameters, results, at = [], [], 0
         while at < len(fields):
-            kind, stars, name = fields[at]
-            following = fields[at + 1][2] if at + 1 < len(fields) else ""
+            const, kind, stars, name = fields[at]
+            following = fields[at + 1][3] if at + 1 < len(fields) else ""
             at += 1
             if stars and (name, following) in self.pairs:
                 parameters.append(f"{name}: _Array")
                 at += 1
+            elif stars == "*" and (name, bool(const)) in self.alone:
+                parameters.append(f"{name}_: _Array" if keyword.iskeyword(name) else f"{name}: _Array")
             elif (kind, name) == ("void", "handle"):  # an address
                 results.append("int") if stars == "**" else parameters.append(f"{name}: Optional[int]")
             elif stars == "**":
@@ -101,7 +106,7 @@ class Interface:
             elif stars and name in self.results:
                 results.append("int")
             elif stars:
-                optional = name in ("stream", "selection", "keys", "values", "device") or kind == "kvc_request_config"
+                optional = name in ("stream", "selection", "keys", "values", "device", "launch") or kind == "kvc_request_config"
                 known = "str" if kind == "char" else kind
                 parameters.append(f"{name}: " + (f"Optional[{known}]" if optional else known))
             else:
@@ -121,16 +126,16 @@ class Interface:
             declaration = " ".join(declaration.split())
             if "(" in declaration or not declaration:
                 continue
-            kind, names = re.match(r"(?:const )?(\w+) (.*)", declaration).groups()
+            kind, names = re.match(r"(?:const )?(\w+)(.*)", declaration).groups()
             for name in names.split(","):
-                stars, name, length = re.match(r"\s*(\**)(\w+)(\[.*)?", name).groups()
+                stars, name, length = re.match(r"[ ]*(\**)[ ]*(\w+)(\[.*)?", name).groups()
                 if (name in self.ignored or f"{struct}::{name}" in self.ignored) and f"{struct}::{name}" not in self.kept:
                     continue
                 yield name, "str" if kind == "char" else f"Optional[{kind}]" if stars else self.scalar(kind)
 
 
 def stubs(interface):
-    lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of kvcache.h under their names in C, internal to the package.",
+    lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
     constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
@@ -155,7 +160,7 @@ def stubs(interface):
 
 
 def records(interface):
-    lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of kvcache.h. Written by stubs.py."""', "",
+    lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from .constants import BlockState"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
@@ -173,4 +178,4 @@ if __name__ == "__main__":
         if "--write" in sys.argv:
             target.write_text(text, encoding="utf-8")
         elif target.read_text(encoding="utf-8") != text:
-            sys.exit(f"{target} is not what kvcache.h says: run {sys.argv[0]} --write")
+            sys.exit(f"{target} differs from the C headers: run {sys.argv[0]} --write")

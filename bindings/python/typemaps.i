@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kvcache.i's declarations mean in Python. Arrays come by the buffer protocol (NumPy, array.array, memoryview), are
-// checked by arrays.c, held for the whole call and never copied; plain sequences and single token ids are copied. Objects are
-// destroyed by the last reference: a call in another thread holds one, so close() can never pull memory away under it.
-// Calls that hash, match or compute release the interpreter lock; the others are shorter than releasing it.
+// What the declarations of kvcache.i mean in Python. Arrays come by the buffer protocol (NumPy, array.array, memoryview).
+// arrays.c checks them; a call holds them until it returns, and never copies them. Plain sequences and single token ids
+// are copied. The last reference destroys an object: a call in another thread holds one, so close() never frees memory
+// that the call uses. Calls that hash, match or compute release the interpreter lock. The others take less time than
+// releasing it.
 
 %{
 #include "native.h"
@@ -55,37 +56,37 @@ static PyObject* kvc_add_result(PyObject* result, PyObject* value) {
 KVC_LONG_CALL(kvc_manager_create)
 KVC_LONG_CALL(kvc_manager_check)
 KVC_LONG_CALL(kvc_manager_digest)
-KVC_LONG_CALL(kvc_manager_create_request)
+KVC_LONG_CALL(create_request)
 KVC_LONG_CALL(kvc_manager_admit_request)
-KVC_LONG_CALL(kvc_manager_allocate_request)
-KVC_LONG_CALL(kvc_manager_probe)
-KVC_LONG_CALL(kvc_manager_pin_prefix)
-KVC_LONG_CALL(kvc_manager_drop_prefix)
+KVC_LONG_CALL(allocate_request)
+KVC_LONG_CALL(probe)
+KVC_LONG_CALL(pin_prefix)
+KVC_LONG_CALL(drop_prefix)
 KVC_LONG_CALL(kvc_manager_evict_blocks)
-KVC_LONG_CALL(kvc_manager_acquire_prefix)
-KVC_LONG_CALL(kvc_manager_publish_blocks)
+KVC_LONG_CALL(acquire_prefix)
+KVC_LONG_CALL(publish_blocks)
 KVC_LONG_CALL(run_step)
 KVC_LONG_CALL(kvc_manager_compact)
 KVC_LONG_CALL(kvc_storage_create)
+KVC_LONG_CALL(storage_adopt)
 KVC_LONG_CALL(kvc_storage_copy_blocks)
-KVC_LONG_CALL(swap_out)
-KVC_LONG_CALL(swap_in)
+KVC_LONG_CALL(kvc_storage_swap_out)
+KVC_LONG_CALL(kvc_storage_swap_in)
 KVC_LONG_CALL(kvc_storage_zero_blocks)
-KVC_LONG_CALL(kvc_storage_seal_blocks)
+KVC_LONG_CALL(kvc_storage_quantize_blocks)
 KVC_LONG_CALL(store)
 KVC_LONG_CALL(gather)
 KVC_LONG_CALL(measure)
 KVC_LONG_CALL(attend)
 KVC_LONG_CALL(select_blocks)
-KVC_LONG_CALL(key_bounds)
+KVC_LONG_CALL(kvc_storage_key_bounds)
 KVC_LONG_CALL(merge)
-KVC_LONG_CALL(storage_adopt)
 KVC_LONG_CALL(kvc_stream_synchronize)
 KVC_LONG_CALL(kvc_stream_event_synchronize)
-KVC_LONG_CALL(rope_table)
+KVC_LONG_CALL(kvc_rope_table)
 KVC_LONG_CALL(rope_apply)
-KVC_LONG_CALL(quantize)
-KVC_LONG_CALL(dequantize)
+KVC_LONG_CALL(kvc_quantize)
+KVC_LONG_CALL(kvc_dequantize)
 
 // ---- errors and results -------------------------------------------------------------------------------------------
 
@@ -122,6 +123,8 @@ KVC_LONG_CALL(dequantize)
 %ignore KVC_PYTHON_INT32;
 %ignore KVC_PYTHON_INT64;
 %ignore KVC_PYTHON_UINT64;
+%ignore KVC_PYTHON_BYTES;
+#define KVC_PYTHON_BYTES kBytes
 #define KVC_PYTHON_INT32 kSigned
 #define KVC_PYTHON_INT64 kSigned
 #define KVC_PYTHON_UINT64 kUnsigned
@@ -148,9 +151,26 @@ KVC_PYTHON_ARRAY(const TYPE, TYPE, kBytes, 0, POINTER, COUNT)
 KVC_PYTHON_ARRAY(TYPE, TYPE, kBytes, 1, POINTER, COUNT)
 %enddef
 
+%define KVC_PYTHON_POINTER(QUALIFIED, TYPE, KIND, WRITABLE, POINTER)
+%typemap(in) QUALIFIED *POINTER (kvc_buffer buffer = {{0}}) {
+  static const kvc_array_rule rule = {"POINTER", "TYPE", KIND, WRITABLE, sizeof(TYPE)};
+  void* data;
+  size_t count;
+  if (!kvc_get_array($input, &rule, &buffer, &data, &count)) SWIG_fail;
+  $1 = ($1_ltype)data;
+}
+%typemap(freearg) QUALIFIED *POINTER "kvc_release_array(&buffer$argnum);"
+%enddef
+%define KVC_IN_ARRAY(TYPE, ELEMENT, POINTER)
+KVC_PYTHON_POINTER(const TYPE, TYPE, KVC_PYTHON_ ## ELEMENT, 0, POINTER)
+%enddef
+%define KVC_OUT_ARRAY(TYPE, ELEMENT, POINTER)
+KVC_PYTHON_POINTER(TYPE, TYPE, KVC_PYTHON_ ## ELEMENT, 1, POINTER)
+%enddef
+
 // ---- objects ----------------------------------------------------------------------------------------------------------
 
-// Objects that exist, to find leaks.
+// Number of objects that exist, to find leaks.
 %{
 static long kvc_num_objects = 0;
 
@@ -185,7 +205,7 @@ struct kvc_stream_event {};
 %extend TYPE {
   ~TYPE() {
     --kvc_num_objects;
-    Py_BEGIN_ALLOW_THREADS  // what a stream still has to do is waited for
+    Py_BEGIN_ALLOW_THREADS  // waits for the work of a stream
     TYPE ## _destroy($self);
     Py_END_ALLOW_THREADS
   }
@@ -203,7 +223,7 @@ struct kvc_stream_event {};
 }
 %enddef
 
-// Streams of a device's runtime are addresses.
+// A stream of a device's runtime is an address.
 %typemap(in) void *handle {
   $1 = $input == Py_None ? NULL : PyLong_AsVoidPtr($input);
   if (PyErr_Occurred()) SWIG_fail;
@@ -225,10 +245,10 @@ struct kvc_stream_event {};
   PyObject* address = PyLong_FromVoidPtr($1->data);
   if (!($result = kvc_add_result($result, Py_BuildValue("(NiNN)", address, (int)$1->dtype, shape, strides)))) SWIG_fail;
 }
-// No stream: done on return.
+// No stream: the work is done on return.
 %typemap(check) kvc_stream *stream ""
 
-// A DLPack tensor as a capsule that keeps the owner of foreign memory.
+// A DLPack tensor as a capsule that keeps the owner of external memory.
 %rename(kvc_storage_export_dlpack) export_dlpack;
 %inline %{
 static PyObject *export_dlpack(kvc_storage *s, int32_t plane, uint32_t layer, PyObject *owner) {

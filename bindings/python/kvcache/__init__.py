@@ -3,12 +3,12 @@
 
     with kvcache.Manager(num_blocks=4096) as manager:             # blocks of 16 tokens
         with manager.allocate(prompt) as request:                 # request.num_cached tokens need no compute
-            table = request.block_table()                         # the block table for the attention kernel
+            table = request.block_table()                         # block ids for the attention kernel
             ...                                                   # run the model on prompt[request.num_cached:]
-            request.commit(len(prompt))                           # written: others may share it
+            request.commit(len(prompt))                           # their KV is written: others may reuse it
             request.append(token)                                 # one decode step
 
-NumPy is imported when an array is first needed. Meaning, units and threading are those of kvcache.h.
+kvcache.h is the manual: meaning, units and threading are the same here. NumPy is imported when an array is first needed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from . import _native, errors
 from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, RequestFlags, RopeScaling, Status, StorageFlags
 from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, UnsupportedError
-from .manager import Group, Manager
+from .manager import Group, Manager, PendingWork
 from .models import Model, find_model, models
 from .quant import dequantize, quantize
 from .request import ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
-from .storage import Storage, merge_attention, storage_size, tree_mask
+from .storage import Launch, Storage, merge_attention, storage_size, tree_mask
 from .streams import Stream, StreamEvent, device_info, open_backend
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ __version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
 
 
 def build_info() -> str:
-    """Version, compiler and instruction sets of the library, in one line."""
+    """Returns the version, compiler and instruction sets of the library in one line."""
     return _native.kvc_build_info()
 
 
 def supports(feature: Feature) -> bool:
-    """Whether this build can do something."""
+    """Asks whether this build has a feature."""
     try:
         _native.kvc_supports(feature)
     except UnsupportedError:
@@ -49,15 +49,15 @@ def supports(feature: Feature) -> bool:
 
 
 def replay(*args: Any, **options: Any) -> "ReplayResult":
-    """See kvcache._replay.replay: what a trace would hit, evict and preempt."""
+    """Replays a trace and counts what it hits, evicts and preempts: see kvcache._replay.replay."""
     from . import _replay
 
     return _replay.replay(*args, **options)
 
 
 __all__ = [
-    "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Layout", "Manager", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "Pin", "Plane", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage",
+    "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Launch", "Layout", "Manager", "Model", "Namespace",
+    "NoSpaceError", "NotFoundError", "PendingWork", "Pin", "Plane", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage",
     "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
     "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of callers, all checked here by one table, and arrays over memory of the library. NumPy is imported when first needed
-(`import kvcache` stays fast). Arrays of ids without a shape of their own (tokens, blocks of a Manager) go straight to the native layer,
-which checks them by the table of kvcache.i (arrays.c)."""
+"""Checks the arrays of callers by one table, and makes arrays over memory of the library. NumPy is imported when it is first needed, so that
+`import kvcache` is fast. Arrays of ids without a shape of their own (tokens, blocks of a Manager) go to the native layer, which checks them
+by the table of kvcache.i (arrays.c)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     np = _LazyNumpy()
 
-# NumPy has no bfloat16 and no float8: their bits come as integers.
+# NumPy has no bfloat16 and no float8: their bits are passed as integers.
 _TYPES = {
     _native.KVC_INT8: "<i1", _native.KVC_UINT8: "<u1", _native.KVC_INT32: "<i4", _native.KVC_INT64: "<i8", _native.KVC_UINT64: "<u8",
     _native.KVC_FLOAT32: "<f4", _native.KVC_FLOAT16: "<f2", _native.KVC_BFLOAT16: "<u2", _native.KVC_FLOAT8_E4M3: "<u1",
@@ -40,7 +40,7 @@ _TYPES = {
 
 
 class _Memory:
-    """What NumPy's array interface asks for. The array keeps this, this keeps the owner of the memory."""
+    """An object with NumPy's array interface. The array keeps it alive, and it keeps the owner of the memory alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -51,7 +51,7 @@ class _Memory:
 
 
 def view(described: "View", owner: object) -> "np.ndarray":
-    """An array in place over a kvc_view; `owner` lives as long as the array."""
+    """Returns an array in place over a kvc_view. `owner` lives as long as the array."""
     if 0 in described[2]:
         return np.empty(described[2], _TYPES[described[1]])
     return np.asarray(_Memory(described, owner))
@@ -60,10 +60,10 @@ def view(described: "View", owner: object) -> "np.ndarray":
 # ---- arrays of callers
 
 class Rule(NamedTuple):
-    """What an array must be. types: of its elements; errors name the first as the remedy; none means any, the array is memory. dims: the names of
-    its dimensions; a number is a fixed size, `name?` may be left out, `*name` is any number of dimensions. converts: an array of another type
-    of numbers, or not contiguous, is copied if no value changes; only for arrays that are read before the call returns. apart: rows, the last
-    dimension, may lie apart, at row_strides()."""
+    """The requirements on an array. types: allowed element types; errors name the first as the remedy; none = any type, the array is memory.
+    dims: the names of its dimensions; a number is a fixed size, `name?` may be left out, `*name` is any number of dimensions. converts: an array
+    of another number type, or one that is not contiguous, is copied if no value changes; only for arrays that are read before the call returns.
+    apart: rows (the last dimension) may have gaps between them; see row_strides()."""
 
     types: "tuple[str, ...]"
     dims: "tuple[str, ...]"
@@ -74,35 +74,35 @@ class Rule(NamedTuple):
 _FLOATS = ("float32", "float16", "uint16", "bfloat16")  # bfloat16: its bits, or the type of ml_dtypes
 _COUNTS = ("uint64", "int64")  # int64 is passed as its bits; the library then refuses negative numbers as too large
 _BOUNDS = Rule(("float16",), ("num_blocks", "num_heads", "2", "head_dim"))
-_TURNS, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
+_ROPE_TABLE, _PAIRS = Rule(("float32",), ("rows", "2", "pairs")), Rule(("int32",), ("copies", "2"))
 _KEYS = Rule(_FLOATS, ("layers?", "tokens", "num_heads", "head_dim"), apart=True)
 _TABLE_ROWS = Rule(("int64",), ("tokens",), True)
 _MEMORY = Rule((), ("*bytes",))
 
-# Every array of every call, by `function.argument` where functions mean different things by a name.
+# Every array of every call, as `function.argument` where a name means different things in different functions.
 TABLE = {
     "requests": Rule(_COUNTS, ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
     "block_table.out": Rule(("int32",), ("entries",)),
     "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
     "k": _KEYS, "v": _KEYS._replace(dims=("layers?", "tokens", "num_heads", "v_head_dim")),
-    "rope_table": _TURNS, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
+    "rope_table": _ROPE_TABLE, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
     "q": Rule(_FLOATS, ("queries", "q_heads", "head_dim"), apart=True), "attend.out": Rule(_FLOATS, ("queries", "q_heads", "v_head_dim"), apart=True),
     "lse": Rule(("float32",), ("queries", "q_heads")), "kv_lens": Rule(_COUNTS, ("requests",)), "q_offsets": Rule(_COUNTS, ("requests + 1",)),
     "q_starts": Rule(_COUNTS, ("requests",)), "block_tables": Rule(("int32",), ("requests", "entries")),
     "alibi_slopes": Rule(("float32",), ("q_heads",)), "sink_logits": Rule(("float32",), ("q_heads",)), "mask": Rule(("uint8",), ("*mask",)), "mask_offsets": Rule(_COUNTS, ("requests",)),
     "mask_starts": Rule(_COUNTS, ("requests",)), "block_mask": Rule(("uint8",), ("requests", "num_heads", "bytes")),
-    "schedule": Rule(("uint8",), ("*schedule",)), "workspace": Rule(("uint8",), ("*workspace",)),
+    "plan": Rule(("uint8",), ("*plan",)), "workspace": Rule(("uint8",), ("*workspace",)),
     "outs": Rule(_FLOATS, ("partials", "*rows", "v_dim")), "lses": Rule(("float32",), ("partials", "*rows")),
     "parents": Rule(("int32",), ("nodes",)),
     "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True),
     "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim"), apart=True),
-    "table": _TURNS, "rows": _TABLE_ROWS,
+    "table": _ROPE_TABLE, "rows": _TABLE_ROWS,
     "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),
 }
 
 
 class _Compiled:
-    """A rule as take() reads it."""
+    """A rule in the form that take() uses."""
 
     __slots__ = ("rule", "label", "dims", "star", "optional", "types", "bfloat16")
 
@@ -111,10 +111,10 @@ class _Compiled:
         self.optional = rule.dims[0].endswith("?")
         self.star = next((i for i, dim in enumerate(rule.dims) if dim.startswith("*")), -1)
         self.dims: "tuple[str | int, ...]" = tuple(int(dim) if dim.isdigit() else dim.rstrip("?") for dim in rule.dims)
-        self.types: "Optional[frozenset[np.dtype[Any]]]" = None  # which ask for NumPy
+        self.types: "Optional[frozenset[np.dtype[Any]]]" = None  # made when first needed: they need NumPy
 
     def has_type(self, dtype: "np.dtype[Any]") -> bool:
-        """A type in another byte order is another type."""
+        """Whether the rule allows the type. A type in another byte order is another type."""
         if self.types is None:
             self.types = frozenset(np.dtype(name) for name in self.rule.types if name != "bfloat16")
         return dtype in self.types or self.bfloat16 and dtype.name == "bfloat16" and dtype.itemsize == 2 and dtype.isnative
@@ -124,9 +124,9 @@ _COMPILED = {name: _Compiled(name, rule) for name, rule in TABLE.items()}
 
 
 def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: bool = False) -> "np.ndarray":
-    """The array of an argument as TABLE says: C-contiguous, aligned, of a type and with the dimensions of its rule. It is the caller's memory
-    itself; a sequence of integers, where nothing is written, is copied. `sizes` holds what is known of dimensions, and then those of this array
-    too. Raises TypeError and ValueError, which say what it is, what it must be, and what to pass."""
+    """Returns the array of an argument as TABLE requires: C-contiguous, aligned, with a type and the dimensions of its rule. It is the caller's
+    memory itself; only a sequence of integers that is not written is copied. `sizes` holds the known sizes of dimensions; those of this array are
+    added. Raises TypeError and ValueError, whose text says what the array is, what it must be, and what to pass."""
     compiled = _COMPILED[name]
     rule, label = compiled.rule, compiled.label
     array, is_memory = (value, True) if type(value) is np.ndarray else _as_array(label, rule, value, written)
@@ -139,7 +139,8 @@ def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: boo
 
 
 def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.ndarray":
-    """Of an array that is not C-contiguous, aligned and writable: itself if that does no harm, a copy if the rule converts, else an error."""
+    """Handles an array that is not C-contiguous, aligned and writable: returns it if the rule allows that, or a copy if the rule converts;
+    otherwise raises ValueError."""
     if array.size and not (array.flags.aligned and (array.flags.c_contiguous or rule.apart and _has_rows(array))):
         if not rule.converts or written:
             wanted = "its rows contiguous, with positive strides in whole elements" if rule.apart else "C-contiguous"
@@ -154,15 +155,15 @@ def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.
 
 
 def _has_rows(array: "np.ndarray") -> bool:
-    """Whether elements of the last dimension lie side by side, and those of the others at positive strides of whole elements."""
+    """Whether the last dimension is contiguous, and the other strides are positive and whole elements."""
     *strides, last = ((size, stride) for size, stride in zip(array.shape, array.strides))
     unit = array.itemsize
     return (last[0] == 1 or last[1] == unit) and all(size == 1 or stride > 0 and stride % unit == 0 for size, stride in strides)
 
 
 def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, list[int]]":
-    """The memory of an array that take() has checked by a rule of rows that may lie apart, as one dimension from its first element to its last
-    one, and the strides of all dimensions but the last one, in elements: 0 = contiguous, or of one entry."""
+    """For an array whose rows may have gaps, returns its memory as one dimension from the first element to the last, and the strides of all
+    dimensions but the last, in elements; 0 = contiguous, or a dimension of one entry."""
     shape, unit = array.shape, array.itemsize
     if array.flags.c_contiguous:
         return array, [0] * (len(shape) - 1)
@@ -172,9 +173,9 @@ def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, list[int]]":
 
 
 def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.ndarray, bool]":
-    """The array of `value`, and whether it is the memory of `value` itself, not a copy."""
+    """Returns the array of `value`, and whether it is the memory of `value` itself and not a copy."""
     if isinstance(value, np.ndarray):
-        return np.asarray(value), True  # a class derived from it may say anything about itself
+        return np.asarray(value), True  # a derived class may override anything
     try:
         return np.asarray(memoryview(value)), True
     except (TypeError, ValueError, BufferError):
@@ -185,7 +186,7 @@ def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.nda
 
 
 def _made(rule: Rule, value: Any) -> "Optional[np.ndarray]":
-    """An array made from a sequence, or by the __array__ of `value`."""
+    """Makes an array from a sequence, or by the __array__ method of `value`."""
     is_number = rule.types[0].startswith("float")
     if not (hasattr(value, "__array__") or isinstance(value, (list, tuple, range)) and (rule.converts or not is_number)):
         return None
@@ -210,7 +211,7 @@ def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refuse
 
 
 def _bind(compiled: _Compiled, array: "np.ndarray", sizes: "Sizes") -> None:
-    """Compares the shape with the rule and with the sizes that are known, and adds those that are not."""
+    """Compares the shape with the rule and the known sizes, and adds the sizes that were not known."""
     shape: "tuple[Any, ...]" = array.shape
     dims, star = compiled.dims, compiled.star
     if compiled.optional and len(shape) < len(dims):
@@ -251,15 +252,15 @@ def same_type(name: str, array: "np.ndarray", other_name: str, other: "np.ndarra
 
 
 def float_type(array: "np.ndarray") -> int:
-    """float32, float16, or bfloat16, which NumPy has as uint16 bits or by ml_dtypes: of an array that take() has checked."""
+    """Returns the KVC_* type of an array that take() has checked: float32, float16, or bfloat16 (uint16 bits, or the type of ml_dtypes)."""
     return {"float32": _native.KVC_FLOAT32, "float16": _native.KVC_FLOAT16}.get(array.dtype.name, _native.KVC_BFLOAT16)
 
 
 def as_bytes(array: "Optional[np.ndarray]") -> "Optional[np.ndarray]":
-    """An array that take() has checked, as bytes if the buffer protocol has no format for its element type (types of extensions)."""
+    """Returns an array that take() has checked; as bytes if the buffer protocol has no format for its element type."""
     return array if array is None or array.dtype.char in "fedBbHhIiLlQq" else array.reshape(-1).view(np.uint8)
 
 
 def whole(number: SupportsIndex) -> int:
-    """A plain int, which is the same each time it is read."""
+    """Returns a plain int, which is the same each time it is read."""
     return int.__add__(operator.index(number), 0)

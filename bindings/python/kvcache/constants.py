@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The enumerations of kvcache.h. Values are those of C; see there for their meaning."""
+"""The enumerations of the C headers, with the values of C."""
 
 from enum import IntEnum, IntFlag
 
@@ -7,7 +7,7 @@ from . import _native
 
 
 class Status(IntEnum):
-    """Outcome of a call, or of one item of a step."""
+    """Result of a call, or of one item of a step."""
 
     OK = _native.KVC_OK
     INVALID_ARGUMENT = _native.KVC_ERROR_INVALID_ARGUMENT
@@ -33,16 +33,10 @@ class Feature(IntEnum):
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
     SEVERAL_POOLS = _native.KVC_FEATURE_SEVERAL_POOLS
     EVENTS = _native.KVC_FEATURE_EVENTS
-    PARTIAL_REUSE = _native.KVC_FEATURE_PARTIAL_REUSE
-    PUBLISH_ENQUEUED = _native.KVC_FEATURE_PUBLISH_ENQUEUED
-    MERGE_DUPLICATES = _native.KVC_FEATURE_MERGE_DUPLICATES
-    QUOTAS = _native.KVC_FEATURE_QUOTAS
-    PRIORITY = _native.KVC_FEATURE_PRIORITY
-    TIERS = _native.KVC_FEATURE_TIERS
 
 
 class BlockState(IntEnum):
-    """What a block is."""
+    """State of a block."""
 
     FREE = _native.KVC_BLOCK_FREE
     CACHED = _native.KVC_BLOCK_CACHED
@@ -54,7 +48,7 @@ class BlockState(IntEnum):
 
 
 class EventKind(IntEnum):
-    """What an event says of a block."""
+    """Kind of an event."""
 
     STORED = _native.KVC_EVENT_STORED
     REMOVED = _native.KVC_EVENT_REMOVED
@@ -62,7 +56,7 @@ class EventKind(IntEnum):
 
 
 class Layout(IntEnum):
-    """Order of dimensions of a storage, the slowest first: layer, block, head, token (N), content."""
+    """Order of the dimensions of a storage, outermost first: L layer, B block, H head, N token, C content of a row."""
 
     LBHNC = _native.KVC_LAYOUT_LBHNC
     LBNHC = _native.KVC_LAYOUT_LBNHC
@@ -72,7 +66,7 @@ class Layout(IntEnum):
 
 
 class Plane(IntEnum):
-    """One of the arrays of a storage."""
+    """A plane of a storage: the rows of one kind."""
 
     K = _native.KVC_PLANE_K
     V = _native.KVC_PLANE_V
@@ -81,7 +75,7 @@ class Plane(IntEnum):
 
 
 class RopeScaling(IntEnum):
-    """How a model stretches its rotary embedding."""
+    """How a model extends its rotary embedding past its trained context."""
 
     NONE = _native.KVC_ROPE_NONE
     LINEAR = _native.KVC_ROPE_LINEAR
@@ -128,7 +122,9 @@ class DType(IntEnum):
 
     @classmethod
     def parse(cls, value: "DType | int | str") -> "DType":
-        """From a member, a number, or a name such as "bf16", "bfloat16", "fp8_e4m3", "int8"."""
+        """Returns the member for a member, a number, or a name such as "bf16", "bfloat16", "fp8_e4m3", "int8".
+
+        Raises ValueError for an unknown name or number."""
         if not isinstance(value, str):
             return cls(value)
         name = value.lower().replace("-", "_")

@@ -1,41 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions, one class per KVC_ERROR_*. Their text says what was wrong, the value, the limit and the fix."""
+"""Exceptions, one class for each KVC_ERROR_*. The text says what was wrong, the value, the limit and the fix."""
 
 from . import _native
 
 
 class KvCacheError(Exception):
-    """A failed call; it changed nothing. `status` is its KVC_ERROR_* number."""
+    """A failed call, which changed nothing. `status` is its KVC_ERROR_* number."""
 
     status: int = 0
 
 
 class InvalidArgumentError(KvCacheError, ValueError):
-    """A value that no state of the manager would make right."""
+    """An argument is invalid in every state of the manager."""
 
 
 class OutOfMemoryError(KvCacheError, MemoryError):
-    """The allocator had no memory."""
+    """The allocator returned no memory."""
 
 
 class NoSpaceError(KvCacheError):
-    """Not enough free or evictable blocks. An answer more than an error: preempt or wait."""
+    """Too few blocks are free or evictable. Preempt a request, or wait until one is freed."""
 
 
 class AgainError(NoSpaceError):
-    """No space now, but enough once the steps in flight are retired."""
+    """There is no space now. There will be when the steps in flight are retired."""
 
 
 class NotFoundError(KvCacheError, LookupError):
-    """No such request, pin, namespace or preset: never existed, stale, or of another manager."""
+    """The request, pin or namespace does not exist, was freed, or belongs to another manager; or there is no such preset or device."""
 
 
 class BusyError(KvCacheError):
-    """Still in use, or not in the right state for this call."""
+    """The object is in use, or in the wrong state for this call."""
 
 
 class LimitError(KvCacheError):
-    """A configured limit."""
+    """A configured limit is reached, such as max_requests."""
 
 
 class BufferTooSmallError(KvCacheError):
@@ -43,23 +43,23 @@ class BufferTooSmallError(KvCacheError):
 
 
 class UnsupportedError(KvCacheError, NotImplementedError):
-    """Valid, but this build or state cannot do it."""
+    """The call is valid, but this build or state cannot do it."""
 
 
 class NotHeldError(KvCacheError):
-    """Releasing a block that has no raw hold."""
+    """The block has no external hold to release."""
 
 
 class CorruptError(KvCacheError):
-    """A broken invariant: a defect of the library or of memory."""
+    """check() found a broken invariant: a bug in the library, or corrupted memory."""
 
 
 class InternalError(KvCacheError):
-    """A defect of the library."""
+    """A bug in the library."""
 
 
 class DeviceError(KvCacheError):
-    """The device failed: what its runtime reports. What the call was to write may be written in part."""
+    """The device failed. The text has the message of its runtime. The results may be partly written."""
 
 
 _CLASSES: "dict[int, type[KvCacheError]]" = {
@@ -82,7 +82,7 @@ for _status, _class in _CLASSES.items():
 
 
 def from_status(status: int, text: str) -> KvCacheError:
-    """The exception that the native layer raises for a status."""
+    """Returns the exception that the native layer raises for a status."""
     error = _CLASSES.get(status, KvCacheError)(text)
     error.status = status
     return error

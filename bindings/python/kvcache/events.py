@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: what became findable or went away, for routers and other caches."""
+"""Events: changes of what can be found, for routers and other caches."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Iterator
 from . import _native
 from ._arrays import np
 from .constants import EventKind
+from .request import Owner
 
 if TYPE_CHECKING:
     import numpy
-
-    from .manager import Manager
 
 _NUMBERS = [
     ("sequence", "<u8"), ("time_ns", "<u8"), ("epoch", "<u8"), ("namespace_id", "<u8"), ("node", "<u8"), ("parent_node", "<u8"),
@@ -22,7 +21,7 @@ _DIGESTS = [("digest", "u1", 32), ("parent_digest", "u1", 32), ("extra_digest", 
 
 
 class Event:
-    """One kvc_event. digest, parent_digest, extra_digest: 32 bytes; tokens: int32 [num_tokens]."""
+    """A kvc_event. digest, parent_digest, extra_digest: 32 bytes. tokens: int32 [num_tokens]."""
 
     __slots__ = (*(name for name, _ in _NUMBERS), *(name for name, _, _ in _DIGESTS), "tokens")
     sequence: int
@@ -54,10 +53,11 @@ class Event:
 
 
 class EventReader:
-    """Iterates over the events from `cursor` to the present end, and goes on when iterated again: any number of readers read
-    the same events. `lost` counts events that the ring had overwritten; read the state anew when it grows."""
+    """Iterates over the events from `cursor` to the last one so far. Iterate again to read the events since then. Any number of
+    readers may read the same events. `lost` counts events that were overwritten before they were read; when it grows, read the
+    state anew."""
 
-    def __init__(self, manager: "Manager", cursor: int = 0, batch: int = 256):
+    def __init__(self, manager: Owner, cursor: int = 0, batch: int = 256):
         self._manager = manager
         self._events = np.zeros(batch, np.dtype([*_NUMBERS, *_DIGESTS]))
         self._tokens = np.empty(batch * 1024, np.int32)  # of the largest blocks

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block manager. Meaning, units and threading are those of kvcache.h.
+"""The block manager. kvcache.h is the manual of its calls.
 
-Any thread may call a Manager. Calls that hash, match or compute release the interpreter lock. Arrays of tokens are int32 (NumPy,
-array.array, memoryview: used in place) or plain sequences (copied). Failures raise kvcache.KvCacheError, and then nothing has changed.
+Any thread may call a Manager. Calls that hash, match or compute release the interpreter lock. Tokens are int32 arrays (NumPy, array.array,
+memoryview), which are used in place, or plain sequences, which are copied. A call that fails raises kvcache.KvCacheError and changes nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional,
 from . import _native
 from ._arrays import np, take
 from .errors import BufferTooSmallError, KvCacheError
+from .events import EventReader
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from ._arrays import Sizes
-    from .events import EventReader
     from .request import Tokens
 
 
 class Group(NamedTuple):
-    """A group of layers with one block table per request. window_tokens = 0: full attention; else a sliding window that
-    reads that many tokens, the query's own included, and the first num_sink_tokens."""
+    """A group of layers with one block table per request. window_tokens 0: full attention. Otherwise a query reads the last window_tokens
+    tokens, itself included, and the first num_sink_tokens. retention_tokens: see kvc_group_config. pool: index of its pool."""
 
     window_tokens: int = 0
     num_sink_tokens: int = 0
@@ -35,22 +35,32 @@ class Group(NamedTuple):
     pool: int = 0
 
 
-_ZERO = {"never": 0, "foreign": _native.KVC_MANAGER_ZERO_FOREIGN, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
+class PendingWork(NamedTuple):
+    """Copies and clears that the engine must execute. copies: int32 [n, 2] of (source, destination), in order. zero_blocks: int32 ids of
+    blocks to clear, each once."""
+
+    copies: "numpy.ndarray"
+    zero_blocks: "numpy.ndarray"
+
+
+_ZERO = {"never": 0, "cross_namespace": _native.KVC_MANAGER_ZERO_CROSS_NAMESPACE, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
 
 
 class Manager:
-    """The block manager: which block holds which tokens, what is shared, what is evicted.
+    """The block manager: it decides which block holds which tokens, what requests share, and what is evicted.
 
-    num_blocks: blocks of the only pool, or one number per pool. block_size: tokens per block. groups: Group objects
-    (default: one with full attention). null_block: id 0 is the engine's. zero: which blocks take_zero_blocks() tells to clear, "never", "foreign"
-    (those that change namespace) or "always". Other options are fields of kvc_manager_config:
-    max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark_blocks, vocab_size.
-    Closing frees everything as soon as the last call in another thread, the last Step and its arrays are gone."""
+    num_blocks: blocks of the only pool, or a sequence with the blocks of each pool. block_size: tokens per block. groups: Group objects;
+    default: one with full attention. null_block: block id 0 is reserved for the engine. prefix_cache: publish blocks. zero: the blocks that
+    take_pending() lists to clear: "never", "cross_namespace" (blocks that move from one namespace to another) or "always". Other options are
+    the fields of kvc_manager_config: max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark_blocks, vocab_size.
+    close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: "int | Sequence[int]", block_size: int = 16, *, groups: "Sequence[Group]" = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", **options: int):
         config = _native.kvc_manager_config()
         config.block_size = block_size
+        if zero not in _ZERO:
+            raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         for name, value in options.items():
             if name in ("groups", "pools", "flags", "policy") or not hasattr(config, name):
@@ -83,7 +93,7 @@ class Manager:
         self._dropped: "collections.deque[Any]" = collections.deque()
 
     def close(self) -> None:
-        """Ends all use; later calls raise ValueError. Doing so again does nothing."""
+        """Closes the manager. Later calls raise ValueError; closing again does nothing."""
         self._m = None
 
     def __enter__(self) -> "Manager":
@@ -97,55 +107,64 @@ class Manager:
             close, id = self._dropped.popleft()
             try:
                 close(self._m, id)
-            except KvCacheError:  # ended by other means, or a namespace that is still in use: nobody is left to be told
+            except KvCacheError:  # freed by other means, or a namespace that is still in use
                 pass
 
     # ---- requests
 
-    def allocate(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, **options: Any) -> Request:
-        """Creates and admits a request: its longest cached prefix is found and blocks are taken for the rest, all or nothing.
+    def allocate(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, **options: Any) -> Request:
+        """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
-        tokens: int32 [n]. keys: extra keys. options: namespace (Namespace or id), lookahead, slots, external_tokens,
-        max_cached_tokens, drop_tail_blocks, user_data, flags (RequestFlags).
-        Raises NoSpaceError, AgainError, InvalidArgumentError, LimitError; then there is no request."""
+        tokens: int32 [n]. keys: extra keys. namespace: a Namespace or its id. options: lookahead, slots, external_tokens,
+        max_cached_tokens, drop_tail_blocks, user_data, flags (RequestFlags); see kvc_request_config.
+        Raises NoSpaceError, AgainError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         self._free_dropped()
-        return Request(self, *_native.kvc_manager_allocate_request(self._m, tokens, pack_keys(keys), request_config(options) if options else None))
+        config = request_config(options) if options else None
+        return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
-    def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, **options: Any) -> Request:
-        """Creates a waiting request: tokens are copied and hashed, no block is taken. Parameters as allocate()."""
+    def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, **options: Any) -> Request:
+        """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        return Request(self, _native.kvc_manager_create_request(self._m, tokens, pack_keys(keys), request_config(options) if options else None))
+        config = request_config(options) if options else None
+        return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:
-        """A Request for an id, such as one of Step.admitted; it is freed by free() only."""
+        """Returns a Request for an id, such as one of Step.admitted. Only free() frees it."""
         return Request(self, int(id), owned=False)
 
     def requests(self) -> "list[int]":
-        """Ids of all requests."""
+        """Returns the ids of all requests."""
         ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
         return ids
 
     def block_tables(self, requests: "numpy.ndarray", out: "numpy.ndarray", group: int = 0, fill_id: int = -1) -> "numpy.ndarray":
-        """Writes whole block tables. requests: uint64 [n] admitted ones. out: int32 [n, entries], returned."""
+        """Writes whole block tables, and returns `out`. requests: uint64 [n] ids of admitted requests. out: int32 [n, entries]. An entry
+        without a block is fill_id. Raises BufferTooSmallError if a table has more entries."""
         sizes: "Sizes" = {}
         requests = take("requests", requests, sizes)
         written = take("block_tables.out", out, sizes, written=True)
         _native.kvc_manager_export_tables(self._m, requests, group, fill_id, written.reshape(-1))
         return out
 
-    def take_copies(self) -> "numpy.ndarray":
-        """Takes the copies that single calls have asked for: int32 [n, 2] of (source, destination), to execute in order
-        before anything is written."""
-        return self._grown(lambda room: _native.kvc_manager_take_copies(self._m, room), np.int64).view(np.int32).reshape(-1, 2)
-
-    def take_zero_blocks(self) -> "numpy.ndarray":
-        """With zero="foreign" or "always": takes the blocks to clear (int32 ids), after the copies and before anything is written."""
-        return self._grown(lambda room: _native.kvc_manager_take_zero_blocks(self._m, room), np.int32)
+    def take_pending(self) -> PendingWork:
+        """Takes the work of all calls since the last take: the copies of single calls (those of a Step are in Step.copies), and the blocks
+        to clear, if `zero` is not "never". Execute the copies of the step first, then these, then the clears, before anything else
+        writes to these blocks."""
+        size = 64
+        while True:
+            copies, zero_blocks = np.empty((size, 2), np.int32), np.empty(size, np.int32)
+            try:
+                num_copies, num_zero_blocks = _native.kvc_manager_take_pending(self._m, copies, zero_blocks)
+            except BufferTooSmallError:
+                size *= 4
+            else:
+                return PendingWork(copies[:num_copies], zero_blocks[:num_zero_blocks])
 
     def compact(self, pool: int = 0, max_moves: int = 4096) -> "numpy.ndarray":
-        """Moves contents from the highest blocks of a pool to its lowest free ones: int32 [n, 2] of (source, destination), to carry out before
-        any block is read or written. If n is max_moves, another call may find more. Raises BusyError while a step is in flight."""
+        """Moves contents from the highest blocks of a pool to its lowest free ones. Returns the moves: int32 [n, 2] of (source, destination).
+        Execute them before any block is read or written. If n is max_moves, another call may find more. Raises BusyError while a step is
+        in flight or work is pending."""
         moves = np.empty((max_moves, 2), np.int32)
         return moves[: _native.kvc_manager_compact(self._m, pool, moves)]
 
@@ -160,110 +179,109 @@ class Manager:
     # ---- prefixes
 
     def namespace(self, model: Optional[bytes] = None, adapter: Optional[bytes] = None, tenant: Optional[bytes] = None) -> Namespace:
-        """Opens the namespace with this identity. None = absent; b"" is present and empty, which is different."""
+        """Opens the namespace with this identity. A part that is None is absent; b"" is present and empty, which is different."""
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
     def reset(self, namespace: "Namespace | int" = 0) -> None:
-        """Forgets everything cached in a namespace (0 = all) in constant time; running requests finish."""
+        """Forgets all cached content of a namespace (0 = all) in constant time. Requests keep their blocks and finish."""
         _native.kvc_manager_reset(self._m, namespace_id(namespace))
 
     def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> ProbeInfo:
-        """Would these tokens fit, and how much is cached? ProbeInfo; changes nothing."""
+        """Asks whether a prompt would fit, and how much of it is cached. Changes nothing."""
         struct = _native.kvc_probe_info()
         _native.kvc_manager_probe(self._m, namespace_id(namespace), tokens, pack_keys(keys), struct)
         return ProbeInfo.read(struct)
 
     def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:
-        """Keeps the cached part of a prefix from eviction. Raises NotFoundError if not even one block is cached."""
+        """Protects the cached part of a prefix from eviction. Raises NotFoundError if no block is cached."""
         return Pin(self, *_native.kvc_manager_pin_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys)))
 
     def drop(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> int:
-        """Drops every cached block of these tokens that nobody holds; returns their number."""
+        """Drops the cached blocks of these tokens that nobody holds. Returns their number."""
         return _native.kvc_manager_drop_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys))
 
     def evict(self, max_blocks: int) -> int:
-        """Evicts up to max_blocks cached blocks in policy order; returns their number."""
+        """Evicts up to max_blocks cached blocks in the order of the policy. Returns their number."""
         return _native.kvc_manager_evict_blocks(self._m, max_blocks)
 
-    # ---- raw blocks, for engines that keep their own tables
+    # ---- external holds, for engines with their own block tables
 
     def acquire_blocks(self, num_blocks: int, group: int = 0) -> "numpy.ndarray":
-        """Takes blocks with one raw hold each, all or nothing: int32 [num_blocks]. Raises NoSpaceError, AgainError."""
+        """Takes blocks of a group's pool, all or nothing: int32 [num_blocks]. Each gets one external hold. Raises NoSpaceError, AgainError."""
         out = np.empty(num_blocks, np.int32)
         _native.kvc_manager_acquire_blocks(self._m, group, out)
         return out
 
     def acquire_prefix(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> "numpy.ndarray":
-        """Takes a raw hold on the cached blocks of a prefix: int32 [positions]; -1 where a window needs none."""
+        """Takes an external hold on each cached block of a prefix: int32 [positions], -1 where a window does not need the block."""
         packed, id = pack_keys(keys), namespace_id(namespace)
-        return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, group, tokens, packed, room), np.int32)
+        return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, tokens, packed, group, room), np.int32)
 
     def publish_blocks(self, tokens: "Tokens", blocks: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
                        group: int = 0) -> None:
-        """Publishes raw-held blocks as the KV of the first len(blocks) * block_size tokens, which must be written."""
-        _native.kvc_manager_publish_blocks(self._m, namespace_id(namespace), group, tokens, pack_keys(keys), blocks)
+        """Publishes externally held blocks as the KV of the first len(blocks) * block_size tokens, which must be written. Raises
+        NotHeldError for a block without an external hold."""
+        _native.kvc_manager_publish_blocks(self._m, namespace_id(namespace), tokens, pack_keys(keys), group, blocks)
 
     def release_blocks(self, blocks: "Tokens") -> None:
-        """Gives back one raw hold per entry, all or nothing. Raises NotHeldError."""
+        """Releases one external hold per entry, all or nothing. Raises NotHeldError."""
         _native.kvc_manager_release_blocks(self._m, blocks)
 
     def unpublish_blocks(self, blocks: "Tokens") -> int:
-        """Makes blocks (int32 ids) unfindable, whoever holds them, because their bytes turned out to be wrong; returns how many were
-        findable. Idle ones become free, held ones stay with their holders."""
+        """Makes blocks (int32 ids) unfindable because their bytes are wrong, for example after a failed load. Returns how many were
+        published. Cached blocks become free; held blocks stay with their holders."""
         return _native.kvc_manager_unpublish_blocks(self._m, blocks)
 
-    # ---- what it is and how it does
+    # ---- state
 
     @property
     def stats(self) -> Stats:
-        """Stats as of the last finished call; never waits for the manager's lock."""
+        """Counters and gauges as of the last finished call. Does not wait for the manager's lock."""
         struct = _native.kvc_stats()
         _native.kvc_manager_stats(self._m, struct)
         return Stats.read(struct)
 
     @property
     def usage(self) -> float:
-        """Part of the blocks that is held (neither free nor merely cached), 0 .. 1."""
+        """Part of the blocks that is held (neither free nor cached), 0 .. 1."""
         stats = _native.kvc_stats()
         _native.kvc_manager_stats(self._m, stats)
         return 1 - (stats.blocks_free + stats.blocks_cached) / stats.blocks_total
 
     @property
     def properties(self) -> Properties:
-        """Properties: what the manager was made with, defaults filled in."""
+        """Configuration of the manager, with defaults filled in."""
         struct = _native.kvc_properties()
         _native.kvc_manager_properties(self._m, struct)
         return Properties.read(struct)
 
     def pool_info(self, pool: int = 0) -> PoolInfo:
-        """PoolInfo of a pool."""
+        """Returns the blocks of a pool by state."""
         struct = _native.kvc_pool_info()
         _native.kvc_manager_pool_info(self._m, pool, struct)
         return PoolInfo.read(struct)
 
     def block_info(self, block: int) -> BlockInfo:
-        """BlockInfo of a block; its `state` is a BlockState."""
+        """Returns the state of one block."""
         struct = _native.kvc_block_info()
         _native.kvc_manager_block_info(self._m, block, struct)
         return BlockInfo.read(struct)
 
     def digest(self) -> int:
-        """A hash of the state: equal call sequences give equal digests anywhere."""
+        """Hashes the state. Equal sequences of calls give equal digests in any build and process."""
         return _native.kvc_manager_digest(self._m)
 
     def check(self) -> None:
-        """Checks every invariant; raises CorruptError."""
+        """Checks every invariant of the state. Raises CorruptError."""
         _native.kvc_manager_check(self._m)
 
     def retire_step(self, step_id: int) -> None:
-        """The kernels of all steps up to step_id have finished: their fences fall."""
+        """States that the kernels of all steps up to step_id have finished. Blocks fenced for these steps become available."""
         _native.kvc_manager_retire_step(self._m, step_id)
 
-    def events(self, cursor: int = 0) -> "EventReader":
-        """An iterator over events from `cursor` on, to the present end; see EventReader. Needs event_capacity."""
-        from .events import EventReader
-
+    def events(self, cursor: int = 0) -> EventReader:
+        """Returns an iterator over the events from `cursor` on. Needs event_capacity."""
         return EventReader(self, cursor)
 
 

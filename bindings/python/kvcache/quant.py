@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantization of arrays that an engine keeps itself, by the rules of a Storage."""
+"""Quantization of rows of floats, for engines that keep their own tensors. The codes equal those of a Storage."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 def quantize(values: "numpy.ndarray", dtype: "DType | str", *, group: int = 0, asymmetric: bool = False, channels: bool = False,
              scale: float = 0.0) -> "tuple[numpy.ndarray, Optional[numpy.ndarray]]":
-    """(codes, scales) of rows of floats: kvc_quantize.
+    """Returns (codes, scales) of rows of floats: kvc_quantize.
 
-    values: float32 [rows, dim]. dtype: "int8", "int4", "float8_e4m3" or "float8_e5m2". group: elements of a row that share a scale, 0 = the
-    whole row. asymmetric (integer types): (scale, offset) pairs. channels: a scale per column instead. scale: one for all, given.
-    codes: uint8 [rows, bytes of a row]; int4 two per byte, the first in the low half. scales: float32 [rows, groups] or [dim], with a last
+    values: float32 [rows, dim]. dtype: "int8", "int4", "float8_e4m3" or "float8_e5m2". group: elements of a row that share a scale; 0 = the
+    whole row. asymmetric (integer types): (scale, offset) pairs instead of scales. channels: one scale per column for all rows. scale: one given
+    scale for all elements; 0 = the scales are computed.
+    codes: uint8 [rows, bytes of a row]; int4 has two per byte, the first in the low half. scales: float32 [rows, groups] or [dim], with a last
     dimension of 2 if asymmetric; None if scale is given. A code c stands for c * scale + offset."""
     group, asymmetric, channels, scale = whole(group), bool(asymmetric), bool(channels), float(scale)
     struct = _format(dtype, group, asymmetric, channels, scale)
@@ -33,7 +34,7 @@ def quantize(values: "numpy.ndarray", dtype: "DType | str", *, group: int = 0, a
 
 def dequantize(codes: "numpy.ndarray", scales: "Optional[numpy.ndarray]", dim: int, dtype: "DType | str", *, group: int = 0,
                asymmetric: bool = False, channels: bool = False, scale: float = 0.0) -> "numpy.ndarray":
-    """The way back of quantize(), with its options: float32 [rows, dim]."""
+    """Reverses quantize(), with the same options. Returns float32 [rows, dim]."""
     dim, group, asymmetric, channels, scale = whole(dim), whole(group), bool(asymmetric), bool(channels), float(scale)
     struct = _format(dtype, group, asymmetric, channels, scale)
     codes = take("codes", codes, {"row_bytes": _row_bytes(struct.dtype, dim)})

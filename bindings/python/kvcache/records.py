@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structs that the library fills, as named tuples with the fields of kvcache.h. Written by stubs.py."""
+"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Stats(NamedTuple):
 
 
 class ProbeInfo(NamedTuple):
-    """What would hit, and whether it fits: kvc_probe_info."""
+    """What would hit, and whether the prompt fits: kvc_probe_info."""
 
     num_cached: int
     blocks_needed: int
@@ -66,7 +66,7 @@ class ProbeInfo(NamedTuple):
 
 
 class PoolInfo(NamedTuple):
-    """Counts of a pool; the states sum to num_blocks: kvc_pool_info."""
+    """Blocks of a pool by state; the states sum to num_blocks: kvc_pool_info."""
 
     first_block: int
     num_blocks: int
@@ -91,7 +91,7 @@ class BlockInfo(NamedTuple):
     state: BlockState
     pool: int
     requests: int
-    raw_holds: int
+    external_holds: int
     pins: int
     published: int
     num_copies: int
@@ -99,12 +99,12 @@ class BlockInfo(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_block_info) -> BlockInfo:
-        return cls(filled.token_offset, BlockState(filled.state), filled.pool, filled.requests, filled.raw_holds,
+        return cls(filled.token_offset, BlockState(filled.state), filled.pool, filled.requests, filled.external_holds,
                    filled.pins, filled.published, filled.num_copies, filled.group)
 
 
 class Properties(NamedTuple):
-    """What a manager was made with: kvc_properties."""
+    """Configuration of a manager, with defaults filled in: kvc_properties."""
 
     num_blocks: int
     max_nodes: int
@@ -149,7 +149,7 @@ class RequestInfo(NamedTuple):
 
 
 class QuantMetrics(NamedTuple):
-    """What storing rows has cost and saved, measured: kvc_quant_metrics."""
+    """Measured cost and error of stored rows: kvc_quant_metrics."""
 
     elements: int
     bytes: int
@@ -165,8 +165,8 @@ class QuantMetrics(NamedTuple):
                    filled.max_error)
 
 
-class AttentionPlan(NamedTuple):
-    """How attention would be computed: kvc_attention_plan."""
+class AttentionInfo(NamedTuple):
+    """How attention would be computed: kvc_attention_info."""
 
     kernels: str
     keys: str
@@ -177,19 +177,19 @@ class AttentionPlan(NamedTuple):
     num_splits: int
     scratch_bytes: int
     shared_tokens: int
-    schedule_bytes: int
+    plan_bytes: int
     workspace_bytes: int
     selection_bytes: int
 
     @classmethod
-    def read(cls, filled: _native.kvc_attention_plan) -> AttentionPlan:
+    def read(cls, filled: _native.kvc_attention_info) -> AttentionInfo:
         return cls(filled.kernels, filled.keys, filled.values, filled.num_workers, filled.sparse, filled.num_pieces,
-                   filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.schedule_bytes,
+                   filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.plan_bytes,
                    filled.workspace_bytes, filled.selection_bytes)
 
 
 class DeviceInfo(NamedTuple):
-    """What a device is: kvc_device_info."""
+    """Properties of a device: kvc_device_info."""
 
     memory_bytes: int
     memory_kinds: int
@@ -210,7 +210,7 @@ class DeviceInfo(NamedTuple):
 
 
 class BackendInfo(NamedTuple):
-    """What a backend is: kvc_backend_info."""
+    """Properties of a backend: kvc_backend_info."""
 
     path: str
     architectures: str
@@ -223,7 +223,7 @@ class BackendInfo(NamedTuple):
 
 
 class MemoryEstimate(NamedTuple):
-    """In bytes and blocks: kvc_memory_estimate."""
+    """Memory in bytes and blocks: kvc_memory_estimate."""
 
     bytes_per_token: int
     full_block_bytes: int
@@ -236,10 +236,10 @@ class MemoryEstimate(NamedTuple):
     max_sequences: int
     num_full_layers: int
     num_window_layers: int
-    open_bytes: int
+    residual_bytes: int
 
     @classmethod
     def read(cls, filled: _native.kvc_memory_estimate) -> MemoryEstimate:
         return cls(filled.bytes_per_token, filled.full_block_bytes, filled.window_block_bytes, filled.full_blocks,
                    filled.window_blocks, filled.sequence_bytes, filled.total_bytes, filled.max_tokens,
-                   filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.open_bytes)
+                   filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes)

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests, pins and namespaces: ids inside a manager, given back by their owner. One request is driven by one thread at a time."""
+"""Requests, pins and namespaces: objects that own an id of a manager. One thread at a time drives a request."""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Protocol, Sequence, TypeVar, Union
 
 from . import _native
 from ._arrays import np, take, whole
 from .records import RequestInfo
 
 if TYPE_CHECKING:
-    import numpy
+    import collections
 
-    from .manager import Manager
+    import numpy
 
     Tokens = Union[Sequence[int], "numpy.ndarray", memoryview]
 
 
+class Owner(Protocol):
+    """What objects of this module need of their Manager: its native object, and a queue of (close function, id) that it frees."""
+
+    _m: Any
+    _dropped: "collections.deque[Any]"
+
+
 class ExtraKey(NamedTuple):
-    """Identity of a span of tokens whose ids alone do not identify it (an image). digest: 32 bytes."""
+    """Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an image. digest: 32 bytes."""
 
     first_token: int
     num_tokens: int
@@ -39,8 +46,8 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
 
 
 class RequestOptions(NamedTuple):
-    """What a new request of a Step asks for beside its tokens: what Manager.allocate() takes by the same names. All of them: fields of
-    kvc_request_config. namespace: a Namespace or its id. flags: RequestFlags. keys: extra keys of its tokens."""
+    """Options of a new request of a Step, with the names of Manager.allocate(). namespace: a Namespace or its id. flags: RequestFlags.
+    keys: extra keys of its tokens. The others are the fields of kvc_request_config."""
 
     namespace: "Namespace | int" = 0
     lookahead: int = 0
@@ -60,8 +67,6 @@ def namespace_id(namespace: "Namespace | int") -> int:
 def request_config(options: "dict[str, Any]") -> "_native.kvc_request_config":
     config = _native.kvc_request_config()
     for name, value in options.items():
-        if name == "namespace":
-            name, value = "namespace_id", namespace_id(value)
         if not hasattr(config, name):
             raise TypeError(f"{name!r} is no option of a request; see kvc_request_config")
         setattr(config, name, value)
@@ -72,25 +77,25 @@ _Self = TypeVar("_Self", bound="_Owned")
 
 
 class _Owned:
-    """An id inside a manager that is given back by close(), by leaving a `with` block, or, late, when it is forgotten:
-    then it waits for the manager's next admission, so that garbage collection never changes state in between."""
+    """An id of a manager. close() and leaving a `with` block give it back. If the object is garbage collected instead, the id
+    waits for the manager's next admission, so that garbage collection never changes the manager's state."""
 
     __slots__ = ("_manager", "_owned", "id", "__weakref__")
     _close: Any = None
 
-    def __init__(self, manager: "Manager", id: int, owned: bool = True):
+    def __init__(self, manager: Owner, id: int, owned: bool = True):
         self._manager = manager
         self._owned = owned
         self.id = id
 
     def close(self) -> None:
-        """Gives it back. Doing so again does nothing."""
+        """Gives the id back. Closing again does nothing."""
         if self._owned:
             type(self)._close(self._manager._m, self.id)
             self._owned = False
 
     def forget(self) -> None:
-        """Somebody else gives it back, such as a Step that frees it: close() does nothing any more."""
+        """States that somebody else gives the id back, such as a Step that frees the request. close() then does nothing."""
         self._owned = False
 
     def __enter__(self: "_Self") -> "_Self":
@@ -109,66 +114,66 @@ class _Owned:
 
 
 class Pin(_Owned):
-    """A prefix kept from eviction until closed. num_pinned: its tokens."""
+    """Protects a prefix from eviction until it is closed. num_pinned: tokens of the prefix."""
 
     __slots__ = ("num_pinned",)
     _close = staticmethod(_native.kvc_manager_unpin_prefix)
 
-    def __init__(self, manager: "Manager", id: int, num_pinned: int):
+    def __init__(self, manager: Owner, id: int, num_pinned: int):
         super().__init__(manager, id)
         self.num_pinned = num_pinned
 
 
 class Namespace(_Owned):
-    """One open of a namespace: requests of different namespaces never share."""
+    """An open namespace. Requests of different namespaces never share blocks."""
 
     __slots__ = ()
     _close = staticmethod(_native.kvc_manager_close_namespace)
 
 
 class Request(_Owned):
-    """A token sequence and its blocks. `id` is what arrays of a Step take. Leaving a `with` block frees it."""
+    """A sequence of tokens and its blocks. The arrays of a Step take its `id`. Leaving a `with` block frees the request."""
 
     __slots__ = ("num_cached",)
     _close = staticmethod(_native.kvc_manager_free_request)
 
-    def __init__(self, manager: "Manager", id: int, num_cached: int = 0, owned: bool = True):
+    def __init__(self, manager: Owner, id: int, num_cached: int = 0, owned: bool = True):
         super().__init__(manager, id, owned)
         self.num_cached = num_cached  # tokens of the hit at the last admission by this object
 
     def admit(self) -> int:
-        """Finds the longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens of the hit: a
-        multiple of block_size, below the number of tokens. Raises NoSpaceError, AgainError, BusyError (admitted already)."""
+        """Admits a waiting request: finds its longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens
+        of the hit: a multiple of block_size, below the number of tokens. Raises NoSpaceError, AgainError, BusyError (admitted already)."""
         self.num_cached = _native.kvc_manager_admit_request(self._manager._m, self.id)
         return self.num_cached
 
     def append(self, tokens: "Tokens | int") -> None:
-        """Appends known tokens (int32 [n], or one int); an admitted request gets slots for them. Raises NoSpaceError."""
+        """Appends known tokens (int32 [n], or one int). An admitted request gets slots for them. Raises NoSpaceError, AgainError."""
         _native.kvc_manager_append_tokens(self._manager._m, self.id, tokens)
 
     def reserve(self, capacity: int) -> None:
-        """Gives slots up to `capacity` tokens in all, whose ids may come later. Raises NoSpaceError."""
+        """Gives the request slots for `capacity` tokens in all; their ids may come later. Raises NoSpaceError, AgainError."""
         _native.kvc_manager_reserve_tokens(self._manager._m, self.id, capacity)
 
     def commit(self, num_committed: int) -> None:
-        """The KV of the first num_committed tokens (absolute) is written: full blocks become findable."""
+        """States that the KV of the first num_committed tokens (an absolute count) is written. Full blocks are published."""
         _native.kvc_manager_commit_tokens(self._manager._m, self.id, num_committed)
 
     def truncate(self, num_tokens: int) -> None:
-        """Keeps the first num_tokens tokens (absolute) and gives the rest back."""
+        """Keeps the first num_tokens tokens (an absolute count) and returns the blocks of the rest."""
         _native.kvc_manager_truncate_request(self._manager._m, self.id, num_tokens)
 
     def preempt(self) -> None:
-        """Takes all blocks and makes it wait; tokens are kept, and what it published can be hit again by admit()."""
+        """Returns all blocks; the request then waits and keeps its tokens. admit() can hit what it published."""
         _native.kvc_manager_preempt_request(self._manager._m, self.id)
 
     def free(self) -> None:
-        """Ends the request; its published blocks stay cached. Freeing again raises NotFoundError, unlike close()."""
+        """Frees the request. Its published blocks stay cached. Freeing again raises NotFoundError, unlike close()."""
         _native.kvc_manager_free_request(self._manager._m, self.id)
         self._owned = False
 
     def fork(self) -> "Request":
-        """A request with the committed tokens of this one, sharing all their blocks."""
+        """Creates a request with the committed tokens of this one; they share all blocks."""
         return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
 
     @property
@@ -179,8 +184,8 @@ class Request(_Owned):
         return RequestInfo.read(struct)
 
     def block_table(self, group: int = 0, fill_id: int = -1, out: "Optional[numpy.ndarray]" = None) -> "numpy.ndarray":
-        """The block ids of a group: int32 [blocks of the table], or the whole of `out`, with fill_id where there is no block.
-        Raises BufferTooSmallError if `out` is too short."""
+        """Returns the block ids of a group: int32 [blocks of the table]. With `out`, writes all of its entries and returns it. An entry
+        without a block is fill_id. Raises BufferTooSmallError if `out` is too short."""
         if out is not None:
             take("block_table.out", out, written=True)
         else:
@@ -193,8 +198,8 @@ class Request(_Owned):
         return out
 
     def slots(self, first_token: int, num_tokens: int, group: int = 0) -> "numpy.ndarray":
-        """The slots (block * block_size + offset) of tokens [first_token, first_token + num_tokens): int64; -1 where a
-        window has passed."""
+        """Returns the slots (block id * block_size + offset) of tokens first_token .. first_token + num_tokens - 1: int64 [num_tokens],
+        -1 for tokens that left the window."""
         out = np.empty(num_tokens, np.int64)
         _native.kvc_manager_export_slots(self._manager._m, self.id, group, first_token, out)
         return out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One engine step for a whole batch, over NumPy arrays that the library owns and keeps from step to step."""
+"""One engine step for a whole batch, in NumPy arrays that the library owns and keeps from step to step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
 from . import _native
 from ._arrays import view
-from .request import RequestOptions, pack_keys, request_config
+from .request import RequestOptions, namespace_id, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
@@ -22,7 +22,7 @@ _ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_nativ
 _COUNTS = frozenset(("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"))
 _OPTIONAL = ("committed", "commit_offsets", "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets", "rows", "block_tables", "slots",
              "changes")
-# What must be switched on for an array to be there.
+# The switches that must be on for an array to exist.
 _SWITCHES: "dict[str, tuple[str, ...]]" = {name: (name,) for name in _OPTIONAL}
 _SWITCHES.update(commit_tokens=("commit_offsets",), extend_tokens=("extend_offsets", "extend_tokens"), admit_tokens=("admit_offsets",))
 _PRIVATE = ("_manager", "_step", "_memory", "_arrays", "_used")
@@ -36,7 +36,7 @@ def _did_you_mean(name: str, names: "Iterable[str]") -> str:
 
 
 class _Memory:
-    """The step's memory and, because it belongs to the manager's allocator, the manager: the step goes first."""
+    """The step's memory, and the manager whose allocator it is from. The step is freed first."""
 
     __slots__ = ("step", "manager")
 
@@ -48,23 +48,23 @@ class _Memory:
 
 
 class Step:
-    """One engine step: the arrays and counts of kvc_step, all made once. Fill the arrays in place, set the counts, call run(), read the
-    results. By one thread at a time.
+    """One engine step: the arrays and counts of kvc_step, in memory that is allocated once. Fill the arrays in place, set the counts, call run(),
+    and read the results. One thread at a time may use a step.
 
-    max_requests: running requests. max_tokens: extended tokens per step. max_frees: each of frees, preempts, truncates.
-    max_admissions, max_prompt_tokens: new requests and their tokens together. max_rows (default: max_requests +
-    max_admissions), row_stride: shape of the block tables. max_changes: 0 = all that a step can change.
+    max_requests: running requests. max_tokens: extended tokens of a step. max_frees: each of frees, preempts and truncates.
+    max_admissions, max_prompt_tokens: new requests of a step, and the tokens of all of them. max_rows (default: max_requests +
+    max_admissions), row_stride: shape of the block tables. max_changes: entries of changes; 0 = all that a step can change.
 
-    In, uint64 unless said: frees, preempts, truncates, truncate_lengths [max_frees]; requests, committed [max_requests];
-    commit_offsets, extend_offsets [max_requests + 1]; commit_tokens, extend_tokens int32 [max_tokens]; admit_requests
-    [max_admissions]; admit_offsets [max_admissions + 1]; admit_tokens int32 [max_prompt_tokens]; rows int32
+    Inputs, uint64 unless noted: frees, preempts, truncates, truncate_lengths [max_frees]; requests, committed [max_requests];
+    commit_offsets, extend_offsets [max_requests + 1]; commit_tokens, extend_tokens int32 [max_tokens]; admit_requests,
+    admit_namespaces [max_admissions]; admit_offsets [max_admissions + 1]; admit_tokens int32 [max_prompt_tokens]; rows int32
     [max_requests + max_admissions].
-    Out: status int32 (of frees, preempts, truncates, requests, admissions in this order); admitted, cached uint64
+    Results: status int32 (of frees, preempts, truncates, requests, admissions in this order); admitted, cached uint64
     [max_admissions]; num_blocks uint64; block_tables int32 [groups, max_rows, row_stride], of which only changed entries are
     written; slots int64 [groups, max_tokens]; copies int32 [n, 2] (source, destination); changes int32 [n, 4] (group, row,
     column, block).
 
-    Entries that are not set are refused. Until you set an entry, commit_tokens, extend_tokens and admit_tokens hold -1, truncate_lengths
+    run() refuses entries that are not set. Until you set an entry, commit_tokens, extend_tokens and admit_tokens hold -1, truncate_lengths
     and admit_offsets (from [1] on) 2**64 - 1, rows -2**31. run() consumes the ids, lengths and admit_offsets that it reads: they are unset
     afterwards, so keep your own copy of what you need later. All other inputs keep their values from step to step.
 
@@ -85,6 +85,7 @@ class Step:
     extend_offsets: "numpy.ndarray"
     extend_tokens: "numpy.ndarray"
     admit_requests: "numpy.ndarray"
+    admit_namespaces: "numpy.ndarray"
     admit_offsets: "numpy.ndarray"
     admit_tokens: "numpy.ndarray"
     rows: "numpy.ndarray"
@@ -139,23 +140,23 @@ class Step:
         self.close()
 
     def use(self, **arrays: bool) -> None:
-        """Switches optional arrays off (False) or on (True). They stay as they are until the next use().
+        """Switches optional arrays off (False) or on (True), until the next use().
 
         What each means when it is off:
         committed         nothing is committed
         commit_offsets    commits bring no ids; commit_tokens is off with it (both are off at first)
         extend_offsets    nothing is extended; extend_tokens is off with it
-        extend_tokens     slots alone: capacity grows by extend_offsets; ids come later, by commit_tokens or request.append()
+        extend_tokens     slots only: capacity grows by extend_offsets; the ids come later, by commit_tokens or request.append()
         admit_requests    all admissions create requests
         admit_offsets     no admission creates one; admit_tokens is off with it
         rows              item i has row i (off at first)
         block_tables, slots, changes    not written
 
-            step.use(extend_tokens=False)            # slots alone
+            step.use(extend_tokens=False)            # slots only
             step.extend_offsets[:2] = [0, 4]
             step.num_requests = 1
             step.run()
-            step.slots[0, :4]                        # where the next four tokens go, whatever their ids will be
+            step.slots[0, :4]                        # slots of the next four tokens, whose ids come later
 
         Raises ValueError for any other name; then nothing is switched."""
         unknown = [name for name in arrays if name not in _OPTIONAL]
@@ -178,7 +179,7 @@ class Step:
     if not TYPE_CHECKING:  # type checkers know the attributes from above
 
         def __getattr__(self, name):
-            """Called for what is not there: an array that is off, or no attribute of a step."""
+            """Called for an array that is off, and for names that a step does not have."""
             if name in _SWITCHES:
                 switch = next((switch for switch in _SWITCHES[name] if not self._used[switch]), name)
                 raise AttributeError(f"{name} is off in this step; step.use({switch}=True) switches it on")
@@ -198,15 +199,15 @@ class Step:
                 raise AttributeError(f"a Step has no attribute {name!r}{_did_you_mean(name, [*_ARRAYS, *_COUNTS])}")
 
     def run(self, admit_options: "Sequence[Optional[RequestOptions]]" = ()) -> int:
-        """kvc_manager_step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if the step fails
-        as a whole; then nothing has changed. Each item has its own status: look at num_failed, then at status.
+        """Runs the step (kvc_manager_step): retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if the
+        step fails as a whole; then nothing has changed. Each item has its own status: look at num_failed, then at status.
 
-        admit_options: [num_admissions] options of each new request; None = defaults; an empty list = defaults for all. Requests that
-        wait already keep the options that they were created with."""
+        admit_options: [num_admissions] options of each new request; None = defaults. Empty = defaults for all, with the namespaces of
+        admit_namespaces; otherwise the namespaces of the options count. Waiting requests keep the options that they were created with."""
         if admit_options:
             self._run_with(admit_options)
         else:
-            _native.kvc_manager_step(self._manager._m, self._step, None, None, None)
+            _native.kvc_manager_step(self._manager._m, self._step, None, None, None, None)
         return self.step_id
 
     def _run_with(self, admit_options: "Sequence[Optional[RequestOptions]]") -> None:
@@ -216,20 +217,21 @@ class Step:
         configs = _native.new_kvc_request_configs(count)
         try:
             all_keys: "list[ExtraKey]" = []
-            key_offsets = [0]
+            key_offsets, namespaces = [0], []
             for i, options in enumerate(admit_options):
-                *values, keys = options or RequestOptions()
-                _native.kvc_request_configs_setitem(configs, i, request_config(dict(zip(RequestOptions._fields, values))))
-                all_keys += keys
+                fields = (options or RequestOptions())._asdict()
+                namespaces.append(namespace_id(fields.pop("namespace")))
+                all_keys += fields.pop("keys")
                 key_offsets.append(len(all_keys))
-            _native.kvc_manager_step(self._manager._m, self._step, configs, pack_keys(all_keys), key_offsets)
+                _native.kvc_request_configs_setitem(configs, i, request_config(fields))
+            _native.kvc_manager_step(self._manager._m, self._step, namespaces, configs, pack_keys(all_keys), key_offsets)
         finally:
             _native.delete_kvc_request_configs(configs)
 
     @property
     def num_failed(self) -> int:
-        """Number of items of the last run whose status is not OK. Read it before you change counts (num_requests, ...). If it is 0,
-        you need not look at `status`."""
+        """Number of items of the last run whose status is not OK. Read it before you change counts (num_requests, ...). If it is 0, all
+        entries of `status` are OK."""
         return _native.kvc_step_num_failed(self._step)
 
 

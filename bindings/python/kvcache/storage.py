@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory for keys and values, and paged attention over it, with NumPy arrays in and out."""
+"""Memory for keys and values, and paged attention over it, with NumPy arrays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _native
 from ._arrays import as_bytes, float_type, np, row_strides, same_type, take, view
 from .constants import DType, Layout, Plane, StorageFlags
 from .errors import BufferTooSmallError, KvCacheError
-from .records import AttentionPlan, QuantMetrics
+from .records import AttentionInfo, QuantMetrics
 from .rope import take_table
 
 if TYPE_CHECKING:
@@ -20,19 +20,32 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray
     Maybe = Optional[Array]
-    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe]  # of an attention, in the order of C
+    _Arrays = tuple[Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe, Maybe,
+                    Optional[_native.kvc_attention_launch], Maybe, Maybe]  # of an attention, in the order of C
+
+
+class Launch(NamedTuple):
+    """How a GPU runs attention: kvc_attention_launch. The CPU ignores it. Both arrays are uint8 in memory of the device.
+
+    plan: [explain().plan_bytes]. The first of several layers with the same lengths writes its plan, the partition of the work, into it. The other
+    layers reuse it with planned=True. workspace: [explain().workspace_bytes] (for select_blocks: selection_bytes), for intermediate results;
+    None = memory of the library."""
+
+    plan: "Maybe" = None
+    planned: bool = False
+    workspace: "Maybe" = None
 
 
 class Storage:
-    """Memory for the keys and values of a manager's blocks: kvc_storage.
+    """Memory for the keys and values of a manager's blocks: kvc_storage. Any thread may use it; the caller orders calls that touch the same bytes.
 
-    num_blocks: as the manager's. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
-    "float8_e5m2", "int8", "int4"). Other options are fields of kvc_storage_config: v_head_dim, block_size, scale_group,
-    k_scale, v_scale, channel_tokens, open_blocks, alignment, num_threads. memory: a writable array (a NumPy array, or what else has a
-    buffer) to use in place, aligned to `alignment`, of storage_size() bytes at least; it stays alive as long as anything needs it.
-    Closing frees the memory when the last array over it is gone.
+    num_blocks: blocks of the manager's pool. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
+    "float8_e5m2", "int8", "int4"). Other options are the fields of kvc_storage_config: v_head_dim, block_size, scale_group, k_scale, v_scale,
+    channel_tokens, residual_blocks, alignment, num_threads. memory: a writable array, or another object with a buffer, to use in place; it has
+    at least storage_size() bytes, is aligned to `alignment`, and stays alive as long as it is used. close() frees the memory when the last
+    array over it is gone.
 
-    Calls that take a stream (Stream) enqueue their work there and return; without one it is done on return."""
+    A call with a stream (Stream) enqueues its work there and returns. Without a stream the work is done on return."""
 
     def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), memory: Any = None, **options: int):
@@ -44,7 +57,7 @@ class Storage:
         self._shape: "Sizes" = {name: getattr(self._info, name) for name in ("num_blocks", "num_heads", "head_dim", "v_head_dim")}
 
     def close(self) -> None:
-        """Ends all use; later calls raise ValueError."""
+        """Closes the storage. Later calls raise ValueError."""
         self._s = self._memory = None
 
     def __enter__(self) -> "Storage":
@@ -62,16 +75,16 @@ class Storage:
         return value
 
     def view(self, plane: Plane, layer: int = 0) -> "Array":
-        """A plane of one layer in place: [num_blocks, num_heads, block_size, elements]. bfloat16 as uint16 bits, float8 and int4
-        as uint8. Raises UnsupportedError for tiled keys, NotFoundError if there is no such plane."""
+        """Returns a plane of one layer as an array in place: [num_blocks, num_heads, block_size, elements]. bfloat16 comes as uint16 bits,
+        float8 and int4 as uint8. Raises UnsupportedError for tiled keys, NotFoundError if there is no such plane."""
         return view(_native.kvc_storage_view(self._s, plane, layer), (self._s, self._memory))
 
     def dlpack(self, plane: Plane, layer: int = 0) -> "DLPack":
-        """The same for torch.from_dlpack, jax and others, in its own element type. Keeps the memory past close()."""
+        """Returns a plane of one layer for torch.from_dlpack() and others, in its own element type. It keeps the memory past close()."""
         return DLPack(self._s, plane, layer, self._memory)
 
     def runs(self, block: int) -> "Array":
-        """The bytes of a block in the slab: uint64 [n, 2] of (offset, bytes), ascending."""
+        """Lists the bytes of a block in the slab as runs: uint64 [n, 2] of (offset, bytes), ascending."""
         size = 64
         while True:
             out = np.empty((size, 2), np.uint64)
@@ -83,15 +96,15 @@ class Storage:
     def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0, *, rope_table: "Optional[Array]" = None,
               rope_rows: "Optional[Array]" = None, rope_first_element: int = 0, rope_interleaved: bool = False,
               stream: "Optional[Stream]" = None) -> None:
-        """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] (or both without
-        the first dimension: one layer; v None for latent attention) to int64 slots [tokens]; slot -1 skips a token.
-        float32, float16, or bfloat16 as uint16 bits; converted to the stored type. All or nothing. k and v may be parts of larger arrays, as
-        in attend().
+        """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] to their slots, int64 [tokens];
+        -1 skips a token. Without the first dimension it is one layer. v is None for latent attention. k and v are float32, float16, or
+        bfloat16 as uint16 bits, and are converted to the stored type. They may be parts of larger arrays, as in attend(). Writes all
+        tokens or none.
 
-        rope_table: of kvcache.rope_table(), float32 [rows, 2, pairs]: keys are stored as kvcache.apply_rope() would leave them; k stays as
-        it is. rope_rows: int64 [tokens], the table's row of each token; None: row t for token t. rope_first_element (of latent keys:
-        head_dim - 2 * pairs) and rope_interleaved are those of apply_rope(). Raises InvalidArgumentError if a row is outside of the table,
-        that of a skipped token included, or more elements would turn than a key has."""
+        rope_table: float32 [rows, 2, pairs] from kvcache.rope_table(). The keys are stored as kvcache.apply_rope() would rotate them; k does
+        not change. rope_rows: int64 [tokens], row of the table for each token; None = row t for token t. rope_first_element (latent keys:
+        head_dim - 2 * pairs) and rope_interleaved are those of apply_rope(). Raises InvalidArgumentError for a row outside the table, also
+        of a skipped token, and if more elements would rotate than a key has."""
         sizes = dict(self._shape)
         slots = take("slots", slots, sizes)
         rows, *arrays = self._rows(k, v, first_layer, sizes)
@@ -105,9 +118,9 @@ class Storage:
 
     def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32",
                out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
-        """Reads tokens from their slots: keys [layers, tokens, num_heads, head_dim] and values; num_layers 0 = all from
-        first_layer on. `out` is (k, v) to write into, which may be parts of larger arrays; tokens of slot -1 stay as they are (zeros in
-        new arrays)."""
+        """Reads tokens from their slots. Returns keys [layers, tokens, num_heads, head_dim] and values (None for latent attention) in `dtype`.
+        num_layers 0 = all from first_layer on. With `out`, two arrays (k, v), writes into them and returns them; they may be parts of larger
+        arrays. The rows of tokens with slot -1 stay unchanged (zeros in new arrays)."""
         info, sizes = self._info, dict(self._shape)
         slots = take("slots", slots, sizes)
         if out is None:
@@ -122,7 +135,7 @@ class Storage:
         return k, v
 
     def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[QuantMetrics, Optional[QuantMetrics]]":
-        """The error of quantization: compares keys and values, as store() takes them, with what lies at their slots. QuantMetrics
+        """Measures the error of quantization: compares keys and values, as store() takes them, with the stored ones. Returns QuantMetrics
         of the keys and of the values (None for latent attention)."""
         keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
         sizes = dict(self._shape)
@@ -130,12 +143,12 @@ class Storage:
         _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, sizes), slots, None, keys, values)
         return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
 
-    def seal_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
-        """With StorageFlags.CHANNEL_KEYS: seals what is open of these blocks (int32 ids), before their bytes leave the slab."""
-        self._do(stream, None, _native.kvc_storage_seal_blocks, take("blocks", blocks))
+    def quantize_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
+        """With StorageFlags.CHANNEL_KEYS: quantizes the residual blocks among these (int32 ids). Call it before their bytes leave the slab."""
+        self._do(stream, None, _native.kvc_storage_quantize_blocks, take("blocks", blocks))
 
     def _rows(self, k: Any, v: Any, first_layer: int, sizes: "Sizes", *, written: bool = False) -> "tuple[_native.kvc_rows, int, Maybe, Maybe]":
-        """The struct of keys and values for the tokens in `sizes`, and what native calls take after it."""
+        """Returns the struct for the tokens in `sizes`, and the arguments that follow it in native calls."""
         rows = _native.kvc_rows()
         k = take("k", k, sizes, written=written)
         if sizes["layers"] == 0:  # which means 1 in the struct
@@ -153,17 +166,17 @@ class Storage:
         return rows, tokens, as_bytes(k), as_bytes(v)
 
     def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
-        """Copies blocks in all layers in array order: int32 [n, 2] of (source, destination), as Step.copies."""
+        """Copies blocks in all layers, in array order. copies: int32 [n, 2] of (source, destination), as Step.copies."""
         self._do(stream, None, _native.kvc_storage_copy_blocks, as_bytes(take("copies", copies)))
 
     def swap_out(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
-        """Copies blocks to pages of host memory, all layers of a block packed in one page: int32 [n, 2] of (block, page). Page p begins at
-        byte p * page_bytes (0: block_bytes) of `pages`, a C-contiguous array whose memory is aligned to 16 and, of a GPU's storage, pinned."""
+        """Copies blocks to pages of host memory. A page holds all layers of a block. copies: int32 [n, 2] of (block, page). Page p begins at
+        byte p * page_bytes (0 = block_bytes) of `pages`, a C-contiguous array aligned to 16; for a storage on a GPU it is in pinned memory."""
         pages = take("pages", pages, written=True)
         self._do(stream, pages, _native.kvc_storage_swap_out, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
 
     def swap_in(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
-        """The way back of swap_out(), into any blocks of a storage of the same configuration: int32 [n, 2] of (page, block)."""
+        """Copies pages of swap_out() to any blocks of a storage of the same configuration. copies: int32 [n, 2] of (page, block)."""
         pages = take("pages", pages)
         self._do(stream, pages, _native.kvc_storage_swap_in, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
 
@@ -172,8 +185,8 @@ class Storage:
         self._do(stream, None, _native.kvc_storage_zero_blocks, take("blocks", blocks))
 
     def _do(self, stream: "Optional[Stream]", arrays: Any, function: Any, *arguments: Any) -> None:
-        """Calls, or enqueues on a stream. Then all arrays of the call, their copies, and the memory of the storage live until the work is
-        done."""
+        """Runs a call, or enqueues it on a stream. The stream keeps all arrays of the call, their copies and the memory of the storage alive
+        until the work is done."""
         if stream is None:
             function(self._s, *arguments, None)
             return
@@ -190,24 +203,21 @@ class Storage:
 
     def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
                out: "Optional[Array]" = None, lse: "Optional[Array]" = None, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
-        """Paged attention, prefill and decode in any mix. Returns `out` [queries, q heads, v_head_dim].
+        """Computes paged attention: prefill and decode, any mix of requests. Returns `out` [queries, q heads, v_head_dim].
 
-        q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. Request r has queries q_offsets[r] ..
-        q_offsets[r + 1] - 1 (uint64 [requests + 1]), the last tokens of its kv_lens[r] (uint64), or from position
-        q_starts[r] on. block_tables: int32 [requests, entries]. lse: float32 [queries, q heads], written with the natural log
-        of the sum of exp(logit).
+        q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. q_offsets: uint64 [requests + 1]; request r has queries
+        q_offsets[r] .. q_offsets[r + 1] - 1. kv_lens: uint64 [requests], tokens of each request in the cache. The queries are the last of them,
+        or begin at position q_starts[r]. block_tables: int32 [requests, entries]. lse: float32 [queries, q heads], receives the natural log of
+        the sum of exp(logit).
 
-        q and out may be parts of larger arrays: their last dimension must be contiguous, and other strides positive. Nothing is
-        copied then, so that q may be the queries of a fused QKV projection: qkv[:, :q_heads * head_dim].reshape(-1, q_heads, head_dim).
-        Rows of out must not overlap; what lies between them is not written.
+        q and out may be parts of larger arrays if their last dimension is contiguous and their other strides are positive. They are used in
+        place: q may be the queries of a fused QKV projection, qkv[:, :q_heads * head_dim].reshape(-1, q_heads, head_dim). Rows of out must not
+        overlap; gaps between them are not written.
 
-        Options: q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; sink_logits: float32
-        [q heads], a learned logit without a value for each head, as gpt-oss has, -inf for none; mask: uint8 bits,
-        lowest first, from bit mask_offsets[r] on for positions from mask_starts[r] on; block_mask: uint8 [requests, num_heads,
-        bytes], of select_blocks; shared_tokens: so many first tokens lie in the same blocks for all requests; schedule: uint8
-        [explain().schedule_bytes] in memory of the device, where the first of several layers with the same lengths leaves who does
-        what, which the others use with scheduled=True; workspace: uint8 [explain().workspace_bytes] in memory of the device, for
-        what the call needs beside its arrays."""
+        Options (kvc_attention): q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; sink_logits: float32
+        [q heads], a learned logit per head (gpt-oss), -inf = none; mask: uint8 bits, lowest first, from bit mask_offsets[r] for positions from
+        mask_starts[r]; block_mask: uint8 [requests, num_heads, bytes], from select_blocks(); shared_tokens: number of first tokens that lie in
+        the same blocks for all requests; launch: how a GPU runs it, a Launch."""
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
@@ -215,16 +225,16 @@ class Storage:
         self._do(stream, (q, out, lse, options), _native.kvc_storage_attend, attention, *arrays)
         return out
 
-    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> AttentionPlan:
-        """AttentionPlan: how attend() would compute this, and computes nothing."""
-        plan = _native.kvc_attention_plan()
+    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> AttentionInfo:
+        """Describes how attend() would run this call, and runs nothing."""
+        info = _native.kvc_attention_info()
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
-        _native.kvc_storage_explain(self._s, attention, *arrays, plan)
-        return AttentionPlan.read(plan)
+        _native.kvc_storage_explain(self._s, attention, *arrays, info)
+        return AttentionInfo.read(info)
 
     def key_bounds(self, blocks: "Array", layer: int = 0, out: "Optional[Array]" = None, *, stream: "Optional[Stream]" = None) -> "Array":
-        """Largest and smallest of each element over the keys of full blocks (int32 ids): float16 [num_blocks, num_heads, 2,
-        head_dim], of which the entries of `blocks` are written."""
+        """Computes the largest and smallest value of each element over the keys of full blocks (int32 ids). Returns float16 [num_blocks,
+        num_heads, 2, head_dim], of which only the entries of `blocks` are written."""
         info = self._info
         if out is None:
             out = np.zeros((info.num_blocks, info.num_heads, 2, info.head_dim), np.float16)
@@ -234,8 +244,8 @@ class Storage:
 
     def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0,
                       *, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
-        """The top_k blocks of each request and KV head by their bounds, with the first sink_blocks and the last recent_blocks:
-        a block_mask for attend()."""
+        """Picks the top_k blocks of each request and KV head by their bounds (from key_bounds()), and always the first sink_blocks and the last
+        recent_blocks. Returns a block_mask for attend(). options: as for attend()."""
         choice, sizes = _native.kvc_block_choice(), dict(self._shape)
         bounds = take("bounds", bounds, sizes)
         kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
@@ -248,8 +258,8 @@ class Storage:
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
                    sink_logits: Any = None, mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0, schedule: Any = None, scheduled: bool = False, workspace: Any = None) -> "tuple[_native.kvc_attention, _Arrays]":
-        """The struct and its arrays, which all have the shapes that the struct says."""
+                   shared_tokens: int = 0, launch: Optional[Launch] = None) -> "tuple[_native.kvc_attention, _Arrays]":
+        """Returns the struct and its arrays, which have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
         def optional(name: str, array: Any, written: bool = False) -> "Maybe":
@@ -260,7 +270,13 @@ class Storage:
         q, q_offsets, block_tables = take("q", q, sizes), take("q_offsets", q_offsets, sizes), take("block_tables", block_tables, sizes)
         out, lse = optional("attend.out", out, True), optional("lse", lse, True)
         q_starts, alibi_slopes, sink_logits = optional("q_starts", q_starts), optional("alibi_slopes", alibi_slopes), optional("sink_logits", sink_logits)
-        schedule, workspace = optional("schedule", schedule, True), optional("workspace", workspace, True)
+        how, plan, workspace = None, None, None
+        if launch is not None:
+            if not isinstance(launch, Launch):
+                raise TypeError(f"launch is {type(launch).__name__}; it must be a kvcache.Launch")
+            how = _native.kvc_attention_launch()
+            how.flags = _native.KVC_LAUNCH_PLANNED if launch.planned else 0
+            plan, workspace = optional("plan", launch.plan, True), optional("workspace", launch.workspace, True)
         mask_offsets, mask_starts = optional("mask_offsets", mask_offsets), optional("mask_starts", mask_starts)
         mask, block_mask = optional("mask", mask), optional("block_mask", block_mask)
         if out is not None:
@@ -271,18 +287,18 @@ class Storage:
             _check_mask(mask.nbytes * 8, q_offsets, kv_lens, mask_offsets, mask_starts)
         attention.num_requests, attention.table_stride = len(kv_lens), block_tables.shape[1]
         attention.layer, attention.num_q_heads, attention.dtype = layer, q.shape[1], float_type(q)
-        attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_SCHEDULED if scheduled else 0)
+        attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
         q, (attention.q_token_stride, attention.q_head_stride) = row_strides(q)
         if out is not None:
             out, (attention.out_token_stride, attention.out_head_stride) = row_strides(out)
         return attention, (as_bytes(q), as_bytes(out), as_bytes(lse), q_offsets, q_starts, kv_lens, block_tables.reshape(-1), as_bytes(alibi_slopes),
-                           as_bytes(sink_logits), as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), as_bytes(schedule), as_bytes(workspace))
+                           as_bytes(sink_logits), as_bytes(mask), mask_offsets, mask_starts, as_bytes(block_mask), how, plan, workspace)
 
 
 class DLPack:
-    """What from_dlpack() functions ask for."""
+    """A plane of a storage, with the methods that from_dlpack() functions call."""
 
     def __init__(self, storage: Any, plane: Plane, layer: int, owner: Any):
         self._arguments = storage, plane, layer, owner
@@ -296,13 +312,13 @@ class DLPack:
 
 
 def _counts(array: "Array") -> "list[int]":
-    """As the library reads them: negative numbers become numbers near 2^64."""
+    """Returns the numbers as the library reads them: negative ones are near 2^64."""
     counts: "list[int]" = array.view(np.uint64).tolist()
     return counts
 
 
 def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "Maybe", mask_starts: "Maybe") -> None:
-    """The library does not know the length of the mask, so it is checked here, in Python integers, which do not overflow."""
+    """Checks the length of the mask, which the library does not know, in Python integers, which do not overflow."""
     if mask_offsets is None:
         raise ValueError("mask needs mask_offsets, the first bit of each request")
     offsets, lens, first_bits = _counts(q_offsets), _counts(kv_lens), _counts(mask_offsets)
@@ -313,8 +329,9 @@ def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "
 
 
 def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
-    """Merges attention over disjoint sets of keys: outs [partials, rows..., v_dim], lses float32 [partials, rows...] of the same
-    queries, into (out, lse) over all keys."""
+    """Merges partial results of the same queries over disjoint sets of keys, and returns (out, lse) over all keys: kvc_attention_merge.
+
+    outs: [partials, rows..., v_dim]. lses: float32 [partials, rows...]."""
     sizes: "Sizes" = {}
     outs, lses = take("outs", outs, sizes), take("lses", lses, sizes)
     out, lse = np.empty(outs.shape[1:], outs.dtype), np.empty(lses.shape[1:], np.float32)
@@ -323,8 +340,8 @@ def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
 
 
 def tree_mask(parents: "Array") -> "tuple[Array, Array]":
-    """Bits for `mask` (with mask_starts at the tree's first position) and the depth of each node, for a tree of draft tokens: int32 parents [n],
-    each below its node, -1 = hangs on the last token before the tree."""
+    """Returns (mask, depths) for a tree of draft tokens: the bits for attend(mask=...), with mask_starts at the tree's first position, and the
+    depth of each node. parents: int32 [n], each less than its node; -1 = the last token before the tree."""
     parents = take("parents", parents)
     mask, depths = np.zeros(-(-len(parents) ** 2 // 8), np.uint8), np.empty(len(parents), np.int32)
     _native.kvc_tree_mask(parents, mask, 0, depths)
@@ -344,5 +361,5 @@ def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dty
 
 def storage_size(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int) -> "tuple[int, int]":
-    """Bytes of one block and of all that a Storage with these options takes."""
+    """Returns the bytes of one block, and of all blocks, of a Storage with these options."""
     return _native.kvc_storage_size(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options))

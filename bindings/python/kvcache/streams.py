@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of a device: what a Storage does later, in order, while Python goes on. On the CPU a stream has a thread of its own."""
+"""Streams: queues of work of a Storage, which is done in order while Python continues. On the CPU each stream has a thread."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .records import BackendInfo, DeviceInfo
 
 
 def device_info(device: Optional[str] = None) -> DeviceInfo:
-    """DeviceInfo of a device (None: the CPU). Raises NotFoundError, whose text says which there are."""
+    """Returns the properties of a device; None = the CPU. Raises NotFoundError, whose text lists the devices."""
     info = _native.kvc_device_info()
     _native.kvc_device_properties(device, info)
     return DeviceInfo.read(info)
 
 
 def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
-    """BackendInfo of a backend ("cpu", "cuda", "hip"), which is opened from a file or folder, or where the environment and the library's
-    own folder have it. Raises NotFoundError, which names all files that were looked for, and UnsupportedError."""
+    """Opens a backend and returns its properties. name: "cpu", "cuda" or "hip". path: its file, or the only folder to search; None = the
+    folders of kvc_backend_open. Raises NotFoundError, whose text lists the files that were searched, and UnsupportedError."""
     if path is not None:
         _native.kvc_backend_open(name, path)
     info = _native.kvc_backend_info()
@@ -29,32 +29,34 @@ def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
 
 
 class StreamEvent:
-    """A place in a stream that others can wait for: kvc_stream_event. One that was never recorded counts as reached."""
+    """A point in a stream that the host or other streams can wait for: kvc_stream_event. Before it is recorded it counts as reached."""
 
     def __init__(self, device: Optional[str] = None):
         self._e: Any = _native.kvc_stream_event_create(device)
 
     def record(self, stream: "Stream") -> None:
-        """Puts the event at the present end of the stream, in place of where it was."""
+        """Moves the event to the present end of the stream."""
         _native.kvc_stream_event_record(self._e, stream._s)
 
     @property
     def done(self) -> bool:
-        """Whether all work before the event's place is done."""
+        """Whether all work before the event is done."""
         return bool(_native.kvc_stream_event_query(self._e))
 
     def synchronize(self) -> None:
-        """Waits until the event's place is reached."""
+        """Waits until all work before the event is done."""
         _native.kvc_stream_event_synchronize(self._e)
 
 
 class Stream:
-    """A queue of work on storages: kvc_stream; with `handle` one that the caller has from the device's runtime, such as
-    torch.cuda.Stream.cuda_stream, which must outlive this one. Calls of a Storage that are given one check their arguments, enqueue and return. Until the work
-    is done nobody else may change the arrays of keys, values, queries, masks and bounds, or read the results; the stream keeps
-    them alive. Any thread may use it. Closing waits for its work."""
+    """A queue of work on storages: kvc_stream. A call of a Storage that is given a stream checks its arguments, enqueues its work and returns.
+    Until the work is done, the arrays of keys, values, queries, masks and bounds must not change, and the results must not be read. The
+    stream keeps these arrays alive. Any thread may use it. close() waits for its work.
 
-    _BATCH = 16  # calls whose arrays are let go together
+    device: None = the CPU. handle: a stream of the device's runtime, such as torch.cuda.Stream.cuda_stream, which must outlive this
+    object; 0 = the runtime's default stream."""
+
+    _BATCH = 16  # calls whose arrays are released together
 
     def __init__(self, device: Optional[str] = None, *, handle: Optional[int] = None):
         self._lock = threading.RLock()
@@ -67,12 +69,12 @@ class Stream:
             self._s = _native.kvc_stream_adopt(device, handle or None, 0 if handle else _native.KVC_STREAM_LEGACY)
 
     def close(self) -> None:
-        """Waits for its work and ends it; later calls raise ValueError. Doing so again does nothing."""
+        """Waits for the stream's work and closes it. Later calls raise ValueError; closing again does nothing."""
         self._s = None
         self._kept.clear()
         self._batches.clear()
 
-    __del__ = close  # its arrays go after the stream itself
+    __del__ = close  # the arrays are released after the stream
 
     def __enter__(self) -> "Stream":
         return self
@@ -81,10 +83,10 @@ class Stream:
         self.close()
 
     def synchronize(self) -> None:
-        """Waits until what has been enqueued so far is done."""
+        """Waits for the work that is in the stream now."""
         with self._lock:
             kept, batches = self._kept, list(self._batches)
-            self._kept = []  # of what other threads enqueue meanwhile
+            self._kept = []  # for the work that other threads enqueue meanwhile
         try:
             _native.kvc_stream_synchronize(self._open())
         except BaseException:
@@ -97,12 +99,12 @@ class Stream:
                     self._batches.remove(batch)
 
     def wait(self, event: StreamEvent) -> None:
-        """What is enqueued from now on is done after the event's place, as recorded last before this call."""
+        """Work that is enqueued from now on waits for the event, as it was last recorded before this call."""
         _native.kvc_stream_wait_event(self._open(), event._e)
 
     @property
     def handle(self) -> int:
-        """The runtime's stream (cudaStream_t, hipStream_t). Raises UnsupportedError on the CPU."""
+        """The stream of the runtime (cudaStream_t, hipStream_t). Raises UnsupportedError on the CPU."""
         return _native.kvc_stream_handle(self._open())
 
     def _open(self) -> Any:
@@ -111,7 +113,7 @@ class Stream:
         return self._s
 
     def _keep(self, arrays: Any) -> None:
-        """Arrays of a call that was enqueued just now live until it is done."""
+        """Keeps the arrays of the call that was just enqueued alive until its work is done."""
         done = []  # freed after the lock is released: freeing an array may run code
         with self._lock:
             self._kept.append(arrays)

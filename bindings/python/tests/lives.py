@@ -26,7 +26,7 @@ for _ in range(2):
         except kvcache.KvCacheError as error:
             str(error)
     m.namespace(model=b"abc").close()
-    m.stats, m.properties, m.requests(), m.take_copies(), m.digest(), m.check(), list(m.events())
+    m.stats, m.properties, m.requests(), m.take_pending(), m.digest(), m.check(), list(m.events())
     step = kvcache.Step(m, 4, 8, 20, max_admissions=2, max_prompt_tokens=8)
     step.run()
     step.num_admissions, step.admit_offsets[:] = 2, [0, 4, 8]

@@ -65,7 +65,7 @@ class Runner:
         self.requests[new] = self.kept(self.request(name).fork())
 
     def line_copies(self):
-        return [f"{source}>{destination}" for source, destination in self.m.take_copies()]
+        return [f"{source}>{destination}" for source, destination in self.m.take_pending().copies]
 
     def line_table(self, name, group):
         return self.request(name).block_table(group)

@@ -41,11 +41,11 @@ def test_a_refused_admission_changes_nothing_and_says_what_is_missing():
 def test_blocks_to_clear_and_to_move_are_told():
     with Manager(8, block_size=4, zero="always") as m:
         with m.allocate(range(8)):
-            assert sorted(m.take_zero_blocks().tolist()) == [0, 1] and m.take_zero_blocks().tolist() == []
+            assert sorted(m.take_pending().zero_blocks.tolist()) == [0, 1] and m.take_pending().zero_blocks.tolist() == []
     with Manager(8, block_size=4) as m:
         low, high = m.allocate(range(8)), m.allocate(range(50, 58))
         low.close()
-        assert m.take_zero_blocks().size == 0
+        assert m.take_pending().zero_blocks.size == 0
         assert high.block_table().tolist() == [2, 3]
         moves = dict(m.compact().tolist())
         assert sorted(moves) == [2, 3] and high.block_table().tolist() == [moves[2], moves[3]] and max(moves.values()) == 1
@@ -67,6 +67,8 @@ def test_each_status_is_a_class_that_python_users_expect():
         with pytest.raises(kvcache.errors.NotHeldError):
             m.release_blocks([0])
         with pytest.raises(NotImplementedError):
+            m.allocate([1], flags=1 << 30)
+        with pytest.raises(TypeError, match="priority"):
             m.allocate([1], priority=3)
     with pytest.raises(ValueError, match="num_blocks"):
         Manager(0)
@@ -82,8 +84,8 @@ def test_fork_copies_on_write_and_truncate_cuts():
         parent.commit(6)
         child = parent.fork()
         child.append(9)
-        assert m.take_copies().tolist() == [[1, 2]]
-        assert m.take_copies().shape == (0, 2)
+        assert m.take_pending().copies.tolist() == [[1, 2]]
+        assert m.take_pending().copies.shape == (0, 2)
         child.truncate(3)
         assert child.info.num_committed == 3
         parent.close(), child.close(), child.close()

@@ -14,10 +14,9 @@ import kvcache
 from kvcache import _native, constants, records
 
 
-@pytest.mark.skipif("KVC_HEADER" not in os.environ, reason="KVC_HEADER does not name kvcache.h")
-def test_the_native_layer_has_every_function_and_constant_of_the_header():
-    with open(os.environ["KVC_HEADER"], encoding="utf-8") as file:
-        header = file.read()
+def test_the_native_layer_has_every_function_and_constant_of_the_headers():
+    include = pathlib.Path(__file__).resolve().parents[3] / "include"
+    header = "".join(path.read_text(encoding="utf-8") for path in include.rglob("*.h"))
     functions = set(re.findall(r"^KVC_API [^;(]*?(kvc_\w+)\(", header, re.M))
     constants_ = set(re.findall(r"^\s*(KVC_[A-Z0-9_]+) = ", header, re.M)) | set(re.findall(r", (KVC_[A-Z0-9_]+) = \d", header))
     assert len(functions) > 50 and len(constants_) > 80
@@ -68,11 +67,42 @@ def test_records_have_the_fields_of_c():
         assert all(getattr(filled, field) == getattr(struct(), field) for field in record._fields)
 
 
+def test_each_module_can_be_imported_first():
+    package = pathlib.Path(kvcache.__file__).parent
+    modules = sorted(path.stem for path in package.glob("*.py") if not path.stem.startswith("__"))
+    assert len(modules) > 12
+    code = """
+import importlib, pathlib, sys, types
+package = types.ModuleType("kvcache")  # without __init__.py, which imports the modules in an order that works
+package.__path__, sys.modules["kvcache"] = [sys.argv[1]], package
+for name in sys.argv[2:]:
+    importlib.import_module("kvcache." + name)
+"""
+    for first in modules:
+        orders = [first], [first, *reversed(modules)]
+        for order in orders:
+            subprocess.run([sys.executable, "-c", code, str(package), *order], check=True)
+
+
+def test_no_module_imports_one_that_imports_it():
+    """Also not inside functions, or for type checkers only."""
+    package = pathlib.Path(kvcache.__file__).parent
+    imports = {}
+    for path in package.glob("*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom) and node.level == 1]
+        imports[path.stem] = {name for node in nodes for name in ([node.module] if node.module else [alias.name for alias in node.names])} - {"_native"}
+
+    reached = {name: set(others) for name, others in imports.items()}
+    for _ in imports:
+        reached = {name: others.union(*(reached.get(other, ()) for other in others)) for name, others in reached.items()}
+    assert {name for name, others in reached.items() if name in others} == set()
+
+
 def test_importing_loads_neither_numpy_nor_torch():
     code = "import sys, kvcache; print(sorted(name for name in ('numpy', 'torch') if name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_supports_and_version():
-    assert kvcache.supports(kvcache.Feature.LRU) and not kvcache.supports(kvcache.Feature.TIERS)
+    assert kvcache.supports(kvcache.Feature.LRU) and kvcache.supports(kvcache.Feature.EVENTS)
     assert kvcache.__version__ in kvcache.build_info()

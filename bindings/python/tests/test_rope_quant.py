@@ -19,23 +19,23 @@ def test_rope_turns_pairs_by_position_times_frequency():
     np.testing.assert_allclose(table[:, 0], 0.5 * np.cos(positions[:, None] * frequencies), atol=1e-6)
     np.testing.assert_allclose(table[:, 1], 0.5 * np.sin(positions[:, None] * frequencies), atol=1e-6)
     x = rng.standard_normal((4, 2, 16), np.float32)
-    turned = kvcache.apply_rope(x.copy(), table)
+    rotated = kvcache.apply_rope(x.copy(), table)
     cos, sin = table[:, None, 0], table[:, None, 1]
-    np.testing.assert_allclose(turned[..., :8], x[..., :8] * cos - x[..., 8:] * sin, atol=1e-5)
-    np.testing.assert_allclose(turned[..., 8:], x[..., 8:] * cos + x[..., :8] * sin, atol=1e-5)
+    np.testing.assert_allclose(rotated[..., :8], x[..., :8] * cos - x[..., 8:] * sin, atol=1e-5)
+    np.testing.assert_allclose(rotated[..., 8:], x[..., 8:] * cos + x[..., :8] * sin, atol=1e-5)
     rows = np.array([3, 3, 0, 1])
     np.testing.assert_array_equal(kvcache.apply_rope(x.copy(), table, rows), kvcache.apply_rope(x.copy(), table[rows]))
     halves = kvcache.apply_rope(x.astype(np.float16), table)
-    assert halves.dtype == np.float16 and np.abs(halves.astype(np.float32) - turned).max() < 1e-2
+    assert halves.dtype == np.float16 and np.abs(halves.astype(np.float32) - rotated).max() < 1e-2
 
 
 def test_rope_of_a_part_of_a_row_interleaved():
     table = kvcache.rope_table(np.array([1.0, 0.1]), 3)
     x = rng.standard_normal((3, 1, 10), np.float32)
-    turned = kvcache.apply_rope(x.copy(), table, first_element=6, interleaved=True)
-    np.testing.assert_array_equal(turned[..., :6], x[..., :6])
+    rotated = kvcache.apply_rope(x.copy(), table, first_element=6, interleaved=True)
+    np.testing.assert_array_equal(rotated[..., :6], x[..., :6])
     angle = np.arange(3)[:, None] * np.array([1.0, 0.1])
-    np.testing.assert_allclose(turned[:, 0, 6::2], x[:, 0, 6::2] * np.cos(angle) - x[:, 0, 7::2] * np.sin(angle), atol=1e-6)
+    np.testing.assert_allclose(rotated[:, 0, 6::2], x[:, 0, 6::2] * np.cos(angle) - x[:, 0, 7::2] * np.sin(angle), atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
@@ -45,18 +45,18 @@ def test_store_turns_keys_as_apply_rope_does(dtype, interleaved):
     k, v = rng.standard_normal((2, 2, 5, 2, 16), np.float32)
     rows = np.array([6, 0, 2, 2, 5])
     table = kvcache.rope_table(0.3 ** np.arange(4), 7)
-    with kvcache.Storage(4, 2, 2, 16, block_size=4, dtype=dtype) as turning, kvcache.Storage(4, 2, 2, 16, block_size=4, dtype=dtype) as plain, \
+    with kvcache.Storage(4, 2, 2, 16, block_size=4, dtype=dtype) as rotating, kvcache.Storage(4, 2, 2, 16, block_size=4, dtype=dtype) as plain, \
             kvcache.Stream() as stream:
         for given, by_row in ((rows, table[rows]), (None, table[:5])):
-            turned = np.stack([kvcache.apply_rope(layer.copy(), np.ascontiguousarray(by_row), first_element=6, interleaved=interleaved) for layer in k])
-            plain.store(turned, v, slots)
+            rotated = np.stack([kvcache.apply_rope(layer.copy(), np.ascontiguousarray(by_row), first_element=6, interleaved=interleaved) for layer in k])
+            plain.store(rotated, v, slots)
             for queue in (None, stream):
-                turning.zero_blocks(np.arange(4, dtype=np.int32))
+                rotating.zero_blocks(np.arange(4, dtype=np.int32))
                 before = k.copy()
-                turning.store(k, v, slots, rope_table=table, rope_rows=given, rope_first_element=6, rope_interleaved=interleaved, stream=queue)
+                rotating.store(k, v, slots, rope_table=table, rope_rows=given, rope_first_element=6, rope_interleaved=interleaved, stream=queue)
                 stream.synchronize()
                 np.testing.assert_array_equal(k, before)
-                for mine, wanted in zip(turning.gather(slots), plain.gather(slots)):
+                for mine, wanted in zip(rotating.gather(slots), plain.gather(slots)):
                     np.testing.assert_array_equal(mine, wanted)
 
 

@@ -55,6 +55,19 @@ def test_options_of_admissions_equal_those_of_single_calls():
             space.close()
 
 
+def test_admissions_without_options_take_their_namespaces_from_the_step():
+    with Manager(64, 4) as m, step_of(m) as step, m.namespace(tenant=b"x") as namespace:
+        step.admit_namespaces[:2] = 0, namespace.id
+        for options, wanted in (((), [0, namespace.id]), ([RequestOptions(namespace=namespace), None], [namespace.id, 0]), ((), [0, namespace.id])):
+            requests = [m.request(id) for id in admit(m, step, [[1, 2], [3, 4]], options)]
+            assert [request.info.namespace_id for request in requests] == wanted
+            for request in requests:
+                request.free()
+        step.admit_namespaces[0] = 12345
+        admit(m, step, [[1, 2]])
+        assert step.status[0] == Status.NOT_FOUND
+
+
 def test_without_options_admissions_have_the_defaults_again():
     with Manager(64, 4) as m, step_of(m) as step:
         for options, capacity in (([RequestOptions(lookahead=8)], 13), ((), 5), ([None], 5)):

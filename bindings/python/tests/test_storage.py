@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kvcache
-from kvcache import Manager, Plane, Storage
+from kvcache import Launch, Manager, Plane, Storage
 
 
 def to_bfloat16(x):
@@ -126,12 +126,12 @@ def test_the_error_of_quantization_is_measured():
         assert keys.mse == pytest.approx(np.mean((int8.gather(slots)[0][0].astype(np.float64) - x) ** 2), rel=1e-6)
         assert exact.measure(x, x, slots)[0].max_error == 0
     flags = kvcache.StorageFlags.CHANNEL_KEYS
-    with Storage(8, 1, 2, 64, dtype="int4", block_size=4, flags=flags, open_blocks=3) as s:
+    with Storage(8, 1, 2, 64, dtype="int4", block_size=4, flags=flags, residual_blocks=3) as s:
         s.store(x[:3], x[:3], slots[:3])
         with pytest.raises(kvcache.KvCacheError):
             s.runs(0)
-        s.seal_blocks([0])
-        assert s.runs(0)[:, 1].sum() == s.block_bytes and s.open_blocks == 3
+        s.quantize_blocks([0])
+        assert s.runs(0)[:, 1].sum() == s.block_bytes and s.residual_blocks == 3
 
 
 def test_bfloat16_is_bits():
@@ -267,9 +267,9 @@ def test_keys_and_values_may_be_parts_of_larger_arrays():
                 assert all((x == y).all() for x, y in zip(out, wanted))
                 before[0, :, :, 2:6, :32], before[1, :, :, ::2, 8:] = wanted
                 assert (whole == before).all() and s.measure(*out, slots)[0].max_error == 0
-            turned = k.copy()
-            kvcache.apply_rope(turned, table)
-            assert kvcache.apply_rope(k, table) is k and (k == turned).all()
+            rotated = k.copy()
+            kvcache.apply_rope(rotated, table)
+            assert kvcache.apply_rope(k, table) is k and (k == rotated).all()
 
 
 def test_rows_that_the_library_cannot_reach_are_refused():
@@ -320,21 +320,21 @@ def test_a_workspace_of_the_caller():
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         arrays = rng.standard_normal((1, 4, 32), np.float32), np.array([0, 1], np.uint64), np.array([8], np.uint64), np.array([[3, 0]], np.int32)
-        plan = s.explain(*arrays)
-        assert plan.workspace_bytes == plan.selection_bytes == 0  # of the CPU
-        workspace = np.full(plan.workspace_bytes + 3, 7, np.uint8)
-        assert (s.attend(*arrays, workspace=workspace) == s.attend(*arrays)).all() and (workspace == 7).all()
+        info = s.explain(*arrays)
+        assert info.workspace_bytes == info.selection_bytes == 0  # of the CPU
+        workspace = np.full(info.workspace_bytes + 3, 7, np.uint8)
+        assert (s.attend(*arrays, launch=Launch(workspace=workspace)) == s.attend(*arrays)).all() and (workspace == 7).all()
         with pytest.raises(TypeError, match="workspace is float32"):
-            s.attend(*arrays, workspace=np.zeros(8, np.float32))
+            s.attend(*arrays, launch=Launch(workspace=np.zeros(8, np.float32)))
         workspace.flags.writeable = False
         with pytest.raises(ValueError, match="workspace is read-only"):
-            s.attend(*arrays, workspace=workspace)
+            s.attend(*arrays, launch=Launch(workspace=workspace))
 
 
 EMULATED = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "backends/libkvcache_emulated.so"
 
 
-def test_layers_share_a_schedule():
+def test_layers_share_a_plan():
     if EMULATED.exists():
         kvcache.open_backend("emulated", str(EMULATED))
     rng = np.random.default_rng()
@@ -343,18 +343,18 @@ def test_layers_share_a_schedule():
     for device in ("cpu", *(["emulated:0"] if EMULATED.exists() else [])):
         with Storage(4, 2, 2, 32, dtype="float32", block_size=4, device=device) as s:
             s.store(*rows, np.arange(16))
-            wanted = s.explain(*arrays).schedule_bytes
+            wanted = s.explain(*arrays).plan_bytes
             assert (wanted == 0) == (device == "cpu")
             memory = np.zeros(wanted + 16, np.uint8)
-            schedule = memory[-memory.ctypes.data % 16:][:wanted]
+            plan = memory[-memory.ctypes.data % 16:][:wanted]
             own = [s.attend(*arrays, layer) for layer in (0, 1)]
-            assert (s.attend(*arrays, 0, schedule=schedule) == own[0]).all()
-            assert (s.attend(*arrays, 1, schedule=schedule, scheduled=True) == own[1]).all()
+            assert (s.attend(*arrays, 0, launch=Launch(plan)) == own[0]).all()
+            assert (s.attend(*arrays, 1, launch=Launch(plan, planned=True)) == own[1]).all()
             if wanted:
                 with pytest.raises(ValueError, match=f"needs {wanted}"):
-                    s.attend(*arrays, schedule=schedule[:-16])
-                with pytest.raises(ValueError, match="without kvc_attention.schedule"):
-                    s.attend(*arrays, scheduled=True)
+                    s.attend(*arrays, launch=Launch(plan[:-16]))
+                with pytest.raises(ValueError, match="without kvc_attention_launch.plan"):
+                    s.attend(*arrays, launch=Launch(planned=True))
 
 
 def test_dlpack_names_the_device():

@@ -35,7 +35,7 @@ def test_a_chain_in_a_stream_is_done_in_order():
         out = s.attend(q, offsets, lens, table, stream=stream)
         bounds = s.key_bounds(np.arange(4, dtype=np.int32), stream=stream)
         got = s.gather(slots, stream=stream)
-        s.seal_blocks(np.array([0], np.int32), stream=stream)
+        s.quantize_blocks(np.array([0], np.int32), stream=stream)
         stream.synchronize()
         assert np.array_equal(out, expected.attend(q, offsets, lens, table))
         assert np.array_equal(bounds, expected.key_bounds(np.arange(4, dtype=np.int32)))
@@ -133,7 +133,7 @@ def aligned(size, alignment=64):
     return whole[first : first + size]
 
 
-def test_foreign_memory_is_used_in_place_and_lives_as_long_as_it_is_needed():
+def test_external_memory_is_used_in_place_and_lives_as_long_as_it_is_needed():
     _, size = kvcache.storage_size(16, 1, HEADS, DIM, dtype="float32", block_size=16)
     memory = aligned(size)
     s = storage(memory=memory)
@@ -156,7 +156,7 @@ def test_foreign_memory_is_used_in_place_and_lives_as_long_as_it_is_needed():
     assert watched() is None
 
 
-def test_foreign_memory_must_fit():
+def test_external_memory_must_fit():
     _, size = kvcache.storage_size(16, 1, HEADS, DIM, dtype="float32", block_size=16)
     with pytest.raises(kvcache.errors.InvalidArgumentError):
         storage(memory=aligned(size)[:-1])

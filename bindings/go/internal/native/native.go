@@ -34,56 +34,56 @@ typedef struct { void* array; intgo len; intgo cap; } _goslice_;
 typedef _goslice_ swig_type_1;
 typedef _goslice_ swig_type_2;
 typedef _goslice_ swig_type_3;
-typedef _goslice_ swig_type_4;
+typedef long long swig_type_4;
 typedef _goslice_ swig_type_5;
-typedef long long swig_type_6;
+typedef _goslice_ swig_type_6;
 typedef long long swig_type_7;
 typedef _goslice_ swig_type_8;
-typedef long long swig_type_9;
-typedef _goslice_ swig_type_10;
+typedef _goslice_ swig_type_9;
+typedef long long swig_type_10;
 typedef _goslice_ swig_type_11;
 typedef _goslice_ swig_type_12;
-typedef _goslice_ swig_type_13;
-typedef long long swig_type_14;
-typedef long long swig_type_15;
-typedef _goslice_ swig_type_16;
+typedef long long swig_type_13;
+typedef _goslice_ swig_type_14;
+typedef _goslice_ swig_type_15;
+typedef long long swig_type_16;
 typedef _goslice_ swig_type_17;
 typedef _goslice_ swig_type_18;
-typedef _goslice_ swig_type_19;
+typedef long long swig_type_19;
 typedef _goslice_ swig_type_20;
 typedef _goslice_ swig_type_21;
-typedef long long swig_type_22;
-typedef _goslice_ swig_type_23;
+typedef _goslice_ swig_type_22;
+typedef long long swig_type_23;
 typedef _goslice_ swig_type_24;
 typedef _goslice_ swig_type_25;
 typedef _goslice_ swig_type_26;
-typedef long long swig_type_27;
+typedef _goslice_ swig_type_27;
 typedef _goslice_ swig_type_28;
-typedef _goslice_ swig_type_29;
-typedef _goslice_ swig_type_30;
+typedef long long swig_type_29;
+typedef long long swig_type_30;
 typedef _goslice_ swig_type_31;
 typedef _goslice_ swig_type_32;
 typedef _goslice_ swig_type_33;
-typedef _goslice_ swig_type_34;
+typedef long long swig_type_34;
 typedef _goslice_ swig_type_35;
 typedef _goslice_ swig_type_36;
 typedef _goslice_ swig_type_37;
 typedef _goslice_ swig_type_38;
 typedef _goslice_ swig_type_39;
-typedef _goslice_ swig_type_40;
-typedef _goslice_ swig_type_41;
+typedef long long swig_type_40;
+typedef long long swig_type_41;
 typedef _goslice_ swig_type_42;
 typedef _goslice_ swig_type_43;
 typedef _goslice_ swig_type_44;
 typedef _goslice_ swig_type_45;
 typedef _goslice_ swig_type_46;
 typedef _goslice_ swig_type_47;
-typedef _goslice_ swig_type_48;
+typedef long long swig_type_48;
 typedef _goslice_ swig_type_49;
 typedef _goslice_ swig_type_50;
 typedef _goslice_ swig_type_51;
 typedef _goslice_ swig_type_52;
-typedef _goslice_ swig_type_53;
+typedef long long swig_type_53;
 typedef _goslice_ swig_type_54;
 typedef _goslice_ swig_type_55;
 typedef _goslice_ swig_type_56;
@@ -111,23 +111,23 @@ typedef _goslice_ swig_type_77;
 typedef _goslice_ swig_type_78;
 typedef _goslice_ swig_type_79;
 typedef _goslice_ swig_type_80;
-typedef long long swig_type_81;
+typedef _goslice_ swig_type_81;
 typedef _goslice_ swig_type_82;
 typedef _goslice_ swig_type_83;
-typedef long long swig_type_84;
+typedef _goslice_ swig_type_84;
 typedef _goslice_ swig_type_85;
 typedef _goslice_ swig_type_86;
 typedef _goslice_ swig_type_87;
 typedef _goslice_ swig_type_88;
-typedef long long swig_type_89;
-typedef long long swig_type_90;
+typedef _goslice_ swig_type_89;
+typedef _goslice_ swig_type_90;
 typedef _goslice_ swig_type_91;
 typedef _goslice_ swig_type_92;
 typedef _goslice_ swig_type_93;
 typedef _goslice_ swig_type_94;
-typedef long long swig_type_95;
+typedef _goslice_ swig_type_95;
 typedef _goslice_ swig_type_96;
-typedef long long swig_type_97;
+typedef _goslice_ swig_type_97;
 typedef _goslice_ swig_type_98;
 typedef _goslice_ swig_type_99;
 typedef _goslice_ swig_type_100;
@@ -135,161 +135,163 @@ typedef _goslice_ swig_type_101;
 typedef _goslice_ swig_type_102;
 typedef _goslice_ swig_type_103;
 typedef _goslice_ swig_type_104;
-typedef long long swig_type_105;
+typedef _goslice_ swig_type_105;
 typedef _goslice_ swig_type_106;
-typedef _goslice_ swig_type_107;
-typedef _goslice_ swig_type_108;
-typedef long long swig_type_109;
-typedef long long swig_type_110;
+typedef long long swig_type_107;
+typedef long long swig_type_108;
+typedef _goslice_ swig_type_109;
+typedef _goslice_ swig_type_110;
 typedef _goslice_ swig_type_111;
-typedef _goslice_ swig_type_112;
+typedef long long swig_type_112;
 typedef _goslice_ swig_type_113;
 typedef _goslice_ swig_type_114;
-typedef long long swig_type_115;
-typedef long long swig_type_116;
-typedef _goslice_ swig_type_117;
-typedef _goslice_ swig_type_118;
+typedef _goslice_ swig_type_115;
+typedef _gostring_ swig_type_116;
+typedef _gostring_ swig_type_117;
+typedef _gostring_ swig_type_118;
 typedef _gostring_ swig_type_119;
 typedef _gostring_ swig_type_120;
-typedef long long swig_type_121;
-typedef long long swig_type_122;
+typedef _goslice_ swig_type_121;
+typedef _goslice_ swig_type_122;
 typedef _goslice_ swig_type_123;
 typedef _goslice_ swig_type_124;
-typedef long long swig_type_125;
-typedef _goslice_ swig_type_126;
+typedef _goslice_ swig_type_125;
+typedef long long swig_type_126;
 typedef _goslice_ swig_type_127;
-typedef long long swig_type_128;
+typedef _goslice_ swig_type_128;
 typedef long long swig_type_129;
-typedef long long swig_type_130;
+typedef _goslice_ swig_type_130;
 typedef _goslice_ swig_type_131;
 typedef long long swig_type_132;
 typedef long long swig_type_133;
-typedef long long swig_type_134;
-typedef long long swig_type_135;
-typedef long long swig_type_136;
-typedef long long swig_type_137;
+typedef _goslice_ swig_type_134;
+typedef _goslice_ swig_type_135;
+typedef _goslice_ swig_type_136;
+typedef _goslice_ swig_type_137;
 typedef long long swig_type_138;
 typedef long long swig_type_139;
 typedef _goslice_ swig_type_140;
 typedef _goslice_ swig_type_141;
-typedef long long swig_type_142;
+typedef _goslice_ swig_type_142;
 typedef _goslice_ swig_type_143;
 typedef _goslice_ swig_type_144;
 typedef long long swig_type_145;
 typedef _goslice_ swig_type_146;
-typedef _goslice_ swig_type_147;
+typedef long long swig_type_147;
 typedef long long swig_type_148;
-typedef long long swig_type_149;
-typedef _goslice_ swig_type_150;
+typedef _gostring_ swig_type_149;
+typedef long long swig_type_150;
 typedef _goslice_ swig_type_151;
-typedef long long swig_type_152;
+typedef _goslice_ swig_type_152;
 typedef _goslice_ swig_type_153;
-typedef long long swig_type_154;
+typedef _goslice_ swig_type_154;
 typedef _goslice_ swig_type_155;
 typedef _goslice_ swig_type_156;
-typedef _goslice_ swig_type_157;
+typedef _gostring_ swig_type_157;
 typedef long long swig_type_158;
-typedef _goslice_ swig_type_159;
-typedef _goslice_ swig_type_160;
-typedef _goslice_ swig_type_161;
-typedef _goslice_ swig_type_162;
-typedef _goslice_ swig_type_163;
-typedef long long swig_type_164;
-typedef _goslice_ swig_type_165;
-typedef _goslice_ swig_type_166;
-typedef _gostring_ swig_type_167;
-typedef _gostring_ swig_type_168;
-typedef _gostring_ swig_type_169;
-typedef _gostring_ swig_type_170;
-typedef _goslice_ swig_type_171;
-typedef _goslice_ swig_type_172;
+typedef long long swig_type_159;
+typedef long long swig_type_160;
+typedef long long swig_type_161;
+typedef long long swig_type_162;
+typedef long long swig_type_163;
+typedef _goslice_ swig_type_164;
+typedef long long swig_type_165;
+typedef long long swig_type_166;
+typedef long long swig_type_167;
+typedef long long swig_type_168;
+typedef long long swig_type_169;
+typedef long long swig_type_170;
+typedef long long swig_type_171;
+typedef long long swig_type_172;
 typedef _goslice_ swig_type_173;
 typedef _goslice_ swig_type_174;
 typedef long long swig_type_175;
 typedef long long swig_type_176;
-typedef _gostring_ swig_type_177;
-extern void _wrap_Swig_free_native_69e67fdfc8c59157(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_69e67fdfc8c59157(swig_intgo arg1);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_4 arg2, int arg3, int arg4, swig_type_5 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_6 arg2, int arg3, swig_type_7 arg4, swig_type_8 arg5);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_9 arg2, swig_type_10 arg3, swig_type_11 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_step_native_69e67fdfc8c59157(uintptr_t arg1, uintptr_t arg2, swig_voidp arg3, swig_type_12 arg4, swig_type_13 arg5);
-extern swig_voidp _wrap_kvc_step_use_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_14 _wrap_kvc_step_num_failed_native_69e67fdfc8c59157(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, swig_type_18 arg6, swig_type_19 arg7, swig_type_20 arg8, swig_type_21 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_22 arg3, swig_type_23 arg4, swig_type_24 arg5, swig_type_25 arg6, swig_type_26 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_27 arg3, swig_type_28 arg4, swig_type_29 arg5, swig_type_30 arg6, swig_type_31 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_32 arg3, swig_type_33 arg4, swig_type_34 arg5, swig_type_35 arg6, swig_type_36 arg7, swig_type_37 arg8, swig_type_38 arg9, swig_type_39 arg10, swig_type_40 arg11, swig_type_41 arg12, swig_type_42 arg13, swig_type_43 arg14, swig_type_44 arg15, swig_type_45 arg16, swig_type_46 arg17, uintptr_t arg18);
-extern swig_voidp _wrap_kvc_storage_explain_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_47 arg3, swig_type_48 arg4, swig_type_49 arg5, swig_type_50 arg6, swig_type_51 arg7, swig_type_52 arg8, swig_type_53 arg9, swig_type_54 arg10, swig_type_55 arg11, swig_type_56 arg12, swig_type_57 arg13, swig_type_58 arg14, swig_type_59 arg15, swig_type_60 arg16, swig_type_61 arg17, swig_voidp arg18);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_type_62 arg3, swig_type_63 arg4, swig_type_64 arg5, swig_type_65 arg6, swig_type_66 arg7, swig_type_67 arg8, swig_type_68 arg9, swig_type_69 arg10, swig_type_70 arg11, swig_type_71 arg12, swig_type_72 arg13, swig_type_73 arg14, swig_type_74 arg15, swig_type_75 arg16, swig_type_76 arg17, swig_voidp arg18, swig_type_77 arg19, swig_type_78 arg20, uintptr_t arg21);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_79 arg2, swig_type_80 arg3, swig_type_81 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_82 arg2, swig_type_83 arg3, swig_type_84 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_type_85 arg3, swig_type_86 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_attention_merge_native_69e67fdfc8c59157(swig_type_87 arg1, swig_type_88 arg2, swig_type_89 arg3, swig_type_90 arg4, int arg5, int arg6, swig_type_91 arg7, swig_type_92 arg8);
-extern swig_voidp _wrap_kvc_tree_mask_native_69e67fdfc8c59157(swig_type_93 arg1, swig_type_94 arg2, swig_type_95 arg3, swig_type_96 arg4);
-extern swig_voidp _wrap_kvc_estimate_memory_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_model_rope_native_69e67fdfc8c59157(swig_voidp arg1, int arg2, swig_type_97 arg3, swig_type_98 arg4, swig_type_99 arg5, swig_type_100 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_rope_table_native_69e67fdfc8c59157(swig_type_101 arg1, double arg2, swig_type_102 arg3, swig_type_103 arg4);
-extern swig_voidp _wrap_kvc_rope_apply_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_104 arg2, swig_type_105 arg3, swig_type_106 arg4, swig_type_107 arg5);
-extern swig_voidp _wrap_kvc_quantize_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_108 arg2, swig_type_109 arg3, swig_type_110 arg4, swig_type_111 arg5, swig_type_112 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_113 arg2, swig_type_114 arg3, swig_type_115 arg4, swig_type_116 arg5, swig_type_117 arg6);
-extern swig_voidp _wrap_kvc_storage_adopt_native_69e67fdfc8c59157(swig_voidp arg1, swig_type_118 arg2, swig_voidp arg3);
-extern int _wrap_kvc_version_native_69e67fdfc8c59157(void);
-extern swig_type_119 _wrap_kvc_build_info_native_69e67fdfc8c59157(void);
-extern swig_type_120 _wrap_kvc_last_error_native_69e67fdfc8c59157(void);
-extern swig_voidp _wrap_kvc_supports_native_69e67fdfc8c59157(int arg1);
-extern swig_voidp _wrap_kvc_manager_create_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_121 arg2);
-extern swig_voidp _wrap_kvc_manager_reset_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_122 arg2);
-extern swig_voidp _wrap_kvc_manager_check_native_69e67fdfc8c59157(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_create_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_123 arg2, swig_type_124 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_125 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_126 arg2, swig_type_127 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_128 arg2, swig_type_129 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_130 arg2, swig_type_131 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_132 arg2, swig_type_133 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_134 arg2, swig_type_135 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_136 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_137 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_138 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_139 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_140 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_take_copies_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_141 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_probe_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_142 arg2, swig_type_143 arg3, swig_type_144 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_148 arg2);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_149 arg2, swig_type_150 arg3, swig_type_151 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_152 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_type_153 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_154 arg2, int arg3, swig_type_155 arg4, swig_type_156 arg5, swig_type_157 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_158 arg2, int arg3, swig_type_159 arg4, swig_type_160 arg5, swig_type_161 arg6);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_162 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_163 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_create_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_164 arg2);
-extern swig_voidp _wrap_kvc_manager_take_zero_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_165 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_type_166 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_backend_open_native_69e67fdfc8c59157(swig_type_167 arg1, swig_type_168 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_69e67fdfc8c59157(swig_type_169 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_69e67fdfc8c59157(swig_type_170 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_69e67fdfc8c59157(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_69e67fdfc8c59157(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_69e67fdfc8c59157(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_171 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_seal_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_172 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_173 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(uintptr_t arg1, swig_type_174 arg2, uintptr_t arg3);
-extern swig_type_175 _wrap_kvc_model_count_native_69e67fdfc8c59157(void);
-extern swig_voidp _wrap_kvc_model_get_native_69e67fdfc8c59157(swig_type_176 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_69e67fdfc8c59157(swig_type_177 arg1, swig_voidp arg2);
+typedef _goslice_ swig_type_177;
+typedef _goslice_ swig_type_178;
+typedef _goslice_ swig_type_179;
+typedef long long swig_type_180;
+extern void _wrap_Swig_free_native_35ff959ecc7e8187(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_35ff959ecc7e8187(swig_intgo arg1);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_4 arg2, swig_type_5 arg3, swig_type_6 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_7 arg2, swig_type_8 arg3, swig_type_9 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_probe_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_10 arg2, swig_type_11 arg3, swig_type_12 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, swig_type_15 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_16 arg2, swig_type_17 arg3, swig_type_18 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, int arg5, swig_type_22 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_23 arg2, swig_type_24 arg3, swig_type_25 arg4, int arg5, swig_type_26 arg6);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_27 arg2, int arg3, int arg4, swig_type_28 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_29 arg2, int arg3, swig_type_30 arg4, swig_type_31 arg5);
+extern swig_voidp _wrap_kvc_manager_take_pending_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_32 arg2, swig_type_33 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_34 arg2, swig_type_35 arg3, swig_type_36 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_step_native_35ff959ecc7e8187(uintptr_t arg1, uintptr_t arg2, swig_type_37 arg3, swig_voidp arg4, swig_type_38 arg5, swig_type_39 arg6);
+extern swig_voidp _wrap_kvc_step_use_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_40 _wrap_kvc_step_num_failed_native_35ff959ecc7e8187(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_type_41 arg3, swig_type_42 arg4, swig_type_43 arg5, swig_type_44 arg6, swig_type_45 arg7, swig_type_46 arg8, swig_type_47 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_type_48 arg3, swig_type_49 arg4, swig_type_50 arg5, swig_type_51 arg6, swig_type_52 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_type_53 arg3, swig_type_54 arg4, swig_type_55 arg5, swig_type_56 arg6, swig_type_57 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_type_58 arg3, swig_type_59 arg4, swig_type_60 arg5, swig_type_61 arg6, swig_type_62 arg7, swig_type_63 arg8, swig_type_64 arg9, swig_type_65 arg10, swig_type_66 arg11, swig_type_67 arg12, swig_type_68 arg13, swig_type_69 arg14, swig_type_70 arg15, swig_voidp arg16, swig_type_71 arg17, swig_type_72 arg18, uintptr_t arg19);
+extern swig_voidp _wrap_kvc_storage_explain_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_type_73 arg3, swig_type_74 arg4, swig_type_75 arg5, swig_type_76 arg6, swig_type_77 arg7, swig_type_78 arg8, swig_type_79 arg9, swig_type_80 arg10, swig_type_81 arg11, swig_type_82 arg12, swig_type_83 arg13, swig_type_84 arg14, swig_type_85 arg15, swig_voidp arg16, swig_type_86 arg17, swig_type_87 arg18, swig_voidp arg19);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_type_88 arg3, swig_type_89 arg4, swig_type_90 arg5, swig_type_91 arg6, swig_type_92 arg7, swig_type_93 arg8, swig_type_94 arg9, swig_type_95 arg10, swig_type_96 arg11, swig_type_97 arg12, swig_type_98 arg13, swig_type_99 arg14, swig_type_100 arg15, swig_voidp arg16, swig_type_101 arg17, swig_type_102 arg18, swig_voidp arg19, swig_type_103 arg20, swig_type_104 arg21, uintptr_t arg22);
+extern swig_voidp _wrap_kvc_attention_merge_native_35ff959ecc7e8187(swig_type_105 arg1, swig_type_106 arg2, swig_type_107 arg3, swig_type_108 arg4, int arg5, int arg6, swig_type_109 arg7, swig_type_110 arg8);
+extern swig_voidp _wrap_kvc_estimate_memory_native_35ff959ecc7e8187(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_rope_apply_native_35ff959ecc7e8187(swig_voidp arg1, swig_type_111 arg2, swig_type_112 arg3, swig_type_113 arg4, swig_type_114 arg5);
+extern swig_voidp _wrap_kvc_storage_adopt_native_35ff959ecc7e8187(swig_voidp arg1, swig_type_115 arg2, swig_voidp arg3);
+extern swig_type_116 _wrap_kvc_last_error_native_35ff959ecc7e8187(void);
+extern swig_voidp _wrap_kvc_backend_open_native_35ff959ecc7e8187(swig_type_117 arg1, swig_type_118 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_35ff959ecc7e8187(swig_type_119 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_properties_native_35ff959ecc7e8187(swig_type_120 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_35ff959ecc7e8187(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_35ff959ecc7e8187(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_121 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_122 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_123 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_124 arg2, swig_type_125 arg3, swig_type_126 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_127 arg2, swig_type_128 arg3, swig_type_129 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_130 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_35ff959ecc7e8187(swig_voidp arg1, swig_type_131 arg2, swig_type_132 arg3, swig_type_133 arg4, swig_type_134 arg5, swig_type_135 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_35ff959ecc7e8187(swig_voidp arg1, swig_type_136 arg2, swig_type_137 arg3, swig_type_138 arg4, swig_type_139 arg5, swig_type_140 arg6);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_type_141 arg3, swig_type_142 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_tree_mask_native_35ff959ecc7e8187(swig_type_143 arg1, swig_type_144 arg2, swig_type_145 arg3, swig_type_146 arg4);
+extern swig_type_147 _wrap_kvc_model_count_native_35ff959ecc7e8187(void);
+extern swig_voidp _wrap_kvc_model_get_native_35ff959ecc7e8187(swig_type_148 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_35ff959ecc7e8187(swig_type_149 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_rope_native_35ff959ecc7e8187(swig_voidp arg1, int arg2, swig_type_150 arg3, swig_type_151 arg4, swig_type_152 arg5, swig_type_153 arg6);
+extern swig_voidp _wrap_kvc_rope_table_native_35ff959ecc7e8187(swig_type_154 arg1, double arg2, swig_type_155 arg3, swig_type_156 arg4);
+extern int _wrap_kvc_version_native_35ff959ecc7e8187(void);
+extern swig_type_157 _wrap_kvc_build_info_native_35ff959ecc7e8187(void);
+extern swig_voidp _wrap_kvc_supports_native_35ff959ecc7e8187(int arg1);
+extern swig_voidp _wrap_kvc_manager_create_native_35ff959ecc7e8187(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_158 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_159 arg2);
+extern swig_voidp _wrap_kvc_manager_stats_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_160 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_161 arg2, swig_type_162 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_163 arg2, swig_type_164 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_165 arg2, swig_type_166 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_167 arg2, swig_type_168 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_169 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_170 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_171 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_172 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_173 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_type_174 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_175 arg2);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_176 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_type_177 arg3);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_178 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_179 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_create_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_35ff959ecc7e8187(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_35ff959ecc7e8187(uintptr_t arg1, swig_type_180 arg2);
+extern swig_voidp _wrap_kvc_manager_check_native_35ff959ecc7e8187(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_35ff959ecc7e8187(uintptr_t arg1, swig_voidp arg2);
 #undef intgo
 */
 import "C"
@@ -332,13 +334,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_69e67fdfc8c59157(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_35ff959ecc7e8187(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -366,6 +368,7 @@ func takeError(failure *byte) error {
 	return &Error{Status: *(*int32)(unsafe.Pointer(failure)), Text: C.GoString(text)}
 }
 
+const KVC_GO_BYTES string = "[]byte"
 const KVC_GO_INT32 string = "[]int32"
 const KVC_GO_INT64 string = "[]int64"
 const KVC_GO_UINT64 string = "[]uint64"
@@ -376,7 +379,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -391,6 +394,152 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_manager_create_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *byte, arg6 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_6)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_allocate_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *byte, arg6 *uint64, arg7 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	_swig_i_6 := arg7
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_10(_swig_i_1), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *uint64, arg6 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_13(_swig_i_1), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_16(_swig_i_1), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 uint32, arg6 []int32, arg7 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	_swig_i_6 := arg7
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_22)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg6
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 uint32, arg6 []int32) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_23(_swig_i_1), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_5))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg6
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 int32, arg5 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
@@ -398,7 +547,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -417,9 +566,28 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_6(_swig_i_1), C.int(_swig_i_2), C.swig_type_7(_swig_i_3), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_29(_swig_i_1), C.int(_swig_i_2), C.swig_type_30(_swig_i_3), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_take_pending(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 *uint64, arg5 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
@@ -434,7 +602,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_9(_swig_i_1), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_34(_swig_i_1), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -446,19 +614,23 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 *byte, arg4 []byte, arg5 []uint64) (_swig_ret error) {
+func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 []uint64, arg4 *byte, arg5 []byte, arg6 []uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_4))))
+	_swig_i_5 := arg6
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
-		Swig_escape_val = arg4
+		Swig_escape_val = arg3
 	}
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg6
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
@@ -470,7 +642,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -479,7 +651,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -495,7 +667,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_15(_swig_i_2), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_19)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_41(_swig_i_2), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -529,7 +701,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_22(_swig_i_2), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_48(_swig_i_2), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -558,7 +730,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_27(_swig_i_2), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_53(_swig_i_2), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -576,7 +748,7 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 []byte, arg17 []byte, arg18 uintptr) (_swig_ret error) {
+func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 *byte, arg17 []byte, arg18 []byte, arg19 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -596,7 +768,8 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_16)), C.uintptr_t(_swig_i_17)))
+	_swig_i_18 := arg19
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -637,17 +810,17 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 		Swig_escape_val = arg15
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg16
+		Swig_escape_val = arg17
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg17
+		Swig_escape_val = arg18
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 []byte, arg17 []byte, arg18 *byte) (_swig_ret error) {
+func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 *byte, arg17 []byte, arg18 []byte, arg19 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -667,7 +840,8 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_16)), C.swig_voidp(_swig_i_17)))
+	_swig_i_18 := arg19
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -708,17 +882,17 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 		Swig_escape_val = arg15
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg16
+		Swig_escape_val = arg17
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg17
+		Swig_escape_val = arg18
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 []byte, arg17 []byte, arg18 *byte, arg19 []byte, arg20 []byte, arg21 uintptr) (_swig_ret error) {
+func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5 []byte, arg6 []uint64, arg7 []uint64, arg8 []uint64, arg9 []int32, arg10 []byte, arg11 []byte, arg12 []byte, arg13 []uint64, arg14 []uint64, arg15 []byte, arg16 *byte, arg17 []byte, arg18 []byte, arg19 *byte, arg20 []byte, arg21 []byte, arg22 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -741,7 +915,8 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_18 := arg19
 	_swig_i_19 := arg20
 	_swig_i_20 := arg21
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_16)), C.swig_voidp(_swig_i_17), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_18)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_19)), C.uintptr_t(_swig_i_20)))
+	_swig_i_21 := arg22
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -782,16 +957,229 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 		Swig_escape_val = arg15
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg16
-	}
-	if Swig_escape_always_false {
 		Swig_escape_val = arg17
 	}
 	if Swig_escape_always_false {
-		Swig_escape_val = arg19
+		Swig_escape_val = arg18
 	}
 	if Swig_escape_always_false {
 		Swig_escape_val = arg20
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg21
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 uint32, arg6 int32, arg7 []byte, arg8 []byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	_swig_i_6 := arg7
+	_swig_i_7 := arg8
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_35ff959ecc7e8187(*(*C.swig_type_105)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_1)), C.swig_type_107(_swig_i_2), C.swig_type_108(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_7))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg7
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg8
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []int64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_1)), C.swig_type_112(_swig_i_2), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_4))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg5
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_last_error() (_swig_ret string) {
+	var swig_r string
+	swig_r_p := C._wrap_kvc_last_error_native_35ff959ecc7e8187()
+	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
+	var swig_r_1 string
+ swig_r_1 = swigCopyString(swig_r) 
+	return swig_r_1
+}
+
+func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_35ff959ecc7e8187(*(*C.swig_type_117)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_1))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_35ff959ecc7e8187(*(*C.swig_type_119)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_35ff959ecc7e8187(*(*C.swig_type_120)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
@@ -805,7 +1193,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_2)), C.swig_type_81(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_2)), C.swig_type_126(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -824,7 +1212,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_2)), C.swig_type_84(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_2)), C.swig_type_129(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -836,146 +1224,14 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte, arg5 uintptr) (_swig_ret error) {
+func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 uint32, arg6 int32, arg7 []byte, arg8 []byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	_swig_i_6 := arg7
-	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_69e67fdfc8c59157(*(*C.swig_type_87)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_1)), C.swig_type_89(_swig_i_2), C.swig_type_90(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_7))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg7
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg8
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_69e67fdfc8c59157(*(*C.swig_type_93)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_1)), C.swig_type_95(_swig_i_2), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_3))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []byte, arg6 []byte, arg7 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_97(_swig_i_2), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg5
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg6
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_69e67fdfc8c59157(*(*C.swig_type_101)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_3))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []int64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_1)), C.swig_type_105(_swig_i_2), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_4))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg5
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
@@ -990,7 +1246,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_1)), C.swig_type_109(_swig_i_2), C.swig_type_110(_swig_i_3), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_1)), C.swig_type_132(_swig_i_2), C.swig_type_133(_swig_i_3), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1013,7 +1269,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_2)), C.swig_type_115(_swig_i_3), C.swig_type_116(_swig_i_4), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_137)(unsafe.Pointer(&_swig_i_2)), C.swig_type_138(_swig_i_3), C.swig_type_139(_swig_i_4), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1028,14 +1284,113 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error) {
+func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte, arg5 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_35ff959ecc7e8187(*(*C.swig_type_143)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_1)), C.swig_type_145(_swig_i_2), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_3))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_model_count() (_swig_ret uint64) {
+	var swig_r uint64
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_35ff959ecc7e8187())
+	return swig_r
+}
+
+func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_35ff959ecc7e8187(C.swig_type_148(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_35ff959ecc7e8187(*(*C.swig_type_149)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []byte, arg6 []byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	_swig_i_5 := arg6
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_150(_swig_i_2), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_5))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg5
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg6
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_35ff959ecc7e8187(*(*C.swig_type_154)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_3))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
 	}
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
@@ -1044,22 +1399,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_69e67fdfc8c59157())
+	swig_r = (uint32)(C._wrap_kvc_version_native_35ff959ecc7e8187())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_69e67fdfc8c59157()
-	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
-	var swig_r_1 string
- swig_r_1 = swigCopyString(swig_r) 
-	return swig_r_1
-}
-
-func Kvc_last_error() (_swig_ret string) {
-	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_69e67fdfc8c59157()
+	swig_r_p := C._wrap_kvc_build_info_native_35ff959ecc7e8187()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1069,7 +1415,7 @@ func Kvc_last_error() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_69e67fdfc8c59157(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_35ff959ecc7e8187(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1079,7 +1425,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_35ff959ecc7e8187(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1089,7 +1435,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1099,7 +1445,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_121(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_158(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1109,26 +1455,7 @@ func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_122(_swig_i_1)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_159(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1138,7 +1465,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1149,7 +1476,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1160,26 +1487,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_create_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 *byte, arg5 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1190,27 +1498,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_125(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_allocate_request(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 *byte, arg5 *uint64, arg6 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_160(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1221,7 +1509,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_128(_swig_i_1), C.swig_type_129(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_161(_swig_i_1), C.swig_type_162(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1232,7 +1520,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_130(_swig_i_1), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_163(_swig_i_1), *(*C.swig_type_164)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1246,7 +1534,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_132(_swig_i_1), C.swig_type_133(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_165(_swig_i_1), C.swig_type_166(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1257,7 +1545,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_134(_swig_i_1), C.swig_type_135(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_167(_swig_i_1), C.swig_type_168(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1268,7 +1556,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_136(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_169(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1278,7 +1566,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_137(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_170(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1288,7 +1576,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_138(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_171(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1299,7 +1587,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_139(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_172(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1310,234 +1598,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_take_copies(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_copies_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_142(_swig_i_1), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *uint64, arg6 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_145(_swig_i_1), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_148(_swig_i_1)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_149(_swig_i_1), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_evict_blocks(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_152(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_2))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []int32, arg5 []byte, arg6 []int32, arg7 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_154(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg5
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg6
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []int32, arg5 []byte, arg6 []int32) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_158(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_5))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg5
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg6
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_1))))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_type_164(_swig_i_1)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_take_zero_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_zero_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1552,7 +1613,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1561,14 +1622,46 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
+func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_69e67fdfc8c59157(*(*C.swig_type_167)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_168)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_175(_swig_i_1)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_evict_blocks(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_176(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
-		Swig_escape_val = arg1
+		Swig_escape_val = arg3
 	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1577,97 +1670,12 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_69e67fdfc8c59157(*(*C.swig_type_169)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_69e67fdfc8c59157(*(*C.swig_type_170)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) {
+func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_69e67fdfc8c59157(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_storage_seal_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_seal_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), *(*C.swig_type_179)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1676,58 +1684,52 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret error) {
+func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_ret error) {
+func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(C.uintptr_t(_swig_i_0), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg2
-	}
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_model_count() (_swig_ret uint64) {
-	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_69e67fdfc8c59157())
-	return swig_r
-}
-
-func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
+func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_69e67fdfc8c59157(C.swig_type_176(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_type_180(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
+func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_69e67fdfc8c59157(*(*C.swig_type_177)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_35ff959ecc7e8187(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

@@ -209,11 +209,35 @@ static void* kvc_copy_error(kvc_status status) {
 }
 
 
-/* A part that is NULL is absent, one of no bytes is present and empty. */
+/* A part that is NULL is absent. A part of no bytes is present and empty. */
 static kvc_status open_namespace(kvc_manager *m, const char *model, size_t model_size, const char *adapter, size_t adapter_size,
                                  const char *tenant, size_t tenant_size, uint64_t *namespace_id) {
   kvc_namespace_config config = {sizeof config, model, adapter, tenant, model_size, adapter_size, tenant_size};
   return kvc_manager_open_namespace(m, &config, namespace_id);
+}
+
+/* The fields of a kvc_prompt. */
+#define KVC_PROMPT uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys
+#define KVC_THE_PROMPT &(kvc_prompt){sizeof(kvc_prompt), namespace_id, tokens, num_tokens, keys, num_keys}
+
+static kvc_status create_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request) {
+  return kvc_manager_create_request(m, KVC_THE_PROMPT, config, request);
+}
+static kvc_status allocate_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request, uint64_t *num_cached) {
+  return kvc_manager_allocate_request(m, KVC_THE_PROMPT, config, request, num_cached);
+}
+static kvc_status probe(kvc_manager *m, KVC_PROMPT, kvc_probe_info *info) { return kvc_manager_probe(m, KVC_THE_PROMPT, info); }
+static kvc_status pin_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *pin, uint64_t *num_pinned) {
+  return kvc_manager_pin_prefix(m, KVC_THE_PROMPT, pin, num_pinned);
+}
+static kvc_status drop_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *num_dropped) {
+  return kvc_manager_drop_prefix(m, KVC_THE_PROMPT, num_dropped);
+}
+static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
+  return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);
+}
+static kvc_status publish_blocks(kvc_manager *m, KVC_PROMPT, uint32_t group, const int32_t *blocks, size_t num_blocks) {
+  return kvc_manager_publish_blocks(m, KVC_THE_PROMPT, group, blocks, num_blocks);
 }
 
 /* num_entries is num_requests * row_stride. */
@@ -226,24 +250,38 @@ static kvc_status export_slots(kvc_manager *m, uint64_t request, uint32_t group,
   return kvc_manager_export_slots(m, request, group, first_token, num_slots, slots, sizeof *slots);
 }
 
-/* `next` is the cursor to go on with. Without room for tokens they are not wanted. */
-static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
-                              uint64_t *next, size_t *count) {
-  *next = cursor;
-  return kvc_manager_poll_events(m, next, events, sizeof *events, capacity, count, token_capacity ? tokens : NULL, token_capacity);
-}
-
-/* With what the new requests ask for, where it is not NULL: a config and an offset into the keys for each admission. The step keeps none of it. */
-static kvc_status run_step(kvc_manager *m, kvc_step *step, const kvc_request_config *configs, const kvc_extra_key *keys, size_t num_keys,
-                           const uint64_t *key_offsets, size_t num_key_offsets) {
-  step->admit_configs = configs, step->admit_keys = keys, step->admit_key_offsets = key_offsets;
-  (void)num_keys, (void)num_key_offsets;
-  const kvc_status status = kvc_manager_step(m, step);
-  step->admit_configs = NULL, step->admit_keys = NULL, step->admit_key_offsets = NULL;
+static kvc_status take_pending(kvc_manager *m, kvc_block_copy *copies, size_t capacity, int32_t *zero_blocks, size_t zero_capacity,
+                               size_t *num_copies, size_t *num_zero_blocks) {
+  kvc_pending_work work = {sizeof work, copies, capacity, 0, zero_blocks, zero_capacity, 0};
+  const kvc_status status = kvc_manager_take_pending(m, &work);
+  *num_copies = work.num_copies, *num_zero_blocks = work.num_zero_blocks;
   return status;
 }
 
-/* Takes an optional array of a step away (as NULL does in C) or back into use. */
+/* `next` is the cursor to read from next. Without room for tokens, no tokens are wanted. */
+static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
+                              uint64_t *next, size_t *count) {
+  kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
+  *next = cursor;
+  const kvc_status status = kvc_manager_poll_events(m, next, &batch);
+  *count = batch.count;
+  return status;
+}
+
+/* Runs a step with the options of its new requests: a namespace, a config and an offset into the keys for each admission. Where an array is
+   NULL, the step keeps its own. Afterwards the step is as before. */
+static kvc_status run_step(kvc_manager *m, kvc_step *step, const uint64_t *namespaces, size_t num_namespaces, const kvc_request_config *configs,
+                           const kvc_extra_key *keys, size_t num_keys, const uint64_t *key_offsets, size_t num_key_offsets) {
+  const uint64_t *const own = step->admit_namespaces;
+  if (namespaces) step->admit_namespaces = namespaces;
+  step->admit_configs = configs, step->admit_keys = keys, step->admit_key_offsets = key_offsets;
+  (void)num_namespaces, (void)num_keys, (void)num_key_offsets;
+  const kvc_status status = kvc_manager_step(m, step);
+  step->admit_namespaces = own, step->admit_configs = NULL, step->admit_keys = NULL, step->admit_key_offsets = NULL;
+  return status;
+}
+
+/* Switches an optional array of a step off (NULL in C) or on. */
 static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
   kvc_view view;
   const kvc_status status = kvc_step_view(step, array, &view);
@@ -265,7 +303,7 @@ static kvc_status step_use(kvc_step *step, int32_t array, int32_t used) {
   return KVC_OK;
 }
 
-/* Number of items of the last run whose status is not KVC_OK. Counts that were raised since that run cannot lead past the array. */
+/* Number of items of the last run whose status is not KVC_OK. Counts that were raised since then do not lead past the array. */
 static size_t step_num_failed(const kvc_step *step) {
   kvc_view status;
   size_t failed = 0, items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
@@ -275,24 +313,19 @@ static size_t step_num_failed(const kvc_step *step) {
   return failed;
 }
 
-/* Tokens lie at `slots`, or without slots at the positions from rows->first_token on in the block table. The type of k
-   and v is rows->dtype; their lengths are in bytes. */
-#define KVC_ROWS(CONST)                                                                                                                      \
-  size_t length, CONST char *k, size_t k_bytes, CONST char *v, size_t v_bytes, const int64_t *slots, size_t num_slots,                       \
-      const int32_t *block_table, size_t block_table_size
-#define KVC_WITH_ROWS(rows)                                                                                                                  \
-  kvc_rows full = *(rows);                                                                                                                   \
-  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;                                                                          \
-  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size;                                              \
-  (void)k_bytes, (void)v_bytes, (void)num_slots
+/* The arrays of a kvc_rows. The tokens are at `slots`, or without slots at the positions from rows->first_token on in block_table. */
+#define KVC_ROWS(CONST) size_t length, CONST void *k, CONST void *v, const int64_t *slots, const int32_t *block_table, size_t block_table_size
+#define KVC_WITH_ROWS(rows)                                                            \
+  kvc_rows full = *(rows);                                                             \
+  full.k = (void *)k, full.v = (void *)v, full.num_tokens = length;                    \
+  full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size
 
-/* With angle_table, keys turn on their way: rows->rope_dim is not 0 then. */
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *angle_table, size_t angle_table_bytes,
-                        const int64_t *table_row, size_t num_table_rows, kvc_stream *stream) {
+/* With rope_table, keys are rotated: then rows->rope_dim is not 0. */
+static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *rope_table, size_t rope_table_bytes,
+                        const int64_t *rope_rows, kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
-  full.rope_table = (const float *)angle_table, full.rope_rows = table_row;
-  full.rope_table_rows = rows->rope_dim ? angle_table_bytes / (sizeof(float) * rows->rope_dim) : 0;
-  (void)num_table_rows;
+  full.rope_table = (const float *)rope_table, full.rope_rows = rope_rows;
+  full.rope_table_rows = rows->rope_dim ? rope_table_bytes / (sizeof(float) * rows->rope_dim) : 0;
   return kvc_storage_store(s, &full, stream);
 }
 static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
@@ -304,66 +337,42 @@ static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const),
   return kvc_storage_measure(s, &full, keys, values);
 }
 
-/* What a kvc_attention points to. Lengths in bytes where the element type is the struct's. */
-#define KVC_ATTENTION_ARRAYS                                                                                                                 \
-  const char *q, size_t q_bytes, char *out, size_t out_bytes, char *lse, size_t lse_bytes, const uint64_t *q_offsets, size_t num_q_offsets,  \
-      const uint64_t *q_starts, size_t num_q_starts, const uint64_t *kv_lens, size_t num_kv_lens, const int32_t *block_tables,               \
-      size_t num_entries, const char *alibi_slopes, size_t alibi_bytes, const char *sink_logits, size_t sink_bytes, const char *mask,        \
-      size_t mask_bytes, const uint64_t *mask_offsets, size_t num_mask_offsets, const uint64_t *mask_starts, size_t num_mask_starts,         \
-      const char *block_mask, size_t block_mask_bytes, char *schedule, size_t schedule_bytes, char *workspace, size_t workspace_bytes
-#define KVC_WITH_ARRAYS(attention)                                                                                                           \
-  kvc_attention full = *(attention);                                                                                                         \
-  full.q = q, full.out = out, full.lse = (float *)lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;         \
-  full.block_tables = block_tables, full.alibi_slopes = (const float *)alibi_slopes, full.sink_logits = (const float *)sink_logits;          \
-  full.mask = (const uint8_t *)mask, full.mask_offsets = mask_offsets, full.mask_starts = mask_starts;                                       \
-  full.block_mask = (const uint8_t *)block_mask, full.schedule = schedule, full.schedule_bytes = schedule_bytes;                             \
-  full.workspace = workspace, full.workspace_bytes = workspace_bytes;                                                                        \
-  (void)q_bytes, (void)out_bytes, (void)lse_bytes, (void)num_q_offsets, (void)num_q_starts, (void)num_kv_lens, (void)num_entries;            \
-  (void)alibi_bytes, (void)sink_bytes, (void)mask_bytes, (void)num_mask_offsets, (void)num_mask_starts, (void)block_mask_bytes
+/* The arrays of a kvc_attention and of its kvc_attention_launch, which may be NULL. */
+#define KVC_ATTENTION                                                                                                                  \
+  const kvc_attention *attention, const void *q, void *out, float *lse, const uint64_t *q_offsets, const uint64_t *q_starts,           \
+      const uint64_t *kv_lens, const int32_t *block_tables, const float *alibi_slopes, const float *sink_logits, const uint8_t *mask,  \
+      const uint64_t *mask_offsets, const uint64_t *mask_starts, const uint8_t *block_mask, const kvc_attention_launch *launch,        \
+      char *plan, size_t plan_bytes, char *workspace, size_t workspace_bytes
+#define KVC_WITH_ATTENTION                                                                                                             \
+  kvc_attention full = *attention;                                                                                                     \
+  full.q = q, full.out = out, full.lse = lse, full.q_offsets = q_offsets, full.q_starts = q_starts, full.kv_lens = kv_lens;            \
+  full.block_tables = block_tables, full.alibi_slopes = alibi_slopes, full.sink_logits = sink_logits, full.mask = mask;                \
+  full.mask_offsets = mask_offsets, full.mask_starts = mask_starts, full.block_mask = block_mask;                                      \
+  kvc_attention_launch how = {sizeof how};                                                                                             \
+  if (launch) how = *launch, full.launch = &how;                                                                                       \
+  how.plan = plan, how.plan_bytes = plan_bytes, how.workspace = workspace, how.workspace_bytes = workspace_bytes
 
-static kvc_status attend(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_stream *stream) {
-  KVC_WITH_ARRAYS(attention);
+static kvc_status attend(kvc_storage *s, KVC_ATTENTION, kvc_stream *stream) {
+  KVC_WITH_ATTENTION;
   return kvc_storage_attend(s, &full, stream);
 }
-static kvc_status explain(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, kvc_attention_plan *plan) {
-  KVC_WITH_ARRAYS(attention);
-  return kvc_storage_explain(s, &full, plan);
+static kvc_status explain(kvc_storage *s, KVC_ATTENTION, kvc_attention_info *info) {
+  KVC_WITH_ATTENTION;
+  return kvc_storage_explain(s, &full, info);
 }
-static kvc_status select_blocks(kvc_storage *s, const kvc_attention *attention, KVC_ATTENTION_ARRAYS, const kvc_block_choice *choice,
-                                const char *bounds, size_t bounds_bytes, char *picked, size_t picked_bytes, kvc_stream *stream) {
-  KVC_WITH_ARRAYS(attention);
+static kvc_status select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_choice *choice, const uint16_t *bounds, uint8_t *picked,
+                                kvc_stream *stream) {
+  KVC_WITH_ATTENTION;
   kvc_block_choice own = *choice;
-  own.bounds = (const uint16_t *)bounds, own.block_mask = (uint8_t *)picked;
-  (void)bounds_bytes, (void)picked_bytes;
+  own.bounds = bounds, own.block_mask = picked;
   return kvc_storage_select_blocks(s, &full, &own, stream);
 }
 
-static kvc_status swap_out(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, char *new_pages, size_t new_pages_bytes,
-                           uint64_t page_bytes, kvc_stream *stream) {
-  return kvc_storage_swap_out(s, copies, num_copies, new_pages, new_pages_bytes, page_bytes, stream);
-}
-static kvc_status swap_in(kvc_storage *s, const kvc_block_copy *copies, size_t num_copies, const char *pages, size_t pages_bytes,
-                          uint64_t page_bytes, kvc_stream *stream) {
-  return kvc_storage_swap_in(s, copies, num_copies, pages, pages_bytes, page_bytes, stream);
-}
-
-static kvc_status key_bounds(kvc_storage *s, uint32_t layer, const int32_t *blocks, size_t num_blocks, char *bounds, size_t bounds_bytes,
-                             kvc_stream *stream) {
-  (void)bounds_bytes;
-  return kvc_storage_key_bounds(s, layer, blocks, num_blocks, (uint16_t *)bounds, stream);
-}
-
 /* outs: [num_partials][num_rows][v_dim]. */
-static kvc_status merge(const char *outs, size_t outs_bytes, const char *lses, size_t lses_bytes, size_t num_partials, size_t num_rows,
-                        uint32_t v_dim, int32_t dtype, char *out, size_t out_bytes, char *lse, size_t lse_bytes) {
-  (void)outs_bytes, (void)lses_bytes, (void)out_bytes, (void)lse_bytes;
-  return kvc_attention_merge(outs, (const float *)lses, num_partials, num_rows, v_dim, dtype, out, (float *)lse);
-}
-
-static kvc_status tree_mask(const int32_t *parents, size_t num_nodes, char *bits, size_t bits_bytes, uint64_t first_bit, int32_t *depths,
-                            size_t num_depths) {
-  (void)bits_bytes, (void)num_depths;
-  return kvc_tree_mask(parents, num_nodes, (uint8_t *)bits, first_bit, depths);
+static kvc_status merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
+                        float *lse) {
+  const kvc_attention_partials partials = {sizeof partials, outs, lses, num_partials, num_rows, v_dim, dtype};
+  return kvc_attention_merge(&partials, out, lse);
 }
 
 static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query *query, kvc_memory_estimate *estimate) {
@@ -372,45 +381,16 @@ static kvc_status estimate_memory(const kvc_model *model, const kvc_memory_query
   return kvc_estimate_memory(&full, estimate);
 }
 
-/* Lengths in bytes; attention_factor is one double. */
-static kvc_status model_rope(const kvc_model *model, uint32_t layer, uint64_t length, const char *factors, size_t factors_bytes,
-                             char *frequencies, size_t frequencies_bytes, char *attention_factor, size_t attention_factor_bytes,
-                             size_t *count) {
-  (void)factors_bytes, (void)attention_factor_bytes;
-  return kvc_model_rope(model, layer, length, (const double *)factors, (double *)frequencies, frequencies_bytes / sizeof(double), count,
-                        (double *)attention_factor);
-}
-
-/* Without positions: 0, 1, 2, ... as far as there is room for angles. */
-static kvc_status rope_table(const char *turns, size_t turns_bytes, double factor, const int64_t *positions, size_t num_positions,
-                             char *angles, size_t angles_bytes) {
-  const size_t num_frequencies = turns_bytes / sizeof(double);
-  if (!positions && num_frequencies) num_positions = angles_bytes / (2 * num_frequencies * sizeof(float));
-  return kvc_rope_table((const double *)turns, num_frequencies, factor, positions, num_positions, (float *)angles);
-}
-
-static kvc_status rope_apply(const kvc_rope_rows *rows, char *x, size_t x_bytes, size_t count, const char *angle_table,
-                             size_t angle_table_bytes, const int64_t *table_row, size_t num_table_rows) {
+static kvc_status rope_apply(const kvc_rope_rows *rows, void *x, size_t count, const char *rope_table, size_t rope_table_bytes,
+                             const int64_t *rope_rows) {
   kvc_rope_rows full = *rows;
   const size_t row = sizeof(float) * (rows->rope_dim ? rows->rope_dim : rows->head_dim);
-  full.x = x, full.num_tokens = count, full.table = (const float *)angle_table, full.table_row = table_row;
-  full.table_rows = row ? angle_table_bytes / row : 0;
-  (void)x_bytes, (void)num_table_rows;
+  full.x = x, full.num_tokens = count, full.table = (const float *)rope_table, full.table_row = rope_rows;
+  full.table_rows = row ? rope_table_bytes / row : 0;
   return kvc_rope_apply(&full);
 }
 
-static kvc_status quantize(const kvc_quant_format *format, const char *floats, size_t floats_bytes, size_t rows, size_t dim,
-                           char *new_codes, size_t new_codes_bytes, char *new_scales, size_t new_scales_bytes) {
-  (void)floats_bytes, (void)new_codes_bytes, (void)new_scales_bytes;
-  return kvc_quantize(format, (const float *)floats, rows, dim, new_codes, (float *)new_scales);
-}
-static kvc_status dequantize(const kvc_quant_format *format, const char *codes, size_t codes_bytes, const char *scales, size_t scales_bytes,
-                             size_t rows, size_t dim, char *new_floats, size_t new_floats_bytes) {
-  (void)codes_bytes, (void)scales_bytes, (void)new_floats_bytes;
-  return kvc_dequantize(format, codes, (const float *)scales, rows, dim, (float *)new_floats);
-}
-
-/* kvc_storage_create over memory that outlives the storage and its exported tensors. */
+/* kvc_storage_create in memory of the caller, which outlives the storage and its exported tensors. NULL = memory of the library. */
 static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, size_t memory_bytes, kvc_storage **storage) {
   kvc_storage_config full = *config;
   full.memory = memory, full.memory_size = memory_bytes;
@@ -421,7 +401,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_69e67fdfc8c59157(void *_swig_go_0) {
+void _wrap_Swig_free_native_35ff959ecc7e8187(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -431,7 +411,7 @@ void _wrap_Swig_free_native_69e67fdfc8c59157(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_69e67fdfc8c59157(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_35ff959ecc7e8187(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -444,7 +424,7 @@ void *_wrap_Swig_malloc_native_69e67fdfc8c59157(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -477,7 +457,232 @@ char *_wrap_kvc_manager_open_namespace_native_69e67fdfc8c59157(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_create_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_request_config *)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)create_request(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_allocate_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  uint64_t *arg9 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_request_config *)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  arg9 = (uint64_t *)_swig_go_6;
+  
+  result = (kvc_status)allocate_request(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_probe_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_probe_info *arg7 = (kvc_probe_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_probe_info *)_swig_go_4;
+  
+  result = (kvc_status)probe(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_pin_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint64_t *)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)pin_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_drop_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint64_t *)_swig_go_4;
+  
+  result = (kvc_status)drop_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_acquire_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint32_t arg7 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  size_t arg9 ;
+  size_t *arg10 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint32_t)_swig_go_4;
+  
+  arg8 = (int32_t *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / 1;
+  
+  arg10 = (size_t *)_swig_go_6;
+  
+  result = (kvc_status)acquire_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9,arg10);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_publish_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint32_t arg7 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  size_t arg9 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint32_t)_swig_go_4;
+  
+  arg8 = (int32_t *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / 1;
+  
+  
+  result = (kvc_status)publish_blocks(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,(int const *)arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_export_tables_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -506,7 +711,7 @@ char *_wrap_kvc_manager_export_tables_native_69e67fdfc8c59157(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -531,7 +736,36 @@ char *_wrap_kvc_manager_export_slots_native_69e67fdfc8c59157(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_take_pending_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  size_t arg5 ;
+  size_t *arg6 = (size_t *) 0 ;
+  size_t *arg7 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / 1;
+  
+  arg6 = (size_t *)_swig_go_3;
+  arg7 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)take_pending(arg1,arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_poll_events_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -562,36 +796,42 @@ char *_wrap_kvc_manager_poll_events_native_69e67fdfc8c59157(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_step_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_step_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
-  kvc_request_config *arg3 = (kvc_request_config *) 0 ;
-  kvc_extra_key *arg4 = (kvc_extra_key *) 0 ;
-  size_t arg5 ;
-  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  size_t arg4 ;
+  kvc_request_config *arg5 = (kvc_request_config *) 0 ;
+  kvc_extra_key *arg6 = (kvc_extra_key *) 0 ;
   size_t arg7 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  size_t arg9 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (kvc_step *)_swig_go_1;
-  arg3 = (kvc_request_config *)_swig_go_2;
   
-  arg4 = (kvc_extra_key *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  arg3 = (uint64_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (kvc_request_config *)_swig_go_3;
+  
+  arg6 = (kvc_extra_key *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / sizeof(kvc_extra_key);
   
   
-  arg6 = (uint64_t *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / 1;
+  arg8 = (uint64_t *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / 1;
   
   
-  result = (kvc_status)run_step(arg1,arg2,(struct kvc_request_config const *)arg3,(struct kvc_extra_key const *)arg4,arg5,(unsigned long const *)arg6,arg7);
+  result = (kvc_status)run_step(arg1,arg2,(unsigned long const *)arg3,arg4,(struct kvc_request_config const *)arg5,(struct kvc_extra_key const *)arg6,arg7,(unsigned long const *)arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_step_use_native_69e67fdfc8c59157(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_35ff959ecc7e8187(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -608,7 +848,7 @@ char *_wrap_kvc_step_use_native_69e67fdfc8c59157(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_69e67fdfc8c59157(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_35ff959ecc7e8187(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -621,73 +861,18 @@ long long _wrap_kvc_step_num_failed_native_69e67fdfc8c59157(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  int64_t *arg8 = (int64_t *) 0 ;
-  size_t arg9 ;
-  int32_t *arg10 = (int32_t *) 0 ;
-  size_t arg11 ;
-  char *arg12 = (char *) 0 ;
-  size_t arg13 ;
-  int64_t *arg14 = (int64_t *) 0 ;
-  size_t arg15 ;
-  kvc_stream *arg16 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_rows *)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  
-  arg4 = (char *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg6 = (char *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg8 = (int64_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
-  
-  
-  arg10 = (int32_t *)_swig_go_6.array;
-  arg11 = (size_t)_swig_go_6.len / 1;
-  
-  
-  arg12 = (char *)_swig_go_7.array;
-  arg13 = (size_t)_swig_go_7.len / sizeof(char);
-  
-  
-  arg14 = (int64_t *)_swig_go_8.array;
-  arg15 = (size_t)_swig_go_8.len / 1;
-  
-  arg16 = (kvc_stream *)_swig_go_9;
-  
-  result = (kvc_status)store(arg1,(struct kvc_rows const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,(char const *)arg12,arg13,(long const *)arg14,arg15,arg16);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_gather_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_rows *arg2 = (kvc_rows *) 0 ;
-  size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  int64_t *arg8 = (int64_t *) 0 ;
-  size_t arg9 ;
-  int32_t *arg10 = (int32_t *) 0 ;
-  size_t arg11 ;
+  void *arg4 = (void *) 0 ;
+  void *arg5 = (void *) 0 ;
+  int64_t *arg6 = (int64_t *) 0 ;
+  int32_t *arg7 = (int32_t *) 0 ;
+  size_t arg8 ;
+  char *arg9 = (char *) 0 ;
+  size_t arg10 ;
+  int64_t *arg11 = (int64_t *) 0 ;
   kvc_stream *arg12 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -695,572 +880,295 @@ char *_wrap_kvc_storage_gather_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, 
   arg1 = (kvc_storage *)_swig_go_0;
   arg2 = (kvc_rows *)_swig_go_1;
   arg3 = (size_t)_swig_go_2;
+  arg4 = (void *)_swig_go_3.array;
+  arg5 = (void *)_swig_go_4.array;
+  arg6 = (int64_t *)_swig_go_5.array;
   
-  arg4 = (char *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg6 = (char *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg8 = (int64_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
+  arg7 = (int32_t *)_swig_go_6.array;
+  arg8 = (size_t)_swig_go_6.len / 1;
   
   
-  arg10 = (int32_t *)_swig_go_6.array;
-  arg11 = (size_t)_swig_go_6.len / 1;
+  arg9 = (char *)_swig_go_7.array;
+  arg10 = (size_t)_swig_go_7.len / sizeof(char);
   
-  arg12 = (kvc_stream *)_swig_go_7;
+  arg11 = (int64_t *)_swig_go_8.array;
+  arg12 = (kvc_stream *)_swig_go_9;
   
-  result = (kvc_status)gather(arg1,(struct kvc_rows const *)arg2,arg3,arg4,arg5,arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,arg12);
+  result = (kvc_status)store(arg1,(struct kvc_rows const *)arg2,arg3,(void const *)arg4,(void const *)arg5,(long const *)arg6,(int const *)arg7,arg8,(char const *)arg9,arg10,(long const *)arg11,arg12);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_measure_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_gather_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  int64_t *arg8 = (int64_t *) 0 ;
-  size_t arg9 ;
-  int32_t *arg10 = (int32_t *) 0 ;
-  size_t arg11 ;
-  kvc_quant_metrics *arg12 = (kvc_quant_metrics *) 0 ;
-  kvc_quant_metrics *arg13 = (kvc_quant_metrics *) 0 ;
+  void *arg4 = (void *) 0 ;
+  void *arg5 = (void *) 0 ;
+  int64_t *arg6 = (int64_t *) 0 ;
+  int32_t *arg7 = (int32_t *) 0 ;
+  size_t arg8 ;
+  kvc_stream *arg9 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_storage *)_swig_go_0;
   arg2 = (kvc_rows *)_swig_go_1;
   arg3 = (size_t)_swig_go_2;
+  arg4 = (void *)_swig_go_3.array;
+  arg5 = (void *)_swig_go_4.array;
+  arg6 = (int64_t *)_swig_go_5.array;
   
-  arg4 = (char *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(char);
+  arg7 = (int32_t *)_swig_go_6.array;
+  arg8 = (size_t)_swig_go_6.len / 1;
   
+  arg9 = (kvc_stream *)_swig_go_7;
   
-  arg6 = (char *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg8 = (int64_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
-  
-  
-  arg10 = (int32_t *)_swig_go_6.array;
-  arg11 = (size_t)_swig_go_6.len / 1;
-  
-  arg12 = (kvc_quant_metrics *)_swig_go_7;
-  arg13 = (kvc_quant_metrics *)_swig_go_8;
-  
-  result = (kvc_status)measure(arg1,(struct kvc_rows const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(long const *)arg8,arg9,(int const *)arg10,arg11,arg12,arg13);
+  result = (kvc_status)gather(arg1,(struct kvc_rows const *)arg2,arg3,arg4,arg5,(long const *)arg6,(int const *)arg7,arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_attend_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, kvc_stream *_swig_go_17) {
+char *_wrap_kvc_storage_measure_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_attention *arg2 = (kvc_attention *) 0 ;
-  char *arg3 = (char *) 0 ;
-  size_t arg4 ;
-  char *arg5 = (char *) 0 ;
-  size_t arg6 ;
-  char *arg7 = (char *) 0 ;
-  size_t arg8 ;
-  uint64_t *arg9 = (uint64_t *) 0 ;
-  size_t arg10 ;
-  uint64_t *arg11 = (uint64_t *) 0 ;
-  size_t arg12 ;
-  uint64_t *arg13 = (uint64_t *) 0 ;
-  size_t arg14 ;
-  int32_t *arg15 = (int32_t *) 0 ;
-  size_t arg16 ;
-  char *arg17 = (char *) 0 ;
-  size_t arg18 ;
-  char *arg19 = (char *) 0 ;
-  size_t arg20 ;
-  char *arg21 = (char *) 0 ;
-  size_t arg22 ;
-  uint64_t *arg23 = (uint64_t *) 0 ;
-  size_t arg24 ;
-  uint64_t *arg25 = (uint64_t *) 0 ;
-  size_t arg26 ;
-  char *arg27 = (char *) 0 ;
-  size_t arg28 ;
-  char *arg29 = (char *) 0 ;
-  size_t arg30 ;
-  char *arg31 = (char *) 0 ;
-  size_t arg32 ;
-  kvc_stream *arg33 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_attention *)_swig_go_1;
-  
-  arg3 = (char *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  
-  arg5 = (char *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg7 = (char *)_swig_go_4.array;
-  arg8 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg9 = (uint64_t *)_swig_go_5.array;
-  arg10 = (size_t)_swig_go_5.len / 1;
-  
-  
-  arg11 = (uint64_t *)_swig_go_6.array;
-  arg12 = (size_t)_swig_go_6.len / 1;
-  
-  
-  arg13 = (uint64_t *)_swig_go_7.array;
-  arg14 = (size_t)_swig_go_7.len / 1;
-  
-  
-  arg15 = (int32_t *)_swig_go_8.array;
-  arg16 = (size_t)_swig_go_8.len / 1;
-  
-  
-  arg17 = (char *)_swig_go_9.array;
-  arg18 = (size_t)_swig_go_9.len / sizeof(char);
-  
-  
-  arg19 = (char *)_swig_go_10.array;
-  arg20 = (size_t)_swig_go_10.len / sizeof(char);
-  
-  
-  arg21 = (char *)_swig_go_11.array;
-  arg22 = (size_t)_swig_go_11.len / sizeof(char);
-  
-  
-  arg23 = (uint64_t *)_swig_go_12.array;
-  arg24 = (size_t)_swig_go_12.len / 1;
-  
-  
-  arg25 = (uint64_t *)_swig_go_13.array;
-  arg26 = (size_t)_swig_go_13.len / 1;
-  
-  
-  arg27 = (char *)_swig_go_14.array;
-  arg28 = (size_t)_swig_go_14.len / sizeof(char);
-  
-  
-  arg29 = (char *)_swig_go_15.array;
-  arg30 = (size_t)_swig_go_15.len / sizeof(char);
-  
-  
-  arg31 = (char *)_swig_go_16.array;
-  arg32 = (size_t)_swig_go_16.len / sizeof(char);
-  
-  arg33 = (kvc_stream *)_swig_go_17;
-  
-  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(char const *)arg21,arg22,(unsigned long const *)arg23,arg24,(unsigned long const *)arg25,arg26,(char const *)arg27,arg28,arg29,arg30,arg31,arg32,arg33);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_explain_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, char *_swig_go_17) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_attention *arg2 = (kvc_attention *) 0 ;
-  char *arg3 = (char *) 0 ;
-  size_t arg4 ;
-  char *arg5 = (char *) 0 ;
-  size_t arg6 ;
-  char *arg7 = (char *) 0 ;
-  size_t arg8 ;
-  uint64_t *arg9 = (uint64_t *) 0 ;
-  size_t arg10 ;
-  uint64_t *arg11 = (uint64_t *) 0 ;
-  size_t arg12 ;
-  uint64_t *arg13 = (uint64_t *) 0 ;
-  size_t arg14 ;
-  int32_t *arg15 = (int32_t *) 0 ;
-  size_t arg16 ;
-  char *arg17 = (char *) 0 ;
-  size_t arg18 ;
-  char *arg19 = (char *) 0 ;
-  size_t arg20 ;
-  char *arg21 = (char *) 0 ;
-  size_t arg22 ;
-  uint64_t *arg23 = (uint64_t *) 0 ;
-  size_t arg24 ;
-  uint64_t *arg25 = (uint64_t *) 0 ;
-  size_t arg26 ;
-  char *arg27 = (char *) 0 ;
-  size_t arg28 ;
-  char *arg29 = (char *) 0 ;
-  size_t arg30 ;
-  char *arg31 = (char *) 0 ;
-  size_t arg32 ;
-  kvc_attention_plan *arg33 = (kvc_attention_plan *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_attention *)_swig_go_1;
-  
-  arg3 = (char *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  
-  arg5 = (char *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg7 = (char *)_swig_go_4.array;
-  arg8 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg9 = (uint64_t *)_swig_go_5.array;
-  arg10 = (size_t)_swig_go_5.len / 1;
-  
-  
-  arg11 = (uint64_t *)_swig_go_6.array;
-  arg12 = (size_t)_swig_go_6.len / 1;
-  
-  
-  arg13 = (uint64_t *)_swig_go_7.array;
-  arg14 = (size_t)_swig_go_7.len / 1;
-  
-  
-  arg15 = (int32_t *)_swig_go_8.array;
-  arg16 = (size_t)_swig_go_8.len / 1;
-  
-  
-  arg17 = (char *)_swig_go_9.array;
-  arg18 = (size_t)_swig_go_9.len / sizeof(char);
-  
-  
-  arg19 = (char *)_swig_go_10.array;
-  arg20 = (size_t)_swig_go_10.len / sizeof(char);
-  
-  
-  arg21 = (char *)_swig_go_11.array;
-  arg22 = (size_t)_swig_go_11.len / sizeof(char);
-  
-  
-  arg23 = (uint64_t *)_swig_go_12.array;
-  arg24 = (size_t)_swig_go_12.len / 1;
-  
-  
-  arg25 = (uint64_t *)_swig_go_13.array;
-  arg26 = (size_t)_swig_go_13.len / 1;
-  
-  
-  arg27 = (char *)_swig_go_14.array;
-  arg28 = (size_t)_swig_go_14.len / sizeof(char);
-  
-  
-  arg29 = (char *)_swig_go_15.array;
-  arg30 = (size_t)_swig_go_15.len / sizeof(char);
-  
-  
-  arg31 = (char *)_swig_go_16.array;
-  arg32 = (size_t)_swig_go_16.len / sizeof(char);
-  
-  arg33 = (kvc_attention_plan *)_swig_go_17;
-  
-  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(char const *)arg21,arg22,(unsigned long const *)arg23,arg24,(unsigned long const *)arg25,arg26,(char const *)arg27,arg28,arg29,arg30,arg31,arg32,arg33);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_select_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16, char *_swig_go_17, _goslice_ _swig_go_18, _goslice_ _swig_go_19, kvc_stream *_swig_go_20) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_attention *arg2 = (kvc_attention *) 0 ;
-  char *arg3 = (char *) 0 ;
-  size_t arg4 ;
-  char *arg5 = (char *) 0 ;
-  size_t arg6 ;
-  char *arg7 = (char *) 0 ;
-  size_t arg8 ;
-  uint64_t *arg9 = (uint64_t *) 0 ;
-  size_t arg10 ;
-  uint64_t *arg11 = (uint64_t *) 0 ;
-  size_t arg12 ;
-  uint64_t *arg13 = (uint64_t *) 0 ;
-  size_t arg14 ;
-  int32_t *arg15 = (int32_t *) 0 ;
-  size_t arg16 ;
-  char *arg17 = (char *) 0 ;
-  size_t arg18 ;
-  char *arg19 = (char *) 0 ;
-  size_t arg20 ;
-  char *arg21 = (char *) 0 ;
-  size_t arg22 ;
-  uint64_t *arg23 = (uint64_t *) 0 ;
-  size_t arg24 ;
-  uint64_t *arg25 = (uint64_t *) 0 ;
-  size_t arg26 ;
-  char *arg27 = (char *) 0 ;
-  size_t arg28 ;
-  char *arg29 = (char *) 0 ;
-  size_t arg30 ;
-  char *arg31 = (char *) 0 ;
-  size_t arg32 ;
-  kvc_block_choice *arg33 = (kvc_block_choice *) 0 ;
-  char *arg34 = (char *) 0 ;
-  size_t arg35 ;
-  char *arg36 = (char *) 0 ;
-  size_t arg37 ;
-  kvc_stream *arg38 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_attention *)_swig_go_1;
-  
-  arg3 = (char *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  
-  arg5 = (char *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg7 = (char *)_swig_go_4.array;
-  arg8 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg9 = (uint64_t *)_swig_go_5.array;
-  arg10 = (size_t)_swig_go_5.len / 1;
-  
-  
-  arg11 = (uint64_t *)_swig_go_6.array;
-  arg12 = (size_t)_swig_go_6.len / 1;
-  
-  
-  arg13 = (uint64_t *)_swig_go_7.array;
-  arg14 = (size_t)_swig_go_7.len / 1;
-  
-  
-  arg15 = (int32_t *)_swig_go_8.array;
-  arg16 = (size_t)_swig_go_8.len / 1;
-  
-  
-  arg17 = (char *)_swig_go_9.array;
-  arg18 = (size_t)_swig_go_9.len / sizeof(char);
-  
-  
-  arg19 = (char *)_swig_go_10.array;
-  arg20 = (size_t)_swig_go_10.len / sizeof(char);
-  
-  
-  arg21 = (char *)_swig_go_11.array;
-  arg22 = (size_t)_swig_go_11.len / sizeof(char);
-  
-  
-  arg23 = (uint64_t *)_swig_go_12.array;
-  arg24 = (size_t)_swig_go_12.len / 1;
-  
-  
-  arg25 = (uint64_t *)_swig_go_13.array;
-  arg26 = (size_t)_swig_go_13.len / 1;
-  
-  
-  arg27 = (char *)_swig_go_14.array;
-  arg28 = (size_t)_swig_go_14.len / sizeof(char);
-  
-  
-  arg29 = (char *)_swig_go_15.array;
-  arg30 = (size_t)_swig_go_15.len / sizeof(char);
-  
-  
-  arg31 = (char *)_swig_go_16.array;
-  arg32 = (size_t)_swig_go_16.len / sizeof(char);
-  
-  arg33 = (kvc_block_choice *)_swig_go_17;
-  
-  arg34 = (char *)_swig_go_18.array;
-  arg35 = (size_t)_swig_go_18.len / sizeof(char);
-  
-  
-  arg36 = (char *)_swig_go_19.array;
-  arg37 = (size_t)_swig_go_19.len / sizeof(char);
-  
-  arg38 = (kvc_stream *)_swig_go_20;
-  
-  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,(unsigned long const *)arg9,arg10,(unsigned long const *)arg11,arg12,(unsigned long const *)arg13,arg14,(int const *)arg15,arg16,(char const *)arg17,arg18,(char const *)arg19,arg20,(char const *)arg21,arg22,(unsigned long const *)arg23,arg24,(unsigned long const *)arg25,arg26,(char const *)arg27,arg28,arg29,arg30,arg31,arg32,(struct kvc_block_choice const *)arg33,(char const *)arg34,arg35,arg36,arg37,arg38);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_swap_out_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  uint64_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  void *arg4 = (void *) 0 ;
+  void *arg5 = (void *) 0 ;
+  int64_t *arg6 = (int64_t *) 0 ;
+  int32_t *arg7 = (int32_t *) 0 ;
+  size_t arg8 ;
+  kvc_quant_metrics *arg9 = (kvc_quant_metrics *) 0 ;
+  kvc_quant_metrics *arg10 = (kvc_quant_metrics *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_rows *)_swig_go_1;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (void *)_swig_go_3.array;
+  arg5 = (void *)_swig_go_4.array;
+  arg6 = (int64_t *)_swig_go_5.array;
   
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  arg7 = (int32_t *)_swig_go_6.array;
+  arg8 = (size_t)_swig_go_6.len / 1;
   
+  arg9 = (kvc_quant_metrics *)_swig_go_7;
+  arg10 = (kvc_quant_metrics *)_swig_go_8;
   
-  arg4 = (char *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  arg6 = (uint64_t)_swig_go_3;
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  result = (kvc_status)measure(arg1,(struct kvc_rows const *)arg2,arg3,(void const *)arg4,(void const *)arg5,(long const *)arg6,(int const *)arg7,arg8,arg9,arg10);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_attend_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  kvc_attention *arg2 = (kvc_attention *) 0 ;
+  void *arg3 = (void *) 0 ;
+  void *arg4 = (void *) 0 ;
+  float *arg5 = (float *) 0 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  int32_t *arg9 = (int32_t *) 0 ;
+  float *arg10 = (float *) 0 ;
+  float *arg11 = (float *) 0 ;
+  uint8_t *arg12 = (uint8_t *) 0 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  uint64_t *arg14 = (uint64_t *) 0 ;
+  uint8_t *arg15 = (uint8_t *) 0 ;
+  kvc_attention_launch *arg16 = (kvc_attention_launch *) 0 ;
+  char *arg17 = (char *) 0 ;
+  size_t arg18 ;
+  char *arg19 = (char *) 0 ;
+  size_t arg20 ;
+  kvc_stream *arg21 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_attention *)_swig_go_1;
+  arg3 = (void *)_swig_go_2.array;
+  arg4 = (void *)_swig_go_3.array;
+  arg5 = (float *)_swig_go_4.array;
+  arg6 = (uint64_t *)_swig_go_5.array;
+  arg7 = (uint64_t *)_swig_go_6.array;
+  arg8 = (uint64_t *)_swig_go_7.array;
+  arg9 = (int32_t *)_swig_go_8.array;
+  arg10 = (float *)_swig_go_9.array;
+  arg11 = (float *)_swig_go_10.array;
+  arg12 = (uint8_t *)_swig_go_11.array;
+  arg13 = (uint64_t *)_swig_go_12.array;
+  arg14 = (uint64_t *)_swig_go_13.array;
+  arg15 = (uint8_t *)_swig_go_14.array;
+  arg16 = (kvc_attention_launch *)_swig_go_15;
+  
+  arg17 = (char *)_swig_go_16.array;
+  arg18 = (size_t)_swig_go_16.len / sizeof(char);
+  
+  
+  arg19 = (char *)_swig_go_17.array;
+  arg20 = (size_t)_swig_go_17.len / sizeof(char);
+  
+  arg21 = (kvc_stream *)_swig_go_18;
+  
+  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,arg21);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_explain_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_attention *arg2 = (kvc_attention *) 0 ;
+  void *arg3 = (void *) 0 ;
+  void *arg4 = (void *) 0 ;
+  float *arg5 = (float *) 0 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  int32_t *arg9 = (int32_t *) 0 ;
+  float *arg10 = (float *) 0 ;
+  float *arg11 = (float *) 0 ;
+  uint8_t *arg12 = (uint8_t *) 0 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  uint64_t *arg14 = (uint64_t *) 0 ;
+  uint8_t *arg15 = (uint8_t *) 0 ;
+  kvc_attention_launch *arg16 = (kvc_attention_launch *) 0 ;
+  char *arg17 = (char *) 0 ;
+  size_t arg18 ;
+  char *arg19 = (char *) 0 ;
+  size_t arg20 ;
+  kvc_attention_info *arg21 = (kvc_attention_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_attention *)_swig_go_1;
+  arg3 = (void *)_swig_go_2.array;
+  arg4 = (void *)_swig_go_3.array;
+  arg5 = (float *)_swig_go_4.array;
+  arg6 = (uint64_t *)_swig_go_5.array;
+  arg7 = (uint64_t *)_swig_go_6.array;
+  arg8 = (uint64_t *)_swig_go_7.array;
+  arg9 = (int32_t *)_swig_go_8.array;
+  arg10 = (float *)_swig_go_9.array;
+  arg11 = (float *)_swig_go_10.array;
+  arg12 = (uint8_t *)_swig_go_11.array;
+  arg13 = (uint64_t *)_swig_go_12.array;
+  arg14 = (uint64_t *)_swig_go_13.array;
+  arg15 = (uint8_t *)_swig_go_14.array;
+  arg16 = (kvc_attention_launch *)_swig_go_15;
+  
+  arg17 = (char *)_swig_go_16.array;
+  arg18 = (size_t)_swig_go_16.len / sizeof(char);
+  
+  
+  arg19 = (char *)_swig_go_17.array;
+  arg20 = (size_t)_swig_go_17.len / sizeof(char);
+  
+  arg21 = (kvc_attention_info *)_swig_go_18;
+  
+  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,arg21);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_select_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_attention *arg2 = (kvc_attention *) 0 ;
+  void *arg3 = (void *) 0 ;
+  void *arg4 = (void *) 0 ;
+  float *arg5 = (float *) 0 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  int32_t *arg9 = (int32_t *) 0 ;
+  float *arg10 = (float *) 0 ;
+  float *arg11 = (float *) 0 ;
+  uint8_t *arg12 = (uint8_t *) 0 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  uint64_t *arg14 = (uint64_t *) 0 ;
+  uint8_t *arg15 = (uint8_t *) 0 ;
+  kvc_attention_launch *arg16 = (kvc_attention_launch *) 0 ;
+  char *arg17 = (char *) 0 ;
+  size_t arg18 ;
+  char *arg19 = (char *) 0 ;
+  size_t arg20 ;
+  kvc_block_choice *arg21 = (kvc_block_choice *) 0 ;
+  uint16_t *arg22 = (uint16_t *) 0 ;
+  uint8_t *arg23 = (uint8_t *) 0 ;
+  kvc_stream *arg24 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_attention *)_swig_go_1;
+  arg3 = (void *)_swig_go_2.array;
+  arg4 = (void *)_swig_go_3.array;
+  arg5 = (float *)_swig_go_4.array;
+  arg6 = (uint64_t *)_swig_go_5.array;
+  arg7 = (uint64_t *)_swig_go_6.array;
+  arg8 = (uint64_t *)_swig_go_7.array;
+  arg9 = (int32_t *)_swig_go_8.array;
+  arg10 = (float *)_swig_go_9.array;
+  arg11 = (float *)_swig_go_10.array;
+  arg12 = (uint8_t *)_swig_go_11.array;
+  arg13 = (uint64_t *)_swig_go_12.array;
+  arg14 = (uint64_t *)_swig_go_13.array;
+  arg15 = (uint8_t *)_swig_go_14.array;
+  arg16 = (kvc_attention_launch *)_swig_go_15;
+  
+  arg17 = (char *)_swig_go_16.array;
+  arg18 = (size_t)_swig_go_16.len / sizeof(char);
+  
+  
+  arg19 = (char *)_swig_go_17.array;
+  arg20 = (size_t)_swig_go_17.len / sizeof(char);
+  
+  arg21 = (kvc_block_choice *)_swig_go_18;
+  arg22 = (uint16_t *)_swig_go_19.array;
+  arg23 = (uint8_t *)_swig_go_20.array;
+  arg24 = (kvc_stream *)_swig_go_21;
+  
+  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,(struct kvc_block_choice const *)arg21,(unsigned short const *)arg22,arg23,arg24);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_attention_merge_native_35ff959ecc7e8187(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+  void *arg1 = (void *) 0 ;
+  float *arg2 = (float *) 0 ;
   size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  uint64_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  
-  arg4 = (char *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  arg6 = (uint64_t)_swig_go_3;
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(char const *)arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_key_bounds_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  uint32_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
   size_t arg4 ;
-  char *arg5 = (char *) 0 ;
-  size_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  uint32_t arg5 ;
+  int32_t arg6 ;
+  void *arg7 = (void *) 0 ;
+  float *arg8 = (float *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
+  arg1 = (void *)_swig_go_0.array;
+  arg2 = (float *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (uint32_t)_swig_go_4;
+  arg6 = (int32_t)_swig_go_5;
+  arg7 = (void *)_swig_go_6.array;
+  arg8 = (float *)_swig_go_7.array;
   
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (char *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6,arg7);
+  result = (kvc_status)merge((void const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_attention_merge_native_69e67fdfc8c59157(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  char *arg3 = (char *) 0 ;
-  size_t arg4 ;
-  size_t arg5 ;
-  size_t arg6 ;
-  uint32_t arg7 ;
-  int32_t arg8 ;
-  char *arg9 = (char *) 0 ;
-  size_t arg10 ;
-  char *arg11 = (char *) 0 ;
-  size_t arg12 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  
-  arg3 = (char *)_swig_go_1.array;
-  arg4 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  arg5 = (size_t)_swig_go_2;
-  arg6 = (size_t)_swig_go_3;
-  arg7 = (uint32_t)_swig_go_4;
-  arg8 = (int32_t)_swig_go_5;
-  
-  arg9 = (char *)_swig_go_6.array;
-  arg10 = (size_t)_swig_go_6.len / sizeof(char);
-  
-  
-  arg11 = (char *)_swig_go_7.array;
-  arg12 = (size_t)_swig_go_7.len / sizeof(char);
-  
-  
-  result = (kvc_status)merge((char const *)arg1,arg2,(char const *)arg3,arg4,arg5,arg6,arg7,arg8,arg9,arg10,arg11,arg12);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_tree_mask_native_69e67fdfc8c59157(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
-  int32_t *arg1 = (int32_t *) 0 ;
-  size_t arg2 ;
-  char *arg3 = (char *) 0 ;
-  size_t arg4 ;
-  uint64_t arg5 ;
-  int32_t *arg6 = (int32_t *) 0 ;
-  size_t arg7 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (int32_t *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / 1;
-  
-  
-  arg3 = (char *)_swig_go_1.array;
-  arg4 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  arg5 = (uint64_t)_swig_go_2;
-  
-  arg6 = (int32_t *)_swig_go_3.array;
-  arg7 = (size_t)_swig_go_3.len / 1;
-  
-  
-  result = (kvc_status)tree_mask((int const *)arg1,arg2,arg3,arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_estimate_memory_native_69e67fdfc8c59157(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_35ff959ecc7e8187(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1277,178 +1185,32 @@ char *_wrap_kvc_estimate_memory_native_69e67fdfc8c59157(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_69e67fdfc8c59157(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
-  kvc_model *arg1 = (kvc_model *) 0 ;
-  uint32_t arg2 ;
-  uint64_t arg3 ;
+char *_wrap_kvc_rope_apply_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+  kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
   char *arg4 = (char *) 0 ;
   size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  char *arg8 = (char *) 0 ;
-  size_t arg9 ;
-  size_t *arg10 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_model *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  arg4 = (char *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg6 = (char *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg8 = (char *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / sizeof(char);
-  
-  arg10 = (size_t *)_swig_go_6;
-  
-  result = (kvc_status)model_rope((struct kvc_model const *)arg1,arg2,arg3,(char const *)arg4,arg5,arg6,arg7,arg8,arg9,arg10);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_rope_table_native_69e67fdfc8c59157(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  double arg3 ;
-  int64_t *arg4 = (int64_t *) 0 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (double)_swig_go_1; 
-  
-  arg4 = (int64_t *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg6 = (char *)_swig_go_3.array;
-  arg7 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  result = (kvc_status)rope_table((char const *)arg1,arg2,arg3,(long const *)arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_rope_apply_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
-  kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  size_t arg4 ;
-  char *arg5 = (char *) 0 ;
-  size_t arg6 ;
-  int64_t *arg7 = (int64_t *) 0 ;
-  size_t arg8 ;
+  int64_t *arg6 = (int64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_rope_rows *)_swig_go_0;
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_2;
   
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  arg4 = (char *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(char);
   
-  arg4 = (size_t)_swig_go_2;
+  arg6 = (int64_t *)_swig_go_4.array;
   
-  arg5 = (char *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  
-  arg7 = (int64_t *)_swig_go_4.array;
-  arg8 = (size_t)_swig_go_4.len / 1;
-  
-  
-  result = (kvc_status)rope_apply((struct kvc_rope_rows const *)arg1,arg2,arg3,arg4,(char const *)arg5,arg6,(long const *)arg7,arg8);
+  result = (kvc_status)rope_apply((struct kvc_rope_rows const *)arg1,arg2,arg3,(char const *)arg4,arg5,(long const *)arg6);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_quantize_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  size_t arg4 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  char *arg8 = (char *) 0 ;
-  size_t arg9 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_quant_format *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  arg4 = (size_t)_swig_go_2;
-  arg5 = (size_t)_swig_go_3;
-  
-  arg6 = (char *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(char);
-  
-  
-  arg8 = (char *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / sizeof(char);
-  
-  
-  result = (kvc_status)quantize((struct kvc_quant_format const *)arg1,(char const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_dequantize_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  size_t arg6 ;
-  size_t arg7 ;
-  char *arg8 = (char *) 0 ;
-  size_t arg9 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_quant_format *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  
-  arg4 = (char *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  arg6 = (size_t)_swig_go_3;
-  arg7 = (size_t)_swig_go_4;
-  
-  arg8 = (char *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / sizeof(char);
-  
-  
-  result = (kvc_status)dequantize((struct kvc_quant_format const *)arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,arg6,arg7,arg8,arg9);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_adopt_native_69e67fdfc8c59157(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1469,29 +1231,7 @@ char *_wrap_kvc_storage_adopt_native_69e67fdfc8c59157(char *_swig_go_0, _goslice
 }
 
 
-int _wrap_kvc_version_native_69e67fdfc8c59157() {
-  uint32_t result;
-  int _swig_go_result;
-  
-  
-  result = (uint32_t)kvc_version();
-  _swig_go_result = result;
-  return _swig_go_result;
-}
-
-
-_gostring_ _wrap_kvc_build_info_native_69e67fdfc8c59157() {
-  char *result = 0 ;
-  _gostring_ _swig_go_result;
-  
-  
-  result = (char *)kvc_build_info();
-  _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-_gostring_ _wrap_kvc_last_error_native_69e67fdfc8c59157() {
+_gostring_ _wrap_kvc_last_error_native_35ff959ecc7e8187() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1502,759 +1242,7 @@ _gostring_ _wrap_kvc_last_error_native_69e67fdfc8c59157() {
 }
 
 
-char *_wrap_kvc_supports_native_69e67fdfc8c59157(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_create_native_69e67fdfc8c59157(char *_swig_go_0, kvc_manager **_swig_go_1) {
-  kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
-  kvc_manager **arg2 = (kvc_manager **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager_config *)_swig_go_0;
-  arg2 = (kvc_manager **)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_create((struct kvc_manager_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_properties_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_properties *arg2 = (kvc_properties *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_properties *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_properties(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_close_namespace_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_close_namespace(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_reset_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_check_native_69e67fdfc8c59157(kvc_manager *_swig_go_0) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  result = (kvc_status)kvc_manager_check(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_digest_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_digest(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_stats_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_stats *arg2 = (kvc_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_pool_info_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_pool_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_pool_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_block_info_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t arg2 ;
-  kvc_block_info *arg3 = (kvc_block_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_block_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_block_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_create_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_extra_key *arg4 = (kvc_extra_key *) 0 ;
-  size_t arg5 ;
-  kvc_request_config *arg6 = (kvc_request_config *) 0 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  
-  arg4 = (kvc_extra_key *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(kvc_extra_key);
-  
-  arg6 = (kvc_request_config *)_swig_go_3;
-  arg7 = (uint64_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_create_request(arg1,(int const *)arg2,arg3,(struct kvc_extra_key const *)arg4,arg5,(struct kvc_request_config const *)arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_admit_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_admit_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_allocate_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_extra_key *arg4 = (kvc_extra_key *) 0 ;
-  size_t arg5 ;
-  kvc_request_config *arg6 = (kvc_request_config *) 0 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  
-  arg4 = (kvc_extra_key *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(kvc_extra_key);
-  
-  arg6 = (kvc_request_config *)_swig_go_3;
-  arg7 = (uint64_t *)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)kvc_manager_allocate_request(arg1,(int const *)arg2,arg3,(struct kvc_extra_key const *)arg4,arg5,(struct kvc_request_config const *)arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_reserve_tokens_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_reserve_tokens(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_append_tokens_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_append_tokens(arg1,arg2,(int const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_commit_tokens_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_commit_tokens(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_truncate_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_truncate_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_fork_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_fork_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_preempt_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_preempt_request(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_free_request_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_free_request(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_request_info_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_request_info *arg3 = (kvc_request_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_request_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_request_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_requests_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_requests(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_take_copies_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_take_copies(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_probe_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  kvc_probe_info *arg7 = (kvc_probe_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (kvc_probe_info *)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_probe(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_pin_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t *)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)kvc_manager_pin_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_unpin_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_unpin_prefix(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_drop_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_drop_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_evict_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  size_t arg2 ;
-  size_t *arg3 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (size_t)_swig_go_1;
-  arg3 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_acquire_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_acquire_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_acquire_prefix_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  int32_t *arg4 = (int32_t *) 0 ;
-  size_t arg5 ;
-  kvc_extra_key *arg6 = (kvc_extra_key *) 0 ;
-  size_t arg7 ;
-  int32_t *arg8 = (int32_t *) 0 ;
-  size_t arg9 ;
-  size_t *arg10 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  
-  arg4 = (int32_t *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / 1;
-  
-  
-  arg6 = (kvc_extra_key *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(kvc_extra_key);
-  
-  
-  arg8 = (int32_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
-  
-  arg10 = (size_t *)_swig_go_6;
-  
-  result = (kvc_status)kvc_manager_acquire_prefix(arg1,arg2,arg3,(int const *)arg4,arg5,(struct kvc_extra_key const *)arg6,arg7,arg8,arg9,arg10);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_publish_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  int32_t *arg4 = (int32_t *) 0 ;
-  size_t arg5 ;
-  kvc_extra_key *arg6 = (kvc_extra_key *) 0 ;
-  size_t arg7 ;
-  int32_t *arg8 = (int32_t *) 0 ;
-  size_t arg9 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  
-  arg4 = (int32_t *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / 1;
-  
-  
-  arg6 = (kvc_extra_key *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(kvc_extra_key);
-  
-  
-  arg8 = (int32_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_publish_blocks(arg1,arg2,arg3,(int const *)arg4,arg5,(struct kvc_extra_key const *)arg6,arg7,(int const *)arg8,arg9);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_release_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_release_blocks(arg1,(int const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_unpublish_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_step_create_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
-  kvc_step **arg3 = (kvc_step **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_step_limits *)_swig_go_1;
-  arg3 = (kvc_step **)_swig_go_2;
-  
-  result = (kvc_status)kvc_step_create(arg1,(struct kvc_step_limits const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_step_view_native_69e67fdfc8c59157(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_step *arg1 = (kvc_step *) 0 ;
-  int32_t arg2 ;
-  kvc_view *arg3 = (kvc_view *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_step *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_view *)_swig_go_2;
-  
-  result = (kvc_status)kvc_step_view((struct kvc_step const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_retire_step_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_retire_step(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_take_zero_blocks_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_take_zero_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_compact_native_69e67fdfc8c59157(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
-  size_t arg4 ;
-  size_t *arg5 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  
-  arg3 = (kvc_block_copy *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_block_copy);
-  
-  arg5 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_compact(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_backend_open_native_69e67fdfc8c59157(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_35ff959ecc7e8187(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -2279,7 +1267,7 @@ char *_wrap_kvc_backend_open_native_69e67fdfc8c59157(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -2299,7 +1287,7 @@ char *_wrap_kvc_backend_properties_native_69e67fdfc8c59157(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -2319,7 +1307,7 @@ char *_wrap_kvc_device_properties_native_69e67fdfc8c59157(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_69e67fdfc8c59157(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_35ff959ecc7e8187(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -2334,7 +1322,7 @@ char *_wrap_kvc_storage_create_native_69e67fdfc8c59157(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -2349,7 +1337,7 @@ char *_wrap_kvc_storage_properties_native_69e67fdfc8c59157(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_69e67fdfc8c59157(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_35ff959ecc7e8187(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2366,7 +1354,7 @@ char *_wrap_kvc_storage_size_native_69e67fdfc8c59157(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -2385,7 +1373,7 @@ char *_wrap_kvc_storage_view_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -2410,28 +1398,7 @@ char *_wrap_kvc_storage_runs_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_seal_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_seal_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -2452,7 +1419,7 @@ char *_wrap_kvc_storage_copy_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2473,7 +1440,180 @@ char *_wrap_kvc_storage_zero_blocks_native_69e67fdfc8c59157(kvc_storage *_swig_g
 }
 
 
-long long _wrap_kvc_model_count_native_69e67fdfc8c59157() {
+char *_wrap_kvc_storage_swap_out_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_swap_in_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(void const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_quantize_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_quantize_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_quantize_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  float *arg2 = (float *) 0 ;
+  size_t arg3 ;
+  size_t arg4 ;
+  void *arg5 = (void *) 0 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  arg2 = (float *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (void *)_swig_go_4.array;
+  arg6 = (float *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_quantize((struct kvc_quant_format const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_dequantize_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  void *arg2 = (void *) 0 ;
+  float *arg3 = (float *) 0 ;
+  size_t arg4 ;
+  size_t arg5 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (float *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (size_t)_swig_go_4;
+  arg6 = (float *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_dequantize((struct kvc_quant_format const *)arg1,(void const *)arg2,(float const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_key_bounds_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint32_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  uint16_t *arg5 = (uint16_t *) 0 ;
+  kvc_stream *arg6 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (uint16_t *)_swig_go_3.array;
+  arg6 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tree_mask_native_35ff959ecc7e8187(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+  int32_t *arg1 = (int32_t *) 0 ;
+  size_t arg2 ;
+  uint8_t *arg3 = (uint8_t *) 0 ;
+  uint64_t arg4 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (int32_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (uint8_t *)_swig_go_1.array;
+  arg4 = (uint64_t)_swig_go_2;
+  arg5 = (int32_t *)_swig_go_3.array;
+  
+  result = (kvc_status)kvc_tree_mask((int const *)arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+long long _wrap_kvc_model_count_native_35ff959ecc7e8187() {
   size_t result;
   long long _swig_go_result;
   
@@ -2484,7 +1624,7 @@ long long _wrap_kvc_model_count_native_69e67fdfc8c59157() {
 }
 
 
-char *_wrap_kvc_model_get_native_69e67fdfc8c59157(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_35ff959ecc7e8187(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2499,7 +1639,7 @@ char *_wrap_kvc_model_get_native_69e67fdfc8c59157(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -2515,6 +1655,571 @@ char *_wrap_kvc_model_find_native_69e67fdfc8c59157(_gostring_ _swig_go_0, char *
   result = (kvc_status)kvc_model_find((char const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_model_rope_native_35ff959ecc7e8187(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_model *arg1 = (kvc_model *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  double *arg4 = (double *) 0 ;
+  double *arg5 = (double *) 0 ;
+  size_t arg6 ;
+  double *arg7 = (double *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_model *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (double *)_swig_go_3.array;
+  
+  arg5 = (double *)_swig_go_4.array;
+  arg6 = (size_t)_swig_go_4.len / sizeof(double);
+  
+  arg7 = (double *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_model_rope((struct kvc_model const *)arg1,arg2,arg3,(double const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_rope_table_native_35ff959ecc7e8187(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  double *arg1 = (double *) 0 ;
+  size_t arg2 ;
+  double arg3 ;
+  int64_t *arg4 = (int64_t *) 0 ;
+  size_t arg5 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (double *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(double);
+  
+  arg3 = (double)_swig_go_1; 
+  
+  arg4 = (int64_t *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / 1;
+  
+  arg6 = (float *)_swig_go_3.array;
+  
+  result = (kvc_status)kvc_rope_table((double const *)arg1,arg2,arg3,(long const *)arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+int _wrap_kvc_version_native_35ff959ecc7e8187() {
+  uint32_t result;
+  int _swig_go_result;
+  
+  
+  result = (uint32_t)kvc_version();
+  _swig_go_result = result;
+  return _swig_go_result;
+}
+
+
+_gostring_ _wrap_kvc_build_info_native_35ff959ecc7e8187() {
+  char *result = 0 ;
+  _gostring_ _swig_go_result;
+  
+  
+  result = (char *)kvc_build_info();
+  _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_supports_native_35ff959ecc7e8187(int _swig_go_0) {
+  uint32_t arg1 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint32_t)_swig_go_0;
+  
+  result = (kvc_status)kvc_supports(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_create_native_35ff959ecc7e8187(char *_swig_go_0, kvc_manager **_swig_go_1) {
+  kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
+  kvc_manager **arg2 = (kvc_manager **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager_config *)_swig_go_0;
+  arg2 = (kvc_manager **)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_create((struct kvc_manager_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_properties_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_properties *arg2 = (kvc_properties *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_properties *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_properties(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_close_namespace_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_close_namespace(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reset_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_stats_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_stats *arg2 = (kvc_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_pool_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_pool_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_pool_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_block_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t arg2 ;
+  kvc_block_info *arg3 = (kvc_block_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_block_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_block_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_admit_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_admit_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reserve_tokens_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_reserve_tokens(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_append_tokens_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_append_tokens(arg1,arg2,(int const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_commit_tokens_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_commit_tokens(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_truncate_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_truncate_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_fork_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_fork_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_preempt_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_preempt_request(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_free_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_free_request(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_request_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_request_info *arg3 = (kvc_request_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_request_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_request_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_requests_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_requests(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_compact_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
+  size_t arg4 ;
+  size_t *arg5 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (kvc_block_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_block_copy);
+  
+  arg5 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_compact(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_unpin_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_unpin_prefix(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_evict_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  size_t arg2 ;
+  size_t *arg3 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (size_t)_swig_go_1;
+  arg3 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_acquire_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_acquire_blocks(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_release_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_release_blocks(arg1,(int const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_unpublish_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_create_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
+  kvc_step **arg3 = (kvc_step **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_step_limits *)_swig_go_1;
+  arg3 = (kvc_step **)_swig_go_2;
+  
+  result = (kvc_status)kvc_step_create(arg1,(struct kvc_step_limits const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_view_native_35ff959ecc7e8187(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_step *arg1 = (kvc_step *) 0 ;
+  int32_t arg2 ;
+  kvc_view *arg3 = (kvc_view *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_step *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_view *)_swig_go_2;
+  
+  result = (kvc_status)kvc_step_view((struct kvc_step const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_retire_step_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_retire_step(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_check_native_35ff959ecc7e8187(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_check(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_digest_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_digest(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 

@@ -104,7 +104,7 @@ class BlockSpaceManager:
             held.known = length
         held.computed = max(held.computed, length - 1)
         held.request.commit(held.computed)
-        return [(int(source), int(destination)) for source, destination in self.device.take_copies()]
+        return [(int(source), int(destination)) for source, destination in self.device.take_pending().copies]
 
     def fork(self, parent_seq: Any, child_seq: Any) -> None:
         """The child shares all computed blocks of the parent; whoever writes first into a shared block gets a copy (append_slots)."""

@@ -51,7 +51,7 @@ class AttnPageEntry:
     @property
     def in_use(self) -> bool:
         """Whether somebody holds it."""
-        return self.cache.manager.block_info(self.index).raw_holds > 0
+        return self.cache.manager.block_info(self.index).external_holds > 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AttnPageEntry) and (self.cache, self.index) == (other.cache, other.index)

@@ -187,7 +187,7 @@ class KVCacheManager(_native.SlotAllocator):
         config.slots = max(1, min(-(-needed // self.block_size) * self.block_size, known) - hit)
         m = self.manager._m
         try:
-            id, cached = _native.kvc_manager_allocate_request(m, prompt.tokens, pack_keys(prompt.keys), config)
+            id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
         except NoSpaceError:
             return None
         if cached != hit:

@@ -76,14 +76,9 @@ def block_tables(w):
         need(not (out == -7).any(), "entries were not written")
 
 
-@call("Manager.take_copies")
-def take_copies(w):
-    w.m.take_copies()
-
-
-@call("Manager.take_zero_blocks")
-def take_zero_blocks(w):
-    w.m.take_zero_blocks()
+@call("Manager.take_pending")
+def take_pending(w):
+    w.m.take_pending()
 
 
 @call("Manager.compact")
@@ -129,25 +124,25 @@ def evict(w):
 
 @call("Manager.acquire_blocks")
 def acquire_blocks(w):
-    w.raw += w.m.acquire_blocks(w.number(2), w.number(0)).tolist()
+    w.held += w.m.acquire_blocks(w.number(2), w.number(0)).tolist()
 
 
 @call("Manager.acquire_prefix")
 def acquire_prefix(w):
-    w.raw += [b for b in w.m.acquire_prefix(w.tokens(), w.keys(), w.any_namespace(), w.number(0)).tolist() if b >= 0]
+    w.held += [b for b in w.m.acquire_prefix(w.tokens(), w.keys(), w.any_namespace(), w.number(0)).tolist() if b >= 0]
 
 
 @call("Manager.publish_blocks")
 def publish_blocks(w):
     blocks = w.m.acquire_blocks(2)
-    w.raw += blocks.tolist()
+    w.held += blocks.tolist()
     w.m.publish_blocks(w.array(w.ids(8)), w.array(blocks), w.keys(), w.any_namespace())
 
 
 @call("Manager.release_blocks")
 def release_blocks(w):
-    count = w.rng.randrange(len(w.raw) + 1)
-    given, w.raw = np.array(w.raw[:count], np.int32), w.raw[count:]
+    count = w.rng.randrange(len(w.held) + 1)
+    given, w.held = np.array(w.held[:count], np.int32), w.held[count:]
     w.m.release_blocks(w.array(given))
 
 

@@ -125,9 +125,9 @@ def measure(w):
     s.measure(k, v, slots, w.number(0))
 
 
-@call("Storage.seal_blocks")
-def seal_blocks(w):
-    w.storages[3].seal_blocks(w.blocks(), stream=w.any_stream())
+@call("Storage.quantize_blocks")
+def quantize_blocks(w):
+    w.storages[3].quantize_blocks(w.blocks(), stream=w.any_stream())
 
 
 @call("Storage.zero_blocks")
@@ -209,9 +209,9 @@ def attention_of(w, hostile=True):
         if rng.random() < 0.3:
             options["mask_starts"] = take(np.zeros(n, np.uint64))
     for name, good in (("q_starts", lens - np.array(queries, np.uint64)), ("alibi_slopes", w.floats(4)), ("sink_logits", w.floats(4)),
-                       ("schedule", np.zeros(64, np.uint8)), ("workspace", np.zeros(64, np.uint8)), ("block_mask", np.full((n, HEADS, 1), 255, np.uint8))):
+                       ("block_mask", np.full((n, HEADS, 1), 255, np.uint8))):
         if rng.random() < 0.15:
-            options[name] = take(good, name in ("schedule", "workspace"))
+            options[name] = take(good)
     for name, good in (("window", 4), ("sinks", 1), ("shared_tokens", 0)):
         if rng.random() < 0.1:
             options[name] = w.number(good)
@@ -220,6 +220,9 @@ def attention_of(w, hostile=True):
             options[name] = w.h.real(1.0)
     if rng.random() < 0.1:
         options["causal"] = False
+    if rng.random() < 0.25:
+        plan, workspace = (take(np.zeros(64, np.uint8), True) if rng.random() < 0.5 else None for _ in range(2))
+        options["launch"] = rng.choice((kvcache.Launch(plan=plan, workspace=workspace), kvcache.Launch(plan=plan, planned=True), (plan, False, workspace), 3))
     return q, [take(q), take(offsets), take(lens), take(tables)], options
 
 

@@ -37,7 +37,7 @@ DEFECTS = [  # what, file, right, wrong, functions that are called, whether only
     ("sequences are asked for their length, and then iterated", "manager.py", "            num_blocks = tuple(num_blocks)\n", "", ("Manager",), True),
     ("no layers are one layer", "storage.py", "        if sizes[\"layers\"] == 0:", "        if False:", ("Storage.measure", "Storage.store"), True),
     ("classes derived from ndarray are believed", "_arrays.py",
-     "return np.asarray(value), True  # a class", "return value, True  # a class", ("Storage.key_bounds", "quantize", "apply_rope"), True),
+     "return np.asarray(value), True  # a derived", "return value, True  # a derived", ("Storage.key_bounds", "quantize", "apply_rope"), True),
 ]
 
 

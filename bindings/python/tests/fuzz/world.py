@@ -33,10 +33,10 @@ class World:
     def __init__(self, rng, hostile):
         self.rng, self.h = rng, hostile
         self.m = kvcache.Manager([BLOCKS, 96], BLOCK, groups=[kvcache.Group(), kvcache.Group(8, pool=1)], event_capacity=32, max_requests=12,
-                                 max_request_tokens=64, zero="foreign")
+                                 max_request_tokens=64, zero="cross_namespace")
         self.step = kvcache.Step(self.m, 8, 32, 16, max_admissions=3, max_prompt_tokens=64, max_frees=4)
         self.namespace = self.m.namespace(model=b"a", tenant=b"b")
-        self.requests, self.pins, self.raw, self.junk, self.inputs = [], [], [], [], []
+        self.requests, self.pins, self.held, self.junk, self.inputs = [], [], [], [], []
         options = dict(block_size=BLOCK, num_threads=1)
         size = kvcache.storage_size(BLOCKS, 2, HEADS, DIM, dtype="float32", **options)[1]
         memory = np.zeros(size + 256, np.uint8)
@@ -115,10 +115,10 @@ class World:
 
     def refill(self):
         """What every call finds: a request, and blocks that nobody holds."""
-        if len(self.raw) > 12:
-            holds = [block for block in range(BLOCKS + 96) for _ in range(self.m.block_info(block).raw_holds)]
+        if len(self.held) > 12:
+            holds = [block for block in range(BLOCKS + 96) for _ in range(self.m.block_info(block).external_holds)]
             self.m.release_blocks(holds)
-            self.raw.clear()
+            self.held.clear()
         if not self.requests:
             self.requests.append(self.m.create([1, 2, 3]))
 
