@@ -98,7 +98,7 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.vocab_size = kVocabSize;
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
 
-  const auto pool = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), 0);
+  const auto pool = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), 0u);
   usable_blocks_ = pool.num_blocks;
 
   const uint64_t row_stride = options.maintain_tables ? std::min(blocks_of(longest), usable_blocks_) : 0;
