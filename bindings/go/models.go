@@ -94,7 +94,7 @@ func Models() ([]*Model, error) {
 // MemoryQuery is a question for EstimateMemory: kvc_memory_query. Zero is the default of every field.
 type MemoryQuery struct {
 	Tokens, NumSequences, BudgetBytes, ChunkTokens                              uint64
-	DType                                                                       DType // 0 = Float16.
+	DType                                                                       DType // 0 = Float32.
 	BlockSize, ScaleGroup, Asymmetric, TensorScales, ChannelKeys, ChannelTokens uint32
 }
 
