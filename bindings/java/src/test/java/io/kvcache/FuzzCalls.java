@@ -74,7 +74,7 @@ final class FuzzCalls {
       config.groups(new Config.Group(), new Config.Group(h.oneOf(2, 5, 9), h.random.nextInt(3), 0, 0));
     }
     if (h.rarely(3)) {
-      config.zeroForeign();
+      config.zeroCrossNamespace();
     }
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
@@ -150,8 +150,7 @@ final class FuzzCalls {
       LongBuffer ids = h.longs(h.random.nextInt(3), () -> request().id());
       m().exportTables(ids, (int) h.small(2), h.integer(), h.ints((ids == null ? 1 : ids.remaining()) * 16, () -> 0));
     });
-    table.put("Manager.takeCopies", () -> m().takeCopies());
-    table.put("Manager.takeZeroBlocks", () -> m().takeZeroBlocks());
+    table.put("Manager.takePending", () -> m().takePending());
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
     table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
     table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
@@ -352,9 +351,8 @@ final class FuzzCalls {
       a.maskStarts = h.longs(starts);
     }
     a.blockMask = h.rarely(4) ? h.data(count * heads, 1) : null;
-    a.schedule = h.rarely(4) ? h.data(32, 1) : null;
     a.sinkLogits = h.rarely(4) ? h.floats(a.numQHeads) : null;
-    a.workspace = h.rarely(4) ? h.data(32, 1) : null;
+    a.launch = h.rarely(3) ? new Attention.Launch(h.rarely(2) ? h.data(32, 1) : null, h.rarely(2), h.rarely(2) ? h.data(32, 1) : null) : null;
     a.notCausal = h.rarely(4);
     a.layer = (int) h.oneOf(0, 1, 1, h.small(2));
     a.window = h.rarely(3) ? h.small(6) : 0;
@@ -414,9 +412,9 @@ final class FuzzCalls {
         return;
       }
       int n = r.slots == null ? 1 : r.slots.remaining();
-      Rope.Turn turn = new Rope.Turn(h.floats(8 * n), h.rarely(2) ? null : h.longs(n, () -> h.small(n + 1)), (int) h.oneOf(0, 0, 4, h.number()),
+      Rope.Rotation rotation = new Rope.Rotation(h.floats(8 * n), h.rarely(2) ? null : h.longs(n, () -> h.small(n + 1)), (int) h.oneOf(0, 0, 4, h.number()),
           (int) h.oneOf(0, 0, h.small(4)), h.rarely(2));
-      s().store(r.k, r.v, r.dtype, r.slots, r.first, r.layers, turn, stream());
+      s().store(r.k, r.v, r.dtype, r.slots, r.first, r.layers, rotation, stream());
     });
     table.put("Storage.gather", () -> {
       Rows r = rows();
@@ -430,7 +428,7 @@ final class FuzzCalls {
     table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
-    table.put("Storage.sealBlocks", () -> s().sealBlocks(blocks(), stream()));
+    table.put("Storage.quantizeBlocks", () -> s().quantizeBlocks(blocks(), stream()));
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));
     table.put("Storage.keyBounds", () -> s().keyBounds((int) h.small(2), blocks(), bounds(), stream()));
