@@ -12,10 +12,11 @@ int main(void) {
   kvc_manager* m;
   TRY(kvc_manager_create(&config, &m));
 
-  int32_t prompt[40], table[4];
-  for (int32_t i = 0; i < 40; ++i) prompt[i] = 1000 + i;
+  int32_t tokens[40], table[4];
+  for (int32_t i = 0; i < 40; ++i) tokens[i] = 1000 + i;
+  const kvc_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .num_tokens = 40};
   uint64_t request, cached;
-  TRY(kvc_manager_allocate_request(m, prompt, 40, NULL, 0, NULL, &request, &cached));
+  TRY(kvc_manager_allocate_request(m, &prompt, NULL, &request, &cached));
   TRY(kvc_manager_export_tables(m, &request, 1, 0, -1, table, 4));
   printf("prompt of 40 tokens: %d cached, in blocks %d %d %d\n", (int)cached, table[0], table[1], table[2]);
 
@@ -30,7 +31,7 @@ int main(void) {
   printf("next token: slot %d, that is block %d, place %d\n", (int)slot, (int)slot / 16, (int)slot % 16);
   TRY(kvc_manager_free_request(m, request)); /* its full blocks stay findable until somebody needs the room */
 
-  TRY(kvc_manager_allocate_request(m, prompt, 40, NULL, 0, NULL, &request, &cached));
+  TRY(kvc_manager_allocate_request(m, &prompt, NULL, &request, &cached));
   printf("the same prompt again: %d of 40 tokens need no compute\n", (int)cached);
   kvc_manager_destroy(m);
   return cached == 32 && slot == 40 ? 0 : 1;

@@ -25,17 +25,19 @@ static void say(Chat* chat, int32_t first, size_t count) {
 /* Answers the chat so far; returns how many of its tokens were cached. */
 static uint64_t answer(kvc_manager* m, Chat* chat, int32_t seed) {
   uint64_t request, cached;
-  check(kvc_manager_allocate_request(m, chat->tokens, chat->length, NULL, 0, NULL, &request, &cached));
-  const size_t prompt = chat->length;
-  check(kvc_manager_commit_tokens(m, request, prompt)); /* the prefill has run */
+  const kvc_prompt prompt = {
+      .struct_size = sizeof prompt, .tokens = chat->tokens, .num_tokens = chat->length};
+  check(kvc_manager_allocate_request(m, &prompt, NULL, &request, &cached));
+  const size_t length = chat->length;
+  check(kvc_manager_commit_tokens(m, request, length)); /* the prefill has run */
   for (int32_t i = 0; i < kAnswer; ++i) {               /* the sampled token i is computed in step i + 1 */
     say(chat, seed + i, 1);
     check(kvc_manager_append_tokens(m, request, chat->tokens + chat->length - 1, 1));
     check(kvc_manager_commit_tokens(m, request, chat->length));
   }
   check(kvc_manager_free_request(m, request));
-  printf("  prompt of %3zu tokens: %3d from the cache, %3d computed\n", prompt, (int)cached,
-         (int)(prompt - cached));
+  printf("  prompt of %3zu tokens: %3d from the cache, %3d computed\n", length, (int)cached,
+         (int)(length - cached));
   return cached;
 }
 

@@ -14,7 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <kvcache_storage.hpp>
+#include <kvcache.hpp>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -166,9 +166,8 @@ class Engine {
     rope.head_dim = static_cast<uint32_t>(model.head_dim);
     rope.rope_theta = static_cast<double>(model.theta);
     frequencies_.resize(model.head_dim / 2);
-    size_t count = 0;
-    kvc::check(kvc_model_rope(&rope, 0, 0, nullptr, frequencies_.data(), frequencies_.size(), &count,
-                              &attention_factor_));
+    kvc::check(
+        kvc_model_rope(&rope, 0, 0, nullptr, frequencies_.data(), frequencies_.size(), &attention_factor_));
   }
 
   // Greedy: the most likely token each time. With `share` the prefix cache may serve the prompt.

@@ -4,7 +4,7 @@
 
 /// @file kvcache.hpp
 /// libkvcache for C++17: owners that free what they own, spans for arrays, exceptions for errors. Units,
-/// meaning and threading are those of kvcache.h; each function is one call there, and none allocates.
+/// meaning and threading are those of kvcache.h. Each function is one C call; none allocates.
 ///
 ///     kvc::Manager m(4096);                      // blocks of 16 tokens
 ///     kvc::Request r = m.allocate(prompt);       // finds the cached prefix, takes blocks for the rest
@@ -14,89 +14,40 @@
 ///     r.commit(prompt.size());                   // from now on other requests can share these blocks
 ///     if (!r.append({&next, 1})) preempt();      // one decode step; ~Request frees
 ///
-/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE and KVC_ERROR_AGAIN where space is asked for (Fit).
-/// Requests, pins, namespaces and steps must go before their manager; it may be moved while they exist.
-/// Storages, streams and attention: kvcache_storage.hpp.
+/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE and KVC_ERROR_AGAIN of calls that take blocks (Fit).
+/// Destroy requests, pins, namespaces and steps before their manager. The manager may be moved meanwhile.
 
 #include <kvcache.h>
 
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
+#include <kvcache/types.hpp>
 
 namespace kvc {
-inline namespace cpp {  // keeps these names apart from the library's own when it is linked statically
+inline namespace cpp {
 
-/// A failed call: status() is its KVC_ERROR_*, what() the name of it and the error text.
-class Error : public std::runtime_error {
- public:
-  /// Takes the thread's error text.
-  explicit Error(kvc_status status)
-      : std::runtime_error(std::string(kvc_status_name(status)) + ": " + kvc_last_error()), status_(status) {}
-  kvc_status status() const noexcept { return status_; }  ///< KVC_ERROR_*
-
- private:
-  kvc_status status_;
-};
-
-/// Throws Error unless `status` is KVC_OK.
-inline void check(kvc_status status) {
-  if (status != KVC_OK) throw Error(status);
-}
-
-/// A struct of kvcache.h with struct_size set: all defaults. `auto c = kvc::make<kvc_request_config>();`
-template <class T>
-T make() {
-  T value{};
-  value.struct_size = sizeof(T);
-  return value;
-}
-
-/// Whether T begins with struct_size.
-template <class T, class = void>
-inline constexpr bool kSized = false;
-/// Yes.
-template <class T>
-inline constexpr bool kSized<T, std::void_t<decltype(T::struct_size)>> = true;
-
-/// What a call of kvcache.h puts into its last parameter: `kvc::ask<kvc_stats>(kvc_manager_stats, m.get())`
-template <class T, class Function, class... Arguments>
-T ask(Function function, Arguments... arguments) {
-  T value{};
-  if constexpr (kSized<T>) value.struct_size = sizeof(T);
-  check(function(arguments..., &value));
-  return value;
-}
-
-/// Pointer and count, owning nothing. Made from arrays and from anything with data() and size().
-template <class T>
-class Span {
- public:
-  /// As std::span has them.
-  ///@{
-  constexpr Span() = default;
-  constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
-  template <size_t N>
-  constexpr Span(T (&array)[N]) : data_(array), size_(N) {}
-  template <class C, class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<C&>().data()), T*>>>
-  constexpr Span(C&& container) : data_(container.data()), size_(container.size()) {}
-  constexpr T* data() const { return data_; }
-  constexpr size_t size() const { return size_; }
-  constexpr T& operator[](size_t i) const { return data_[i]; }
-  constexpr T* begin() const { return data_; }
-  constexpr T* end() const { return data_ + size_; }
-  ///@}
-
- private:
-  T* data_ = nullptr;
-  size_t size_ = 0;
-};
 using Tokens = Span<const int32_t>;      ///< Token ids.
 using Keys = Span<const kvc_extra_key>;  ///< Extra keys of a prompt.
 
-/// Answer of a call that takes blocks: true = done, false = refused for lack of space, nothing changed.
+/// Tokens and all else that identifies their KV (kvc_prompt). Refers to the arrays, which must outlive it.
+class Prompt {
+ public:
+  /// Of tokens, or of a container of tokens.
+  template <class T, class = std::enable_if_t<std::is_convertible_v<T&&, Tokens>>>
+  Prompt(T&& tokens, Keys keys = {}, uint64_t namespace_id = 0) : prompt_(make<kvc_prompt>()) {
+    const Tokens t(std::forward<T>(tokens));
+    prompt_.namespace_id = namespace_id;
+    prompt_.tokens = t.data(), prompt_.num_tokens = t.size();
+    prompt_.keys = keys.data(), prompt_.num_keys = keys.size();
+  }
+  Prompt() : Prompt(Tokens()) {}  ///< No tokens.
+  /// Of a pointer and a count.
+  Prompt(const int32_t* tokens, size_t num_tokens) : Prompt(Tokens(tokens, num_tokens)) {}
+  const kvc_prompt* get() const noexcept { return &prompt_; }  ///< For C functions.
+
+ private:
+  kvc_prompt prompt_;
+};
+
+/// Result of a call that takes blocks: true = done, false = no space, nothing changed.
 class [[nodiscard]] Fit {
  public:
   /// Throws Error at any other failure.
@@ -104,21 +55,21 @@ class [[nodiscard]] Fit {
     if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN) check(status);
   }
   explicit operator bool() const noexcept { return status_ == KVC_OK; }  ///< Done?
-  bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }  ///< Space comes when steps are retired.
+  bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }     ///< Retry once steps are retired.
 
  private:
   kvc_status status_;
 };
 
-/// Owns an id of a manager and gives it back at its end. Default-made or moved from it is empty: id 0, false.
+/// Owns an id of a manager and frees it. Empty (id 0, false) by default and after a move.
 template <kvc_status (*kGiveBack)(kvc_manager*, uint64_t)>
 class Handle {
  public:
   Handle() = default;                                                                 ///< Empty.
-  Handle(kvc_manager* manager, uint64_t id) noexcept : manager_(manager), id_(id) {}  ///< Takes an id over.
+  Handle(kvc_manager* manager, uint64_t id) noexcept : manager_(manager), id_(id) {}  ///< Takes ownership.
   /// Leaves the other one empty.
   Handle(Handle&& other) noexcept : manager_(other.manager_), id_(other.release()) {}
-  /// Gives its own id back, and leaves the other one empty.
+  /// Frees its own id, and leaves the other one empty.
   Handle& operator=(Handle&& other) noexcept {
     Handle taken(std::move(other));
     std::swap(manager_, taken.manager_);
@@ -126,10 +77,10 @@ class Handle {
     return *this;
   }
   ~Handle() { reset(); }
-  explicit operator bool() const noexcept { return id_ != 0; }   ///< Does it own one?
-  uint64_t id() const noexcept { return id_; }                   ///< For calls of kvcache.h.
-  uint64_t release() noexcept { return std::exchange(id_, 0); }  ///< Lets the id go, still valid.
-  void reset() noexcept {                                        ///< Gives the id back now.
+  explicit operator bool() const noexcept { return id_ != 0; }   ///< Owns an id?
+  uint64_t id() const noexcept { return id_; }                   ///< For C functions.
+  uint64_t release() noexcept { return std::exchange(id_, 0); }  ///< Gives up ownership; the id stays valid.
+  void reset() noexcept {                                        ///< Frees the id now.
     if (id_ != 0) kGiveBack(manager_, release());
   }
 
@@ -138,7 +89,7 @@ class Handle {
   uint64_t id_ = 0;                 ///< 0 = empty.
 };
 
-/// A request, waiting or admitted; frees itself. Driven by one thread at a time.
+/// A request, waiting or admitted. Frees itself. One thread at a time may use it.
 class Request : public Handle<kvc_manager_free_request> {
  public:
   using Handle::Handle;
@@ -163,80 +114,69 @@ class Request : public Handle<kvc_manager_free_request> {
   }
 };
 
-/// One open of a namespace; closes it. The last close does nothing while the namespace has requests or pins.
+/// An open namespace. Closes itself. The last close does nothing while the namespace has requests or pins.
 using Namespace = Handle<kvc_manager_close_namespace>;
-/// A prefix kept from eviction, until unpinned by the end of this.
+/// A pinned prefix. Unpins itself.
 using Pin = Handle<kvc_manager_unpin_prefix>;
 
-/// Lets std::unique_ptr own what the library creates.
-struct Destroy {
-  /// Each by its own function.
-  ///@{
-  void operator()(kvc_manager* m) const noexcept { kvc_manager_destroy(m); }
-  void operator()(kvc_step* s) const noexcept { kvc_step_destroy(s); }
-  void operator()(kvc_storage* s) const noexcept { kvc_storage_destroy(s); }
-  void operator()(kvc_stream* s) const noexcept { kvc_stream_destroy(s); }
-  void operator()(kvc_stream_event* e) const noexcept { kvc_stream_event_destroy(e); }
-  ///@}
+/// Work on the bytes of blocks (kvc_pending_work).
+struct Pending {
+  Span<kvc_block_copy> copies;  ///< To execute first, in order.
+  Span<int32_t> zero_blocks;    ///< To clear after them.
 };
 
 /// The block manager; move-only. Any thread may call any function.
 class Manager {
  public:
-  /// By a whole configuration.
+  /// From a configuration.
   explicit Manager(const kvc_manager_config& config) : m_(ask<kvc_manager*>(kvc_manager_create, &config)) {}
-  /// By the size of its only pool.
+  /// With one pool of num_blocks.
   explicit Manager(uint64_t num_blocks, uint32_t block_size = 16) {
     auto c = make<kvc_manager_config>();
     c.num_blocks = num_blocks, c.block_size = block_size;
     *this = Manager(c);
   }
-  kvc_manager* get() const noexcept { return m_.get(); }  ///< For calls of kvcache.h.
+  kvc_manager* get() const noexcept { return m_.get(); }  ///< For C functions.
 
-  /// A waiting request.
-  Request create(Tokens t, const kvc_request_config* c = nullptr, Keys k = {}) {
-    const auto function = kvc_manager_create_request;
-    return {get(), ask<uint64_t>(function, get(), t.data(), t.size(), k.data(), k.size(), c)};
+  /// Creates a waiting request.
+  Request create(const Prompt& p, const kvc_request_config* c = nullptr) {
+    return {get(), ask<uint64_t>(kvc_manager_create_request, get(), p.get(), c)};
   }
-  /// An admitted request; empty if there is no space.
-  [[nodiscard]] Request allocate(Tokens t, const kvc_request_config* c = nullptr, Keys k = {}) {
-    const auto function = kvc_manager_allocate_request;
+  /// Creates and admits a request. It is empty if there is no space.
+  [[nodiscard]] Request allocate(const Prompt& p, const kvc_request_config* c = nullptr) {
     uint64_t id = 0;
-    if (!Fit(function(get(), t.data(), t.size(), k.data(), k.size(), c, &id, nullptr))) return {};
+    if (!Fit(kvc_manager_allocate_request(get(), p.get(), c, &id, nullptr))) return {};
     return {get(), id};
   }
-  /// Opens it once more if it is open.
+  /// Opens a namespace, also if it is open already.
   Namespace open_namespace(const kvc_namespace_config& config) {
     return Namespace(get(), ask<uint64_t>(kvc_manager_open_namespace, get(), &config));
   }
-  /// Forgets what is cached in a namespace; 0 = in all.
+  /// Forgets the cached content of a namespace; 0 = of all.
   void reset(uint64_t namespace_id = 0) { check(kvc_manager_reset(get(), namespace_id)); }
-  /// What an admission of these tokens would find; changes nothing.
-  kvc_probe_info probe(Tokens t, uint64_t ns = 0, Keys k = {}) const {
-    return ask<kvc_probe_info>(kvc_manager_probe, get(), ns, t.data(), t.size(), k.data(), k.size());
+  /// What an admission of this prompt would find. Changes nothing.
+  kvc_probe_info probe(const Prompt& p) const {
+    return ask<kvc_probe_info>(kvc_manager_probe, get(), p.get());
   }
-  /// Pins what is cached of these tokens; throws KVC_ERROR_NOT_FOUND if that is nothing.
-  Pin pin(Tokens t, uint64_t ns = 0, Keys k = {}, uint64_t* num_pinned = nullptr) {
+  /// Pins the cached part of a prompt. Throws KVC_ERROR_NOT_FOUND if nothing is cached.
+  Pin pin(const Prompt& p, uint64_t* num_pinned = nullptr) {
     uint64_t id = 0, n = 0;
-    if (!num_pinned) num_pinned = &n;
-    check(kvc_manager_pin_prefix(get(), ns, t.data(), t.size(), k.data(), k.size(), &id, num_pinned));
+    check(kvc_manager_pin_prefix(get(), p.get(), &id, num_pinned == nullptr ? &n : num_pinned));
     return {get(), id};
   }
-  /// Drops the blocks of these tokens that nobody holds; returns their number.
-  uint64_t drop(Tokens t, uint64_t ns = 0, Keys k = {}) {
-    return ask<uint64_t>(kvc_manager_drop_prefix, get(), ns, t.data(), t.size(), k.data(), k.size());
-  }
-  /// Evicts up to `max_blocks` cached blocks; returns their number.
+  /// Drops the cached blocks of a prompt that nobody holds. Returns their number.
+  uint64_t drop(const Prompt& p) { return ask<uint64_t>(kvc_manager_drop_prefix, get(), p.get()); }
+  /// Evicts up to `max_blocks` cached blocks. Returns their number.
   size_t evict(size_t max_blocks) { return ask<size_t>(kvc_manager_evict_blocks, get(), max_blocks); }
-  /// Takes the copies to execute before anything is written; returns the used part of `room`.
-  Span<kvc_block_copy> take_copies(Span<kvc_block_copy> room) {
-    return {room.data(), ask<size_t>(kvc_manager_take_copies, get(), room.data(), room.size())};
+  /// Takes the pending work. Execute the copies first. Returns the used parts of both arrays.
+  Pending take_pending(Span<kvc_block_copy> copies, Span<int32_t> zero_blocks = {}) {
+    auto work = make<kvc_pending_work>();
+    work.copies = copies.data(), work.copy_capacity = copies.size();
+    work.zero_blocks = zero_blocks.data(), work.zero_capacity = zero_blocks.size();
+    check(kvc_manager_take_pending(get(), &work));
+    return {{copies.data(), work.num_copies}, {zero_blocks.data(), work.num_zero_blocks}};
   }
-  /// Takes the blocks to clear before anything is written; returns the used part of `room`.
-  Span<int32_t> take_zero_blocks(Span<int32_t> room) {
-    return {room.data(), ask<size_t>(kvc_manager_take_zero_blocks, get(), room.data(), room.size())};
-  }
-  /// Moves contents to the lowest blocks of a pool; returns the moves to execute, the used part of `room`.
+  /// Moves contents to the lowest blocks of pool `p`. Returns the moves to execute, the used part of `room`.
   Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
     return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
   }
@@ -250,19 +190,19 @@ class Manager {
   void verify() const { check(kvc_manager_check(get())); }  ///< Throws KVC_ERROR_CORRUPT if it is.
 
  private:
-  std::unique_ptr<kvc_manager, Destroy> m_;
+  Owner<kvc_manager, kvc_manager_destroy> m_;
 };
 
-/// One engine step (kvc_step) with its arrays, made once; the block tables stay from step to step. Set counts
-/// by `->`, fill arrays by array(), then run(). Only what fails as a whole throws; items have their status.
-/// run() refuses ids that are not set, and unsets those that it has read: see kvc_step_create.
+/// An engine step (kvc_step) with its arrays, for any number of runs; the block tables stay between runs. Set
+/// the counts by `->`, fill the arrays of array(), then run(). run() throws if the call fails; each item has
+/// a status. It refuses ids that are not set, and unsets those that it has read: see kvc_step_create.
 class Step {
  public:
-  /// As large as the limits say.
+  /// Creates a step with these limits.
   Step(Manager& m, const kvc_step_limits& l) : m_(m.get()), step_(ask<kvc_step*>(kvc_step_create, m_, &l)) {}
-  kvc_step* operator->() const noexcept { return step_.get(); }  ///< The struct of kvcache.h.
-  void run() { check(kvc_manager_step(m_, step_.get())); }       ///< Executes it.
-  /// All room of an array, T its element type: `step.array<uint64_t>(KVC_STEP_REQUESTS)[i] = r.id();`.
+  kvc_step* operator->() const noexcept { return step_.get(); }  ///< The C struct.
+  void run() { check(kvc_manager_step(m_, step_.get())); }       ///< Executes the step.
+  /// A whole array of element type T: `step.array<uint64_t>(KVC_STEP_REQUESTS)[i] = r.id();`.
   template <class T>
   Span<T> array(int32_t which) const {
     kvc_view view{};
@@ -283,10 +223,12 @@ class Step {
 
  private:
   kvc_manager* m_;
-  std::unique_ptr<kvc_step, Destroy> step_;
+  Owner<kvc_step, kvc_step_destroy> step_;
 };
 
 }  // namespace cpp
 }  // namespace kvc
+
+#include <kvcache/storage.hpp>
 
 #endif  // KVCACHE_HPP

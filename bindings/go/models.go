@@ -70,6 +70,15 @@ func FindModel(name string) (*Model, error) {
 	return goModel(c), nil
 }
 
+// ModelFromConfig reads the text of a Hugging Face config.json. ErrInvalidArgument names the field, its value and the fix.
+func ModelFromConfig(json []byte) (*Model, error) {
+	c := newModel()
+	if err := native.Kvc_model_from_config(json, asByte(c)); err != nil {
+		return nil, err
+	}
+	return goModel(c), nil
+}
+
 // Models returns all presets.
 func Models() ([]*Model, error) {
 	models := make([]*Model, native.Kvc_model_count())

@@ -43,6 +43,17 @@ func TestPresetsAndMemory(t *testing.T) {
 	estimate, err = own.EstimateMemory(MemoryQuery{DType: Int8})
 	must(t, err)
 	equal(t, estimate.NumWindowLayers, uint32(2))
+	config := `{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+		"vocab_size": 128256, "max_position_embeddings": 131072, "_name_or_path": "mine"}`
+	read, err := ModelFromConfig([]byte(config))
+	if err != nil || read.Name != "mine" || read.NumKVHeads != 8 || read.HeadDim != 128 || read.MaxContext != 131072 {
+		t.Errorf("%+v, %v", read, err)
+	}
+	for _, bad := range []string{"", "{", config[:len(config)-1]} {
+		if _, err := ModelFromConfig([]byte(bad)); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "not JSON") {
+			t.Error(bad, err)
+		}
+	}
 	if _, err := FindModel("llama-3.1-8c"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "llama-3.1-8b") {
 		t.Fatal(err)
 	}

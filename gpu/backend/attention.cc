@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of a storage: which kernels take a call, and what they get.
-#include <cstdio>
-
 #include "backend/attention_args.h"
 #include "backend/device_storage.h"
 #include "kernels/attention_plan.h"
@@ -20,7 +18,7 @@ struct Work {
   AttentionPlan plan;  // unless it shares
   CascadePlan cascade;
   AttentionSupport support;
-  uint64_t plan_bytes;
+  uint64_t schedule_bytes;
   uint64_t kernel_bytes;  // of workspace that kernels use, behind which a schedule of the call's own lies ...
   uint64_t own_schedule_bytes;
   uint64_t bytes;  // ... and all of it, with the copies of host arrays
@@ -45,7 +43,7 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device,
                const kvc_backend_attention& attention) {
   Work work = {};
   work.limits = limits_of(device, attention);
-  work.args = args_of(layout, static_cast<const char*>(slab), attention);
+  work.args = args_of(layout, slab, attention);
   const OneGroup group(attention);
   CascadeArgs cascade = group.args(work.args);
   // What follows a shared prefix is of each request alone: the batch changes how its bits come about.
@@ -59,11 +57,11 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device,
     work.support = work.plan.support;
   }
   if (work.is_empty() || work.support.path == AttentionPath::kUnsupported) return work;
-  work.plan_bytes = work.shares ? work.cascade.plan_bytes : work.plan.plan_bytes;
+  work.schedule_bytes = work.shares ? work.cascade.plan_bytes : work.plan.plan_bytes;
   work.kernel_bytes = work.shares ? work.cascade.workspace_bytes : work.plan.workspace_bytes;
-  work.own_schedule_bytes = attention.run.plan == nullptr ? work.plan_bytes : 0;
+  work.own_schedule_bytes = attention.plan == nullptr ? work.schedule_bytes : 0;
   HostArrays arrays;
-  list_host_arrays(layout, attention, work.limits, &arrays, &cascade.attention);
+  list_host_arrays(layout, &arrays, &cascade.attention);
   if (work.shares) list_host_arrays(group, &arrays, &cascade);
   work.bytes = Call::needed(work.kernel_bytes + work.own_schedule_bytes, arrays);
   return work;
@@ -76,32 +74,33 @@ kvc_status check_support(const AttentionSupport& support) {
 
 kvc_status check_schedule(const kvc_backend_attention& a, uint32_t v_dim, uint64_t needed) {
   using ull = unsigned long long;
-  if (a.run.plan == nullptr) {
-    if ((a.run.flags & KVC_LAUNCH_PLANNED) == 0) return KVC_OK;
+  if (a.plan == nullptr) {
+    if (a.planned == 0) return KVC_OK;
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
         "KVC_LAUNCH_PLANNED without kvc_attention_launch.plan; give what an earlier call has filled");
   }
-  if (reinterpret_cast<uintptr_t>(a.run.plan) % kScheduleAlignment != 0) {
-    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention_launch.plan is %p; a multiple of %llu",
-                  a.run.plan, ull{kScheduleAlignment});
+  if (reinterpret_cast<uintptr_t>(a.plan) % kScheduleAlignment != 0) {
+    return refuse(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention_launch.plan is %p; a multiple of %llu", a.plan,
+                  ull{kScheduleAlignment});
   }
   // Other kernels write other results, and have schedules of their own.
   if (reinterpret_cast<uintptr_t>(a.out) % 4 != 0) {
     return refuse(KVC_ERROR_INVALID_ARGUMENT,
                   "kvc_attention.out is %p; with kvc_attention_launch.plan a multiple of 4", a.out);
   }
-  const bool by_pairs = a.dtype != KVC_FLOAT32 && v_dim % 2 == 0;
+  const bool by_pairs = a.q_dtype != KVC_FLOAT32 && v_dim % 2 == 0;
   if (by_pairs && (a.out_token_stride | a.out_head_stride) % 2 != 0) {
     return refuse(
         KVC_ERROR_INVALID_ARGUMENT,
-        "kvc_attention.out_token_stride is %lld, out_head_stride %lld; with kvc_attention_launch.plan even",
-        static_cast<long long>(a.out_token_stride), static_cast<long long>(a.out_head_stride));
+        "kvc_attention.out_token_stride is %llu, out_head_stride %llu; with kvc_attention_launch.plan even",
+        ull{a.out_token_stride}, ull{a.out_head_stride});
   }
-  if (a.run.plan_bytes >= needed) return KVC_OK;
-  return refuse(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.plan_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
-                ull{a.run.plan_bytes}, ull{needed});
+  if (a.plan_bytes >= needed) return KVC_OK;
+  return refuse(
+      KVC_ERROR_INVALID_ARGUMENT,
+      "kvc_attention_launch.plan_bytes is %llu; this call needs %llu, which kvc_storage_explain says",
+      ull{a.plan_bytes}, ull{needed});
 }
 
 }  // namespace
@@ -110,18 +109,17 @@ kvc_status DeviceStorage::attend(const kvc_backend_attention& attention, DeviceS
   const Work work = plan_work(layout_, address_, device_, attention);
   if (work.is_empty()) return KVC_OK;
   KVC_TRY(check_support(work.support));
-  KVC_TRY(check_schedule(attention, layout_.v_dim, work.plan_bytes));
+  KVC_TRY(check_schedule(attention, layout_.v_dim, work.schedule_bytes));
   KVC_TRY(check_workspace(attention, work.bytes, "workspace_bytes"));
 
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
   const OneGroup group(attention);
   CascadeArgs args = group.args(work.args);
-  KVC_TRY(find_arrays(attention, call, &args.attention));
-  list_host_arrays(layout_, attention, work.limits, &call.arrays(), &args.attention);
+  KVC_TRY(find_arrays(layout_, call, &args.attention));
   if (work.shares) list_host_arrays(group, &call.arrays(), &args);
-  AttentionMemory memory = {attention.run.plan, nullptr, (attention.run.flags & KVC_LAUNCH_PLANNED) != 0};
-  char* given = static_cast<char*>(attention.run.workspace);
+  AttentionMemory memory = {attention.plan, nullptr, attention.planned};
+  char* given = static_cast<char*>(attention.workspace);
   KVC_TRY(call.address(memory.schedule, "kvc_attention_launch.plan"));
   KVC_TRY(call.address(given, "kvc_attention_launch.workspace"));
   KVC_TRY(call.upload(work.kernel_bytes + work.own_schedule_bytes, given));
@@ -132,22 +130,19 @@ kvc_status DeviceStorage::attend(const kvc_backend_attention& attention, DeviceS
                   "attention");
 }
 
-kvc_status DeviceStorage::explain(const kvc_backend_attention& attention, kvc_attention_info* plan) {
+kvc_status DeviceStorage::explain(const kvc_backend_attention& attention, kvc_backend_attention_info* info) {
   const Work work = plan_work(layout_, address_, device_, attention);
   KVC_TRY(check_support(work.support));
-  *plan = {};
-  plan->struct_size = sizeof *plan;
-  std::snprintf(plan->kernels, sizeof plan->kernels, "%s",
-                work.support.path == AttentionPath::kMma ? "mma" : "plain");
-  std::snprintf(plan->keys, sizeof plan->keys, "%s", layout_.k.tiled() ? "tiles" : "rows");
-  std::snprintf(plan->values, sizeof plan->values, "%s", layout_.latent ? "keys" : "rows");
-  plan->num_workers = work.limits.num_multiprocessors;
-  plan->sparse = attention.block_mask != nullptr;
-  plan->shared_tokens = work.shares ? attention.shared_tokens : 0;
-  plan->scratch_bytes = work.kernel_bytes + work.own_schedule_bytes;
-  plan->plan_bytes = work.plan_bytes;
-  plan->workspace_bytes = work.bytes;
-  plan->selection_bytes = selection_bytes(attention);
+  info->kernels = work.support.path == AttentionPath::kMma ? "mma" : "plain";
+  info->keys = layout_.k.tiled() ? "tiles" : "rows";
+  info->values = layout_.latent ? "keys" : "rows";
+  info->num_workers = work.limits.num_multiprocessors;
+  info->sparse = attention.block_mask != nullptr;
+  info->shared_tokens = work.shares ? attention.shared_tokens : 0;
+  info->scratch_bytes = work.kernel_bytes + work.own_schedule_bytes;
+  info->plan_bytes = work.schedule_bytes;
+  info->workspace_bytes = work.bytes;
+  info->selection_bytes = selection_bytes(attention);
   return KVC_OK;
 }
 

@@ -15,7 +15,7 @@ DeviceStorage& storage_of(void* storage) { return *static_cast<DeviceStorage*>(s
 DeviceStream* stream_of(void* stream) { return static_cast<DeviceStream*>(stream); }
 DeviceEvent& event_of(void* event) { return *static_cast<DeviceEvent*>(event); }
 
-kvc_status properties(uint32_t device, kvc_device_info* info) {
+kvc_status properties(uint32_t device, kvc_backend_device* info) {
   const OnDevice on(device);
   KVC_TRY(on.status());
   uint64_t unused = 0;
@@ -56,7 +56,7 @@ void stream_destroy(void* stream) { stream_of(stream)->close(); }
 kvc_status stream_synchronize(void* stream) { return stream_of(stream)->synchronize(); }
 kvc_status stream_wait_event(void* stream, void* event) { return event_of(event).delay(*stream_of(stream)); }
 
-kvc_status update_stream_tables(void* stream, const kvc_table_update* update) {
+kvc_status update_stream_tables(void* stream, const kvc_backend_table_update* update) {
   return update_tables(*stream_of(stream), *update);
 }
 
@@ -89,10 +89,10 @@ kvc_status storage_create(uint32_t device, const kvc_backend_storage* config, vo
 void storage_wait(void* storage) { storage_of(storage).wait(); }
 void storage_destroy(void* storage) { DeviceStorage::destroy(&storage_of(storage)); }
 
-kvc_status store(void* storage, const kvc_rows* rows, void* stream) {
+kvc_status store(void* storage, const kvc_backend_rows* rows, void* stream) {
   return storage_of(storage).move_rows(*rows, true, stream_of(stream));
 }
-kvc_status gather(void* storage, const kvc_rows* rows, void* stream) {
+kvc_status gather(void* storage, const kvc_backend_rows* rows, void* stream) {
   return storage_of(storage).move_rows(*rows, false, stream_of(stream));
 }
 kvc_status copy_blocks(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream) {
@@ -102,19 +102,19 @@ kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, 
   return storage_of(storage).zero_blocks(blocks, num_blocks, stream_of(stream));
 }
 
-// Keys per channel are refused at creation: nothing is ever open.
-kvc_status seal_blocks(void*, const int32_t*, size_t, void*) { return KVC_OK; }
-int32_t is_open(void*, int32_t) { return 0; }
+// Keys per channel are refused at creation: no block is ever residual.
+kvc_status quantize_blocks(void*, const int32_t*, size_t, void*) { return KVC_OK; }
+int32_t is_residual(void*, int32_t) { return 0; }
 
-kvc_status measure(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
+kvc_status measure(void* storage, const kvc_backend_rows* rows, kvc_backend_errors* keys,
                    kvc_backend_errors* values) {
   return storage_of(storage).measure(*rows, keys, values);
 }
-kvc_status attend(void* storage, const kvc_attention* attention, void* stream) {
+kvc_status attend(void* storage, const kvc_backend_attention* attention, void* stream) {
   return storage_of(storage).attend(*attention, stream_of(stream));
 }
-kvc_status explain(void* storage, const kvc_attention* attention, kvc_attention_info* plan) {
-  return storage_of(storage).explain(*attention, plan);
+kvc_status explain(void* storage, const kvc_backend_attention* attention, kvc_backend_attention_info* info) {
+  return storage_of(storage).explain(*attention, info);
 }
 kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                       uint16_t* bounds, void* stream) {
@@ -123,9 +123,9 @@ kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size
 kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
   return storage_of(storage).swap_blocks(*swap, stream_of(stream));
 }
-kvc_status select_blocks(void* storage, const kvc_attention* attention, const kvc_block_choice* choice,
-                         void* stream) {
-  return storage_of(storage).select_blocks(*attention, *choice, stream_of(stream));
+kvc_status select_blocks(void* storage, const kvc_backend_attention* attention,
+                         const kvc_backend_selection* selection, void* stream) {
+  return storage_of(storage).select_blocks(*attention, *selection, stream_of(stream));
 }
 
 kvc_backend make_table() {
@@ -163,8 +163,8 @@ kvc_backend make_table() {
   table.gather = gather;
   table.copy_blocks = copy_blocks;
   table.zero_blocks = zero_blocks;
-  table.seal_blocks = seal_blocks;
-  table.is_open = is_open;
+  table.quantize_blocks = quantize_blocks;
+  table.is_residual = is_residual;
   table.measure = measure;
   table.attend = attend;
   table.explain = explain;

@@ -67,33 +67,22 @@ void DeviceStorage::destroy(DeviceStorage* storage) {
     slab.owner.release(slab.owner.user_data, slab.data, slab.bytes, slab.alignment);
 }
 
-kvc_status DeviceStorage::find_rows(Call& call, kvc_rows* rows) const {
+kvc_status DeviceStorage::find_rows(Call& call, kvc_backend_rows* rows) const {
   KVC_TRY(call.address(rows->k, "kvc_rows.k"));
   KVC_TRY(call.address(rows->v, "kvc_rows.v"));
-  KVC_TRY(call.address(rows->rope_table, "kvc_rows.rope_table"));
-  if ((rows->flags & KVC_ROWS_ON_DEVICE) != 0) {
-    KVC_TRY(call.address(rows->rope_rows, "kvc_rows.rope_rows"));
-    KVC_TRY(call.address(rows->slots, "kvc_rows.slots"));
-    KVC_TRY(call.address(rows->block_table, "kvc_rows.block_table"));
+  KVC_TRY(call.address(rows->rotary.table, "kvc_rows.rope_table"));
+  if (rows->on_device == 0) {
+    call.arrays().add_all(*rows);
     return KVC_OK;
   }
-  call.arrays().add(rows->rope_rows, rows->num_tokens);
-  if (rows->slots != nullptr) {
-    rows->block_table = nullptr;
-    call.arrays().add(rows->slots, rows->num_tokens);
-  } else {  // the part of the table that is read
-    const uint64_t skipped = rows->first_token / layout_.block_size;
-    rows->block_table += skipped;
-    rows->first_token -= skipped * layout_.block_size;
-    rows->block_table_size = ceil_div(rows->first_token + rows->num_tokens, layout_.block_size);
-    call.arrays().add(rows->block_table, rows->block_table_size);
-  }
-  return KVC_OK;
+  KVC_TRY(call.address(rows->rotary.table_row, "kvc_rows.rope_rows"));
+  KVC_TRY(call.address(rows->slots, "kvc_rows.slots"));
+  return call.address(rows->block_table, "kvc_rows.block_table");
 }
 
-kvc_status DeviceStorage::move_rows(const kvc_rows& rows, bool store, DeviceStream* stream) {
+kvc_status DeviceStorage::move_rows(const kvc_backend_rows& rows, bool store, DeviceStream* stream) {
   if (rows.num_tokens == 0) return KVC_OK;
-  kvc_rows own = rows;
+  kvc_backend_rows own = rows;
   Call call(device_, memory_, stream);
   KVC_TRY(call.begin());
   KVC_TRY(find_rows(call, &own));

@@ -13,16 +13,16 @@ class DeviceStorage {
   static void destroy(DeviceStorage* storage);  // with nothing enqueued; the slab goes back to its owner
 
   void wait() { memory_.wait(); }
-  kvc_status move_rows(const kvc_rows& rows, bool store, DeviceStream* stream);
-  kvc_status measure(const kvc_rows& rows, kvc_backend_errors* keys, kvc_backend_errors* values);
+  kvc_status move_rows(const kvc_backend_rows& rows, bool store, DeviceStream* stream);
+  kvc_status measure(const kvc_backend_rows& rows, kvc_backend_errors* keys, kvc_backend_errors* values);
   kvc_status copy_blocks(const kvc_block_copy* copies, size_t count, DeviceStream* stream);
   kvc_status zero_blocks(const int32_t* blocks, size_t count, DeviceStream* stream);
   kvc_status swap_blocks(const kvc_backend_swap& swap, DeviceStream* stream);
   kvc_status key_bounds(uint32_t layer, const int32_t* blocks, size_t count, uint16_t* bounds,
                         DeviceStream* stream);
-  kvc_status attend(const kvc_attention& attention, DeviceStream* stream);
-  kvc_status explain(const kvc_attention& attention, kvc_attention_info* plan);
-  kvc_status select_blocks(const kvc_attention& attention, const kvc_block_choice& choice,
+  kvc_status attend(const kvc_backend_attention& attention, DeviceStream* stream);
+  kvc_status explain(const kvc_backend_attention& attention, kvc_backend_attention_info* info);
+  kvc_status select_blocks(const kvc_backend_attention& attention, const kvc_backend_selection& selection,
                            DeviceStream* stream);
 
  private:
@@ -30,9 +30,9 @@ class DeviceStorage {
       : device_(device), layout_(layout), slab_(slab), memory_(device) {}
   kvc_status clear();
   // That select_blocks() needs beside the caller's arrays.
-  uint64_t selection_bytes(const kvc_attention& attention) const;
+  uint64_t selection_bytes(const kvc_backend_attention& attention) const;
   // The caller's arrays as the device finds them.
-  kvc_status find_rows(Call& call, kvc_rows* rows) const;
+  kvc_status find_rows(Call& call, kvc_backend_rows* rows) const;
 
   const uint32_t device_;
   const Layout layout_;

@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host arrays of a call, of which the device gets a packed copy.
+// Host arrays of a call, which the device gets as one packed copy.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+
+#include "backend/operations.h"
 
 namespace kvc::gpu {
 
 class HostArrays {
  public:
-  // place() puts an address of the device in place of the host's. NULL stays NULL.
+  // place() replaces the host's address by that of the copy. NULL stays NULL.
   template <typename T>
   void add(T*& host, size_t count) {
-    size_t stride = count;
+    uint64_t stride = count;
     add(host, 1, count, stride);
   }
   // Rows of `count` elements, `stride` apart; the copies lie side by side.
   template <typename T>
-  void add(T*& host, size_t rows, size_t count, size_t& stride) {
+  void add(T*& host, size_t rows, size_t count, uint64_t& stride) {
     if (host == nullptr) return;
     add_bytes(&host, reinterpret_cast<const char*>(host), rows, count * sizeof(T), stride * sizeof(T));
     stride = count;
+  }
+
+  // All that are host arrays of a call: backend/operations.h.
+  template <typename... Call>
+  void add_all(Call&&... call) {
+    for_each_host_array(call..., [this](auto&&... array) { add(array...); });
   }
 
   uint64_t bytes() const { return bytes_; }  // of the copy

@@ -14,7 +14,7 @@ constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
 // Tokens of a call that are measured at once, and where.
 struct Pieces {
-  Pieces(const Layout& layout, const kvc_rows& rows, void* workspace) {
+  Pieces(const Layout& layout, const kvc_backend_rows& rows, void* workspace) {
     const uint64_t heads = uint64_t{layout.num_heads} * rows.num_layers;
     const uint64_t k_token = rows.k != nullptr ? heads * layout.k_dim : 0,
                    v_token = rows.v != nullptr ? heads * layout.v_dim : 0;
@@ -31,12 +31,12 @@ struct Pieces {
   ErrorSums* sums;
 };
 
-kvc_rows tokens_of(const kvc_rows& rows, uint64_t first, uint64_t count) {
+kvc_backend_rows tokens_of(const kvc_backend_rows& rows, uint64_t first, uint64_t count) {
   const auto bytes = static_cast<int64_t>(rows.dtype == KVC_FLOAT32 ? 4 : 2);
   const auto forward = [&](void* at, int64_t stride) -> void* {
     return at == nullptr ? nullptr : static_cast<char*>(at) + static_cast<int64_t>(first) * stride * bytes;
   };
-  kvc_rows part = rows;
+  kvc_backend_rows part = rows;
   part.k = forward(rows.k, rows.k_token_stride);
   part.v = forward(rows.v, rows.v_token_stride);
   part.num_tokens = count;
@@ -46,8 +46,8 @@ kvc_rows tokens_of(const kvc_rows& rows, uint64_t first, uint64_t count) {
 }
 
 // The same tokens, as floats without gaps.
-kvc_rows restored_of(const Layout& layout, const kvc_rows& rows, const Pieces& pieces) {
-  kvc_rows out = rows;
+kvc_backend_rows restored_of(const Layout& layout, const kvc_backend_rows& rows, const Pieces& pieces) {
+  kvc_backend_rows out = rows;
   out.dtype = KVC_FLOAT32;
   out.k = rows.k != nullptr ? pieces.k : nullptr;
   out.v = rows.v != nullptr ? pieces.v : nullptr;
@@ -74,9 +74,9 @@ kvc_backend_errors total(const ErrorSums* sums, uint64_t count, uint64_t dim, ui
 
 }  // namespace
 
-kvc_status DeviceStorage::measure(const kvc_rows& rows, kvc_backend_errors* keys,
+kvc_status DeviceStorage::measure(const kvc_backend_rows& rows, kvc_backend_errors* keys,
                                   kvc_backend_errors* values) {
-  kvc_rows own = rows;
+  kvc_backend_rows own = rows;
   if (keys == nullptr) own.k = nullptr;
   if (values == nullptr) own.v = nullptr;
   if (own.num_tokens == 0 || (own.k == nullptr && own.v == nullptr)) {
@@ -96,7 +96,7 @@ kvc_status DeviceStorage::measure(const kvc_rows& rows, kvc_backend_errors* keys
 
   runtime::Error error = runtime::fill(pieces.sums, 0, bytes, call.stream());
   for (uint64_t first = 0; first < own.num_tokens && error == 0; first += pieces.tokens) {
-    const kvc_rows part = tokens_of(own, first, std::min(pieces.tokens, own.num_tokens - first));
+    const kvc_backend_rows part = tokens_of(own, first, std::min(pieces.tokens, own.num_tokens - first));
     error = gather_rows(layout_, address_, restored_of(layout_, part, pieces), call.stream());
     if (error == 0) error = compare_rows(layout_, part, pieces.k, pieces.v, pieces.sums, call.stream());
   }

@@ -86,7 +86,7 @@ kvc_status allocate_pinned(uint32_t device, uint64_t bytes, kvc_backend_memory* 
 
 }  // namespace
 
-kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
+kvc_status allocate(uint32_t device, const kvc_backend_allocator* allocator, uint32_t kind, uint64_t bytes,
                     uint32_t alignment, kvc_backend_memory* memory) {
   if (kind == KVC_MEMORY_DEFAULT) kind = KVC_MEMORY_DEVICE;
   const bool managed = kind == KVC_MEMORY_MANAGED;
@@ -117,7 +117,7 @@ kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t ki
   out.alignment = pinned ? kPage : std::max(alignment, kAlignment);
   KVC_TRY(pinned ? allocate_pinned(device, bytes, &out, &owner->base)
                  : allocate_device(device, managed, bytes, out.alignment, &out, &owner->base));
-  out.owner = {sizeof out.owner, owner.release(), nullptr, pinned ? release_pinned : release_device};
+  out.owner = {owner.release(), nullptr, pinned ? release_pinned : release_device};
   *memory = out;
   return KVC_OK;
 }
@@ -153,7 +153,7 @@ kvc_status import_memory(uint32_t device, const kvc_memory_handle* handle, kvc_b
   out.bytes = handle->bytes;
   out.alignment = kAlignment;
   out.kind = KVC_MEMORY_DEVICE;
-  out.owner = {sizeof out.owner, owner.release(), nullptr, release_imported};
+  out.owner = {owner.release(), nullptr, release_imported};
   *memory = out;
   return KVC_OK;
 }

@@ -10,7 +10,7 @@ namespace kvc::gpu {
 inline constexpr uint32_t kMemoryKinds =
     1u << KVC_MEMORY_DEVICE | 1u << KVC_MEMORY_PINNED | 1u << KVC_MEMORY_EXTERNAL;
 
-kvc_status allocate(uint32_t device, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
+kvc_status allocate(uint32_t device, const kvc_backend_allocator* allocator, uint32_t kind, uint64_t bytes,
                     uint32_t alignment, kvc_backend_memory* memory);
 // Large memory piece by piece: registered.h.
 kvc_status register_memory(uint32_t device, void* memory, uint64_t bytes);

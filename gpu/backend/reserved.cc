@@ -72,7 +72,7 @@ kvc_status reserve_memory(uint32_t device, uint64_t bytes, kvc_backend_memory* m
   out.bytes = bytes;
   out.alignment = 4096;
   out.kind = KVC_MEMORY_DEVICE;
-  out.owner = {sizeof out.owner, range.release(), nullptr, release_reserved};
+  out.owner = {range.release(), nullptr, release_reserved};
   *memory = out;
   return KVC_OK;
 }

@@ -17,9 +17,9 @@ CallMemory& memory_of(uint32_t device) {
   return *all[device];
 }
 
-kvc_status enqueue(Call& call, const kvc_table_update& u) {
+kvc_status enqueue(Call& call, const kvc_backend_table_update& u) {
   const kvc_table_change* changes = u.changes;
-  const char* sent[8];
+  const char* sent[KVC_BACKEND_MAX_UPLOADS];
   for (size_t i = 0; i < u.num_uploads; ++i) {
     sent[i] = static_cast<const char*>(u.uploads[i].from);
     call.arrays().add(sent[i], u.uploads[i].bytes);
@@ -47,9 +47,9 @@ kvc_status enqueue(Call& call, const kvc_table_update& u) {
 
 }  // namespace
 
-kvc_status update_tables(DeviceStream& stream, const kvc_table_update& update) {
-  kvc_table_update u = update;
-  kvc_upload uploads[8];
+kvc_status update_tables(DeviceStream& stream, const kvc_backend_table_update& update) {
+  kvc_backend_table_update u = update;
+  kvc_upload uploads[KVC_BACKEND_MAX_UPLOADS];
   Call call(stream.device(), memory_of(stream.device()), &stream);
   KVC_TRY(call.begin());
   for (size_t i = 0; i < u.num_uploads; ++i) {

@@ -5,6 +5,6 @@
 
 namespace kvc::gpu {
 
-kvc_status update_tables(DeviceStream& stream, const kvc_table_update& update);
+kvc_status update_tables(DeviceStream& stream, const kvc_backend_table_update& update);
 
 }  // namespace kvc::gpu

@@ -24,6 +24,7 @@
 // Arrays are the device's, unless they are said to be the host's. Arguments are valid, as after the checks of
 // the C API. A launch function returns 0 or the runtime's error code.
 #pragma once
+#include "backend/operations.h"
 #include "kernels/divide.h"
 #include "layout/layout.h"
 #include "portable.h"
@@ -45,9 +46,10 @@ struct AttentionPlane {
   uint32_t element_tile;  // as in Plane
 };
 
-struct AttentionArgs {
+// A call, with the planes of its layer.
+struct AttentionArgs : kvc_backend_attention {
   AttentionPlane k, v, k_scale, v_scale;
-  uint32_t num_heads, num_q_heads;
+  uint32_t num_heads;
   SmallDivisor block_size;  // positions are below 2^31
   uint32_t k_dim, v_dim;
   uint32_t latent;       // values are the first v_dim elements of the keys
@@ -57,34 +59,9 @@ struct AttentionArgs {
   uint32_t channel_tokens;   // not supported unless 0
   float k_factor, v_factor;  // scale of all keys, of all values; 0 = none
 
-  int32_t q_dtype;
-  int32_t out_dtype;  // 0 = that of q
-  // Element e of query head h of query t is q[t * q_token_stride + h * q_head_stride + e]; likewise out,
-  // whose rows do not overlap. Nothing between its rows is written. Strides count elements and are never "0 =
-  // contiguous".
-  const void* q;
-  uint64_t q_token_stride, q_head_stride;
-  void* out;
-  uint64_t out_token_stride, out_head_stride;
-  float* lse;  // [queries][num_q_heads], or nullptr
-  uint32_t num_requests;
-  uint32_t causal;
-  const uint64_t* q_offsets;    // [num_requests + 1]
-  const uint64_t* q_starts;     // [num_requests], or nullptr = kv_len - queries
-  const uint64_t* kv_lens;      // [num_requests]
-  const uint64_t* kv_starts;    // [num_requests] positions below are not read, or nullptr; not with sinks
-  const int32_t* block_tables;  // [rows][table_stride]
-  const uint32_t* table_rows;   // [num_requests] row of a request, or nullptr = the request
-  uint64_t table_stride;
-  uint64_t window, sinks;
-  float scale, soft_cap;
-  const float* alibi_slopes;
-  const float* sink_logits;  // [num_q_heads], or nullptr; -infinity = none for this head
-  const uint8_t* mask;
-  const uint64_t* mask_offsets;
-  const uint64_t* mask_starts;
-  const uint8_t* block_mask;
-  uint64_t block_mask_stride;
+  int32_t out_dtype;           // 0 = q_dtype
+  const uint64_t* kv_starts;   // [num_requests] positions below are not read, or nullptr; not with sinks
+  const uint32_t* table_rows;  // [num_requests] table row of a request, or nullptr = the request's number
 };
 
 // Sets what a storage says: planes, dims and scales of one layer, whose slab is the device's memory.

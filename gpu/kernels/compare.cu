@@ -56,8 +56,8 @@ compare_elements(KVC_ARGUMENT(CompareArgs) args) {
 
 }  // namespace
 
-int compare_rows(const Layout& layout, const kvc_rows& rows, const float* k, const float* v, ErrorSums* sums,
-                 Stream stream) {
+int compare_rows(const Layout& layout, const kvc_backend_rows& rows, const float* k, const float* v,
+                 ErrorSums* sums, Stream stream) {
   RowsPlan plan = plan_rows(layout, nullptr, rows);
   if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
   CompareArgs args = {};

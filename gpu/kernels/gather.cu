@@ -79,7 +79,7 @@ int gather_plan(const RowsPlan& plan, int32_t stored, int32_t outside, uint32_t 
 
 }  // namespace
 
-int gather_rows(const Layout& layout, const void* slab, const kvc_rows& rows, Stream stream) {
+int gather_rows(const Layout& layout, const void* slab, const kvc_backend_rows& rows, Stream stream) {
   return gather_plan(plan_rows(layout, const_cast<void*>(slab), rows), layout.k.dtype, rows.dtype,
                      rows.num_layers, stream);
 }

@@ -4,8 +4,7 @@
 // error code; none synchronizes, allocates or keeps an argument, so all may be captured in a graph. Arguments
 // are valid and complete; every array is in memory that the device reads, and stays until the work is done.
 #pragma once
-#include <kvcache.h>
-
+#include "backend/operations.h"
 #include "layout/layout.h"
 #include "portable.h"
 
@@ -17,9 +16,9 @@ const char* unsupported(const Layout& layout);
 // ---- rows: store.cu, gather.cu ----
 
 // kvc_storage_store, of whichever of rows.k and rows.v is not NULL.
-int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, Stream stream);
+int store_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, Stream stream);
 // kvc_storage_gather, likewise; without rope_table.
-int gather_rows(const Layout& layout, const void* slab, const kvc_rows& rows, Stream stream);
+int gather_rows(const Layout& layout, const void* slab, const kvc_backend_rows& rows, Stream stream);
 
 // How rows of the caller, [layers][tokens][heads][elements], differ from others, float32 without gaps: from
 // what gather_rows() made of the same call. Tokens that it skips are left out. `sums` [2: keys, values]
@@ -29,8 +28,8 @@ struct ErrorSums {
   double signal, noise, max_error;
 };
 inline constexpr uint32_t kCompareParts = 64;
-int compare_rows(const Layout& layout, const kvc_rows& rows, const float* k, const float* v, ErrorSums* sums,
-                 Stream stream);
+int compare_rows(const Layout& layout, const kvc_backend_rows& rows, const float* k, const float* v,
+                 ErrorSums* sums, Stream stream);
 
 // Rows in arrays of their own: kvc_quantize and kvc_dequantize, without KVC_QUANT_CHANNELS. [num_rows][dim].
 int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,

@@ -61,7 +61,7 @@ uint32_t vector_alignment(int32_t dtype) {
 
 void finish(RowsPlan* plan, int32_t outside, int32_t stored) {
   plan->vector = true;
-  const RotaryArgs& rotary = plan->args.rotary;
+  const kvc_backend_rotary& rotary = plan->args.rotary;
   bool as_is = outside == stored;
   Alignment copy;
   for (uint32_t p = 0; p < plan->num_planes; ++p) {
@@ -88,7 +88,7 @@ void finish(RowsPlan* plan, int32_t outside, int32_t stored) {
   plan->copy_bytes = as_is ? copy.bytes() : 0;
 }
 
-PlaneArgs plane_args(const Layout& layout, void* slab, const kvc_rows& rows, bool keys) {
+PlaneArgs plane_args(const Layout& layout, void* slab, const kvc_backend_rows& rows, bool keys) {
   const bool as_keys = keys || layout.latent;
   const Plane& plane = as_keys ? layout.k : layout.v;
   const Plane& scales = as_keys ? layout.k_scale : layout.v_scale;
@@ -128,14 +128,13 @@ const char* unsupported(const Layout& layout) {
   return layout.channel_tokens != 0 ? "keys with a scale per channel" : nullptr;
 }
 
-RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows) {
+RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows) {
   RowsPlan plan = {};
   RowsArgs& args = plan.args;
   if (rows.k != nullptr) args.planes[plan.num_planes++] = plane_args(layout, slab, rows, true);
-  if (rows.rope_table != nullptr && rows.k != nullptr) {
+  if (rows.rotary.table != nullptr && rows.k != nullptr) {
     args.planes[0].rotary = true;
-    args.rotary = {rows.rope_table, rows.rope_rows,          rows.rope_table_rows,
-                   rows.rope_dim,   rows.rope_first_element, (rows.flags & KVC_ROWS_ROPE_INTERLEAVED) != 0};
+    args.rotary = rows.rotary;
   }
   if (rows.v != nullptr) args.planes[plan.num_planes++] = plane_args(layout, slab, rows, false);
   args.num_tokens = rows.num_tokens;
@@ -151,7 +150,7 @@ RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows) {
 }
 
 RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer) {
-  kvc_rows rows = {};
+  kvc_backend_rows rows = {};
   rows.first_layer = layer;
   rows.dtype = KVC_FLOAT32;
   RowsArgs args = {};

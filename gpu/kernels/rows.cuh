@@ -29,14 +29,6 @@ struct PlaneArgs {
   bool rotary;
 };
 
-struct RotaryArgs {
-  const float* table;
-  const int64_t* table_row;
-  uint64_t table_rows;
-  uint32_t dim, first;
-  bool interleaved;
-};
-
 struct RowsArgs {
   PlaneArgs planes[2];
   uint64_t num_tokens;
@@ -45,7 +37,7 @@ struct RowsArgs {
   uint64_t first_token;
   Divisor block_size;
   bool asymmetric, hadamard;
-  RotaryArgs rotary;
+  kvc_backend_rotary rotary;
 };
 
 // A row of the call: the caller's, and the stored one.
@@ -204,7 +196,7 @@ struct RowsPlan {
 };
 
 // What a call moves; `units` of its planes are left to who launches.
-RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_rows& rows);
+RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows);
 // The stored keys alone.
 RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 // Rows of codes in arrays of their own.

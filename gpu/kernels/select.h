@@ -14,12 +14,8 @@
 
 namespace kvc::gpu {
 
-struct SelectionArgs {
-  AttentionArgs attention;  // its planes, results and masks are not looked at
-  const uint16_t* bounds;   // [num_blocks][num_heads][2: largest, smallest][k_dim] float16
-  uint64_t top_k, sink_blocks, recent_blocks;
-  uint8_t* block_mask;  // [num_requests][num_heads][block_mask_stride]
-  uint64_t block_mask_stride;
+struct SelectionArgs : kvc_backend_selection {
+  AttentionArgs attention;
 };
 
 // Of `limits`, num_multiprocessors and the bounds are read. Nothing is read or written for a request beyond

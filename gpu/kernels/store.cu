@@ -19,14 +19,14 @@ KVC_DEVICE float turned(float x, float other, float cosine, float sine, bool sec
 }
 
 // Cosines of the token, then its sines. Rows that the host has not seen may be outside of the table.
-KVC_DEVICE const float* angles_of(const RotaryArgs& rotary, const RowPlace& place) {
+KVC_DEVICE const float* angles_of(const kvc_backend_rotary& rotary, const RowPlace& place) {
   const uint64_t t = place.token_of_call;
   const uint64_t row = rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t;
   return rotary.table + (row < rotary.table_rows ? row : 0) * rotary.dim;
 }
 
 template <int32_t kFrom>
-KVC_DEVICE float turned_element(const RotaryArgs& rotary, const RowPlace& place, uint32_t element) {
+KVC_DEVICE float turned_element(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t element) {
   const float x = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, element));
   const uint32_t i = element - rotary.first;  // wraps around in front of it
   if (i >= rotary.dim) return x;
@@ -42,7 +42,8 @@ KVC_DEVICE float turned_element(const RotaryArgs& rotary, const RowPlace& place,
 
 // A whole aligned piece of what turns: pieces are in it or outside of it, and so are their partners.
 template <int32_t kFrom, uint32_t n>
-KVC_DEVICE void turn_piece(const RotaryArgs& rotary, const RowPlace& place, uint32_t at, float (&values)[n]) {
+KVC_DEVICE void turn_piece(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t at,
+                           float (&values)[n]) {
   const uint32_t pairs = rotary.dim / 2, i = at - rotary.first;
   const bool second = !rotary.interleaved && i >= pairs;
   const uint32_t pair = rotary.interleaved ? i / 2 : second ? i - pairs : i;
@@ -224,7 +225,7 @@ int store_plan(const RowsPlan& plan, int32_t outside, int32_t stored, uint32_t n
 
 }  // namespace
 
-int store_rows(const Layout& layout, void* slab, const kvc_rows& rows, Stream stream) {
+int store_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, Stream stream) {
   return store_plan(plan_rows(layout, slab, rows), rows.dtype, layout.k.dtype, rows.num_layers, stream);
 }
 

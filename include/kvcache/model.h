@@ -36,7 +36,8 @@ enum {
 /** Largest num_layers of a kvc_model. */
 #define KVC_MODEL_MAX_LAYERS 512
 
-/** What the KV cache of a model depends on. Use a preset (kvc_model_find), or fill it in. */
+/** What the KV cache of a model depends on. Use a preset (kvc_model_find), read a config.json
+ * (kvc_model_from_config), or fill it in. */
 typedef struct kvc_model {
   size_t struct_size;    /**< sizeof(kvc_model) */
   char name[64];         /**< Name of a preset, as kvc_model_find takes it. Zero-terminated. */
@@ -91,6 +92,16 @@ KVC_API kvc_status kvc_model_get(size_t index, kvc_model* model);
  *  @return KVC_OK; NOT_FOUND (the text names the nearest presets); INVALID_ARGUMENT. Thread-safe. Since 0.2.
  */
 KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
+
+/** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi-3, Qwen2, Qwen3, Gemma 2, Gemma 3,
+ * DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or else the architecture.
+ * The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
+ *  @param[in]     json  Text of the file. Not kept.
+ *  @param[in]     size  Bytes of the text.
+ *  @param[in,out] model The caller sets struct_size. Nothing is written on failure.
+ *  @return KVC_OK; INVALID_ARGUMENT (not JSON, an unknown architecture, a field that is missing or out of
+ * range: the text names the field, its value and the fix), OUT_OF_MEMORY. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model);
 
 /* ---------------------------------------------------------------- memory */
 

@@ -10,7 +10,7 @@ PROBE_SECONDS = 60
 SANITIZERS = ("memcheck", "racecheck")
 
 # One or two of every kind of kernel, and a step of an engine.
-SMOKE = ("MatrixTest.*:CeilingsTest.CopyIsWhole:RowsTest.EveryLayoutAndType*:RowsTest.KeysThatAreTurned*:BlocksTest.CopiesAre*:BlocksTest.APage*:"
+SMOKE = ("MatrixTest.*:CeilingsTest.CopyIsWhole:RowsTest.EveryLayoutAndType*:RowsTest.KeysThatAStoreRotates*:BlocksTest.CopiesAre*:BlocksTest.APage*:"
          "BoundsTest.*:IndicesTest.Slots*:QuantizeTest.*:SelectTest.PicksWhat*:AttentionShapes.EveryTypeOnTensorCores*:AttentionShapes.LatentRows:"
          "AttentionShapes.EveryStoredType*:AttentionBatch.AScheduleIs*:AttentionCascade.OneGroup:AttentionRules.BitMaskAndTree:"
          "AttentionSinkLogits.GoWith*:AttentionStrides.OfQueries:Engine.ADecodeStepReplaysFromAGraph:EngineFork.*")

@@ -100,7 +100,7 @@ ROWS = [
     swap("swap-out", 256), swap("swap-in", 256), swap("swap-out", 2048), swap("swap-in", 2048),
     Row("decode bf16, 1 x 128K", "more", "graph", f"attention {HEADS} --context 131072 --layers 4", 5),
     Row("decode bf16, 32 x 4K, 8 heads on 1", "more", "graph", f"attention {heads(8, 1, 128)} --batch 32 --context 4096 --layers 32", 4),
-    Row("decode bf16, 16 x 2K, a schedule per layer", "more", "graph", f"attention {HEADS} {SHAPES['16 x 2K']} --own-schedules", 4),
+    Row("decode bf16, 16 x 2K, a plan per layer", "more", "graph", f"attention {HEADS} {SHAPES['16 x 2K']} --own-plans", 4),
     Row("decode bf16, 1 x 8K, by calls", "more", "calls", f"attention {HEADS} --context 8192", 4),
     # The price of blocks that hold all layers: 2 MiB from one to the next.
     Row("decode bf16, 8 x 8K, layers first", "more", "graph", f"attention {HEADS} --batch 8 --context 8192 --layers 32", 5),

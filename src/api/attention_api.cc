@@ -1,41 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions of attention: validation of what is their own, then the device's operation.
+// C functions of attention: they check arguments, then call the backend.
 #include "api/attention_args.h"
 #include "attention/merge.h"
 #include "attention/tree.h"
 
+using kvc::AttentionUse;
 using kvc::fail;
 
 namespace {
 
-using ull = unsigned long long;
-
 constexpr size_t kMaxTreeNodes = 65536;
 
-// Whether the rows of block_mask have room for the blocks of every request.
-kvc_status check_mask_rows(const kvc::Layout& layout, const kvc_backend_attention& a,
-                           const kvc_block_choice& choice) {
-  const auto needed = [&](uint64_t tokens) {
-    return kvc::ceil_div(kvc::ceil_div(tokens, layout.block_size), 8);
-  };
-  if ((a.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
-    if (needed(a.run.max_kv_len) <= choice.block_mask_stride) return KVC_OK;
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed for a max_kv_len of %llu",
-                choice.block_mask_stride, ull{needed(a.run.max_kv_len)}, ull{a.run.max_kv_len});
-  }
-  for (size_t r = 0; r < a.num_requests; ++r) {
-    if (needed(a.kv_lens[r]) <= choice.block_mask_stride) continue;
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: kvc_block_choice.block_mask_stride is %zu bytes, %llu are needed", r,
-                choice.block_mask_stride, ull{needed(a.kv_lens[r])});
-  }
-  return KVC_OK;
-}
-
-// The caller's kernel, if it has one; UNSUPPORTED: it has none for this.
-kvc_status attend_foreign(kvc_storage& storage, const kvc_backend_attention& attention, kvc_stream* stream) {
-  if (storage.attention == nullptr) return KVC_ERROR_UNSUPPORTED;
+// The caller's kernel; UNSUPPORTED: it does not do this call.
+kvc_status attend_external(kvc_storage& storage, const kvc_attention& attention, kvc_stream* stream) {
   kvc_view k, v;
   kvc_status status = kvc_storage_view(&storage, KVC_PLANE_K, attention.layer, &k);
   if (status == KVC_OK && storage.layout.latent) {
@@ -49,22 +26,43 @@ kvc_status attend_foreign(kvc_storage& storage, const kvc_backend_attention& att
   return status == KVC_OK ? storage.attention(storage.attention_data, &attention, &k, &v, handle) : status;
 }
 
+kvc_attention_info translate(const kvc_backend_attention_info& from) {
+  kvc_attention_info to = {};
+  std::strncpy(to.kernels, from.kernels, sizeof to.kernels - 1);
+  std::strncpy(to.keys, from.keys, sizeof to.keys - 1);
+  std::strncpy(to.values, from.values, sizeof to.values - 1);
+  to.num_workers = from.num_workers;
+  to.sparse = from.sparse;
+  to.num_pieces = from.num_pieces;
+  to.num_splits = from.num_splits;
+  to.scratch_bytes = from.scratch_bytes;
+  to.shared_tokens = from.shared_tokens;
+  to.plan_bytes = from.plan_bytes;
+  to.workspace_bytes = from.workspace_bytes;
+  to.selection_bytes = from.selection_bytes;
+  return to;
+}
+
 }  // namespace
 
 extern "C" {
 
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    kvc_backend_attention own;
-    const kvc_status status = kvc::read_attention(storage, attention, stream != nullptr, &own);
+    kvc_backend_attention a;
+    const kvc_status status = kvc::read_attention(
+        storage, attention, stream != nullptr ? AttentionUse::kEnqueue : AttentionUse::kNow, &a);
     if (status != KVC_OK) return status;
-    KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
-    KVC_REQUIRE_ARRAY(own.out, kvc::num_queries(own));
-    if (own.num_requests == 0) return KVC_OK;
-    own.launch = &own.run;
-    const kvc_status foreign = attend_foreign(storage, own, stream);
-    if (foreign != KVC_ERROR_UNSUPPORTED) return foreign;
-    return storage.backend->attend(storage.impl, &own, kvc::impl_of(stream));
+    KVC_REQUIRE_ARRAY(a.q, a.total_queries);
+    KVC_REQUIRE_ARRAY(a.out, a.total_queries);
+    if (a.num_requests == 0) return KVC_OK;
+    if (storage.attention != nullptr) {
+      kvc_attention_launch launch;
+      const kvc_attention own = kvc::complete_attention(attention, a, &launch);
+      const kvc_status external = attend_external(storage, own, stream);
+      if (external != KVC_ERROR_UNSUPPORTED) return external;
+    }
+    return storage.backend->attend(storage.impl, &a, kvc::impl_of(stream));
   });
 }
 
@@ -76,16 +74,16 @@ kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel
   });
 }
 
-kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_info* plan) {
+kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_info* info) {
   return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_POINTER(plan);
-    kvc_backend_attention own;
-    kvc_attention_info found;
-    kvc_status status = kvc::check_size<kvc_attention_info>(plan->struct_size, "kvc_attention_info");
-    if (status == KVC_OK) status = kvc::read_attention(storage, attention, false, &own);
-    if (status == KVC_OK) status = storage.backend->explain(storage.impl, &own, &found);
-    if (status == KVC_OK) kvc::write_struct(found, plan);
-    return status;
+    return kvc::answer(info, "kvc_attention_info", [&](kvc_attention_info* out) -> kvc_status {
+      kvc_backend_attention a;
+      kvc_backend_attention_info found = {};
+      KVC_TRY(kvc::read_attention(storage, attention, AttentionUse::kNow, &a));
+      KVC_TRY(storage.backend->explain(storage.impl, &a, &found));
+      *out = translate(found);
+      return KVC_OK;
+    });
   });
 }
 
@@ -104,27 +102,13 @@ kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t*
 kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attention,
                                      const kvc_block_choice* choice, kvc_stream* stream) {
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    KVC_REQUIRE_POINTER(attention);
-    KVC_REQUIRE_POINTER(choice);
-    kvc_attention unmasked;
-    kvc_backend_attention own;
-    kvc_block_choice own_choice;
-    kvc_status status = kvc::read_struct(attention, attention->struct_size, "kvc_attention", &unmasked);
+    kvc_backend_attention a;
+    kvc_backend_selection selection;
+    const kvc_status status = kvc::read_selection(storage, attention, choice, &a, &selection);
     if (status != KVC_OK) return status;
-    unmasked.mask = unmasked.block_mask = nullptr;
-    unmasked.sink_logits = nullptr;
-    unmasked.out_token_stride = unmasked.out_head_stride = 0;
-    status = kvc::read_struct(choice, choice->struct_size, "kvc_block_choice", &own_choice);
-    if (status == KVC_OK) status = kvc::read_attention(storage, &unmasked, false, &own);
-    if (status == KVC_OK) status = check_mask_rows(storage.layout, own, own_choice);
-    if (status != KVC_OK) return status;
-    if (own_choice.top_k == 0)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_block_choice.top_k is 0; give at least 1");
-    KVC_REQUIRE_ARRAY(own.q, kvc::num_queries(own));
-    if (own.num_requests == 0) return KVC_OK;
-    KVC_REQUIRE_POINTER(own_choice.bounds);
-    KVC_REQUIRE_POINTER(own_choice.block_mask);
-    return storage.backend->select_blocks(storage.impl, &own, &own_choice, kvc::impl_of(stream));
+    KVC_REQUIRE_ARRAY(a.q, a.total_queries);
+    if (a.num_requests == 0) return KVC_OK;
+    return storage.backend->select_blocks(storage.impl, &a, &selection, kvc::impl_of(stream));
   });
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "api/row_args.h"
+#include "api/guard.h"
 #include "attention/visibility.h"
 
 namespace kvc {
@@ -13,7 +13,7 @@ namespace {
 
 using ull = unsigned long long;
 
-// Whether some head reads the block. What is read later may be another mask by then.
+// Whether some head reads the block.
 bool is_read(const AttentionArgs& args, const RequestView& view, uint64_t block) {
   for (uint32_t head = 0; head < args.layout->num_heads; ++head) {
     if (reads_block(args, view, head, block)) return true;
@@ -43,7 +43,7 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "q_offsets[%zu], %llu, after %llu", r + 1, ull{end}, ull{begin});
   }
   const uint64_t queries = end - begin, kv_len = args.kv_lens[r];
-  if (args.q_starts == nullptr && args.causal && queries > kv_len) {
+  if (args.q_starts == nullptr && args.causal != 0 && queries > kv_len) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "request %zu has %llu queries and %llu cached tokens; give q_starts", r, ull{queries},
                 ull{kv_len});
@@ -62,15 +62,15 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   const uint64_t blocks = ceil_div(kv_len, args.layout->block_size);
   if (args.block_mask != nullptr && ceil_div(blocks, 8) > args.block_mask_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: block_mask_stride is %zu bytes; %llu blocks need %llu", r,
-                args.block_mask_stride, ull{blocks}, ull{ceil_div(blocks, 8)});
+                "request %zu: block_mask_stride is %llu bytes; %llu blocks need %llu", r,
+                ull{args.block_mask_stride}, ull{blocks}, ull{ceil_div(blocks, 8)});
   }
   const RequestView view = view_request(args, r);
   const Reach reach = find_reach(args, view, 0, queries - 1);
   if (ceil_div(static_cast<uint64_t>(reach.end), args.layout->block_size) > args.table_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: %lld tokens need more than table_stride, %zu entries", r,
-                static_cast<long long>(reach.end), args.table_stride);
+                "request %zu: %lld tokens need more than table_stride, %llu entries", r,
+                static_cast<long long>(reach.end), ull{args.table_stride});
   }
   if (const kvc_status status = check_entries(args, view, 0, reach.sinks, later); status != KVC_OK)
     return status;
@@ -78,11 +78,11 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
 }
 
 // All requests begin with the same blocks, and no query stands before their end.
-kvc_status check_shared(const kvc_backend_attention& a, const AttentionArgs& args) {
-  const uint64_t entries = ceil_div(a.shared_tokens, args.layout->block_size);
+kvc_status check_shared(const AttentionArgs& a) {
+  const uint64_t entries = ceil_div(a.shared_tokens, a.layout->block_size);
   if (entries > a.table_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; table_stride has room for %llu",
-                ull{a.shared_tokens}, ull{uint64_t{a.table_stride} * args.layout->block_size});
+                ull{a.shared_tokens}, ull{a.table_stride * a.layout->block_size});
   }
   for (size_t r = 0; r < a.num_requests; ++r) {
     const int32_t* const table = a.block_tables + r * a.table_stride;
@@ -95,7 +95,7 @@ kvc_status check_shared(const kvc_backend_attention& a, const AttentionArgs& arg
     const uint64_t queries = a.q_offsets[r + 1] - a.q_offsets[r];
     if (queries == 0) continue;
     uint64_t end = a.kv_lens[r];  // at most
-    if (args.causal) end = a.q_starts != nullptr ? std::min(end, a.q_starts[r]) : end - queries;
+    if (a.causal != 0) end = a.q_starts != nullptr ? std::min(end, a.q_starts[r]) : end - queries;
     if (a.mask_starts != nullptr) end = std::min(end, a.mask_starts[r]);
     if (a.shared_tokens <= end) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -105,39 +105,37 @@ kvc_status check_shared(const kvc_backend_attention& a, const AttentionArgs& arg
   return KVC_OK;
 }
 
-// What is known of arrays on the device.
-kvc_status check_bounds(const Layout& layout, kvc_backend_attention* a) {
-  const uint64_t most = uint64_t{a->table_stride} * layout.block_size;
-  if (a->run.max_queries == 0) a->run.max_queries = a->run.total_queries;
-  if (a->run.max_kv_len == 0) a->run.max_kv_len = most;
-  if (a->run.total_queries == 0 || a->run.total_queries > INT32_MAX ||
-      a->run.max_queries > a->run.total_queries) {
+// All that is known of arrays on the device.
+kvc_status check_limits(const Layout& layout, kvc_backend_attention* a) {
+  const uint64_t most = a->table_stride * layout.block_size;
+  if (a->max_queries == 0) a->max_queries = a->total_queries;
+  if (a->max_kv_len == 0) a->max_kv_len = most;
+  if (a->total_queries == 0 || a->total_queries > INT32_MAX || a->max_queries > a->total_queries) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "KVC_LAUNCH_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
                 "request no more",
-                ull{a->run.total_queries}, ull{a->run.max_queries});
+                ull{a->total_queries}, ull{a->max_queries});
   }
-  if (a->run.max_kv_len > most || a->run.max_kv_len > INT32_MAX) {
+  if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
-                ull{a->run.max_kv_len}, ull{most});
+                ull{a->max_kv_len}, ull{most});
   }
-  if (a->shared_tokens > a->run.max_kv_len) {
+  if (a->shared_tokens > a->max_kv_len) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; max_kv_len is %llu",
-                ull{a->shared_tokens}, ull{a->run.max_kv_len});
+                ull{a->shared_tokens}, ull{a->max_kv_len});
   }
   // Far beyond all memory; what is worked out of it stays below 2^64.
   constexpr uint64_t kMost = uint64_t{1} << 52;
-  if (product(product(a->num_requests, a->num_q_heads), std::max(a->run.max_kv_len, a->run.max_queries)) >
-      kMost) {
+  if (product(product(a->num_requests, a->num_q_heads), std::max(a->max_kv_len, a->max_queries)) > kMost) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%zu requests, %u heads, max_kv_len %llu, max_queries %llu; their product is at most 2^52",
-                a->num_requests, a->num_q_heads, ull{a->run.max_kv_len}, ull{a->run.max_queries});
+                "%u requests, %u heads, max_kv_len %llu, max_queries %llu; their product is at most 2^52",
+                a->num_requests, a->num_q_heads, ull{a->max_kv_len}, ull{a->max_queries});
   }
-  const uint64_t blocks = ceil_div(a->run.max_kv_len, layout.block_size);
+  const uint64_t blocks = ceil_div(a->max_kv_len, layout.block_size);
   if (a->block_mask != nullptr && ceil_div(blocks, 8) > a->block_mask_stride) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "block_mask_stride is %zu bytes; the %llu blocks of max_kv_len, %llu, need %llu",
-                a->block_mask_stride, ull{blocks}, ull{a->run.max_kv_len}, ull{ceil_div(blocks, 8)});
+                "block_mask_stride is %llu bytes; the %llu blocks of max_kv_len, %llu, need %llu",
+                ull{a->block_mask_stride}, ull{blocks}, ull{a->max_kv_len}, ull{ceil_div(blocks, 8)});
   }
   return KVC_OK;
 }
@@ -153,36 +151,32 @@ kvc_status check_sink_logits(const kvc_backend_attention& a) {
   return KVC_OK;
 }
 
-// Strides of the rows of `name`, 0 = contiguous.
-kvc_status resolve_strides(const char* name, const kvc_backend_attention& a, uint32_t dim, int64_t* token,
-                           int64_t* head) {
-  if (num_queries(a) <= 1) *token = 0;  // of what there is only one, the stride does not matter
-  if (a.num_q_heads == 1) *head = 0;
-  if (*token < 0 || *head < 0) {
+// Strides of the rows of `name`; 0 becomes contiguous.
+kvc_status resolve_strides(const char* name, const kvc_backend_attention& a, uint32_t dim, uint64_t* token,
+                           uint64_t* head) {
+  auto by_token = static_cast<int64_t>(*token), by_head = static_cast<int64_t>(*head);
+  if (a.total_queries <= 1) by_token = 0;  // the stride of a dimension with one entry does not matter
+  if (a.num_q_heads == 1) by_head = 0;
+  if (by_token < 0 || by_head < 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_attention.%s_token_stride is %lld, %s_head_stride %lld; each at least 0", name,
-                static_cast<long long>(*token), name, static_cast<long long>(*head));
+                static_cast<long long>(by_token), name, static_cast<long long>(by_head));
   }
-  if (*head == 0) *head = dim;
-  if (*token == 0)  // what overflows is refused below
-    static_cast<void>(__builtin_mul_overflow(*head, int64_t{a.num_q_heads}, token));
+  *head = by_head == 0 ? dim : static_cast<uint64_t>(by_head);
+  *token = by_token == 0 ? product(*head, a.num_q_heads) : static_cast<uint64_t>(by_token);
   constexpr uint64_t kMost = uint64_t{1} << 60;
-  const uint64_t tokens = product(static_cast<uint64_t>(*token), num_queries(a)),
-                 heads = product(static_cast<uint64_t>(*head), a.num_q_heads);
+  const uint64_t tokens = product(*token, a.total_queries), heads = product(*head, a.num_q_heads);
   if (tokens < kMost && heads < kMost - tokens) return KVC_OK;
-  return fail(
-      KVC_ERROR_INVALID_ARGUMENT,
-      "kvc_attention.%s_token_stride is %lld for %llu queries, %s_head_stride %lld for %u heads; together "
-      "below 2^60 elements",
-      name, static_cast<long long>(*token), ull{num_queries(a)}, name, static_cast<long long>(*head),
-      a.num_q_heads);
+  return fail(KVC_ERROR_INVALID_ARGUMENT,
+              "kvc_attention.%s_token_stride is %llu for %llu queries, %s_head_stride %llu for %u heads; "
+              "together below 2^60 elements",
+              name, ull{*token}, ull{a.total_queries}, name, ull{*head}, a.num_q_heads);
 }
 
-// That no two rows of `out` overlap: all rows along the smaller stride fit into the larger one.
+// No two rows of `out` overlap: all rows along the smaller stride fit into the larger one.
 kvc_status check_apart(const kvc_backend_attention& a, uint32_t dim) {
-  const uint64_t token = static_cast<uint64_t>(a.out_token_stride), queries = num_queries(a);
-  const uint64_t head = static_cast<uint64_t>(a.out_head_stride), heads = a.num_q_heads;
-  // Of what there is only one, the stride does not matter.
+  const uint64_t token = a.out_token_stride, queries = a.total_queries;
+  const uint64_t head = a.out_head_stride, heads = a.num_q_heads;
   const bool by_token = heads == 1 || (queries > 1 && token < head);  // the smaller stride
   const uint64_t smaller = by_token ? token : head, rows = by_token ? queries : heads;
   const uint64_t larger = by_token ? head : token, times = by_token ? heads : queries;
@@ -200,7 +194,6 @@ kvc_status check_apart(const kvc_backend_attention& a, uint32_t dim) {
   return KVC_OK;
 }
 
-// Where the rows of queries and results lie; the number of queries is known to be right.
 kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
   kvc_status status = resolve_strides("q", *a, layout.k_dim, &a->q_token_stride, &a->q_head_stride);
   if (status == KVC_OK)
@@ -208,20 +201,15 @@ kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
   return status == KVC_OK ? check_apart(*a, layout.v_dim) : status;
 }
 
-kvc_status check(const Layout& layout, const kvc_backend_attention& a) {
+kvc_status check_scalars(const Layout& layout, const kvc_backend_attention& a) {
   if (a.layer >= layout.num_layers)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", a.layer, layout.num_layers);
   if (a.num_q_heads == 0 || a.num_q_heads % layout.num_heads != 0 || a.num_q_heads > 65536) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "num_q_heads is %u; a multiple of the storage's %u heads",
                 a.num_q_heads, layout.num_heads);
   }
-  if (!is_float(a.dtype))
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.dtype);
-  if ((a.flags & ~uint32_t{KVC_ATTENTION_NOT_CAUSAL}) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags);
-  constexpr uint32_t kKnown = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
-  if ((a.run.flags & ~kKnown) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "launch flags %#x are not supported", a.run.flags & ~kKnown);
+  if (!is_float(a.q_dtype))
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.q_dtype);
   if (!(std::abs(a.scale) <= kMostFactor)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.scale is %g; it must be from %g to %g",
                 static_cast<double>(a.scale), static_cast<double>(-kMostFactor),
@@ -233,8 +221,6 @@ kvc_status check(const Layout& layout, const kvc_backend_attention& a) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "window %llu, sinks %llu; at most 2^31 - 1", ull{a.window},
                 ull{a.sinks});
   if (a.num_requests == 0) return KVC_OK;
-  if (a.num_requests > UINT32_MAX)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
   KVC_REQUIRE_POINTER(a.q_offsets);
   KVC_REQUIRE_POINTER(a.kv_lens);
   KVC_REQUIRE_ARRAY(a.block_tables, a.table_stride);
@@ -242,76 +228,156 @@ kvc_status check(const Layout& layout, const kvc_backend_attention& a) {
   return KVC_OK;
 }
 
+// All that the host can read of the arrays; and the limits that follow from them.
+kvc_status check_arrays(const kvc_storage& storage, bool later, kvc_backend_attention* a) {
+  const AttentionArgs args{*a, &storage.layout, storage.slab(), nullptr};
+  a->total_queries = a->max_queries = a->max_kv_len = 0;
+  for (uint32_t r = 0; r < a->num_requests; ++r) {
+    if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;
+    a->total_queries = a->q_offsets[r + 1];
+    a->max_queries = std::max(a->max_queries, a->q_offsets[r + 1] - a->q_offsets[r]);
+    a->max_kv_len = std::max(a->max_kv_len, a->kv_lens[r]);
+  }
+  if (a->shared_tokens != 0) {
+    if (const kvc_status status = check_shared(args); status != KVC_OK) return status;
+  }
+  return check_sink_logits(*a);
+}
+
+// The caller's struct as the one that backends take, with defaults filled in but for strides.
+kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_attention* out) {
+  kvc_attention_launch launch = {};
+  if (a.launch != nullptr)
+    KVC_TRY(read_struct(a.launch, a.launch->struct_size, "kvc_attention_launch", &launch));
+  constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL;
+  if ((a.flags & ~kKnown) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
+  constexpr uint32_t kKnownOfLaunch = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
+  if ((launch.flags & ~kKnownOfLaunch) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "launch flags %#x are not supported", launch.flags & ~kKnownOfLaunch);
+  if (a.num_requests > UINT32_MAX)
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
+  out->q = a.q;
+  out->out = a.out;
+  out->lse = a.lse;
+  out->q_token_stride = static_cast<uint64_t>(a.q_token_stride);
+  out->q_head_stride = static_cast<uint64_t>(a.q_head_stride);
+  out->out_token_stride = static_cast<uint64_t>(a.out_token_stride);
+  out->out_head_stride = static_cast<uint64_t>(a.out_head_stride);
+  out->q_dtype = a.dtype != 0 ? a.dtype : KVC_FLOAT32;
+  out->layer = a.layer;
+  out->num_q_heads = a.num_q_heads;
+  out->num_requests = static_cast<uint32_t>(a.num_requests);
+  out->q_offsets = a.q_offsets;
+  out->q_starts = a.q_starts;
+  out->kv_lens = a.kv_lens;
+  out->block_tables = a.block_tables;
+  out->table_stride = a.table_stride;
+  out->window = a.window;
+  out->sinks = a.sinks;
+  out->scale = a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<float>(layout.k_dim));
+  out->soft_cap = a.soft_cap;
+  out->alibi_slopes = a.alibi_slopes;
+  out->sink_logits = a.sink_logits;
+  out->mask = a.mask;
+  out->mask_offsets = a.mask_offsets;
+  out->mask_starts = a.mask_starts;
+  out->block_mask = a.block_mask;
+  out->block_mask_stride = a.block_mask_stride;
+  out->causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
+  out->shared_tokens = a.shared_tokens;
+  out->on_device = (launch.flags & KVC_LAUNCH_ON_DEVICE) != 0;
+  out->invariant = (launch.flags & KVC_LAUNCH_INVARIANT) != 0;
+  out->planned = (launch.flags & KVC_LAUNCH_PLANNED) != 0;
+  out->total_queries = launch.total_queries;
+  out->max_queries = launch.max_queries;
+  out->max_kv_len = launch.max_kv_len;
+  out->plan = launch.plan;
+  out->plan_bytes = launch.plan_bytes;
+  out->workspace = launch.workspace;
+  out->workspace_bytes = launch.workspace_bytes;
+  return KVC_OK;
+}
+
+// Whether the rows of block_mask have room for the blocks of every request.
+kvc_status check_mask_rows(const Layout& layout, const kvc_backend_attention& a,
+                           const kvc_backend_selection& selection) {
+  const uint64_t needed = ceil_div(ceil_div(a.max_kv_len, layout.block_size), 8);
+  if (needed <= selection.block_mask_stride) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT,
+              "kvc_block_choice.block_mask_stride is %llu bytes; %llu are needed for %s of %llu tokens",
+              ull{selection.block_mask_stride}, ull{needed}, a.on_device != 0 ? "a max_kv_len" : "a request",
+              ull{a.max_kv_len});
+}
+
 }  // namespace
 
-uint64_t num_queries(const kvc_backend_attention& a) {
-  if ((a.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) return a.run.total_queries;
-  return a.num_requests == 0 ? 0 : a.q_offsets[a.num_requests];
-}
-
-AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_backend_attention& a) {
-  AttentionArgs args = {};
-  args.layout = &layout;
-  args.slab = slab;
-  args.layer = a.layer;
-  args.q_dtype = a.dtype;
-  args.num_q_heads = a.num_q_heads;
-  args.q = a.q;
-  args.out = a.out;
-  args.q_token_stride = static_cast<uint64_t>(a.q_token_stride);
-  args.q_head_stride = static_cast<uint64_t>(a.q_head_stride);
-  args.out_token_stride = static_cast<uint64_t>(a.out_token_stride);
-  args.out_head_stride = static_cast<uint64_t>(a.out_head_stride);
-  args.lse = a.lse;
-  args.num_requests = a.num_requests;
-  args.q_offsets = a.q_offsets;
-  args.q_starts = a.q_starts;
-  args.kv_lens = a.kv_lens;
-  args.block_tables = a.block_tables;
-  args.table_stride = a.table_stride;
-  args.scale = a.scale;
-  args.causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
-  args.window = a.window;
-  args.sinks = a.sinks;
-  args.soft_cap = a.soft_cap;
-  args.alibi_slopes = a.alibi_slopes;
-  args.sink_logits = a.sink_logits;
-  args.mask = a.mask;
-  args.mask_offsets = a.mask_offsets;
-  args.mask_starts = a.mask_starts;
-  args.block_mask = a.block_mask;
-  args.block_mask_stride = a.block_mask_stride;
-  return args;
-}
-
-kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
+kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, AttentionUse use,
                           kvc_backend_attention* out) {
   KVC_REQUIRE_POINTER(attention);
-  kvc_backend_attention own = {};
-  KVC_TRY(read_struct<kvc_attention>(attention, attention->struct_size, "kvc_attention", &own));
-  if (own.launch != nullptr) {
-    KVC_TRY(read_struct(own.launch, own.launch->struct_size, "kvc_attention_launch", &own.run));
+  kvc_attention own;
+  kvc_backend_attention a = {};
+  kvc_status status = read_struct(attention, attention->struct_size, "kvc_attention", &own);
+  if (status == KVC_OK) status = translate(storage.layout, own, &a);
+  if (status != KVC_OK) return status;
+  if (use == AttentionUse::kSelect) {
+    a.mask = a.block_mask = nullptr;
+    a.sink_logits = nullptr;
+    a.out_token_stride = a.out_head_stride = 0;
   }
-  if (own.dtype == 0) own.dtype = KVC_FLOAT32;
-  if (own.scale == 0) own.scale = 1 / std::sqrt(static_cast<float>(storage.layout.k_dim));
-  if (const kvc_status status = check(storage.layout, own); status != KVC_OK) return status;
-  if ((own.run.flags & KVC_LAUNCH_ON_DEVICE) != 0) {
-    kvc_status status = check_bounds(storage.layout, &own);
-    if (status == KVC_OK) status = resolve_rows(storage.layout, &own);
-    if (status == KVC_OK) *out = own;
-    return status;
+  status = check_scalars(storage.layout, a);
+  if (status == KVC_OK) {
+    status = a.on_device != 0 ? check_limits(storage.layout, &a)
+                              : check_arrays(storage, use == AttentionUse::kEnqueue, &a);
   }
-  const AttentionArgs args = args_of(storage.layout, storage.slab(), own);
-  for (size_t r = 0; r < args.num_requests; ++r) {
-    if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;
-  }
-  if (own.shared_tokens != 0) {
-    if (const kvc_status status = check_shared(own, args); status != KVC_OK) return status;
-  }
-  kvc_status status = check_sink_logits(own);
-  if (status == KVC_OK) status = resolve_rows(storage.layout, &own);
-  if (status == KVC_OK) *out = own;
+  if (status == KVC_OK) status = resolve_rows(storage.layout, &a);
+  if (status == KVC_OK) *out = use == AttentionUse::kSelect ? selection_part(a) : a;
   return status;
+}
+
+kvc_status read_selection(const kvc_storage& storage, const kvc_attention* attention,
+                          const kvc_block_choice* choice, kvc_backend_attention* out,
+                          kvc_backend_selection* selection) {
+  KVC_REQUIRE_POINTER(attention);
+  KVC_REQUIRE_POINTER(choice);
+  kvc_block_choice own;
+  kvc_status status = read_struct(choice, choice->struct_size, "kvc_block_choice", &own);
+  if (status == KVC_OK) status = read_attention(storage, attention, AttentionUse::kSelect, out);
+  if (status != KVC_OK) return status;
+  *selection = {own.bounds,        own.top_k,      own.sink_blocks,
+                own.recent_blocks, own.block_mask, own.block_mask_stride};
+  if (own.top_k == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_block_choice.top_k is 0; give at least 1");
+  status = check_mask_rows(storage.layout, *out, *selection);
+  if (status != KVC_OK || out->num_requests == 0) return status;
+  KVC_REQUIRE_POINTER(selection->bounds);
+  KVC_REQUIRE_POINTER(selection->block_mask);
+  return KVC_OK;
+}
+
+kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a,
+                                 kvc_attention_launch* launch) {
+  kvc_attention out = {};
+  static_cast<void>(read_struct(attention, attention->struct_size, "kvc_attention", &out));
+  out.dtype = a.q_dtype;
+  out.scale = a.scale;
+  out.q_token_stride = static_cast<int64_t>(a.q_token_stride);
+  out.q_head_stride = static_cast<int64_t>(a.q_head_stride);
+  out.out_token_stride = static_cast<int64_t>(a.out_token_stride);
+  out.out_head_stride = static_cast<int64_t>(a.out_head_stride);
+  *launch = {sizeof *launch,
+             (a.on_device != 0 ? uint32_t{KVC_LAUNCH_ON_DEVICE} : 0) |
+                 (a.invariant != 0 ? uint32_t{KVC_LAUNCH_INVARIANT} : 0) |
+                 (a.planned != 0 ? uint32_t{KVC_LAUNCH_PLANNED} : 0),
+             0,
+             a.total_queries,
+             a.max_queries,
+             a.max_kv_len,
+             a.plan,
+             a.plan_bytes,
+             a.workspace,
+             a.workspace_bytes};
+  out.launch = launch;
+  return out;
 }
 
 }  // namespace kvc

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A caller's kvc_attention: checked, with defaults filled in, and as arguments of the CPU attention.
+// The one place that checks a caller's kvc_attention and translates it for backends.
 #pragma once
 #include "api/storage_handle.h"
-#include "attention/attention.h"
 
 namespace kvc {
 
-// Checks all but q and out, and fills in defaults: strides are not 0. `later`: the work is enqueued, and the
-// block mask may become another one until it is done, so that each table entry must be a block whatever the
-// mask says now.
-kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, bool later,
+// kEnqueue: until the work is done, the block mask may become another one, so that each table entry must be a
+// block whatever the mask says now. kSelect: for read_selection().
+enum class AttentionUse { kNow, kEnqueue, kSelect };
+
+// Checks everything but q and out.
+kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, AttentionUse use,
                           kvc_backend_attention* out);
+// Checks everything but q.
+kvc_status read_selection(const kvc_storage& storage, const kvc_attention* attention,
+                          const kvc_block_choice* choice, kvc_backend_attention* out,
+                          kvc_backend_selection* selection);
 
-// Of what read_attention() gave: queries, or with KVC_LAUNCH_ON_DEVICE at most so many.
-uint64_t num_queries(const kvc_backend_attention& attention);
-
-// Of what read_attention() gave; points into the caller's arrays.
-AttentionArgs args_of(const Layout& layout, const char* slab, const kvc_backend_attention& attention);
+// The caller's structs with the defaults that read_attention() has filled in: for kernels of the caller.
+kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a,
+                                 kvc_attention_launch* launch);
 
 }  // namespace kvc

@@ -17,8 +17,6 @@ constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFI
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
-unsigned long long ull(uint64_t value) { return value; }
-
 template <typename T>
 kvc_status read_element(const T* array, size_t i, const char* name, T* out) {
   const size_t stride = array->struct_size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions of backends, devices, streams and their events; where CPU attention is put into the CPU device.
+// C functions of backends, devices, streams and their events.
 #include <charconv>
 #include <new>
 #include <string>
@@ -13,21 +13,12 @@ using kvc::guarded;
 
 namespace {
 
-const kvc_backend& complete_cpu_backend() {
-  static const kvc_backend backend = [] {
-    kvc_backend cpu = kvc::cpu_backend();
-    kvc::add_cpu_attention(&cpu);
-    return cpu;
-  }();
-  return backend;
-}
-
 // Backend `name` of `length` characters, by the public rules of names.
 kvc_status find_backend(const char* name, size_t length, const char* path, kvc::OpenBackend* backend) {
   const std::string_view wanted(name, length);
   if (wanted == "cpu") {
     if (path != nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the backend \"cpu\" is in no other file");
-    *backend = {&complete_cpu_backend(), ""};
+    *backend = {&kvc::cpu_backend(), ""};
     return KVC_OK;
   }
   if (!kvc::is_backend_name(name, length)) {
@@ -125,10 +116,13 @@ kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
     const kvc_backend* backend;
     uint32_t index;
     if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
-    kvc_device_info own = {};
-    own.name = own.architecture = "";
-    if (const kvc_status status = backend->properties(index, &own); status != KVC_OK) return status;
-    kvc::write_struct(own, info);
+    kvc_backend_device d = {};
+    d.name = d.architecture = "";
+    if (const kvc_status status = backend->properties(index, &d); status != KVC_OK) return status;
+    kvc::write_struct(kvc_device_info{sizeof *info, d.memory_bytes, d.memory_kinds, d.num_processors,
+                                      d.free_bytes, d.name, d.architecture, d.dlpack_device, d.flags,
+                                      d.swap_out_kernel_bytes, d.swap_in_kernel_bytes},
+                      info);
     return KVC_OK;
   });
 }
@@ -210,8 +204,9 @@ kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* 
     KVC_REQUIRE_ARRAY(own.lengths, own.num_rows);
     KVC_REQUIRE_ARRAY(own.csr_offsets, own.num_rows);
     KVC_REQUIRE_ARRAY(own.csr_blocks, own.num_rows);
-    if (own.num_uploads > 8)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu uploads; at most 8", own.num_uploads);
+    if (own.num_uploads > KVC_BACKEND_MAX_UPLOADS)
+      return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu uploads; at most %u", own.num_uploads,
+                  KVC_BACKEND_MAX_UPLOADS);
     for (size_t i = 0; i < own.num_uploads; ++i) {
       KVC_REQUIRE_ARRAY(own.uploads[i].from, own.uploads[i].bytes);
       KVC_REQUIRE_ARRAY(own.uploads[i].to, own.uploads[i].bytes);
@@ -226,7 +221,12 @@ kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* 
     }
     if (own.num_slots + own.num_rows != 0 && (own.block_size == 0 || own.block_size > 1024))
       return fail(KVC_ERROR_INVALID_ARGUMENT, "block_size is %u; 1 .. 1024", own.block_size);
-    return stream->backend->update_tables(stream->impl, &own);
+    const kvc_backend_table_update call = {
+        own.uploads,      own.num_uploads, own.changes,      own.num_changes, own.tables,
+        own.group_stride, own.row_stride,  own.positions_of, own.positions,   own.slots,
+        own.num_slots,    own.lengths,     own.csr_offsets,  own.csr_blocks,  own.csr_last_tokens,
+        own.num_rows,     own.block_size};
+    return stream->backend->update_tables(stream->impl, &call);
   });
 }
 

@@ -35,7 +35,7 @@ uint8_t type_code(int32_t dtype) {
 
 // Memory on a device, or host memory, which for a device with memory of its own is pinned.
 kvc_status find_dl_device(const kvc_storage& s, int32_t* type, int32_t* id) {
-  kvc_device_info device = {};
+  kvc_backend_device device = {};
   KVC_TRY(s.backend->properties(s.device, &device));
   const bool pinned = s.info.memory_kind == KVC_MEMORY_PINNED;
   *type = device.dlpack_device + (pinned ? kvc::kDlPinned : 0);

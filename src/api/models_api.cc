@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "api/guard.h"
+#include "models/hf_config.h"
 #include "models/memory.h"
 #include "models/registry.h"
 
@@ -54,6 +55,19 @@ kvc_status kvc_model_find(const char* name, kvc_model* model) {
       *out = kvc::model_at(index);
       return KVC_OK;
     });
+  });
+}
+
+kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model) {
+  return kvc::guarded([&]() -> kvc_status {
+    KVC_REQUIRE_MEMORY(json, size);
+    KVC_REQUIRE_POINTER(model);
+    kvc_status status = kvc::check_size<kvc_model>(model->struct_size, "kvc_model");
+    if (status != KVC_OK) return status;
+    kvc_model read;
+    status = kvc::parse_hf_config({json, size}, &read);
+    if (status == KVC_OK) kvc::write_struct(read, model);
+    return status;
   });
 }
 

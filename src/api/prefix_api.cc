@@ -23,7 +23,7 @@ extern "C" {
 kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info) {
   return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
     return kvc::answer(info, "kvc_probe_info",
-                       [&](kvc_probe_info* out) { return manager.probe(span.namespace_id, span, out); });
+                       [&](kvc_probe_info* out) { return manager.probe(span, out); });
   });
 }
 
@@ -32,7 +32,7 @@ kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint
   return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
     KVC_REQUIRE_POINTER(pin);
     KVC_REQUIRE_POINTER(num_pinned);
-    return manager.pin_prefix(span.namespace_id, span, pin, num_pinned);
+    return manager.pin_prefix(span, pin, num_pinned);
   });
 }
 
@@ -43,7 +43,7 @@ kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin) {
 kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped) {
   return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
     KVC_REQUIRE_POINTER(num_dropped);
-    return manager.drop_prefix(span.namespace_id, span, num_dropped);
+    return manager.drop_prefix(span, num_dropped);
   });
 }
 
@@ -68,7 +68,7 @@ kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, 
     KVC_REQUIRE_ARRAY(blocks, capacity);
     KVC_REQUIRE_POINTER(count);
     KVC_TRY(kvc::check_group(manager.shape(), group));
-    return manager.acquire_prefix(span.namespace_id, group, span, blocks, capacity, count);
+    return manager.acquire_prefix(span, group, blocks, capacity, count);
   });
 }
 
@@ -77,7 +77,7 @@ kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, 
   return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_TRY(kvc::check_group(manager.shape(), group));
-    return manager.publish_blocks(span.namespace_id, group, span, blocks, num_blocks);
+    return manager.publish_blocks(span, group, blocks, num_blocks);
   });
 }
 

@@ -55,7 +55,7 @@ kvc_status kvc_quantize(const kvc_quant_format* format, const float* in, size_t 
     if (own.scale == 0) KVC_REQUIRE_POINTER(scales);
     const size_t bytes = kvc::code_bytes(of, dim), width = kvc::scales_of(of, dim);
     if ((own.flags & KVC_QUANT_CHANNELS) != 0) {
-      kvc::seal_channels(of, in, num_rows, dim, codes, bytes, scales);
+      kvc::quantize_channels(of, in, num_rows, dim, codes, bytes, scales);
       return KVC_OK;
     }
     for (size_t r = 0; r < num_rows; ++r) {
@@ -84,7 +84,7 @@ kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, con
     for (size_t r = 0; r < num_rows; ++r) {
       const char* row = static_cast<const char*>(codes) + r * bytes;
       if ((own.flags & KVC_QUANT_CHANNELS) != 0) {
-        kvc::unseal_channels(of, row, scales, dim, out + r * dim);
+        kvc::dequantize_channels(of, row, scales, dim, out + r * dim);
       } else {
         kvc::dequantize_row(of, row, own.scale != 0 ? &own.scale : scales + r * width, dim, out + r * dim);
       }
@@ -96,7 +96,7 @@ kvc_status kvc_dequantize(const kvc_quant_format* format, const void* codes, con
 kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_metrics* keys,
                                kvc_quant_metrics* values) {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    kvc_rows own;
+    kvc_backend_rows own;
     const kvc_status read = kvc::read_rows(storage.layout, rows, kvc::RowsUse::kMeasure, &own);
     if (read != KVC_OK) return read;
     for (const kvc_quant_metrics* metrics : {keys, values}) {
@@ -121,7 +121,7 @@ kvc_status kvc_storage_quantize_blocks(kvc_storage* s, const int32_t* blocks, si
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks);
     if (status != KVC_OK) return status;
-    return storage.backend->seal_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
+    return storage.backend->quantize_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }
 

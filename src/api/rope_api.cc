@@ -5,6 +5,7 @@
 #include "api/row_args.h"
 #include "layout/layout.h"
 #include "models/rope.h"
+#include "storage/rotary.h"
 
 using kvc::fail;
 
@@ -36,7 +37,7 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
                      kvc::product(own->num_tokens, size_t{own->num_heads} * own->head_dim * sizeof(float)));
   KVC_TRY(kvc::check_strides("kvc_rope_rows.x", 0, 1, own->token_stride, own->num_tokens, own->head_stride,
                              own->num_heads));
-  return kvc::check_rotary(kvc::rotary_of(*own), own->table_rows, own->head_dim, own->num_tokens, false);
+  return kvc::check_rotary(kvc::rotary_of(*own), own->head_dim, own->num_tokens, false);
 }
 
 }  // namespace

@@ -24,12 +24,13 @@ kvc_status check_strides(const char* name, int64_t layer, size_t num_layers, int
               static_cast<long long>(head), num_layers, num_tokens, num_heads);
 }
 
-kvc_status check_rotary(const Rotary& rotary, size_t table_rows, uint32_t elements, size_t num_tokens,
-                        bool unseen) {
+kvc_status check_rotary(const kvc_backend_rotary& rotary, uint32_t elements, size_t num_tokens,
+                        bool on_device) {
+  const size_t table_rows = rotary.table_rows;
   if (rotary.dim % 2 != 0 || rotary.first > elements || rotary.dim > elements - rotary.first) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%u elements from %u on of rows of %u; an even number inside of a row", rotary.dim,
-                rotary.first, elements);
+                "rope_dim is %u from element %u on, in rows of %u; it must be even and fit into a row",
+                rotary.dim, rotary.first, elements);
   }
   if (num_tokens == 0) return KVC_OK;
   KVC_REQUIRE_POINTER(rotary.table);
@@ -37,7 +38,7 @@ kvc_status check_rotary(const Rotary& rotary, size_t table_rows, uint32_t elemen
   if (table_rows < (rotary.table_row == nullptr ? num_tokens : 1)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu tokens, but %zu rows of the table", num_tokens, table_rows);
   }
-  if (rotary.table_row == nullptr || unseen) return KVC_OK;
+  if (rotary.table_row == nullptr || on_device) return KVC_OK;
   for (size_t t = 0; t < num_tokens; ++t) {
     if (rotary.table_row[t] >= 0 && static_cast<uint64_t>(rotary.table_row[t]) < table_rows) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT, "token %zu: no row %lld of the table; it has %zu", t,

@@ -37,8 +37,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.k_scale = layout.k_factor;
   info.v_scale = layout.v_factor;
   info.channel_tokens = layout.channel_tokens;
-  info.residual_blocks = kvc::open_blocks_of(config, layout);
-  info.residual_bytes = kvc::open_key_bytes(layout, info.residual_blocks);
+  info.residual_blocks = kvc::residual_blocks_of(config, layout);
+  info.residual_bytes = kvc::residual_key_bytes(layout, info.residual_blocks);
   return info;
 }
 
@@ -50,10 +50,11 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
       return fail(KVC_ERROR_INVALID_ARGUMENT, "memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
     if (config.memory_kind == KVC_MEMORY_MANAGED) {
       return fail(KVC_ERROR_UNSUPPORTED,
-                  "no storage lies in KVC_MEMORY_MANAGED, whose pages move away from under kernels of a GPU");
+                  "a storage cannot be in KVC_MEMORY_MANAGED: its pages may move while a GPU reads them");
     }
     parts->zeroed = (config.flags & KVC_STORAGE_NOT_ZEROED) == 0;
-    const kvc_allocator* allocator = parts->allocator.allocate == nullptr ? nullptr : &parts->allocator;
+    const kvc_backend_allocator* allocator =
+        parts->allocator.allocate == nullptr ? nullptr : &parts->allocator;
     return backend.allocate(device, allocator, config.memory_kind, layout.slab_bytes, config.alignment,
                             &parts->memory);
   }
@@ -63,11 +64,11 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
                 config.memory_kind);
   }
   if (config.memory_size < layout.slab_bytes) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "the foreign memory has %zu bytes, %llu are needed",
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "the external memory has %zu bytes, %llu are needed",
                 config.memory_size, ull{layout.slab_bytes});
   }
   if (reinterpret_cast<uintptr_t>(config.memory) % config.alignment != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "the foreign memory is not aligned to %u bytes",
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "the external memory is not aligned to %u bytes",
                 config.alignment);
   }
   parts->memory = {config.memory, layout.slab_bytes, config.alignment, KVC_MEMORY_EXTERNAL, {}};
@@ -127,9 +128,8 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     parts.num_threads = own.num_threads;
     parts.parallel_for = own.parallel_for;
     parts.parallel_context = own.parallel_context;
-    parts.residual_blocks = kvc::open_blocks_of(own, layout);
-    if (own.allocator != nullptr)
-      parts.allocator = {sizeof parts.allocator, env.allocator_data, env.allocate, env.release};
+    parts.residual_blocks = kvc::residual_blocks_of(own, layout);
+    if (own.allocator != nullptr) parts.allocator = {env.allocator_data, env.allocate, env.release};
     const kvc_status status = find_memory(own, layout, *backend, device, &parts);
     return status == KVC_OK ? make_storage(own, env, *backend, device, parts, storage) : status;
   });
@@ -211,9 +211,11 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
                   "the selection goes past the %u layers, %u heads or %u tokens of a block",
                   layout.num_layers, layout.num_heads, layout.block_size);
     }
-    if (storage.backend->is_open(storage.impl, block) != 0) {
-      return fail(KVC_ERROR_BUSY,
-                  "block %d is open: its keys are not in the slab; kvc_storage_quantize_blocks", block);
+    if (storage.backend->is_residual(storage.impl, block) != 0) {
+      return fail(
+          KVC_ERROR_BUSY,
+          "block %d is residual: its keys are not in the slab; call kvc_storage_quantize_blocks first",
+          block);
     }
     const size_t needed = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
     if (needed > capacity) {

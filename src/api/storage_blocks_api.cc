@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions that write, read, copy and clear tokens and blocks of a storage: every slot, block and shape is
-// checked before anything is touched.
+// C functions that write, read, copy and clear tokens and blocks of a storage. They check every slot, block
+// and shape before anything is touched.
 #include "api/row_args.h"
 #include "api/storage_handle.h"
 
@@ -13,12 +13,12 @@ using ull = unsigned long long;
 
 constexpr uint32_t kRowsFlags = KVC_ROWS_ON_DEVICE | KVC_ROWS_ROPE_INTERLEAVED;
 
-kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
-  const bool unseen = (rows.flags & KVC_ROWS_ON_DEVICE) != 0;
+// Slots, or the part of the block table that the call reads.
+kvc_status read_slots(const Layout& layout, const kvc_rows& rows, kvc_backend_rows* out) {
   if (rows.slots != nullptr) {
-    if (unseen) return KVC_OK;
+    out->slots = rows.slots;
     const uint64_t end = layout.num_blocks * layout.block_size;
-    for (size_t t = 0; t < rows.num_tokens; ++t) {
+    for (size_t t = 0; out->on_device == 0 && t < rows.num_tokens; ++t) {
       if (rows.slots[t] == -1 || static_cast<uint64_t>(rows.slots[t]) < end) continue;
       return fail(KVC_ERROR_INVALID_ARGUMENT, "slots[%zu] is %lld; -1 (skip) or 0 .. %llu", t,
                   static_cast<long long>(rows.slots[t]), ull{end - 1});
@@ -33,28 +33,33 @@ kvc_status check_slots(const Layout& layout, const kvc_rows& rows) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %zu go past the %zu entries of block_table",
                 ull{rows.first_token}, rows.num_tokens, rows.block_table_size);
   }
-  if (unseen) return KVC_OK;
-  for (uint64_t j = rows.first_token / layout.block_size; j < ceil_div(end, layout.block_size); ++j) {
+  const uint64_t first_block = rows.first_token / layout.block_size;
+  out->block_table = rows.block_table + first_block;
+  out->block_table_size = ceil_div(end, layout.block_size) - first_block;
+  out->first_token = rows.first_token % layout.block_size;
+  for (uint64_t j = first_block; out->on_device == 0 && j < ceil_div(end, layout.block_size); ++j) {
     if (const kvc_status status = check_block(layout, j, rows.block_table[j]); status != KVC_OK)
       return status;
   }
   return KVC_OK;
 }
 
-kvc_status complete_rotary(const Layout& layout, RowsUse use, kvc_rows* rows) {
-  if (rows->rope_table == nullptr) {
-    rows->rope_rows = nullptr;
-    return KVC_OK;
-  }
+kvc_status read_rotary(const Layout& layout, const kvc_rows& rows, RowsUse use, kvc_backend_rows* out) {
+  if (rows.rope_table == nullptr) return KVC_OK;
   if (use == RowsUse::kGather)
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "kvc_rows.rope_table with a gather, which gives keys as they are stored; leave it out");
   if (use == RowsUse::kMeasure)
     return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_rows.rope_table with kvc_storage_measure; give it keys that kvc_rope_apply has turned");
-  if (rows->rope_dim == 0) rows->rope_dim = layout.k_dim;
-  return check_rotary(rotary_of(*rows), rows->rope_table_rows, layout.k_dim, rows->num_tokens,
-                      (rows->flags & KVC_ROWS_ON_DEVICE) != 0);
+                "kvc_rows.rope_table with kvc_storage_measure; give it keys that kvc_rope_apply has rotated");
+  out->rotary = {rows.rope_table,
+                 rows.rope_rows,
+                 rows.rope_table_rows,
+                 rows.rope_dim != 0 ? rows.rope_dim : layout.k_dim,
+                 rows.rope_first_element,
+                 (rows.flags & KVC_ROWS_ROPE_INTERLEAVED) != 0,
+                 0};
+  return check_rotary(out->rotary, layout.k_dim, rows.num_tokens, out->on_device != 0);
 }
 
 }  // namespace
@@ -67,43 +72,54 @@ kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_
   return KVC_OK;
 }
 
-kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_rows* out) {
+kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_backend_rows* out) {
   KVC_REQUIRE_POINTER(rows);
-  if (const kvc_status status = read_struct(rows, rows->struct_size, "kvc_rows", out); status != KVC_OK)
+  kvc_rows own;
+  if (const kvc_status status = read_struct(rows, rows->struct_size, "kvc_rows", &own); status != KVC_OK)
     return status;
-  if (out->num_layers == 0) out->num_layers = 1;
-  if (out->dtype == 0) out->dtype = KVC_FLOAT32;
+  *out = {};
+  out->k = own.k;
+  out->v = own.v;
+  out->num_tokens = own.num_tokens;
+  out->first_layer = own.first_layer;
+  out->num_layers = own.num_layers != 0 ? own.num_layers : 1;
+  out->dtype = own.dtype != 0 ? own.dtype : KVC_FLOAT32;
+  out->on_device = (own.flags & KVC_ROWS_ON_DEVICE) != 0;
   if (!is_float(out->dtype))
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.dtype %d is no float type", out->dtype);
-  if ((out->flags & ~kRowsFlags) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported", out->flags & ~kRowsFlags);
+  if ((own.flags & ~kRowsFlags) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported", own.flags & ~kRowsFlags);
   if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layers %u + %u of %u", out->first_layer, out->num_layers,
                 layout.num_layers);
   }
-  KVC_REQUIRE_ARRAY(out->k, out->num_tokens);
-  KVC_REQUIRE_MEMORY(out->k,
-                     product(out->num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
-                                                  out->num_layers * sizeof(float)));
+  KVC_REQUIRE_ARRAY(own.k, own.num_tokens);
+  KVC_REQUIRE_MEMORY(own.k, product(own.num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
+                                                        out->num_layers * sizeof(float)));
   if (layout.latent) {
-    if (out->v != nullptr)
+    if (own.v != nullptr)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "v must be NULL: a latent storage has no value plane");
   } else {
-    KVC_REQUIRE_ARRAY(out->v, out->num_tokens);
+    KVC_REQUIRE_ARRAY(own.v, own.num_tokens);
   }
-  const auto fill = [&](const char* name, int64_t& layer, int64_t& token, int64_t& head, uint32_t dim) {
-    if (head == 0) head = dim;
-    if (token == 0) token = int64_t{dim} * layout.num_heads;
-    if (layer == 0)  // what overflows is refused below
-      static_cast<void>(__builtin_mul_overflow(token, out->num_tokens, &layer));
-    return check_strides(name, layer, out->num_layers, token, out->num_tokens, head, layout.num_heads);
+  const auto resolve = [&](const char* name, uint32_t dim, int64_t* layer, int64_t* token, int64_t* head) {
+    if (*head == 0) *head = dim;
+    if (*token == 0) *token = int64_t{dim} * layout.num_heads;
+    if (*layer == 0)  // what overflows is refused below
+      static_cast<void>(__builtin_mul_overflow(*token, own.num_tokens, layer));
+    return check_strides(name, *layer, out->num_layers, *token, own.num_tokens, *head, layout.num_heads);
   };
+  out->k_layer_stride = own.k_layer_stride, out->k_token_stride = own.k_token_stride;
+  out->k_head_stride = own.k_head_stride;
+  out->v_layer_stride = own.v_layer_stride, out->v_token_stride = own.v_token_stride;
+  out->v_head_stride = own.v_head_stride;
   kvc_status status =
-      fill("kvc_rows.k", out->k_layer_stride, out->k_token_stride, out->k_head_stride, layout.k_dim);
+      resolve("kvc_rows.k", layout.k_dim, &out->k_layer_stride, &out->k_token_stride, &out->k_head_stride);
   if (status == KVC_OK)
-    status = fill("kvc_rows.v", out->v_layer_stride, out->v_token_stride, out->v_head_stride, layout.v_dim);
-  if (status == KVC_OK) status = complete_rotary(layout, use, out);
-  return status == KVC_OK ? check_slots(layout, *out) : status;
+    status =
+        resolve("kvc_rows.v", layout.v_dim, &out->v_layer_stride, &out->v_token_stride, &out->v_head_stride);
+  if (status == KVC_OK) status = read_rotary(layout, own, use, out);
+  return status == KVC_OK ? read_slots(layout, own, out) : status;
 }
 
 }  // namespace kvc
@@ -113,7 +129,7 @@ namespace {
 kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, kvc::RowsUse use,
                      decltype(kvc_backend::store) kvc_backend::*move) {
   return on_storage(s, stream, [&](kvc_storage& storage) {
-    kvc_rows own;
+    kvc_backend_rows own;
     const kvc_status status = kvc::read_rows(storage.layout, rows, use, &own);
     if (status != KVC_OK) return status;
     return (storage.backend->*move)(storage.impl, &own, kvc::impl_of(stream));

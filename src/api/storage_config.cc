@@ -114,7 +114,7 @@ kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage
         "kvc_storage_config.memory_fraction is %g; above 0 and at most 1, with num_blocks 0 and no memory",
         static_cast<double>(config->memory_fraction));
   }
-  kvc_device_info info = {};
+  kvc_backend_device info = {};
   if (const kvc_status status = backend.properties(device, &info); status != KVC_OK) return status;
   if (info.free_bytes == 0)
     return fail(KVC_ERROR_UNSUPPORTED, "%s does not tell its free memory; give num_blocks", backend.name);

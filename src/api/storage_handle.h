@@ -16,7 +16,7 @@ struct kvc_storage {
   kvc::Layout layout;
   kvc_storage_info info;
   std::atomic<uint32_t> num_users{1};        // who created it, and exported tensors
-  kvc_attention_kernel attention = nullptr;  // instead of the backend's
+  kvc_attention_kernel attention = nullptr;  // of the caller, tried before the backend's
   void* attention_data = nullptr;
 
   char* slab() const { return static_cast<char*>(info.data); }
@@ -46,13 +46,13 @@ kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage
 inline constexpr float kLeastFactor = 1e-30f, kMostFactor = 1e30f;
 kvc_status check_factor(const char* name, float factor);  // a scale or cap that is given, or 0
 kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shape);
-uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout);
+uint32_t residual_blocks_of(const kvc_storage_config& config, const Layout& layout);
 
 // Checks of arguments. (storage_blocks_api.cc)
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks);
-// Fills in defaults as well: *out is ready for the functions of Storage.
+// Translates rows for backends, with defaults filled in.
 enum class RowsUse { kStore, kGather, kMeasure };
-kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_rows* out);
+kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_backend_rows* out);
 
 // Runs function(storage).
 template <typename Function>
@@ -88,8 +88,5 @@ inline void* impl_of(kvc_stream* stream) { return stream == nullptr ? nullptr : 
 
 // A device by its public name, NULL = the CPU: api/device_api.cc.
 kvc_status find_device(const char* name, const kvc_backend** backend, uint32_t* device);
-
-// What the CPU device lacks: api/cpu_attention.cc.
-void add_cpu_attention(kvc_backend* backend);
 
 }  // namespace kvc

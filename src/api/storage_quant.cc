@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a storage quantizes, read from its configuration: where scales come from, channel keys, rotation.
+// How a storage quantizes, read from its configuration: scales, channel keys, Hadamard transform.
 #include <bit>
 
 #include "api/storage_handle.h"
@@ -8,7 +8,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kLeastGroup = 4;
-constexpr uint32_t kDefaultOpenBlocks = 64;
+constexpr uint32_t kDefaultResidualBlocks = 64;
 
 // k_scale and v_scale: whether there may be any, and which there are.
 kvc_status read_factors(const kvc_storage_config& config, bool integers, LayoutShape* shape) {
@@ -59,9 +59,9 @@ kvc_status read_channel_keys(const kvc_storage_config& config, bool integers, La
     return fail(KVC_ERROR_INVALID_ARGUMENT, "channel_tokens is %u; a divisor of block_size, %u",
                 shape->channel_tokens, shape->block_size);
   }
-  if (config.residual_blocks > kMaxOpenBlocks) {
+  if (config.residual_blocks > kMaxResidualBlocks) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "residual_blocks is %u; at most %u", config.residual_blocks,
-                kMaxOpenBlocks);
+                kMaxResidualBlocks);
   }
   return KVC_OK;
 }
@@ -90,11 +90,11 @@ kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shap
   shape->hadamard = (config.flags & KVC_STORAGE_HADAMARD) != 0;
   if (shape->hadamard && (!quantized || shape->latent || !std::has_single_bit(config.head_dim) ||
                           !std::has_single_bit(config.v_head_dim))) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "rotation needs a quantized type, powers of two as head_dim and v_head_dim, and no latent "
-                "rows; they are %s, %u, %u%s",
-                dtype_name(config.dtype), config.head_dim, config.v_head_dim,
-                shape->latent ? ", latent" : "");
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "KVC_STORAGE_HADAMARD needs a quantized type, powers of two as head_dim and v_head_dim, and no "
+        "latent rows; they are %s, %u, %u%s",
+        dtype_name(config.dtype), config.head_dim, config.v_head_dim, shape->latent ? ", latent" : "");
   }
   if (const kvc_status status = read_channel_keys(config, integers, shape); status != KVC_OK) return status;
   if (const kvc_status status = read_factors(config, integers, shape); status != KVC_OK) return status;
@@ -104,9 +104,9 @@ kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shap
   return KVC_OK;
 }
 
-uint32_t open_blocks_of(const kvc_storage_config& config, const Layout& layout) {
+uint32_t residual_blocks_of(const kvc_storage_config& config, const Layout& layout) {
   if (layout.channel_tokens == 0) return 0;
-  const uint32_t wanted = config.residual_blocks == 0 ? kDefaultOpenBlocks : config.residual_blocks;
+  const uint32_t wanted = config.residual_blocks == 0 ? kDefaultResidualBlocks : config.residual_blocks;
   return static_cast<uint32_t>(std::min<uint64_t>(wanted, layout.num_blocks));
 }
 

@@ -11,7 +11,7 @@ namespace {
 // What all workers of one call share. Phase one works on splits, phase two merges those that belong together.
 struct Call {
   const AttentionArgs& args;
-  Shape shape;
+  AttentionShape shape;
   const Kernels& kernels;
   char* scratch;
   size_t worker_bytes;
@@ -57,7 +57,7 @@ size_t attention_scratch_bytes(const Layout& layout, uint32_t num_q_heads) {
 }
 
 void attend(const AttentionArgs& args, const ParallelFor& parallel_for, void* scratch) {
-  const Shape shape = find_shape(*args.layout, args.num_q_heads);
+  const AttentionShape shape = find_shape(*args.layout, args.num_q_heads);
   const size_t workers = parallel_for.run != nullptr ? parallel_for.num_workers : 1;
   Call call{args,
             shape,

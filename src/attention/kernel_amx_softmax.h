@@ -50,16 +50,16 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
     // By a power of 2, so that probabilities which are rounded already stay as they are; none is left of
     // those far below.
     const auto raise_top = [&] {
-      F highest = set1(a.top[row]);
-      const float before = a.top[row];
+      F highest = set1(a.row_max[row]);
+      const float before = a.row_max[row];
       for (uint32_t i = 0; i < kSegments; ++i) highest = max(score(i) * a.scale, highest);
-      const float top = max_of(highest);
-      const bool is_far = !(top - before < 256);
-      const float raise = is_far ? top - before : __builtin_ceilf(top - before);
-      a.top[row] = is_far ? top : before + raise;
+      const float row_max = max_of(highest);
+      const bool is_far = !(row_max - before < 256);
+      const float raise = is_far ? row_max - before : __builtin_ceilf(row_max - before);
+      a.row_max[row] = is_far ? row_max : before + raise;
       const F factor = _mm512_scalef_ps(set1(1), set1(-raise));
-      float* totals = a.total + row * 16;
-      store(totals, load(totals) * factor);
+      float* row_sums = a.row_sum + row * 16;
+      store(row_sums, load(row_sums) * factor);
       for (uint32_t t = 0; t < kTerms; ++t) {
         for (uint32_t step = 0; step < from / 2; ++step)
           scale_words(words + t * a.p_term_words + step * kStepWords, factor);
@@ -70,23 +70,24 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
     };
     // There, what rounding a logit leaves out may be above all others; a row that has seen nothing is there
     // too.
-    const auto is_large = [&] { return !(__builtin_fabsf(a.top[row]) <= kLargeLogit); };
+    const auto is_large = [&] { return !(__builtin_fabsf(a.row_max[row]) <= kLargeLogit); };
     bool raised = is_large();
     if (raised) raise_top();
     for (;; raised = true) {
-      F scale = set1(a.scale), top = set1(a.top[row]);
+      F scale = set1(a.scale), row_max = set1(a.row_max[row]);
       if (is_large()) [[unlikely]] {
         for (uint32_t i = 0; i < kSegments; ++i) {
           float* at = scores + i * kScoreTile;
-          store(at, (F)_mm512_mul_round_ps((__m512)load(at), (__m512)scale, _MM_FROUND_CUR_DIRECTION) - top);
+          store(at,
+                (F)_mm512_mul_round_ps((__m512)load(at), (__m512)scale, _MM_FROUND_CUR_DIRECTION) - row_max);
         }
-        scale = set1(1), top = F{};
+        scale = set1(1), row_max = F{};
       }
-      F total[2] = {};
+      F row_sum[2] = {};
       for (uint32_t i = 0; i < kSegments; i += 2) {
-        const F y = fma(score(i), scale, -top), z = fma(score(i + 1), scale, -top);
+        const F y = fma(score(i), scale, -row_max), z = fma(score(i + 1), scale, -row_max);
         F low = kTerms == 1 ? exp2_short(y) : exp2(y), high = kTerms == 1 ? exp2_short(z) : exp2(z);
-        total[0] = total[0] + low, total[1] = total[1] + high;
+        row_sum[0] = row_sum[0] + low, row_sum[1] = row_sum[1] + high;
         for (uint32_t t = 0; t < kTerms; ++t) {
           const U low_bits = reinterpret_cast<U>(low) + 0x8000u;
           const U high_bits = reinterpret_cast<U>(high) + 0x8000u;
@@ -97,10 +98,10 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
           high = high - reinterpret_cast<F>(high_bits & 0xffff0000u);
         }
       }
-      const F sum = total[0] + total[1];
+      const F sum = row_sum[0] + row_sum[1];
       if (raised || _mm512_cmp_ps_mask((__m512)sum, (__m512)set1(kMostTotal), _CMP_NLE_UQ) == 0) [[likely]] {
-        float* totals = a.total + row * 16;
-        store(totals, load(totals) + sum);
+        float* row_sums = a.row_sum + row * 16;
+        store(row_sums, load(row_sums) + sum);
         break;
       }
       raise_top();

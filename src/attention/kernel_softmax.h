@@ -41,30 +41,30 @@ void softmax(const SoftmaxArgs& a) {
   const uint32_t count = a.segments * kVecs;
   for (uint32_t r = 0; r < a.rows; ++r) {
     float* scores = a.scores + r * kTile;
-    float* totals = a.total + r * 16;
+    float* row_sums = a.row_sum + r * 16;
     F x[kMaxSegments * kVecs];
     F highest = set1(-__builtin_inff());
     for (uint32_t i = 0; i < count; ++i) {
       x[i] = load(scores + i * kLanes) * a.scale;
       highest = max(highest, x[i]);
     }
-    F top = set1(a.top[r]), total = load(totals);
-    if (any_greater(highest, top)) {  // rare after the first tiles
+    F row_max = set1(a.row_max[r]), row_sum = load(row_sums);
+    if (any_greater(highest, row_max)) {  // rare after the first tiles
       const float now = max_of(highest);
-      const F factor = exp2(top - now);
-      total = total * factor;
+      const F factor = exp2(row_max - now);
+      row_sum = row_sum * factor;
       for (uint32_t e = 0; e < a.o_dim; e += kLanes) {
         store(a.o + r * a.o_dim + e, load(a.o + r * a.o_dim + e) * factor);
       }
-      a.top[r] = now;
-      top = set1(now);
+      a.row_max[r] = now;
+      row_max = set1(now);
     }
     for (uint32_t i = 0; i < count; ++i) {
-      const F p = exp2(x[i] - top);
-      total = total + p;
+      const F p = exp2(x[i] - row_max);
+      row_sum = row_sum + p;
       store(scores + i * kLanes, p);
     }
-    store(totals, total);
+    store(row_sums, row_sum);
   }
 }
 

@@ -75,11 +75,11 @@ struct AdjustArgs {
 
 struct SoftmaxArgs {
   uint32_t rows, segments, o_dim;
-  float* scores;  // [rows][kTile]; changed to exp2(scale * score - top)
+  float* scores;  // [rows][kTile]; changed to exp2(scale * score - row_max)
   float scale;
-  float* top;    // [rows] highest logit so far
-  float* total;  // [rows][16] sums of what was written, spread over lanes
-  float* o;      // [rows][o_dim], brought to the new `top`
+  float* row_max;  // [rows] highest logit so far
+  float* row_sum;  // [rows][16] sums of what was written, spread over lanes
+  float* o;        // [rows][o_dim], brought to the new `row_max`
 };
 
 struct ValueArgs {
@@ -124,9 +124,9 @@ struct RunArgs {
   const uint32_t* v;                   // as packed
   const uint64_t* visible[kRunTiles];  // [rows] one bit per token, or nullptr = all, of each tile
   float scale;                         // above 0
-  float nothing;                       // `top` of a row that has seen nothing
+  float nothing;                       // `row_max` of a row that has seen nothing
   bool fresh;                          // no row has seen anything: o is written, whatever it holds
-  float *top, *total, *o;              // as SoftmaxArgs
+  float *row_max, *row_sum, *o;        // as SoftmaxArgs
   float* scores;                       // [kScoreSegments][kRunRows][kSegment], for the kernel
   uint32_t* p;                         // [kValueTerms][segments / 2][kRunRows][16], likewise
   Lines *ahead, *ahead_end;            // to be fetched meanwhile

@@ -46,7 +46,7 @@ Source source_of(const Plane& plane, uint32_t dim, uint32_t block_size, uint32_t
   return whole ? Source::kTiles : Source::kConverted;
 }
 
-uint32_t find_run_tiles(const Shape& shape) {
+uint32_t find_run_tiles(const AttentionShape& shape) {
   if (shape.k_dim > kMaxRunDim || shape.v_dim > kMaxRunDim || chosen_kernels().attend_run == nullptr)
     return 0;
   const size_t key_bytes = size_t{shape.k_dim} * (shape.k_form == kBf16 ? 1 : kMaxTerms) * sizeof(uint16_t);
@@ -60,8 +60,8 @@ uint32_t padded(uint32_t dim) { return (dim + 15) / 16 * 16; }
 
 }  // namespace
 
-Shape find_shape(const Layout& layout, uint32_t num_q_heads) {
-  Shape shape;
+AttentionShape find_shape(const Layout& layout, uint32_t num_q_heads) {
+  AttentionShape shape;
   shape.group = num_q_heads / layout.num_heads;
   // Whole queries, if that many rows hold one; the keys of a group beyond that are read several times.
   shape.piece_rows = shape.group <= kPreferredRows ? kPreferredRows / shape.group * shape.group
@@ -129,7 +129,7 @@ bool PieceWalk::next(Piece* piece) {
   return true;
 }
 
-uint64_t find_split(const AttentionArgs& args, const Shape& shape, size_t num_workers) {
+uint64_t find_split(const AttentionArgs& args, const AttentionShape& shape, size_t num_workers) {
   constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
   if (num_workers <= 1) return kNever;
   PieceWalk walk(args, shape, kNever);

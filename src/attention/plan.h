@@ -21,7 +21,7 @@ enum class Source {
 };  // kKeys: values are the keys, as the kernel reads them
 
 // What follows from the arguments and the kernels of this machine.
-struct Shape {
+struct AttentionShape {
   uint32_t group;         // query heads of a KV head
   uint32_t piece_rows;    // at most, of one KV head
   uint32_t max_rows;      // at most, of all heads of a piece
@@ -31,10 +31,10 @@ struct Shape {
   uint32_t k_group, v_group;  // elements that share a scale; the dim if none do
   uint32_t run_tiles;         // that go to Kernels::attend_run together, at most; 0: none does
 };
-Shape find_shape(const Layout& layout, uint32_t num_q_heads);
+AttentionShape find_shape(const Layout& layout, uint32_t num_q_heads);
 
 // Whether keys may go to kernels that read queries as digits; see ScoreArgs.
-inline bool has_bytes(const Shape& shape) {
+inline bool has_bytes(const AttentionShape& shape) {
   return (shape.k_form == kI8 || shape.k_form == kU8) && shape.k_dim % 64 == 0;
 }
 
@@ -51,13 +51,13 @@ struct Piece {
 
 class PieceWalk {
  public:
-  PieceWalk(const AttentionArgs& args, const Shape& shape, uint64_t split_segments)
+  PieceWalk(const AttentionArgs& args, const AttentionShape& shape, uint64_t split_segments)
       : args_(args), shape_(shape), split_(split_segments) {}
   bool next(Piece* piece);  // false: there is no further piece
 
  private:
   const AttentionArgs& args_;
-  const Shape& shape_;
+  const AttentionShape& shape_;
   uint64_t split_;  // a piece with more segments is split
   size_t request_ = 0, slots_ = 0;
   uint32_t head_ = 0;
@@ -65,6 +65,6 @@ class PieceWalk {
 };
 
 // Segments of a split, so that num_workers have enough to do; at most kSlotsPerWorker * num_workers splits.
-uint64_t find_split(const AttentionArgs& args, const Shape& shape, size_t num_workers);
+uint64_t find_split(const AttentionArgs& args, const AttentionShape& shape, size_t num_workers);
 
 }  // namespace kvc

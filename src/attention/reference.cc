@@ -18,9 +18,9 @@ std::vector<float> row_of(const AttentionArgs& args, bool keys, int32_t block, u
                           uint64_t token) {
   std::vector<float> row(keys ? args.layout->k_dim : args.layout->v_dim);
   const auto count = static_cast<uint32_t>(row.size());
-  read_row({args.layout, args.slab, args.open_keys}, keys, args.layer, static_cast<uint64_t>(block), head,
+  read_row({args.layout, args.slab, args.residual_keys}, keys, args.layer, static_cast<uint64_t>(block), head,
            token, count, row.data());
-  rotate_row(*args.layout, row.data(), count);
+  hadamard_row(*args.layout, row.data(), count);
   return row;
 }
 
@@ -57,7 +57,7 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
   const int32_t* table = args.block_tables + r * args.table_stride;
 
   weights.assign(kv_len, kMinusInfinity);
-  double top = kMinusInfinity;
+  double row_max = kMinusInfinity;
   for (uint64_t j = 0; j < kv_len; ++j) {
     if (!sees(args, r, i, p, j, kv_head)) continue;
     const std::vector<float> key =
@@ -74,29 +74,30 @@ void attend_row(const AttentionArgs& args, size_t r, uint64_t i, uint32_t head,
           static_cast<double>(args.alibi_slopes[head]) * static_cast<double>(static_cast<int64_t>(j) - p);
     }
     weights[j] = logit;
-    top = std::fmax(top, logit);
+    row_max = std::fmax(row_max, logit);
   }
 
   std::vector<double> sums(layout.v_dim, 0.0);
-  double total = 0;
+  double row_sum = 0;
   if (args.sink_logits != nullptr && std::isfinite(args.sink_logits[head])) {
     const auto sink = static_cast<double>(args.sink_logits[head]);
-    top = std::fmax(top, sink);
-    total = std::exp(sink - top);
+    row_max = std::fmax(row_max, sink);
+    row_sum = std::exp(sink - row_max);
   }
   for (uint64_t j = 0; j < kv_len; ++j) {
     if (weights[j] == kMinusInfinity) continue;
-    const double weight = std::exp(weights[j] - top);
-    total += weight;
+    const double weight = std::exp(weights[j] - row_max);
+    row_sum += weight;
     const std::vector<float> value =
         row_of(args, false, table[j / layout.block_size], kv_head, j % layout.block_size);
     for (uint32_t e = 0; e < layout.v_dim; ++e) sums[e] += weight * static_cast<double>(value[e]);
   }
   for (uint32_t e = 0; e < layout.v_dim; ++e) {
-    write_element(args.q_dtype, total == 0 ? 0.0f : static_cast<float>(sums[e] / total), out + e * q_bytes);
+    write_element(args.q_dtype, row_sum == 0 ? 0.0f : static_cast<float>(sums[e] / row_sum),
+                  out + e * q_bytes);
   }
   if (args.lse != nullptr)
-    args.lse[token * args.num_q_heads + head] = static_cast<float>(top + std::log(total));
+    args.lse[token * args.num_q_heads + head] = static_cast<float>(row_max + std::log(row_sum));
 }
 
 }  // namespace

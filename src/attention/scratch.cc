@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-size_t Scratch::carve(char* memory, const Shape& shape) {
+size_t Scratch::carve(char* memory, const AttentionShape& shape) {
   Carver carver(memory);
   const size_t rows = shape.max_rows, k = shape.k_dim, v = shape.v_dim;
   carver.take(&slots, kSlotsPerWorker * rows * (v + 2));
@@ -16,8 +16,8 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   carver.take(&sums, rows);
   carver.take(&o, rows * v);
   carver.take(&o_before, kRowsAtOnce * v);
-  carver.take(&top, rows);
-  carver.take(&total, rows * 16);
+  carver.take(&row_max, rows);
+  carver.take(&row_sum, rows * 16);
   const size_t run_tokens = size_t{shape.run_tiles} * kTile;
   carver.take(&scores, std::max(kRowsAtOnce * kTile, kRunRows * kScoreSegments * kSegment));
   carver.take(&run_p, run_tokens / 2 * kRunRows * kValueTerms);
@@ -35,9 +35,9 @@ size_t Scratch::carve(char* memory, const Shape& shape) {
   return carver.used();
 }
 
-size_t Scratch::bytes(const Shape& shape) { return Scratch(nullptr, shape).carve(nullptr, shape); }
+size_t Scratch::bytes(const AttentionShape& shape) { return Scratch(nullptr, shape).carve(nullptr, shape); }
 
-float* Worker::slot_at(char* scratch, const Shape& shape, size_t bytes_per_worker, size_t slot) {
+float* Worker::slot_at(char* scratch, const AttentionShape& shape, size_t bytes_per_worker, size_t slot) {
   Scratch of_worker(scratch + slot / kSlotsPerWorker * bytes_per_worker, shape);
   return of_worker.slots + slot % kSlotsPerWorker * shape.max_rows * (shape.v_dim + 2);
 }

@@ -62,7 +62,7 @@ struct SelectScratch {
 // One request and KV head.
 class Selection {
  public:
-  Selection(const AttentionArgs& args, const BlockChoice& choice, size_t request, uint32_t head,
+  Selection(const AttentionArgs& args, const kvc_backend_selection& choice, size_t request, uint32_t head,
             const SelectScratch& scratch)
       : args_(args),
         choice_(choice),
@@ -139,7 +139,7 @@ class Selection {
     float* negative = positive + dim;
     to_float(args_.q_dtype, static_cast<const char*>(args_.q) + at * dtype_bits(args_.q_dtype) / 8, positive,
              dim);
-    rotate_row(*args_.layout, positive, dim);
+    hadamard_row(*args_.layout, positive, dim);
     for (uint32_t e = 0; e < dim; ++e) {
       const float x = positive[e] * args_.scale;
       positive[e] = x < 0 ? 0 : x;  // a NaN stays one
@@ -188,7 +188,7 @@ class Selection {
   }
 
   const AttentionArgs& args_;
-  const BlockChoice& choice_;
+  const kvc_backend_selection& choice_;
   const RequestView view_;
   const uint32_t head_;
   uint8_t* const bits_;
@@ -227,11 +227,11 @@ void find_key_bounds(const Stored& stored, uint32_t layer, uint64_t block, uint1
 
 size_t selection_scratch_bytes(const AttentionArgs& args) { return SelectScratch(args, nullptr).bytes; }
 
-void select_blocks(const AttentionArgs& args, const BlockChoice& choice, const ParallelFor& parallel_for,
-                   void* scratch) {
+void select_blocks(const AttentionArgs& args, const kvc_backend_selection& choice,
+                   const ParallelFor& parallel_for, void* scratch) {
   struct Call {
     const AttentionArgs& args;
-    const BlockChoice& choice;
+    const kvc_backend_selection& choice;
     char* scratch;
     size_t worker_bytes;
   } call{args, choice, static_cast<char*>(scratch), selection_scratch_bytes(args)};

@@ -25,7 +25,8 @@ struct Tile {
 class TileWalk {
  public:
   // Segments [from, to) of the piece's span.
-  TileWalk(const AttentionArgs& args, const Shape& shape, const Piece& piece, uint64_t from, uint64_t to)
+  TileWalk(const AttentionArgs& args, const AttentionShape& shape, const Piece& piece, uint64_t from,
+           uint64_t to)
       : args_(args), shape_(shape), piece_(piece), at_(from), to_(to) {}
   bool next(Tile* tile);  // false: there is no further tile that some row sees
 
@@ -41,7 +42,7 @@ class TileWalk {
   }
 
   const AttentionArgs& args_;
-  const Shape& shape_;
+  const AttentionShape& shape_;
   const Piece& piece_;
   uint64_t at_, to_;
 };

@@ -10,7 +10,7 @@ namespace kvc {
 namespace {
 
 // Whether keys are integers with one scale a row, so that only sums of products need it.
-bool has_integer_products(const Shape& shape) {
+bool has_integer_products(const AttentionShape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
   return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= kMaxIntegerDim;
 }
@@ -27,7 +27,7 @@ bool all_finite(const float* x, size_t count) {
 
 }  // namespace
 
-Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch)
+Worker::Worker(const AttentionArgs& args, const AttentionShape& shape, const Kernels& kernels, char* scratch)
     : args_(args),
       shape_(shape),
       all_kernels_(kernels),
@@ -42,8 +42,8 @@ Worker::Worker(const AttentionArgs& args, const Shape& shape, const Kernels& ker
 void Worker::start(const Piece& piece) {
   const size_t rows = size_t{piece.heads} * piece.rows;
   fresh_ = true;
-  std::fill_n(scratch_.top, rows, kNothing);
-  std::fill_n(scratch_.total, rows * 16, 0.0f);
+  std::fill_n(scratch_.row_max, rows, kNothing);
+  std::fill_n(scratch_.row_sum, rows * 16, 0.0f);
 }
 
 void Worker::clear_o(const Piece& piece) {
@@ -128,8 +128,8 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
                       scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
     scale = 1;
   }
-  kernels_->softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.top + first,
-                     scratch_.total + first * 16, scratch_.o + first * shape_.v_dim});
+  kernels_->softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.row_max + first,
+                     scratch_.row_sum + first * 16, scratch_.o + first * shape_.v_dim});
   add_values(piece, now, next, row, rows);
 }
 

@@ -55,8 +55,8 @@ struct Run {
 
 // All arrays of a worker, carved out of one run of bytes. Rows count through all heads of a piece.
 struct Scratch {
-  static size_t bytes(const Shape& shape);
-  Scratch(char* memory, const Shape& shape) { carve(memory, shape); }
+  static size_t bytes(const AttentionShape& shape);
+  Scratch(char* memory, const AttentionShape& shape) { carve(memory, shape); }
 
   float* q = nullptr;         // [rows][k_dim]
   uint32_t* pairs = nullptr;  // [heads][terms][rows of the head][k_dim / 2], or [heads][rows / 8] of digits
@@ -64,8 +64,8 @@ struct Scratch {
   float* sums = nullptr;      // [rows] of queries as such pairs
   float* o = nullptr;         // [rows][v_dim]
   float* o_before = nullptr;  // [kRowsAtOnce][v_dim]
-  float* top = nullptr;       // [rows]
-  float* total = nullptr;     // [rows][16]
+  float* row_max = nullptr;   // [rows]
+  float* row_sum = nullptr;   // [rows][16]
   float* scores = nullptr;    // [kRowsAtOnce][kTile], or [kScoreSegments][kRunRows][kSegment]
   float* k_rows = nullptr;    // [kTile][k_dim], if converted or widened
   float* v_rows = nullptr;    // [kTile][v_dim], likewise
@@ -78,15 +78,15 @@ struct Scratch {
   int64_t* positions = nullptr;    // [rows of a head]
   Tile* tiles = nullptr;           // [kSteps], or [kFewSteps] without runs
   Pointers* pointers = nullptr;    // likewise
-  float* slots = nullptr;          // [kSlotsPerWorker][max_rows][v_dim + 2]: o, top, total
+  float* slots = nullptr;          // [kSlotsPerWorker][max_rows][v_dim + 2]: o, row_max, row_sum
 
  private:
-  size_t carve(char* memory, const Shape& shape);
+  size_t carve(char* memory, const AttentionShape& shape);
 };
 
 class Worker {
  public:
-  Worker(const AttentionArgs& args, const Shape& shape, const Kernels& kernels, char* scratch);
+  Worker(const AttentionArgs& args, const AttentionShape& shape, const Kernels& kernels, char* scratch);
 
   // Split `split` of the piece; its result goes to `slot`, or to the output if slot is nullptr.
   void work(const Piece& piece, uint64_t split, float* slot);
@@ -98,7 +98,7 @@ class Worker {
       add_slot(piece, slot_at(piece.first_slot + split));
     write_output(piece);
   }
-  static float* slot_at(char* scratch, const Shape& shape, size_t bytes_per_worker, size_t slot);
+  static float* slot_at(char* scratch, const AttentionShape& shape, size_t bytes_per_worker, size_t slot);
 
  private:
   void start(const Piece& piece);
@@ -152,7 +152,7 @@ class Worker {
   float finish_row(size_t row, uint32_t q_head, float* lse) const;
 
   const AttentionArgs& args_;
-  const Shape& shape_;
+  const AttentionShape& shape_;
   const Kernels& all_kernels_;
   const uint64_t q_token_bytes_, q_head_bytes_, out_token_bytes_, out_head_bytes_;
   Scratch scratch_;

@@ -14,49 +14,49 @@ void Worker::store_slot(const Piece& piece, float* slot) {
   const size_t rows = size_t{piece.heads} * piece.rows;
   for (size_t row = 0; row < rows; ++row) {
     slot = std::copy_n(scratch_.o + row * shape_.v_dim, shape_.v_dim, slot);
-    float total = 0;
-    for (size_t i = 0; i < 16; ++i) total += scratch_.total[row * 16 + i];
-    *slot++ = scratch_.top[row];
-    *slot++ = total;
+    float row_sum = 0;
+    for (size_t i = 0; i < 16; ++i) row_sum += scratch_.row_sum[row * 16 + i];
+    *slot++ = scratch_.row_max[row];
+    *slot++ = row_sum;
   }
 }
 
 void Worker::add_slot(const Piece& piece, const float* slot) {
   const size_t rows = size_t{piece.heads} * piece.rows;
   for (size_t row = 0; row < rows; ++row, slot += shape_.v_dim + 2) {
-    const float other_top = slot[shape_.v_dim], other_total = slot[shape_.v_dim + 1];
-    float& top = scratch_.top[row];
-    float& total = scratch_.total[row * 16];
-    const float highest = std::max(top, other_top);
-    const float keep = std::exp2(top - highest), add = std::exp2(other_top - highest);
+    const float other_max = slot[shape_.v_dim], other_sum = slot[shape_.v_dim + 1];
+    float& row_max = scratch_.row_max[row];
+    float& row_sum = scratch_.row_sum[row * 16];
+    const float highest = std::max(row_max, other_max);
+    const float keep = std::exp2(row_max - highest), add = std::exp2(other_max - highest);
     float* o = scratch_.o + row * shape_.v_dim;
     for (uint32_t e = 0; e < shape_.v_dim; ++e) o[e] = o[e] * keep + slot[e] * add;
-    total = total * keep + other_total * add;
-    top = highest;
+    row_sum = row_sum * keep + other_sum * add;
+    row_max = highest;
   }
 }
 
 // What a row's sum of values is to be multiplied with. Writes the log-sum-exp, if it is wanted.
 float Worker::finish_row(size_t row, uint32_t q_head, float* lse) const {
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity(), kLn2 = 0.6931471805599453f;
-  const float* totals = scratch_.total + row * 16;
+  const float* row_sums = scratch_.row_sum + row * 16;
   float sums[4] = {};
-  for (size_t i = 0; i < 16; ++i) sums[i % 4] += totals[i];
-  const float total = (sums[0] + sums[1]) + (sums[2] + sums[3]), top = scratch_.top[row];
+  for (size_t i = 0; i < 16; ++i) sums[i % 4] += row_sums[i];
+  const float row_sum = (sums[0] + sums[1]) + (sums[2] + sums[3]), row_max = scratch_.row_max[row];
   const float sink = args_.sink_logits != nullptr ? args_.sink_logits[q_head] : kMinusInfinity;
-  if (total == 0) {
+  if (row_sum == 0) {
     if (lse != nullptr) *lse = sink;
     return 0;
   }
   if (sink == kMinusInfinity) {
-    if (lse != nullptr) *lse = (top + std::log2(total)) * kLn2;
-    return 1 / total;
+    if (lse != nullptr) *lse = (row_max + std::log2(row_sum)) * kLn2;
+    return 1 / row_sum;
   }
   // The sink's exp counts relative to that of the highest logit, or, where it is above all, the other way.
-  const double highest = static_cast<double>(top) * static_cast<double>(kLn2);
+  const double highest = static_cast<double>(row_max) * static_cast<double>(kLn2);
   const auto above = static_cast<float>(static_cast<double>(sink) - highest);
   const float keep = above > 0 ? std::exp(-above) : 1;
-  const float all = above > 0 ? total * keep + 1 : total + std::exp(above);
+  const float all = above > 0 ? row_sum * keep + 1 : row_sum + std::exp(above);
   if (lse != nullptr) {
     const double base = above > 0 ? static_cast<double>(sink) : highest;
     *lse = static_cast<float>(base + static_cast<double>(std::log(all)));
@@ -78,7 +78,7 @@ void Worker::write_output(const Piece& piece) {
       float* const o = scratch_.o + row * shape_.v_dim;
       float* const lse = args_.lse != nullptr ? args_.lse + at.token * args_.num_q_heads + at.head : nullptr;
       all_kernels_.scale(o, shape_.v_dim, finish_row(row, at.head, lse));
-      rotate_row(*args_.layout, o, dim);
+      hadamard_row(*args_.layout, o, dim);
       char* const row_out = stream ? reinterpret_cast<char*>(scratch_.o_before) : out_at(at);
       from_float(args_.q_dtype, o, row_out, dim);
       if (stream) copy_bytes(out_at(at), row_out, row_bytes, true);

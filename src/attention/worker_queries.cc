@@ -107,7 +107,7 @@ void Worker::load_queries(const Piece& piece) {
       }
       float* const floats = q + size_t{row} * shape_.k_dim;
       to_float(args_.q_dtype, query_at(at), floats, dim);
-      rotate_row(*args_.layout, floats, dim);
+      hadamard_row(*args_.layout, floats, dim);
       std::fill(floats + dim, floats + shape_.k_dim, 0.0f);
     });
     if (as_pairs) continue;

@@ -63,7 +63,7 @@ void Worker::place_values(Pointers* now) {
 
 void Worker::convert(const Piece& piece, const Tile& tile, uint32_t head, Pointers* pointers) {
   const Layout& layout = *args_.layout;
-  const Stored stored{&layout, args_.slab, args_.open_keys};
+  const Stored stored{&layout, args_.slab, args_.residual_keys};
   const bool keys = shape_.k_source == Source::kConverted, values = shape_.v_source == Source::kConverted;
   for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
     if ((tile.any >> t & 1) == 0) {

@@ -96,8 +96,8 @@ void Worker::attend_rows(const Piece& piece, const Run& steps, uint32_t row, uin
   run.scale = args_.scale * kLog2e;
   run.nothing = kNothing;
   run.fresh = fresh_;
-  run.top = scratch_.top + first;
-  run.total = scratch_.total + first * 16;
+  run.row_max = scratch_.row_max + first;
+  run.row_sum = scratch_.row_sum + first * 16;
   run.o = scratch_.o + first * shape_.v_dim;
   run.scores = scratch_.scores;
   run.p = scratch_.run_p;

@@ -10,6 +10,8 @@ namespace kvc {
 [[gnu::cold]] kvc_status fail(kvc_status status, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
 
+using ull = unsigned long long;  // what %llu prints
+
 const char* last_error();
 const char* status_name(kvc_status status);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON keys are an interface: they may be added to, never renamed.
+// The JSON keys are an interface: add keys, do not rename them.
 #include "cli/backends.h"
 
 #include <iomanip>
@@ -69,7 +69,7 @@ Json backend_info(const std::string& name) {
   return json;
 }
 
-/// Which way runs of bytes go between a device and the host.
+/// How contiguous bytes are swapped between a device and the host.
 std::string swap_way(uint64_t kernel_bytes) {
   if (kernel_bytes == 0) return "by the copy engine";
   if (kernel_bytes == UINT64_MAX) return "by a kernel";
@@ -94,10 +94,10 @@ void print_device(const Json& device, std::ostream& out) {
   }
   out << " memory" << (device["reads_host_memory"].get<bool>() ? "; reads any host memory" : "")
       << (device["managed_memory"].get<bool>() ? "; has managed memory" : "") << '\n';
-  if (device["device"] == "cpu") return;  // which swaps by itself
+  if (device["device"] == "cpu") return;  // whose swaps are plain copies
   out << indent << "swaps out " << swap_way(device["swap_out_kernel_bytes"]) << ", in "
       << swap_way(device["swap_in_kernel_bytes"])
-      << (device["swap_measured"].get<bool>() ? " (measured)" : " (a guess, until the first swap measures)")
+      << (device["swap_measured"].get<bool>() ? " (measured)" : " (estimated; the first swap measures)")
       << '\n';
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What there is to compute on, as `kvcache info` tells it.
+// Backends and devices for `kvcache info`.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -8,7 +8,7 @@
 
 namespace kvcli {
 
-/// The CPU, CUDA, HIP and `more`. One that is not installed is no error: most machines need one at most.
+/// The CPU, CUDA, HIP and `more`. A backend that is not installed is no error.
 nlohmann::ordered_json backends_info(const std::vector<std::string>& more);
 void print_backends(const nlohmann::ordered_json& backends, std::ostream& out);
 

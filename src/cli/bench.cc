@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON keys are an interface: they may be added to, never renamed.
+// The JSON keys are an interface: add keys, do not rename them.
 #include "cli/bench.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// From how many bytes on runs go by the copy engine.
+/// Runs of at least this many bytes are swapped by the copy engine, shorter ones by a kernel.
 uint64_t kernel_bytes(const BenchOptions& options) {
   kvc_device_info info{};
   info.struct_size = sizeof info;
@@ -40,8 +40,8 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   const bool attention = is_attention(options);
   const bool on_device = !options.device.empty();
   const BenchTimes times = subject.run();
-  const bool turns_apart = options.rope && options.what == "store" && !on_device;
-  const double apart = turns_apart ? subject.store_turned_apart().seconds : 0;
+  const bool rotates_apart = options.rope && options.what == "store" && !on_device;
+  const double apart = rotates_apart ? subject.store_rotated_apart().seconds : 0;
   const double reached = subject.layer_bytes() / times.seconds / 1e9;
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
@@ -53,7 +53,7 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   if (attention) json["heads"] = options.heads;
   if (attention) json["queries"] = options.queries;
   if (attention) json["query_dtype"] = options.query_dtype;
-  if (attention && on_device) json["own_schedules"] = options.own_schedules;
+  if (attention && on_device) json["own_plans"] = options.own_plans;
   json["kv_heads"] = options.kv_heads;
   json["head_dim"] = options.head_dim;
   json["block_size"] = options.block_size;
@@ -68,7 +68,7 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   if (is_swap(options) && on_device) json["kernel_bytes"] = kernel_bytes(options);
   json["us_per_layer"] = times.seconds * 1e6;
   if (on_device) json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;
-  if (turns_apart) json["apart_us_per_layer"] = apart * 1e6;
+  if (rotates_apart) json["apart_us_per_layer"] = apart * 1e6;
   json["gb_per_s"] = reached;
   if (subject.traffic_bytes() != 0) json["traffic_gb_per_s"] = subject.traffic_bytes() / times.seconds / 1e9;
   json[ceiling.key] = machine;
@@ -99,26 +99,26 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   out << ", " << reached << " GB/s of keys and values\n  " << (on_device ? "the device " : "the machine ")
       << ceiling.verb << ' ' << machine << " GB/s" << (on_device ? "" : " with as many threads") << ": "
       << reached / machine << " of it\n";
-  if (turns_apart)
-    out << "  " << apart * 1e6 << " us where kvc_rope_apply turns the keys before, in one thread\n";
+  if (rotates_apart)
+    out << "  " << apart * 1e6 << " us if kvc_rope_apply rotates the keys before the store, in one thread\n";
   if (is_swap(options)) out << "  runs of " << subject.run_bytes() << " bytes";
   if (is_swap(options) && on_device) {
-    const uint64_t turn = kernel_bytes(options);
-    out << (subject.run_bytes() < turn ? " by a kernel" : " by the copy engine");
-    if (turn != 0 && turn != UINT64_MAX) out << ", which is faster from " << turn << " bytes on";
+    const uint64_t limit = kernel_bytes(options);
+    out << (subject.run_bytes() < limit ? " by a kernel" : " by the copy engine");
+    if (limit != 0 && limit != UINT64_MAX) out << "; the copy engine is faster from " << limit << " bytes";
   }
   if (is_swap(options)) out << '\n';
   if (options.check)
-    out << "  " << checked.rows << " results beside the CPU's: " << (right ? "right" : "WRONG")
-        << ", the worst differs by " << std::defaultfloat << checked.max_error << " of itself (limit "
+    out << "  " << checked.rows << " results compared with the CPU: " << (right ? "right" : "WRONG")
+        << ", largest relative error " << std::defaultfloat << checked.max_error << " (limit "
         << checked.limit << ")\n"
         << std::fixed;
   if (!attention) return right;
-  out << "  " << gflops << " GFLOP/s for " << options.queries
-      << (options.queries == 1 ? " query" : " queries") << " of each request\n";
+  out << "  " << gflops << " GFLOP/s, " << options.queries << (options.queries == 1 ? " query" : " queries")
+      << " per request\n";
   if (fma_gflops != 0)
-    out << "  the machine multiplies and adds " << fma_gflops
-        << " GFLOP/s of fp32 in registers: " << gflops / fma_gflops << " of it\n";
+    out << "  the machine computes " << fma_gflops
+        << " GFLOP/s of fp32 multiply-adds in registers: " << gflops / fma_gflops << " of it\n";
   return right;
 }
 

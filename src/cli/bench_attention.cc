@@ -12,10 +12,10 @@
 namespace kvcli {
 namespace {
 
-// Distances of a query head's result to the CPU's in float32, by the type of queries and results: bfloat16
-// rounds results and probabilities, to 0.002 of each.
+// Largest relative error of a query head's result against float32 on the CPU, by the type of queries and
+// results: bfloat16 rounds results and probabilities to 0.002.
 constexpr double kHalfError = 5e-3, kFloatError = 1e-3;
-// Of the requests that the CPU computes for comparison.
+// Blocks of the requests that the CPU computes for comparison.
 constexpr uint64_t kMostTokens = uint64_t{1} << 16;
 
 }  // namespace
@@ -42,15 +42,18 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
   kvc_attention attention{};
   attention.struct_size = sizeof attention;
+  kvc_attention_launch launch{};
+  launch.struct_size = sizeof launch;
+  attention.launch = &launch;
   attention.dtype = dtype;
   attention.num_requests = options_.batch;
   attention.num_q_heads = options_.heads;
   attention.table_stride = request_blocks_;
-  if (stream_ != nullptr) {  // as in a graph: nothing of a call comes from the host
-    attention.flags = KVC_LAUNCH_ON_DEVICE;
-    attention.total_queries = queries;
-    attention.max_queries = options_.queries;
-    attention.max_kv_len = options_.context;
+  if (stream_ != nullptr) {  // as in a graph: no argument lies on the host
+    launch.flags = KVC_LAUNCH_ON_DEVICE;
+    launch.total_queries = queries;
+    launch.max_queries = options_.queries;
+    launch.max_kv_len = options_.context;
   }
   const BenchMemory out(device_, own_kind(device_), result_bytes);
   const BenchMemory device_q = place(q.data(), elements * width(dtype));
@@ -67,7 +70,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchMemory k(device_, own_kind(device_), row_bytes), v(device_, own_kind(device_), row_bytes);
   kvc_rows rows = rows_of(row_dtype(dtype_), options_.batch, k, v);
   rows.block_table = nullptr;
-  // What a step stores at the end of each request is its first token, as it is in layer 0.
+  // A step stores at the end of each request the request's first token of layer 0.
   const std::vector<int64_t> firsts = slots_at(0), slots = slots_at(options_.context - 1);
   rows.slots = firsts.data();
   check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");
@@ -78,16 +81,16 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
   std::optional<BenchMemory> table;
   if (options_.rope)
-    turn_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
-            &rows);
+    rotate_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
+              &rows);
   kvc_attention_info plan{};
   plan.struct_size = sizeof plan;
   check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
-  const bool shares = plan.plan_bytes != 0 && !options_.own_schedules;
+  const bool shares = plan.plan_bytes != 0 && !options_.own_plans;
   const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
-  attention.schedule = shares ? schedule.data() : nullptr;
-  attention.plan_bytes = plan.plan_bytes;
-  const uint32_t flags = attention.flags;
+  launch.plan = shares ? schedule.data() : nullptr;
+  launch.plan_bytes = plan.plan_bytes;
+  const uint32_t flags = launch.flags;
   std::optional<BenchArray> results;
   if (options_.check) {
     results.emplace(device_, out.data(), queries, options_.heads, value_dim(), dtype);
@@ -95,7 +98,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   }
   const BenchTimes times = time([&](uint32_t call) {
     rows.first_layer = attention.layer = layer_of(call);
-    attention.flags = flags | (shares && call % kModelLayers != 0 ? KVC_LAUNCH_PLANNED : 0);
+    launch.flags = flags | (shares && call % kModelLayers != 0 ? KVC_LAUNCH_PLANNED : 0);
     if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
     check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
   });
@@ -129,7 +132,7 @@ std::vector<uint64_t> BenchSubject::sampled_queries() const {
   return queries;
 }
 
-// The step's tokens, in a reference that holds these requests one after the other.
+// Stores the tokens of the step in a reference that holds these requests one after the other.
 void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
                                          const BenchReference& reference) const {
   const BenchReference firsts(config_, *source_, blocks_of(requests, 1), 0, 1);
@@ -145,12 +148,12 @@ void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
     row.slots = &slot;
     check(kvc_storage_gather(firsts.storage(), &row, nullptr), "kvc_storage_gather on the CPU");
     slot = static_cast<int64_t>(i * request_blocks_ * options_.block_size) + last;
-    if (options_.rope) turn_by(table.data(), options_, &last, &row);
+    if (options_.rope) rotate_by(table.data(), options_, &last, &row);
     check(kvc_storage_store(reference.storage(), &row, nullptr), "kvc_storage_store on the CPU");
   }
 }
 
-// Each sampled query is a request of its own there, which ends with it.
+// In the reference each sampled query is a request that ends with it.
 std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const {
   const std::vector<uint64_t> requests = sampled_requests(), queries = sampled_queries();
   const BenchReference reference(config_, *source_, blocks_of(requests, request_blocks_), layers_ - 1, 1);

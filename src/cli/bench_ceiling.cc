@@ -23,8 +23,8 @@ Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint6
   return create_storage(config);
 }
 
-// Bytes per second at which the device copies blocks of 2 MiB, each byte counted once: the fastest copy that
-// the library itself can ask for.
+// Bytes per second at which the device copies blocks of 2 MiB, each byte counted once. This is the fastest
+// copy that the library can request.
 double device_copy_bandwidth(const char* device, size_t bytes) {
   size_t num_blocks = 0;
   uint64_t block_bytes = 0;
@@ -41,7 +41,7 @@ double device_copy_bandwidth(const char* device, size_t bytes) {
   return static_cast<double>(half * block_bytes) / seconds;
 }
 
-// The same of swaps of such blocks: of the link between device and host.
+// The same for swaps of such blocks: the bandwidth of the link between device and host.
 double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
   size_t num_blocks = 0;
   uint64_t block_bytes = 0;
@@ -70,7 +70,7 @@ Ceiling ceiling_of(const BenchOptions& options) {
     return {"swap_gb_per_s", "swaps",
             device_swap_bandwidth(options.device.c_str(), options.what == "swap-out", bytes)};
   const double copied = device_copy_bandwidth(options.device.c_str(), bytes);
-  // A copy moves each byte twice: so fast does the memory move bytes, read or written.
+  // A copy reads and writes each byte.
   if (attention) return {"moved_gb_per_s", "moves", 2 * copied};
   return {"copy_gb_per_s", "copies", copied};
 }

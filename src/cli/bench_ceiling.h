@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a benchmark of a storage is held against.
+// The bandwidth that a benchmark is compared with.
 #pragma once
 
 #include "cli/bench.h"
 
 namespace kvcli {
 
-/// What the machine or the device reaches, in bytes per second.
+/// Bandwidth of the machine or the device, in bytes per second.
 struct Ceiling {
   const char* key;   // in JSON
   const char* verb;  // in text
   double bandwidth;
 };
 
-/// Measured now, by the means that suit the options.
+/// Measures what suits the options.
 Ceiling ceiling_of(const BenchOptions& options);
 
 }  // namespace kvcli

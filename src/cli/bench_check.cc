@@ -15,10 +15,10 @@ namespace {
 void add(double error, BenchCheck* check) {
   ++check->rows;
   if (std::isnan(error) || error > check->max_error)
-    check->max_error = error;  // nothing is above NaN: it stays
+    check->max_error = error;  // NaN stays: no number is larger
 }
 
-// Floats that the host reads and the device writes, or the other way round.
+// Floats that host and device exchange.
 BenchMemory shared_floats(const char* device, size_t count) {
   return BenchMemory(device, shared_kind(device), std::max<size_t>(count, 1) * sizeof(float));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a benchmark has computed beside what the CPU computes.
+// Compares the results of a benchmark with those of the CPU.
 #pragma once
 
 #include <kvcache.h>
@@ -11,7 +11,7 @@
 
 namespace kvcli {
 
-/// The worst of the rows that were compared: its distance to what it should be, as a part of that (L2 norms).
+/// The largest relative error (L2 norm) of the compared rows.
 struct BenchCheck {
   uint64_t rows = 0;
   double max_error = 0;
@@ -26,19 +26,19 @@ void compare_rows(const std::vector<float>& found, const std::vector<float>& exp
 /// Adds a row of bytes: the part of them that differ.
 void compare_bytes(const char* found, const char* expected, size_t bytes, BenchCheck* check);
 
-/// Some of 0 .. count - 1: the first, one amid, the last.
+/// A sample of 0 .. count - 1: the first, one in the middle, the last.
 std::vector<uint64_t> some_of(uint64_t count);
 
-/// An array [rows][heads][dim] in memory of a device, or of the CPU (NULL), which the host may not be able to
-/// read: it is taken for the memory of a latent storage, whose blocks are its rows.
+/// An array [rows][heads][dim] in memory of a device or the CPU (NULL). The host may be unable to read it, so
+/// a latent storage adopts it, with the rows as blocks.
 class BenchArray {
  public:
   /// Throws InputError for rows that are no multiple of 16 bytes.
   BenchArray(const char* device, void* data, uint64_t rows, uint32_t heads, uint32_t dim, int32_t dtype);
 
-  /// As floats, one row after the other.
+  /// Reads rows as floats.
   std::vector<float> read(const std::vector<uint64_t>& rows);
-  /// What nothing should compute: NaN.
+  /// Fills rows with NaN, which no right result has.
   void spoil(const std::vector<uint64_t>& rows);
 
  private:
@@ -49,11 +49,11 @@ class BenchArray {
   Storage storage_;
 };
 
-/// Keys and values of tokens, as floats. Those of a latent storage are keys alone.
+/// Keys and values of tokens as floats. A latent storage has keys only.
 struct BenchRows {
   std::vector<float> keys, values;
 };
-/// Of the tokens at these slots of a layer.
+/// Gathers the tokens at these slots of a layer.
 BenchRows gather_floats(const char* device, kvc_storage* storage, uint32_t layer,
                         const std::vector<int64_t>& slots);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of rows that a benchmark stores and of what they are stored as.
+// Types of rows, and the types that they are stored as.
 #pragma once
 
 #include <kvcache.h>
@@ -12,7 +12,7 @@ namespace kvcli {
 inline bool is_float(int32_t dtype) {
   return dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16;
 }
-/// What is stored as it is comes as it is; what is quantized comes as floats.
+/// Float types are given as they are stored; quantized types are given as fp32.
 inline int32_t row_dtype(int32_t stored) { return is_float(stored) ? stored : KVC_FLOAT32; }
 inline size_t width(int32_t dtype) { return dtype == KVC_FLOAT32 ? 4 : 2; }
 

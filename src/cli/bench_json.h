@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of a check, which `kvcache bench` and the benchmarks of graphs print alike.
+// The JSON of a check, for `kvcache bench` and the benchmarks of graphs.
 #pragma once
 
 #include <nlohmann/json.hpp>

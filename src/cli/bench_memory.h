@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `kvcache bench` takes of a device: memory and a stream. The CPU is the device NULL, and needs no
-// stream.
+// Memory and a stream of a device for `kvcache bench`. The CPU is the device NULL and has no stream.
 #pragma once
 
 #include <kvcache.h>
@@ -30,7 +29,7 @@ inline Stream create_stream(const char* device) {
 inline uint32_t shared_kind(const char* device) {
   return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_PINNED;
 }
-/// The fastest that the device has.
+/// The fastest memory of the device.
 inline uint32_t own_kind(const char* device) {
   return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_DEVICE;
 }
@@ -49,7 +48,7 @@ class BenchMemory {
   void* data_ = nullptr;
 };
 
-/// In pieces: what an upload brings is kept in pinned memory until it has arrived.
+/// In pieces, since an upload is staged in pinned memory until it has arrived.
 inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes) {
   constexpr size_t kPiece = size_t{1} << 20;
   for (size_t at = 0; at < bytes; at += kPiece) {

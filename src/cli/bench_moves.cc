@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a BenchSubject moves: rows, blocks, and blocks to the host.
+// Stores, gathers, copies and swaps of a BenchSubject.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -16,10 +16,10 @@ BenchTimes BenchSubject::move(Move what) {
   const BenchMemory k(device_, own_kind(device_), bytes), v(device_, own_kind(device_), bytes);
   kvc_rows rows = rows_of(row_dtype(dtype_), tokens(), k, v);
   const std::vector<BenchBlocks> blocks = sampled_blocks();
-  const bool checks = options_.check && what != Move::kTurnThenStore, gathers = what == Move::kGather;
+  const bool checks = options_.check && what != Move::kRotateThenStore, gathers = what == Move::kGather;
   std::optional<BenchArray> arrays[2];  // keys and values that are gathered
   if (!gathers)
-    check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");  // what is stored again
+    check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");  // stored again below
   if (checks && !gathers) clear(blocks);
   std::vector<uint64_t> sampled;
   for (const BenchBlocks& block : blocks)
@@ -33,7 +33,7 @@ BenchTimes BenchSubject::move(Move what) {
     for (auto& array : arrays)
       if (array) array->spoil(sampled);
   }
-  // On a device indices lie there, as in an engine: from the host they would need a launch of their own.
+  // As in an engine, indices lie on the device: host indices would need another launch.
   const BenchMemory table = place(table_.data(), table_.size() * sizeof table_[0]);
   if (stream_ != nullptr) {
     rows.flags = KVC_ROWS_ON_DEVICE;
@@ -45,14 +45,14 @@ BenchTimes BenchSubject::move(Move what) {
   kvc_rope_rows keys{};
   if (options_.rope) {
     device_positions.emplace(place(positions.data(), positions.size() * sizeof positions[0]));
-    turn_by(reinterpret_cast<const float*>(all_angles.emplace(angles()).data()), options_,
-            device_positions->data(), &rows);
+    rotate_by(reinterpret_cast<const float*>(all_angles.emplace(angles()).data()), options_,
+              device_positions->data(), &rows);
     keys = keys_of(rows, options_);
-    if (what == Move::kTurnThenStore) rows.rope_table = nullptr;
+    if (what == Move::kRotateThenStore) rows.rope_table = nullptr;
   }
   const BenchTimes times = time([&](uint32_t call) {
     rows.first_layer = layer_of(call);
-    if (what == Move::kTurnThenStore) check(kvc_rope_apply(&keys), "kvc_rope_apply");
+    if (what == Move::kRotateThenStore) check(kvc_rope_apply(&keys), "kvc_rope_apply");
     check(gathers ? kvc_storage_gather(storage_.get(), &rows, stream_.get())
                   : kvc_storage_store(storage_.get(), &rows, stream_.get()),
           "kvc_storage_store or gather");
@@ -83,7 +83,7 @@ BenchTimes BenchSubject::copy() {
     check(kvc_storage_copy_blocks(storage_.get(), copies.data(), copies.size(), stream_.get()),
           "kvc_storage_copy_blocks");
   });
-  if (options_.check) {  // the block behind each source has become the same
+  if (options_.check) {  // each destination equals its source now
     std::vector<BenchBlocks> sources, copied;
     for (const uint64_t i : some_of(copies.size())) {
       sources.push_back({2 * i, 1});
@@ -102,7 +102,7 @@ BenchTimes BenchSubject::swap(bool out) {
     swap_blocks(storage_.get(), copies, outward, pages.data(), bytes, stream);
   };
   for (size_t i = 0; i < copies.size(); ++i) copies[i] = {table_[i], static_cast<int32_t>(i)};
-  run(true, nullptr);  // pages that were written; and the device has measured what it measures once
+  run(true, nullptr);  // writes the pages, and lets the device do its measurement
   if (!out)
     for (kvc_block_copy& copy : copies) std::swap(copy.source, copy.destination);
   const std::vector<BenchBlocks> blocks = sampled_blocks();
@@ -142,7 +142,7 @@ void BenchSubject::clear(const std::vector<BenchBlocks>& blocks) {
   check(kvc_storage_zero_blocks(storage_.get(), ids.data(), ids.size(), nullptr), "kvc_storage_zero_blocks");
 }
 
-// As move() does: what is stored is gathered and stored again, its keys turned or not.
+// As move(): gathers rows and stores them again, with rotated keys or not.
 BenchReference BenchSubject::store_on_the_cpu(const std::vector<BenchBlocks>& blocks) const {
   BenchReference reference(config_, *source_, blocks, 0, 1);
   const size_t tokens = blocks.size() * options_.block_size;
@@ -160,7 +160,7 @@ BenchReference BenchSubject::store_on_the_cpu(const std::vector<BenchBlocks>& bl
     for (const BenchBlocks& block : blocks)
       for (uint64_t t = block.first * options_.block_size; t < (block.first + 1) * options_.block_size; ++t)
         positions.push_back(static_cast<int64_t>(t % options_.context));
-    turn_by(table.data(), options_, positions.data(), &rows);
+    rotate_by(table.data(), options_, positions.data(), &rows);
   }
   check(kvc_storage_store(reference.storage(), &rows, nullptr), "kvc_storage_store on the CPU");
   return reference;
@@ -178,7 +178,7 @@ void BenchSubject::compare_stored(const std::vector<BenchBlocks>& blocks, const 
           gather_floats(nullptr, reference.storage(), 0, expected));
 }
 
-// Bit for bit: the limit stays 0.
+// Results must be equal bit by bit: the limit stays 0.
 void BenchSubject::compare(const BenchRows& found, const BenchRows& expected) {
   compare_rows(found.keys, expected.keys, options_.head_dim, &checked_);
   compare_rows(found.values, expected.values, value_dim(), &checked_);

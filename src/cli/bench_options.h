@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a benchmark of a storage can be told.
+// Options of `kvcache bench`.
 #pragma once
 
 #include "cli/bench.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a benchmark computes with, and what the CPU makes of a part of it.
+// The input of a benchmark, and the results of the CPU for a part of it.
 #pragma once
 
 #include <kvcache.h>
@@ -12,11 +12,11 @@
 
 namespace kvcli {
 
-/// Normally distributed floats, without a period that rows or blocks could share.
+/// Writes normally distributed floats. Their period differs from those of rows and blocks.
 void fill_normal(std::mt19937& random, char* to, size_t count);
 
-/// The keys and values that a storage is filled with: one array of rows, which every layer and every piece of
-/// a layer begins at another row of, so that a kernel that reads the wrong layer or block gets other numbers.
+/// The keys and values that fill a storage: one array of rows. Each layer, and each piece of a layer, starts
+/// at another row of it, so a kernel that reads the wrong layer or block gets other numbers.
 class BenchSource {
  public:
   BenchSource(std::mt19937& random, const kvc_storage_config& config);
@@ -24,9 +24,9 @@ class BenchSource {
   bool has_values() const { return !v_.empty(); }
   const std::vector<float>& keys() const { return k_; }
   const std::vector<float>& values() const { return v_; }
-  /// Tokens whose rows follow each other in the arrays: a piece begins at each multiple of it.
+  /// Tokens with consecutive rows: a piece starts at each multiple of this.
   uint64_t piece() const { return piece_; }
-  /// Of a token, counted over all blocks of the table: where its row begins in keys() and values().
+  /// Index of the first element of a token's row. Tokens are counted over all blocks of the table.
   size_t key_of(uint32_t layer, uint64_t token) const { return row(layer, token) * key_elements_; }
   size_t value_of(uint32_t layer, uint64_t token) const { return row(layer, token) * value_elements_; }
 
@@ -38,13 +38,13 @@ class BenchSource {
   std::vector<float> k_, v_;
 };
 
-/// Blocks that follow each other in the table of a benchmark.
+/// Consecutive blocks of a benchmark's table.
 struct BenchBlocks {
   uint64_t first, count;
 };
 
-/// A storage of the CPU with some blocks of a benchmark's, stored from the same source: block `i` of
-/// `blocks`, counted through, is its block i. Layer l is the benchmark's layer first_layer + l.
+/// A storage on the CPU with some blocks of a benchmark, filled from the same source. Its block i is the i-th
+/// of all `blocks`; its layer l is the benchmark's layer first_layer + l.
 class BenchReference {
  public:
   BenchReference(kvc_storage_config config, const BenchSource& source, const std::vector<BenchBlocks>& blocks,

@@ -8,16 +8,16 @@
 namespace kvcli {
 
 std::vector<float> rope_angles(const BenchOptions& options) {
-  std::vector<double> turns(options.head_dim / 2);  // radians per position of each pair
-  for (size_t i = 0; i < turns.size(); ++i)
-    turns[i] = std::pow(10000.0, -2.0 * static_cast<double>(i) / options.head_dim);
+  std::vector<double> frequencies(options.head_dim / 2);
+  for (size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = std::pow(10000.0, -2.0 * static_cast<double>(i) / options.head_dim);
   std::vector<float> table(options.context * options.head_dim);
-  check(kvc_rope_table(turns.data(), turns.size(), 1, nullptr, options.context, table.data()),
+  check(kvc_rope_table(frequencies.data(), frequencies.size(), 1, nullptr, options.context, table.data()),
         "kvc_rope_table");
   return table;
 }
 
-void turn_by(const float* table, const BenchOptions& options, const void* positions, kvc_rows* rows) {
+void rotate_by(const float* table, const BenchOptions& options, const void* positions, kvc_rows* rows) {
   rows->rope_table = table;
   rows->rope_table_rows = options.context;
   rows->rope_rows = static_cast<const int64_t*>(positions);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `kvcache bench --rope` turns keys by.
+// Rotary embedding for `kvcache bench --rope`.
 #pragma once
 
 #include <kvcache.h>
@@ -13,8 +13,8 @@ namespace kvcli {
 /// Cosines and sines of all positions of a request.
 std::vector<float> rope_angles(const BenchOptions& options);
 
-/// A store of these rows turns their keys: by `table`, which has those angles, and a position for each token.
-void turn_by(const float* table, const BenchOptions& options, const void* positions, kvc_rows* rows);
+/// Makes a store of these rows rotate their keys. `table` has those angles, `positions` one entry per token.
+void rotate_by(const float* table, const BenchOptions& options, const void* positions, kvc_rows* rows);
 
 /// The keys of such rows, for kvc_rope_apply.
 kvc_rope_rows keys_of(const kvc_rows& rows, const BenchOptions& options);

@@ -33,7 +33,7 @@ BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
   if (options.rope && options.head_dim % 2 != 0) throw InputError("--rope needs an even --head-dim");
   if (options.latent && options.kv_heads != 1) throw InputError("--latent needs --kv-heads 1");
   if (options.rope && options.latent)
-    throw InputError("--rope is not for --latent rows, of which a part turns");
+    throw InputError("--rope excludes --latent: only a part of a latent row rotates; leave one out");
   request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
   kvc_storage_config& config = config_;
   config.struct_size = sizeof config;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A filled storage whose operations are timed, large enough that one pass over its layers finds nothing in a
-// cache. Many queries read what they have in a cache again and again: for them, fewer layers do.
+// A filled storage whose operations are timed. It is so large that a pass over its layers finds nothing in a
+// cache. Many queries reuse what they have cached, so they need fewer layers.
 #pragma once
 
 #include <kvcache.h>
@@ -18,74 +18,74 @@
 
 namespace kvcli {
 
-/// So many calls share what the first of them has worked out.
+/// Layers that share the plan of the first of them.
 inline constexpr uint32_t kModelLayers = 32;
 
 struct BenchTimes {
   double seconds;          // of a layer
-  double enqueue_seconds;  // of those, until the call returns; without a stream the same
+  double enqueue_seconds;  // until the call returns; without a stream the same
 };
 
-/// Times `work`, which enqueues what is done in a layer, for so many layers; the calls of a round are
-/// numbered from 0 on, and go through the layers again and again.
+/// Times `work`, which enqueues the work of one layer. Calls of a round are numbered from 0; the layers
+/// repeat.
 using BenchTimer = std::function<BenchTimes(uint32_t layers, const std::function<void(uint32_t call)>& work)>;
 
 class BenchSubject {
  public:
-  /// Throws InputError for options that do not go together. On a device: in `stream`, or one of its own.
+  /// Throws InputError for options that exclude each other. On a device: uses `stream`, or its own.
   explicit BenchSubject(const BenchOptions& options, Stream stream = nullptr);
 
-  /// In place of rounds by the host's clock.
+  /// Replaces the clock of the host.
   void set_timer(BenchTimer timer) { timer_ = std::move(timer); }
 
   uint32_t layers() const { return layers_; }
   double layer_bytes() const;
   /// Operations of a layer: two for each element of a key or value that a query head sees.
   double flops() const;
-  /// Bytes of a layer that a store, a gather or a copy reads and writes, both counted; 0 for others.
+  /// Bytes of a layer that a store, gather or copy reads plus those that it writes; 0 for others.
   double traffic_bytes() const;
 
   BenchTimes run();
-  /// With options.check, after run(): the results of its last call.
+  /// With options.check, after run(): how the results of the last call compare.
   const BenchCheck& checked() const { return checked_; }
-  /// A store whose keys kvc_rope_apply turns before, in place: what `rope` is there to beat. On the CPU.
-  BenchTimes store_turned_apart() { return move(Move::kTurnThenStore); }
-  /// Bytes of a block that lie together.
+  /// Rotates the keys in place by kvc_rope_apply, then stores them: the alternative to --rope. On the CPU.
+  BenchTimes store_rotated_apart() { return move(Move::kRotateThenStore); }
+  /// Contiguous bytes of a block.
   uint64_t run_bytes() const;
 
  private:
   BenchTimes attend(bool stores_tokens);
-  /// Where the sampled queries of the sampled requests stand among all, and what the CPU computes for them.
   std::vector<uint64_t> sampled_requests() const;
-  /// The first so many of each.
+  /// The first `count` blocks of each request.
   std::vector<BenchBlocks> blocks_of(const std::vector<uint64_t>& requests, uint64_t count) const;
+  /// Indices of the sampled queries among all.
   std::vector<uint64_t> sampled_queries() const;
   std::vector<float> attend_on_the_cpu(const std::vector<char>& q, bool stores_tokens) const;
   void store_step_on_the_cpu(const std::vector<uint64_t>& requests, const BenchReference& reference) const;
-  enum class Move { kGather, kStore, kTurnThenStore };
+  enum class Move { kGather, kStore, kRotateThenStore };
   BenchTimes move(Move what);
-  /// Every second block of the shuffled table to the one after it.
+  /// Copies every second block of the shuffled table to the block after it.
   BenchTimes copy();
-  /// All blocks to pages of the host, or back.
+  /// Swaps all blocks to pages of the host, or back.
   BenchTimes swap(bool out);
-  /// Blocks of the table that are compared, and what makes sure that their content is not there already.
+  /// Blocks of the table that are compared. clear() removes what they held before.
   std::vector<BenchBlocks> sampled_blocks() const;
   void clear(const std::vector<BenchBlocks>& blocks);
-  /// Their tokens in the last layer with the blocks of the reference.
+  /// Compares their tokens in the last layer with the reference.
   void compare_stored(const std::vector<BenchBlocks>& blocks, const BenchReference& reference);
   void compare(const BenchRows& found, const BenchRows& expected);
   BenchReference store_on_the_cpu(const std::vector<BenchBlocks>& blocks) const;
   uint64_t tokens() const { return options_.batch * options_.context; }
   uint32_t value_dim() const { return info_.v_head_dim; }
   kvc_rows rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k, const BenchMemory& v) const;
-  /// A copy in the device's memory.
+  /// Copies to memory of the device.
   BenchMemory place(const void* host, size_t bytes);
   void fill();
   /// Cosines and sines of all positions of a request.
   BenchMemory angles();
-  /// Of the token at this position of each request.
+  /// Slots of the token at this position of each request.
   std::vector<int64_t> slots_at(uint64_t position) const;
-  /// A pass calls `work` for each layer; on a device, passes until there is more to do than to wait for.
+  /// Calls `work` for each layer; on a device as often as it takes to hide the wait for the stream.
   BenchTimes time(const std::function<void(uint32_t call)>& work);
   uint32_t layer_of(uint32_t call) const { return call % layers_; }
 

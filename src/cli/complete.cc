@@ -12,7 +12,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// The values of an option that takes one of a set, which CLI11 shows as TEXT:{a,b}.
+/// The allowed values of an option, which CLI11 shows as TEXT:{a,b}.
 Words choices(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t open = type.find('{'), close = type.find('}');
@@ -31,7 +31,7 @@ Words model_names() {
   return names;
 }
 
-/// The values that an option or a positional argument may have.
+/// Possible values of an option or positional argument.
 Words values(const CLI::Option& option) {
   Words found = choices(option);
   const std::string name = option.get_name();
@@ -55,7 +55,7 @@ bool takes_value(const CLI::Option& option) { return option.get_items_expected_m
 void print_completions(CLI::App& app, const Words& words, std::ostream& out) {
   CLI::App* at = &app;
   const CLI::Option* open = nullptr;  // The option whose value comes next.
-  size_t positionals = 0;             // Those that are given already.
+  size_t positionals = 0;             // Given already.
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     if (open != nullptr) {
       open = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shell may offer while a command line is being typed. The scripts in completions/ ask for it by
-// `kvcache __complete <word>...`, so that they know no option themselves and never grow stale.
+// Completions for shells. The scripts in completions/ call `kvcache __complete <word>...`, so they need no
+// list of options.
 #pragma once
 #include <ostream>
 #include <string>
@@ -12,8 +12,8 @@ class App;
 
 namespace kvcli {
 
-/// `words`: those after the command's name, the last one being the word at the cursor (which may be empty).
-/// Writes what it could become, one a line; the line ":files" stands for names of files.
+/// `words` are those after the command's name; the last one, which may be empty, is at the cursor. Writes one
+/// completion per line; the line ":files" stands for file names.
 void print_completions(CLI::App& app, const std::vector<std::string>& words, std::ostream& out);
 
 }  // namespace kvcli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways in which kvcache(1) ends early. InputError: the user or a file asked for something impossible
-// (exit code 2). LibraryError: a library call failed, or its answers contradict each other (exit code 1).
-// Each text says what was wrong and what to do about it.
+// The errors of kvcache(1). InputError: an option or a file is wrong (exit code 2). LibraryError: a call of
+// the library failed, or its results contradict each other (exit code 1). Each text names the problem and the
+// fix.
 #pragma once
 
 #include <stdexcept>

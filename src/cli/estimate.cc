@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON keys are an interface: they may be added to, never renamed.
+// The JSON keys are an interface: add keys, do not rename them.
 #include "cli/estimate.h"
 
 #include <kvcache.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iomanip>
 #include <iterator>
 #include <limits>
@@ -13,7 +16,6 @@
 #include <sstream>
 
 #include "cli/dtype.h"
-#include "cli/hf_config.h"
 #include "cli/library.h"
 
 namespace kvcli {
@@ -28,8 +30,31 @@ kvc_model preset(size_t index) {
   return model;
 }
 
-/// Presets come first, so that a file of the same name in the present folder changes nothing; "./" names
-/// that.
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+/// `path` names a config.json, or the folder that it lies in.
+kvc_model read_config(const std::string& path) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  const std::string source = folder ? (std::filesystem::path(path) / "config.json").string() : path;
+  std::ifstream file(source, std::ios::binary);
+  if (!file) throw InputError(source + ": " + std::strerror(errno) + "; give a readable config.json");
+  std::string text;
+  char part[4096];
+  while (file.read(part, sizeof part), file.gcount() > 0) {
+    text.append(part, static_cast<size_t>(file.gcount()));
+    if (text.size() > kMaxConfigBytes)
+      throw InputError(source + ": longer than 16 MiB; give the config.json of a model");
+  }
+  kvc_model model{};
+  model.struct_size = sizeof model;
+  const kvc_status status = kvc_model_from_config(text.data(), text.size(), &model);
+  if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(source + ": " + kvc_last_error());
+  check(status, "kvc_model_from_config");
+  return model;
+}
+
+/// Presets win over files of the same name; "./" names such a file.
 kvc_model find_model(const std::string& name) {
   kvc_model model{};
   model.struct_size = sizeof model;
@@ -38,8 +63,8 @@ kvc_model find_model(const std::string& name) {
   if (status != KVC_ERROR_NOT_FOUND) check(status, "kvc_model_find");
   const std::string text = kvc_last_error();
   std::error_code ignored;
-  if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_hf_config(name);
-  throw InputError(text + "; `kvcache models` lists all, or give the path of a config.json");
+  if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
+  throw InputError(text + "; list all with `kvcache models`, or give the path of a config.json");
 }
 
 kvc_memory_estimate ask(const kvc_memory_query& query) {
@@ -57,7 +82,7 @@ std::string grouped(uint64_t number) {
   return text;
 }
 
-/// In the largest unit that leaves a number of at least 1.
+/// In the largest unit that gives at least 1.
 std::string rounded(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto number = static_cast<double>(bytes);
@@ -74,7 +99,7 @@ void row(std::ostream& out, const char* name, const std::string& value, const st
   out << '\n';
 }
 
-/// What one token stores in one layer.
+/// What a token stores in a layer.
 std::string stored(const kvc_model& model) {
   if (model.latent_dim != 0) return "one latent row of " + std::to_string(model.latent_dim);
   std::string dim = std::to_string(model.head_dim);
@@ -119,7 +144,7 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["groups"].push_back(
         group_json("window", answer.num_window_layers, answer.window_block_bytes, answer.window_blocks));
   }
-  json["open_bytes_per_sequence"] = answer.residual_bytes;
+  json["residual_bytes_per_sequence"] = answer.residual_bytes;
   json["bytes_per_sequence"] = answer.sequence_bytes;
   json["total_bytes"] = answer.total_bytes;
   if (query.budget_bytes != 0) {
@@ -154,8 +179,8 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
             answer.window_blocks);
   if (answer.residual_bytes != 0)
-    row(out, "one sequence, open", grouped(answer.residual_bytes) + " bytes",
-        "keys of its last block, as bf16");
+    row(out, "one sequence, residual", grouped(answer.residual_bytes) + " bytes",
+        "keys of its last block in bf16");
   row(out, "one sequence", grouped(answer.sequence_bytes) + " bytes", rounded(answer.sequence_bytes));
   row(out, "total", grouped(answer.total_bytes) + " bytes", rounded(answer.total_bytes));
   if (query.tokens > model.max_context)
@@ -176,7 +201,7 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
 uint64_t parse_bytes(const std::string& text) {
   const auto fail = [&] [[noreturn]] () {
     throw InputError("\"" + text.substr(0, 40) +
-                     "\" is no amount of memory; give one such as 24GiB, 1.5TB or 65536");
+                     "\" is not an amount of memory; give one such as 24GiB, 1.5TB or 65536");
   };
   struct Unit {
     const char* name;
@@ -192,7 +217,7 @@ uint64_t parse_bytes(const std::string& text) {
                              {"mib", uint64_t{1} << 20},
                              {"gib", uint64_t{1} << 30},
                              {"tib", uint64_t{1} << 40}};
-  constexpr size_t kMostDecimals = 6;  // More would not fit the product below, nor mean anything.
+  constexpr size_t kMostDecimals = 6;  // With more, the product below could overflow.
   const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const size_t point = std::min(text.find('.'), end);
   const std::string whole = text.substr(0, point);
@@ -255,6 +280,7 @@ void print_models(bool as_json, std::ostream& out) {
     kvc_memory_query query{};
     query.struct_size = sizeof query;
     query.model = &model;
+    query.dtype = KVC_FLOAT16;
     const kvc_memory_estimate answer = ask(query);
     if (as_json) {
       list.push_back({{"name", model.name},
@@ -283,7 +309,7 @@ void print_models(bool as_json, std::ostream& out) {
   if (as_json)
     out << list.dump(2) << '\n';
   else
-    out << "\nBytes of one token in all layers, as fp16 or bf16. `kvcache estimate MODEL` says more.\n";
+    out << "\nBytes of one token in all layers in fp16 or bf16. See also `kvcache estimate MODEL`.\n";
 }
 
 }  // namespace kvcli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvcache models` and `kvcache estimate`: the presets, and the memory that the KV cache of a model takes.
+// `kvcache models` and `kvcache estimate`: the presets, and the memory of a model's KV cache.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace kvcli {
 
 struct EstimateOptions {
-  std::string model;  // A preset, a config.json, or the folder of one.
+  std::string model;  // A preset, a config.json, or its folder.
   std::string dtype = "fp16";
   std::string budget;  // Such as "24GiB"; empty = none.
   uint32_t block_size = 16;
@@ -23,11 +23,11 @@ struct EstimateOptions {
   uint64_t chunk = 1;
 };
 
-/// Bytes of "24GiB", "1.5 GB", "4096": a number and a unit (B, KB, MB, GB, TB of 1000, KiB, ... of 1024, case
-/// ignored). Throws InputError.
+/// Parses "24GiB", "1.5 GB" or "4096": a number and a unit (B; KB, MB, GB, TB of 1000; KiB, ... of 1024;
+/// upper and lower case are equal). Throws InputError.
 uint64_t parse_bytes(const std::string& text);
 
-/// Throws InputError if there is no such model, LibraryError if the library refuses the question.
+/// Throws InputError if there is no such model or an option is out of range.
 void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& out);
 
 void print_models(bool as_json, std::ostream& out);

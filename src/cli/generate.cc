@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The synthetic trace: lengths and reuse distances are drawn from quantile tables taken from the conversation
-// trace that Mooncake published (FAST'25). A request either opens a conversation or continues an earlier
-// request: its prompt then repeats that prompt's full hash blocks. About 37 % of all blocks repeat an earlier
-// one. Integers only, no <random> and no libm, so that a seed means the same trace on every platform.
-// Invariants: ids are dense, id 0 opens every prompt, an id always follows the same id.
+// Lengths and reuse distances are drawn from quantile tables of the conversation trace that Mooncake
+// published (FAST'25). A request either starts a conversation or continues an earlier request; then its
+// prompt repeats that prompt's full hash blocks. About 37 % of all blocks repeat an earlier one. Only
+// integers, without <random> and libm, so a seed gives the same trace on every platform. Invariants: ids are
+// dense, id 0 starts every prompt, an id always follows the same id.
 #include "cli/generate.h"
 
 #include <algorithm>
@@ -12,10 +12,9 @@
 namespace kvcli {
 namespace {
 
-constexpr uint32_t kWhole = 100'000;  // A quantile table gives the value at each share of this.
+constexpr uint32_t kWhole = 100'000;  // Shares in quantile tables are parts of this.
 constexpr uint32_t kContinuePercent = 52;
-constexpr int kCandidates =
-    14;  // Earlier requests looked at by a continuation, which takes the longest that fits.
+constexpr int kCandidates = 14;  // A continuation takes the longest that fits of so many earlier requests.
 constexpr uint64_t kMeanGapMs = 294;
 constexpr uint64_t kTimestampStepMs = 3000;
 
@@ -54,7 +53,7 @@ class Generator {
     const uint32_t shared = earlier != nullptr ? earlier->input_length / kTokensPerHashId : 0;
     for (uint32_t i = 0; i < shared; ++i)
       trace.hash_ids.push_back(trace.hash_ids[earlier->first_hash_id + i]);
-    if (shared == 0) trace.hash_ids.push_back(0);  // What every prompt begins with.
+    if (shared == 0) trace.hash_ids.push_back(0);  // Every prompt starts with it.
     for (uint32_t i = std::max(shared, 1u); i < needed; ++i) trace.hash_ids.push_back(next_id_++);
     trace.requests.push_back(request);
   }

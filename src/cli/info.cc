@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvcache info`: what the library that this process loaded is, can do, and does when it is told nothing.
+// `kvcache info`: version, features and defaults of the loaded library, and its backends.
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,17 +19,11 @@ struct Feature {
 constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"sliding_window", KVC_FEATURE_SLIDING_WINDOW},
                                  {"several_pools", KVC_FEATURE_SEVERAL_POOLS},
-                                 {"events", KVC_FEATURE_EVENTS},
-                                 {"partial_reuse", KVC_FEATURE_PARTIAL_REUSE},
-                                 {"publish_enqueued", KVC_FEATURE_PUBLISH_ENQUEUED},
-                                 {"merge_duplicates", KVC_FEATURE_MERGE_DUPLICATES},
-                                 {"quotas", KVC_FEATURE_QUOTAS},
-                                 {"priority", KVC_FEATURE_PRIORITY},
-                                 {"tiers", KVC_FEATURE_TIERS}};
+                                 {"events", KVC_FEATURE_EVENTS}};
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 
-/// What a manager becomes whose config names nothing but its blocks.
+/// The properties of a manager whose config has only num_blocks.
 kvc_properties default_properties() {
   kvc_manager_config config{};
   config.struct_size = sizeof config;

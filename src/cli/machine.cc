@@ -24,7 +24,7 @@ void on_threads(uint32_t threads, const std::function<void(uint32_t)>& work) {
   for (std::thread& other : others) other.join();
 }
 
-/// In huge pages where they may be had, as the library's own, and touched.
+/// In huge pages if possible, as the library allocates, with all pages touched.
 class ColdMemory {
  public:
   explicit ColdMemory(size_t bytes) : bytes_(bytes) {
@@ -42,10 +42,10 @@ class ColdMemory {
   size_t bytes_;
 };
 
-// Below, one function per instruction set: only in it do vectors of that width stay whole.
+// One function per instruction set: elsewhere the compiler splits vectors of that width.
 
-// A sum over the bytes in four streams, a line of each at a time: one stream, or narrow loads, would leave up
-// to a fifth of the bandwidth unused.
+// Sums the bytes in four streams, one line of each in turn. One stream or narrow loads leave up to a fifth of
+// the bandwidth unused.
 #define KVC_SUM(name, bytes, ...)                                \
   __VA_ARGS__ uint64_t name(const char* from, size_t size) {     \
     typedef uint64_t Vector __attribute__((vector_size(bytes))); \
@@ -66,9 +66,8 @@ class ColdMemory {
     return sums[0][0] + sums[0][1];                              \
   }
 
-// Multiply-adds on kSums independent vectors: as many as it takes for none to wait for the one before. They
-// tend to 1, each from another start, so no two are the same and no number is special. One function per
-// instruction set: only in it do vectors of that width stay whole.
+// Multiply-adds on kSums independent vectors, enough to hide the latency. They converge to 1 from different
+// values, so no two are equal and no number is special. One function per instruction set, as above.
 constexpr int kSums = 12;
 constexpr uint64_t kSteps = 20000000;
 #define KVC_MULTIPLY_ADD(name, bytes, ...)                                                      \

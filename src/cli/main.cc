@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvcache(1): what the library is (info), how it does on a trace (replay), traces to try it with (generate),
-// the models it knows (models) and the memory that their KV cache takes (estimate), what the storage reaches
-// on this machine (bench). Exit codes: 0 done; 1 wrong hits, or the library failed; 2 wrong usage, or a bad
-// trace or config. Results go to standard output, everything else to standard error.
+// kvcache(1): subcommands and options. Exit codes: 0 = success; 1 = wrong results, or the library failed; 2 =
+// wrong usage, or a bad trace or config. Results go to standard output, all else to standard error.
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
@@ -39,7 +37,6 @@ struct Arguments {
   uint64_t requests = 0;  // 0 = not given.
   uint64_t seed = 1;
   std::string output = "-";
-  std::string policy = "lru";  // The only one so far: ReplayOptions starts with it.
   ReplayOptions replay;
   EstimateOptions estimate;
   BenchOptions bench;
@@ -47,15 +44,16 @@ struct Arguments {
 };
 
 void add_info(CLI::App& app, Arguments& args) {
-  CLI::App* info = app.add_subcommand("info", "Print version, build, features and defaults of the library");
-  info->add_option("--backend", args.backends, "Backend beside cpu, cuda and hip; may be given again");
+  CLI::App* info =
+      app.add_subcommand("info", "Print version, build, features, defaults and devices of the library");
+  info->add_option("--backend", args.backends, "Another backend besides cpu, cuda and hip; may be repeated");
   info->add_flag("--json", args.json, "Print JSON");
 }
 
 void add_replay(CLI::App& app, Arguments& args) {
   CLI::App* replay =
-      app.add_subcommand("replay", "Drive the library with a trace as an engine would, and measure");
-  replay->footer("Exactly one of TRACE and --generate says what to replay.");
+      app.add_subcommand("replay", "Replay a trace as an engine would, and measure hits and time");
+  replay->footer("Give either TRACE or --generate.");
   CLI::Option* trace = replay->add_option("TRACE", args.trace, "Mooncake JSONL file; - is standard input");
   CLI::Option* generate = replay->add_flag("--generate", args.generate, "Replay a synthetic trace");
   trace->excludes(generate);
@@ -64,7 +62,7 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   replay
       ->add_option("--requests", args.requests,
-                   "Replay the first so many requests [all; 2000 with --generate]")
+                   "Replay only the first N requests [all; 2000 with --generate]")
       ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}));
   replay->add_option("--block-size", args.replay.block_size, "Tokens per block")
       ->check(CLI::Range(1, 1024))
@@ -72,28 +70,22 @@ void add_replay(CLI::App& app, Arguments& args) {
   replay->add_option("--num-blocks", args.replay.num_blocks, "Blocks of the pool")
       ->check(CLI::Range(uint64_t{1}, kMaxBlocks))
       ->capture_default_str();
-  replay->add_option("--concurrency", args.replay.concurrency, "Live requests at most")
+  replay->add_option("--concurrency", args.replay.concurrency, "Most requests at a time")
       ->check(CLI::Range(1u, kMaxConcurrency))
-      ->capture_default_str();
-  replay->add_option("--policy", args.policy, "Eviction policy")
-      ->check(CLI::IsMember({"lru"}))
       ->capture_default_str();
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");
-  replay->add_flag("--tables", args.replay.maintain_tables,
-                   "Let each step maintain block tables and write slots");
-  replay->add_flag("--verify", args.replay.verify,
-                   "Check the content behind every hit, token by token (slower)");
+  replay->add_flag("--tables", args.replay.maintain_tables, "Let each step update block tables and slots");
+  replay->add_flag("--verify", args.replay.verify, "Check the content of every hit, token by token (slower)");
   replay
       ->add_flag("--data", args.replay.data,
-                 "As --verify, with real bytes: each token's key and value go through a storage")
+                 "As --verify, but with keys and values that go through a storage")
       ->each([&args](const std::string&) { args.replay.verify = true; });
   replay->add_flag("--json", args.json, "Print JSON");
 }
 
 void add_generate(CLI::App& app, Arguments& args) {
-  CLI::App* generate =
-      app.add_subcommand("generate", "Write a synthetic trace in the format that replay reads");
+  CLI::App* generate = app.add_subcommand("generate", "Write a synthetic trace for replay");
   generate->add_option("--requests", args.requests, "Number of requests [2000]")
       ->check(CLI::Range(uint64_t{1}, kMaxGeneratedRequests));
   generate->add_option("--seed", args.seed, "Equal seeds give equal traces")->capture_default_str();
@@ -102,62 +94,61 @@ void add_generate(CLI::App& app, Arguments& args) {
 }
 
 void add_models(CLI::App& app, Arguments& args) {
-  CLI::App* models = app.add_subcommand("models", "List the models that estimate knows by name");
+  CLI::App* models = app.add_subcommand("models", "List the models that estimate knows");
   models->add_flag("--json", args.json, "Print JSON");
 }
 
 void add_estimate(CLI::App& app, Arguments& args) {
   CLI::App* estimate =
-      app.add_subcommand("estimate", "Memory of a model's KV cache, and what fits into a budget");
+      app.add_subcommand("estimate", "Compute the memory of a model's KV cache, and what fits into a budget");
   estimate
       ->add_option("MODEL", args.estimate.model,
                    "A name from `kvcache models`, or the path of a Hugging Face config.json or its folder")
       ->required();
-  estimate->add_option("--dtype", args.estimate.dtype, "How keys and values are stored")
+  estimate->add_option("--dtype", args.estimate.dtype, "Type of stored keys and values")
       ->check(CLI::IsMember(dtype_names()))
       ->capture_default_str();
   estimate->add_option("--context", args.estimate.context, "Tokens of each sequence [the model's context]")
       ->check(CLI::Range(uint64_t{1}, kMaxTokens));
-  estimate->add_option("--batch", args.estimate.batch, "Sequences, sharing nothing")
+  estimate->add_option("--batch", args.estimate.batch, "Number of sequences; they share nothing")
       ->check(CLI::Range(uint64_t{1}, kMaxTokens))
       ->capture_default_str();
   estimate->add_option("--budget", args.estimate.budget,
-                       "Memory for blocks, such as 24GiB: what fits into it?");
+                       "Memory for blocks, such as 24GiB; prints what fits");
   estimate->add_option("--block-size", args.estimate.block_size, "Tokens per block")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   estimate
       ->add_option("--chunk", args.estimate.chunk,
-                   "Tokens of a sequence that a step writes at most: layers with a window hold more")
+                   "Most tokens of a sequence that a step writes; layers with a window hold so many more")
       ->check(CLI::Range(uint64_t{1}, kMaxTokens))
       ->capture_default_str();
   estimate
       ->add_option("--scale-group", args.estimate.scale_group,
-                   "Elements that share a scale [int8, int4: one head; fp8: no scales in the blocks]")
+                   "Elements that share a scale [int8, int4: a head; fp8: no scales in blocks]")
       ->check(CLI::Range(1u, 65536u));
-  estimate->add_flag("--asymmetric", args.estimate.asymmetric, "Scales have an offset beside them");
+  estimate->add_flag("--asymmetric", args.estimate.asymmetric, "Each scale has an offset");
   estimate->add_flag("--tensor-scales", args.estimate.tensor_scales,
-                     "One scale for all keys and one for all values: none in the blocks");
+                     "One scale for all keys and one for all values; none in blocks");
   estimate->add_flag("--channel-keys", args.estimate.channel_keys,
-                     "int8, int4: keys have a scale per channel; a sequence's last block is open, in bf16");
+                     "int8, int4: keys have a scale per channel; the last block of a sequence stays bf16");
   estimate
       ->add_option("--channel-tokens", args.estimate.channel_tokens,
-                   "Tokens that share the scale of a channel [those of a block]")
+                   "Tokens that share the scale of a channel [--block-size]")
       ->check(CLI::Range(1, 1024));
   estimate->add_flag("--json", args.json, "Print JSON");
 }
 
 void add_bench(CLI::App& app, Arguments& args) {
   CLI::App* bench =
-      app.add_subcommand("bench", "Speed of storage and attention beside that of the machine, in one run");
+      app.add_subcommand("bench", "Measure storage and attention, and the machine in the same run");
   add_bench_options(*bench, args.bench);
   bench->add_flag("--json", args.json, "Print JSON");
 }
 
 Trace load_trace(const Arguments& args) {
   if (!args.generate) {
-    if (args.trace.empty())
-      throw InputError("replay: nothing to replay; name a trace file, or give --generate");
+    if (args.trace.empty()) throw InputError("replay: no trace; give a trace file or --generate");
     return read_trace(args.trace, args.requests);
   }
   const uint64_t requests = args.requests == 0 ? kDefaultRequests : args.requests;
@@ -174,7 +165,7 @@ int run_replay(const Arguments& args) {
   (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);
   if (result.right()) return kExitOk;
   std::cerr << "kvcache: " << result.wrong_hits << " wrong hits and " << result.wrong_writes
-            << " wrong writes: a defect of the library\n";
+            << " wrong writes: the library has a defect; please report it\n";
   return kExitFailure;
 }
 
@@ -183,12 +174,12 @@ int run_generate(const Arguments& args) {
   std::ofstream file;
   if (args.output != "-") {
     file.open(args.output, std::ios::binary | std::ios::trunc);
-    if (!file)
-      throw InputError(args.output + ": " + std::strerror(errno) + "; give a file that can be written");
+    if (!file) throw InputError(args.output + ": " + std::strerror(errno) + "; give a writable file");
   }
   std::ostream& out = args.output == "-" ? std::cout : file;
   write_trace(trace, out);
-  if (!out.flush()) throw std::runtime_error("the trace could not be written whole; is the disk full?");
+  if (!out.flush())
+    throw std::runtime_error("the trace was not written completely; check the space on the disk");
   return kExitOk;
 }
 
@@ -232,7 +223,7 @@ int main(int argc, char** argv) {
   try {
     const int code = run(argc, argv);
     if (std::cout.flush()) return code;
-    std::cerr << "kvcache: standard output could not be written\n";
+    std::cerr << "kvcache: cannot write to standard output\n";
     return kExitFailure;
   } catch (const InputError& error) {
     std::cerr << "kvcache: " << error.what() << '\n';

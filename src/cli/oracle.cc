@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever the library answers, the oracle stays in its own bounds: an id outside the pool is a wrong hit or
-// a wrong write, never an access.
+// The oracle checks every id: one outside the pool is a wrong hit or a wrong write, never an access.
 #include "cli/oracle.h"
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 namespace kvcli {
 namespace {
 
-/// The chain of a prefix and one more token; any good mixer but the library's. Never 0.
+/// Extends a chain by one token. Not the hash of the library; never 0.
 uint64_t extend_chain(uint64_t chain, int32_t token) {
   uint64_t x = (chain ^ static_cast<uint32_t>(token)) * 0xD6E8FEB86659FD93u;
   x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93u;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A progress line on standard error, for people: nothing is written unless standard error is a terminal.
+// A progress line on standard error, if that is a terminal.
 #pragma once
 
 #include <unistd.h>
@@ -20,7 +20,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(uint64_t done, size_t live) {
-    if (!visible_ || ++calls_ % 256 != 0) return;  // The clock is read rarely: a round takes a microsecond.
+    if (!visible_ || ++calls_ % 256 != 0) return;  // Reads the clock rarely: a round takes a microsecond.
     const auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed loop. A round: settle what the last round finished, admit in file order, decode one token for
-// every live request. Invariants: live_ is in order of admission; before an admission all full blocks of live
-// requests are published, so a hit never depends on when commits are sent; a request that leaves by
-// preemption is the next to come back, with the tokens that it has.
+// The closed loop. A round commits and frees what the last round finished, admits in file order, and decodes
+// one token for every live request. Invariants: live_ is in order of admission. Before an admission all full
+// blocks of live requests are published, so hits do not depend on the time of commits. A preempted request is
+// the next to be admitted, with its tokens.
 #include "cli/replay.h"
 
 #include <algorithm>
@@ -70,8 +70,8 @@ class Replay {
   std::optional<StepCall> step_;
   std::optional<Oracle> oracle_;
 
-  size_t next_ = 0;            // First request of the trace that was never at the head.
-  std::deque<Waiting> queue_;  // Never empty while it is asked for and requests are left: see head().
+  size_t next_ = 0;            // Next request of the trace.
+  std::deque<Waiting> queue_;  // Filled by head().
   std::vector<Live> live_;
   std::vector<int32_t> free_rows_;
   bool any_finished_ = false;
@@ -94,10 +94,9 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.struct_size = sizeof config;
   config.num_blocks = options.num_blocks;
   config.block_size = options.block_size;
-  config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and those that wait in their place.
+  config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and one that waits.
   config.max_request_tokens = longest;
   config.vocab_size = kVocabSize;
-  config.policy = options.policy;
   manager_ = create_manager(config);
 
   kvc_pool_info pool{};
@@ -125,7 +124,7 @@ ReplayResult Replay::run() {
   return result_;
 }
 
-/// The next request to admit, or null if none is left. Those that can never fit are passed over.
+/// The next request to admit, or null. Skips requests that can never fit.
 Waiting* Replay::head() {
   while (queue_.empty() && next_ < trace_.requests.size()) {
     const auto index = static_cast<uint32_t>(next_++);
@@ -150,7 +149,7 @@ void Replay::admit_round() {
   }
 }
 
-/// Makes the head request live, or leaves it waiting in the library, hashed once, if there is no space.
+/// Admits the head request. Without space it stays waiting in the library, so it is hashed only once.
 bool Replay::admit(Waiting& waiting) {
   const TraceRequest& request = trace_.requests[waiting.index];
   const bool create = waiting.id == 0;
@@ -163,9 +162,12 @@ bool Replay::admit(Waiting& waiting) {
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
-    check(
-        kvc_manager_create_request(manager_.get(), tokens_.data(), length, nullptr, 0, &config, &waiting.id),
-        "kvc_manager_create_request");
+    kvc_prompt prompt = {};
+    prompt.struct_size = sizeof prompt;
+    prompt.tokens = tokens_.data();
+    prompt.num_tokens = length;
+    check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id),
+          "kvc_manager_create_request");
   }
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
   waiting.seconds += prompt_watch_.stop();
@@ -202,7 +204,7 @@ void Replay::commit(const Live& request, Stopwatch& watch) {
   check(status, "kvc_manager_commit_tokens");
 }
 
-/// One more token for every live request. The token before it is committed by the same call.
+/// Decodes one token for every live request. The same call commits the token before it.
 void Replay::decode_round() {
   if (rounds_++ % sample_interval_ == 0) sample_occupancy();
   step_->clear();
@@ -221,7 +223,7 @@ void Replay::decode_round() {
   result_.output_tokens += live_.size();
 }
 
-/// Extends these live requests in one step call and appends to items_without_space_ those that got no slot.
+/// Extends these live requests in one step. Appends those without a slot to items_without_space_.
 void Replay::extend(std::span<const size_t> items) {
   for (const size_t item : items) {
     const Live& request = live_[item];
@@ -240,8 +242,8 @@ void Replay::extend(std::span<const size_t> items) {
   }
 }
 
-/// Sends the youngest request back to the head of the queue and tries again those that found no space.
-/// Whatever the youngest got in this round is given back too, as if its turn had not come.
+/// Puts the youngest request back at the head of the queue, without its token of this round, and extends the
+/// requests without space again.
 void Replay::preempt_youngest() {
   if (live_.size() == 1)
     throw LibraryError("kvc_manager_step: no space for a request that is alone in the pool");
@@ -260,8 +262,8 @@ void Replay::preempt_youngest() {
   extend(again);
 }
 
-/// Commits every token so far and frees the finished requests, in order of admission. What a step frees it
-/// does not list as running too, so a finished request commits its last token by a call of its own.
+/// Commits all tokens and frees the finished requests, in order of admission. A request that a step frees is
+/// not among its running ones, so its last token is committed by a separate call.
 void Replay::settle() {
   if (any_finished_) sample_peak();
   step_->clear();
@@ -280,13 +282,13 @@ void Replay::settle() {
   any_finished_ = any_block_filled_ = false;
 }
 
-/// Takes leave of a request that is about to be freed.
+/// Prepares for the free of a request.
 void Replay::forget(const Live& request) {
   free_rows_.push_back(request.row);
   if (oracle_) oracle_->release(request.index, export_table(request.id, request.length + 1));
 }
 
-/// The row that the steps maintained must be what an export writes.
+/// The row that the steps updated must equal an exported one.
 void Replay::check_table(const Live& request) {
   if (!options_.verify || !options_.maintain_tables) return;
   const auto table = export_table(request.id, request.length);
@@ -319,7 +321,7 @@ kvc_stats Replay::stats() const {
   return stats;
 }
 
-/// The block table of a request that has slots for at most max_tokens.
+/// The block table of a request with slots for at most max_tokens.
 std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tokens) {
   table_.resize(blocks_of(max_tokens));
   check(kvc_manager_export_tables(manager_.get(), &request, 1, 0, -1, table_.data(), table_.size()),
@@ -338,7 +340,7 @@ void Replay::finish() {
     result_.wrong_hits = oracle_->wrong_hits();
     result_.wrong_writes = oracle_->wrong_writes();
   }
-  if (!result_.right()) return;  // The worse news first.
+  if (!result_.right()) return;  // Wrong contents are reported first.
   check_against(library, result_, usable_blocks_);
   if (options_.verify) check(kvc_manager_check(manager_.get()), "kvc_manager_check");
 }

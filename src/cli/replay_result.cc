@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine and library count the same events apart; a replay whose two counts differ is no result.
+// The engine and the library count the same events separately. If the counts differ, the replay fails.
 #include "cli/replay_result.h"
 
 #include <algorithm>

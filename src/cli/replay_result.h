@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a replay counted and measured, from the engine's side of the C API.
+// Counts and times of a replay, measured by the engine.
 #pragma once
 
 #include <kvcache.h>
@@ -27,11 +27,11 @@ class Latencies {
   std::vector<float> seconds_;
 };
 
-/// Prompt, cached and queried tokens and blocks count a request's first admission; a token is an output token
-/// once.
+/// Prompt, cached and queried tokens and blocks are those of the first admission of each request. A preempted
+/// request does not count its output tokens twice.
 struct ReplayResult {
   uint64_t requests = 0;
-  uint64_t rejected = 0;  // Longer than the pool: could never run.
+  uint64_t rejected = 0;  // Longer than the pool.
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
@@ -60,7 +60,7 @@ struct ReplayResult {
   double ns_per_step_call() const;
 };
 
-/// Holds the library's statistics, after the last request was freed, against the engine's counts. Throws
+/// Compares the library's statistics, after the last request was freed, with the engine's counts. Throws
 /// LibraryError.
 void check_against(const kvc_stats& library, const ReplayResult& engine, uint64_t usable_blocks);
 

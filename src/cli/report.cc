@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a replay. The JSON keys are an interface: they may be added to, never renamed.
+// The report of a replay. The JSON keys are an interface: add keys, do not rename them.
 #include "cli/report.h"
 
 #include <iomanip>
@@ -62,7 +62,7 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
   row(out, "rejected", grouped(result.rejected), "longer than the pool");
   row(out, "preemptions", grouped(result.preemptions));
   row(out, "failed allocations", grouped(result.failed_allocations),
-      "admissions and extensions without space");
+      "admissions and extensions without space, tried again");
   out << "Tokens\n";
   row(out, "prompt", grouped(result.prompt_tokens));
   row(out, "cached", grouped(result.cached_tokens), "hit rate " + fixed(result.hit_rate(), 4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tool tells: as a table for people or as JSON for programs, on standard output.
+// Reports on standard output: tables for people, JSON for programs.
 #pragma once
 
 #include <ostream>

@@ -16,7 +16,7 @@ struct FreeDeleter {
 
 class ArrayMemory : public SlotMemory {
  public:
-  explicit ArrayMemory(uint64_t num_slots)  // pages come when they are touched
+  explicit ArrayMemory(uint64_t num_slots)  // pages are mapped when they are touched
       : memory_(static_cast<uint64_t*>(std::calloc(num_slots, sizeof(uint64_t)))) {
     if (memory_ == nullptr) throw std::bad_alloc();
   }
@@ -31,7 +31,7 @@ class ArrayMemory : public SlotMemory {
   std::unique_ptr<uint64_t[], FreeDeleter> memory_;
 };
 
-/// One layer, one head, keys and values of two floats each: the bits of the value and their inverse.
+/// One layer, one head, keys and values of two floats each: the bits of the number and their complement.
 class StorageMemory : public SlotMemory {
  public:
   StorageMemory(uint64_t num_blocks, uint32_t block_size) {

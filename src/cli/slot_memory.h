@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory behind the slots, as the content oracle needs it: 64 bits a slot, 0 = never written. Either an
-// array, or the keys and values of a kvc_storage, so that the bytes really move through the library. Slots
-// are valid.
+// The memory of the content oracle: 64 bits per slot, 0 = never written. Either an array, or the keys and
+// values of a kvc_storage, so that bytes go through the library. Callers give valid slots.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ class SlotMemory {
 };
 
 std::unique_ptr<SlotMemory> make_array_memory(uint64_t num_blocks, uint32_t block_size);
-/// A value that reads differently as key and as value of its slot comes back as 0.
+/// A slot whose key and value disagree reads as 0.
 std::unique_ptr<SlotMemory> make_storage_memory(uint64_t num_blocks, uint32_t block_size);
 
 }  // namespace kvcli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointers that a call does not use are NULL in it, so that the library does no work that nobody reads.
+// Arrays that a call does not need are NULL, which saves the library their work.
 #include "cli/step_call.h"
 
 #include <numeric>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kvc_manager_step with its arrays, filled anew for each call and never reallocated. An engine that waits
-// for its kernels: each call retires the step before it, so nothing is ever fenced. It commits every item; it
-// extends each by one token, or none. Used by one thread.
+// One kvc_manager_step with its arrays, refilled for each call and never reallocated. The engine waits for
+// its kernels: each call retires the step before it, so no block waits for a step. A call commits every item,
+// and extends all by one token or none. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class StepCall {
     tokens_[num_items_++] = token;
   }
 
-  /// Commits all items, then frees what is to be freed.
+  /// Commits all items, then frees requests.
   void commit(kvc_manager* manager, Stopwatch& watch) { run(manager, watch, false); }
 
   /// As commit, then extends each item by its token; has_space() says which items got a slot. Returns the

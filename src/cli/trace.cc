@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading, writing and spelling out traces. A trace comes from anywhere: whatever its bytes are, the answer
-// is a valid Trace or an InputError that names file, line, defect and remedy. Memory grows with the size of
-// the file alone.
+// A trace file is not trusted: reading gives a valid Trace, or an InputError that names the file, the line,
+// the problem and the fix. Memory is proportional to the size of the file.
 #include "cli/trace.h"
 
 #include <algorithm>
@@ -13,14 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/errors.h"
-#include "cli/json_section.h"
 
 namespace kvcli {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
 
-/// Reads trace lines one by one and knows where it is, for error messages.
+/// Reads lines, and knows the position for error texts.
 class LineReader {
  public:
   LineReader(std::istream& in, std::string name) : buffer_(in.rdbuf()), name_(std::move(name)) {}
@@ -39,15 +37,30 @@ class LineReader {
   }
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
-    throw InputError(where() + ": " + what + "; " + fix);
+    throw InputError(name_ + ":" + std::to_string(line_number_) + ": " + what + "; " + fix);
   }
-  std::string where() const { return name_ + ":" + std::to_string(line_number_); }
 
  private:
   std::streambuf* buffer_;
   std::string name_;
   uint64_t line_number_ = 0;
 };
+
+constexpr const char* kRepair = "repair or remove the line";
+
+/// Deep nesting is refused: no trace has it, and it costs the most.
+nlohmann::json parse_line(const std::string& line, const LineReader& at) {
+  constexpr int kMaxDepth = 64;
+  const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kMaxDepth) at.fail("nested deeper than " + std::to_string(kMaxDepth) + " levels", kRepair);
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(line, check_depth);
+  } catch (const nlohmann::json::exception& error) {
+    at.fail("not JSON (" + std::string(error.what()).substr(0, 160) + ")", kRepair);
+  }
+}
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key, const LineReader& at) {
   const auto found = object.find(key);
@@ -60,7 +73,7 @@ const nlohmann::json& member(const nlohmann::json& object, const char* key, cons
 uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint64_t low, uint64_t high,
                       const LineReader& at) {
   const auto fix = "give a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-  if (value.is_structured()) at.fail(what + " is no number", fix);  // Never dumped: it may be nested deeply.
+  if (value.is_structured()) at.fail(what + " is no number", fix);  // Not shown: it may be nested.
   if (!value.is_number_unsigned()) at.fail(what + " is " + value.dump().substr(0, 40), fix);
   const auto number = value.get<uint64_t>();
   if (number < low || number > high) at.fail(what + " is " + std::to_string(number), fix);
@@ -68,8 +81,8 @@ uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint
 }
 
 void append_request(const std::string& line, const LineReader& at, Trace& trace) {
-  const nlohmann::json object = parse_json(line, at.where(), "repair or remove the line");
-  if (!object.is_object()) at.fail("not a JSON object", "repair or remove the line");
+  const nlohmann::json object = parse_line(line, at);
+  if (!object.is_object()) at.fail("not a JSON object", kRepair);
 
   TraceRequest request{};
   request.input_length = static_cast<uint32_t>(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Request traces in the format of Mooncake: one JSON object a line with timestamp (ms), input_length and
-// output_length (tokens) and hash_ids, one id per 512 prompt tokens; equal ids stand for equal text after
-// equal text. Traces name no tokens, so they are made from the ids by a fixed rule that every replay of this
-// project shares. Invariant: a request has at least one prompt token, and ids for all of its prompt.
+// Request traces in the format of Mooncake: one JSON object per line with timestamp (ms), input_length and
+// output_length (tokens) and hash_ids, one id per 512 prompt tokens. Equal ids mean equal text with an equal
+// prefix. A trace has no tokens: every replay of this project derives them from the ids by the same rule.
+// Invariant: a request has at least one prompt token, and ids for its whole prompt.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ inline constexpr uint64_t kMaxHashId = (uint64_t{1} << 55) - 1;  // Times 512 it
 struct TraceRequest {
   uint64_t timestamp_ms;
   uint32_t input_length;
-  uint32_t output_length;  // As in the file; an engine produces at least one token.
+  uint32_t output_length;  // As in the file. An engine produces at least one token.
   size_t first_hash_id;    // Index into Trace::hash_ids.
 
   uint32_t num_hash_ids() const { return (input_length + kTokensPerHashId - 1) / kTokensPerHashId; }
@@ -40,7 +40,7 @@ uint64_t splitmix64(uint64_t x);
 /// Reads up to max_requests requests (0 = all) of a file, or of standard input if the path is "-".
 /// Throws InputError with file and line.
 Trace read_trace(const std::string& path, uint64_t max_requests);
-/// The same from a stream; `name` is what errors call it.
+/// The same from a stream; errors call it `name`.
 Trace read_trace(std::istream& in, const std::string& name, uint64_t max_requests);
 
 /// Writes what read_trace reads. The caller checks the stream.
@@ -49,7 +49,7 @@ void write_trace(const Trace& trace, std::ostream& out);
 /// Token k of the output of request number `request` of the file.
 int32_t output_token(uint64_t request, uint64_t k);
 
-/// Replaces `tokens` by the prompt of a request followed by its first num_outputs output tokens.
+/// Sets `tokens` to the prompt of a request and its first num_outputs output tokens.
 void make_tokens(const Trace& trace, size_t request, uint32_t num_outputs, std::vector<int32_t>& tokens);
 
 }  // namespace kvcli

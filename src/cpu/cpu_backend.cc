@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "cpu/attention.h"
+#include "cpu/task.h"
 #include "storage/host_memory.h"
 
 namespace kvc {
@@ -15,23 +17,14 @@ Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
 Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
 
-template <typename Call>
-kvc_status launch(void* storage, Call call, void* stream) {
-  if (stream != nullptr) return enqueue(storage_of(storage), call, stream_of(stream));
-  call.run(storage_of(storage));
-  return KVC_OK;
-}
-
 struct MoveRows {
-  kvc_rows rows;
+  kvc_backend_rows rows;
   bool store;
 
   void run(Storage& storage) { store ? storage.store(rows) : storage.gather(rows); }
   template <typename F>
   void for_each_array(F&& array) {
-    array(rows.slots, rows.num_tokens);
-    array(rows.block_table, rows.block_table_size);
-    array(rows.rope_rows, rows.num_tokens);
+    for_each_host_array(rows, array);
   }
 };
 
@@ -58,29 +51,17 @@ struct SwapBlocks {
   }
 };
 
-kvc_status check_flags(const kvc_rows& rows) {
-  if ((rows.flags & KVC_ROWS_ON_DEVICE) == 0) return KVC_OK;
+kvc_status check_supported(const kvc_backend_rows& rows) {
+  if (rows.on_device == 0) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED, "KVC_ROWS_ON_DEVICE with the cpu; leave it out");
 }
 
-// Of the arrays only what the operation reads, since it may be copied.
-kvc_status move_rows(void* storage, const kvc_rows* rows, void* stream, bool store) {
-  if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
-  MoveRows call{*rows, store};
-  kvc_rows& own = call.rows;
-  if (own.slots != nullptr || own.num_tokens == 0) {
-    own.block_table = nullptr;
-  } else {
-    const uint64_t block_size = storage_of(storage).layout().block_size;
-    const uint64_t skipped = own.first_token / block_size;
-    own.block_table += skipped;
-    own.first_token -= skipped * block_size;
-    own.block_table_size = ceil_div(own.first_token + own.num_tokens, block_size);
-  }
-  return launch(storage, call, stream);
+kvc_status move_rows(void* storage, const kvc_backend_rows* rows, void* stream, bool store) {
+  if (const kvc_status status = check_supported(*rows); status != KVC_OK) return status;
+  return launch(storage_of(storage), MoveRows{*rows, store}, stream);
 }
 
-kvc_status properties(uint32_t /*device*/, kvc_device_info* info) {
+kvc_status properties(uint32_t /*device*/, kvc_backend_device* info) {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   info->memory_bytes = pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
   info->memory_kinds = kHostMemoryKinds | 1u << KVC_MEMORY_EXTERNAL;
@@ -90,8 +71,8 @@ kvc_status properties(uint32_t /*device*/, kvc_device_info* info) {
   return KVC_OK;
 }
 
-kvc_status allocate(uint32_t /*device*/, const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
-                    uint32_t alignment, kvc_backend_memory* memory) {
+kvc_status allocate(uint32_t /*device*/, const kvc_backend_allocator* allocator, uint32_t kind,
+                    uint64_t bytes, uint32_t alignment, kvc_backend_memory* memory) {
   constexpr uint32_t kPage = 4096;
   return allocate_host_memory(allocator, kind, bytes, std::max(alignment, kPage), memory);
 }
@@ -162,37 +143,39 @@ void storage_wait(void* storage) { storage_of(storage).wait(); }
 
 void storage_destroy(void* storage) { Storage::destroy(static_cast<Storage*>(storage)); }
 
-kvc_status store(void* storage, const kvc_rows* rows, void* stream) {
+kvc_status store(void* storage, const kvc_backend_rows* rows, void* stream) {
   return move_rows(storage, rows, stream, true);
 }
 
-kvc_status gather(void* storage, const kvc_rows* rows, void* stream) {
+kvc_status gather(void* storage, const kvc_backend_rows* rows, void* stream) {
   return move_rows(storage, rows, stream, false);
 }
 
 kvc_status copy_blocks(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream) {
-  return launch(storage, OnBlocks<kvc_block_copy, &Storage::copy_blocks>{copies, num_copies}, stream);
+  return launch(storage_of(storage), OnBlocks<kvc_block_copy, &Storage::copy_blocks>{copies, num_copies},
+                stream);
 }
 
 kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
-  return launch(storage, OnBlocks<int32_t, &Storage::zero_blocks>{blocks, num_blocks}, stream);
+  return launch(storage_of(storage), OnBlocks<int32_t, &Storage::zero_blocks>{blocks, num_blocks}, stream);
 }
 
-kvc_status seal_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
-  return launch(storage, OnBlocks<int32_t, &Storage::seal_blocks>{blocks, num_blocks}, stream);
+kvc_status quantize_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
+  return launch(storage_of(storage), OnBlocks<int32_t, &Storage::quantize_blocks>{blocks, num_blocks},
+                stream);
 }
 
 kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
-  return launch(storage, SwapBlocks{*swap}, stream);
+  return launch(storage_of(storage), SwapBlocks{*swap}, stream);
 }
 
-int32_t is_open(void* storage, int32_t block) {
-  return storage_of(storage).is_open(static_cast<uint64_t>(block));
+int32_t is_residual(void* storage, int32_t block) {
+  return storage_of(storage).is_residual(static_cast<uint64_t>(block));
 }
 
-kvc_status measure(void* storage, const kvc_rows* rows, kvc_backend_errors* keys,
+kvc_status measure(void* storage, const kvc_backend_rows* rows, kvc_backend_errors* keys,
                    kvc_backend_errors* values) {
-  if (const kvc_status status = check_flags(*rows); status != KVC_OK) return status;
+  if (const kvc_status status = check_supported(*rows); status != KVC_OK) return status;
   for (kvc_backend_errors* out : {keys, values}) {
     if (out == nullptr) continue;
     QuantMeter meter;
@@ -231,9 +214,13 @@ const kvc_backend& cpu_backend() {
     cpu.gather = gather;
     cpu.copy_blocks = copy_blocks;
     cpu.zero_blocks = zero_blocks;
-    cpu.seal_blocks = seal_blocks;
-    cpu.is_open = is_open;
+    cpu.quantize_blocks = quantize_blocks;
+    cpu.is_residual = is_residual;
     cpu.measure = measure;
+    cpu.attend = cpu_attend;
+    cpu.explain = cpu_explain;
+    cpu.key_bounds = cpu_key_bounds;
+    cpu.select_blocks = cpu_select_blocks;
     cpu.swap_blocks = swap_blocks;
     return cpu;
   }();

@@ -1,16 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking and returning blocks: the only code that moves blocks between FREE, LRU, FENCED and their holders.
-#include "manager/manager.h"
+#include "manager/blocks.h"
 
 namespace kvc {
 namespace {
 thread_local uint64_t missing_blocks = 0;
 }
 
-// Coming victims are fetched in stages, each when the one before has arrived: the block, its node, the node's
-// bucket, the chain that it ends. The stages go on from call to call. All are hints: a block may have another
-// node by then, or none.
-inline void Manager::look_ahead(uint32_t pool, BlockId victim) {
+bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
+  return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
+                      (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) &&
+         namespaces_.create(memory, arena_, shape_.num_pools, tag.tag, tag.generation) &&
+         tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
+                      secret) &&
+         zeroing_.create(memory, shape_.flags, pool_.num_ids());
+}
+
+uint64_t Blocks::last_shortage() { return missing_blocks; }
+
+kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const char* who) const {
+  size_t short_pool = kMaxPools;
+  bool again = true;
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    const PoolCounts& pool = pool_.counts(p);
+    const uint64_t wanted = demand.blocks[p] == 0 ? 0 : demand.blocks[p] + watermark;
+    if (wanted <= pool.available()) continue;
+    const bool fence_helps = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
+    if (short_pool == kMaxPools || (again && !fence_helps)) short_pool = p;  // the one that decides
+    again = again && fence_helps;
+  }
+  if (short_pool == kMaxPools) return KVC_OK;
+  const PoolCounts& pool = pool_.counts(short_pool);
+  const uint64_t wanted = demand.blocks[short_pool] + watermark;
+  missing_blocks = wanted - pool.available();
+  return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
+              "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
+              "%llu fenced; %s",
+              who, ull(wanted), short_pool, ull(watermark), ull(pool.available()), ull(pool.size),
+              ull(pool.fenced), again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+}
+
+// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
+// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
+// block may have another node by then, or none.
+inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
   constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
   LookAhead& ahead = ahead_[pool];
   const uint32_t now = ahead.count++;
@@ -25,8 +57,8 @@ inline void Manager::look_ahead(uint32_t pool, BlockId victim) {
   tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
 }
 
-// Detaches the block at the head of LRU and counts it; it stays in the list.
-void Manager::evict(BlockId victim) {
+// Detaches a block of LRU and counts it; it stays in the list.
+void Blocks::evict(BlockId victim) {
   const Block& block = pool_[victim];
   const Node& node = tree_[block.node];
   if (tree_.stale(node)) [[unlikely]] {
@@ -38,8 +70,22 @@ void Manager::evict(BlockId victim) {
   tree_.detach(victim);
 }
 
-// There must be `count` available blocks in the group's pool.
-void Manager::pop_blocks(uint32_t group, size_t count, BlockId* out) {
+void Blocks::free_evicted(BlockId victim) {
+  evict(victim);
+  pool_.remove(victim);
+  pool_.push_free(victim);
+}
+
+size_t Blocks::evict_oldest(size_t max_blocks) {
+  const uint64_t before = counters_.evictions;  // stale blocks do not count
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    while (counters_.evictions - before < max_blocks && pool_.counts(p).lru != 0)
+      free_evicted(pool_.lru_head(p));
+  }
+  return counters_.evictions - before;
+}
+
+void Blocks::pop(uint32_t group, size_t count, BlockId* out) {
   const uint32_t pool = shape_.groups[group].pool;
   const auto group_byte = static_cast<uint8_t>(group);
   size_t i = 0;
@@ -55,23 +101,72 @@ void Manager::pop_blocks(uint32_t group, size_t count, BlockId* out) {
   }
 }
 
-void Manager::place(BlockId id) {
-  if (issued_ > retired_) {
-    pool_.push_fenced(id, issued_);
-  } else {
-    settle(id);
+BlockId Blocks::take_copy(uint32_t group, uint32_t ns, bool written) {
+  BlockId id;
+  pop(group, 1, &id);
+  if (zeroing_.on()) zeroing_.overwrite(id, namespaces_.id(ns));
+  if (written) pool_.mark_written(pool_[id]);
+  return id;
+}
+
+void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
+  pop(group, count, out);
+  if (zeroing_.on()) zeroing_.hand_over(out, count, Zeroing::kExternal);
+  for (size_t i = 0; i < count; ++i) {
+    pool_[out[i]].refs = 0;
+    pool_[out[i]].external = 1;
   }
 }
 
-void Manager::place(BlockId id, uint32_t ns, bool stale) {
-  if (issued_ > retired_) {
+void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
+  Block& block = pool_[id];
+  if (!pool_.drop_ref(block)) return;
+  if (!keep_published && is_node(block.node)) tree_.detach(id);
+  if (fencing()) {
     pool_.push_fenced(id, issued_);
   } else {
     settle(id, ns, stale);
   }
 }
 
-void Manager::settle(BlockId id) {
+// While no step is in flight, published sole copies go to LRU in one sweep.
+void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns) {
+  constexpr size_t kAhead = 8;
+  const uint32_t pool = shape_.groups[group].pool;
+  const bool sweeps = !fencing();
+  for (size_t j = end; j != begin;) {
+    {
+      BlockPool::LruAppender lru(pool_, pool);
+      for (; sweeps && j != begin; --j) {
+        const BlockId id = blocks[j - 1];
+        if (j > kAhead) pool_.prefetch(blocks[j - 1 - kAhead]);
+        Block& block = pool_[id];
+        if (!is_node(block.node) || block.next_copy != id) break;
+        if (pool_.drop_ref(block)) lru.append(id, block);
+      }
+      namespaces_.cached(ns, pool) += lru.count();
+    }
+    if (j != begin) release(blocks[--j], true, ns, false);
+  }
+}
+
+// A block that is not published now may hold anything that its holder wrote, even if it was published before.
+void Blocks::release_external(BlockId id) {
+  Block& block = pool_[id];
+  if (zeroing_.on() && (!is_node(block.node) || tree_.stale(tree_[block.node])))
+    zeroing_.set_owner(id, Zeroing::kExternal);
+  if (pool_.drop_external(block)) place(id);
+}
+
+void Blocks::place(BlockId id) {
+  if (fencing()) {
+    pool_.push_fenced(id, issued_);
+  } else {
+    settle(id);
+  }
+}
+
+void Blocks::settle(BlockId id) {
   const NodeId node = pool_[id].node;
   if (!is_node(node)) {
     pool_.push_free(id);
@@ -80,8 +175,7 @@ void Manager::settle(BlockId id) {
   }
 }
 
-// `ns` and `stale` are those of the block's node, if it has one.
-void Manager::settle(BlockId id, uint32_t ns, bool stale) {
+void Blocks::settle(BlockId id, uint32_t ns, bool stale) {
   Block& block = pool_[id];
   if (!is_node(block.node)) {
     pool_.push_free(id);
@@ -109,7 +203,7 @@ void Manager::settle(BlockId id, uint32_t ns, bool stale) {
   ++namespaces_.cached(ns, block.pool);
 }
 
-void Manager::retire(uint64_t step_id) {
+void Blocks::retire(uint64_t step_id) {
   if (step_id <= retired_) return;
   retired_ = step_id;
   for (size_t p = 0; p < shape_.num_pools; ++p) {
@@ -121,32 +215,9 @@ void Manager::retire(uint64_t step_id) {
   }
 }
 
-uint64_t Manager::last_shortage() { return missing_blocks; }
-
-// OK if every pool has what is wanted of it and the watermark; AGAIN if what is fenced would fill every gap;
-// else NO_SPACE.
-kvc_status Manager::shortage(const Demand& demand, uint64_t watermark, const char* who) {
-  size_t short_pool = kMaxPools;
-  bool again = true;
-  for (size_t p = 0; p < shape_.num_pools; ++p) {
-    const PoolCounts& pool = pool_.counts(p);
-    const uint64_t wanted = demand.blocks[p] == 0 ? 0 : demand.blocks[p] + watermark;
-    if (wanted <= pool.available()) continue;
-    const bool fence_helps = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
-    if (short_pool == kMaxPools || (again && !fence_helps)) short_pool = p;  // the one that decides
-    again = again && fence_helps;
-  }
-  if (short_pool == kMaxPools) return KVC_OK;
-  const PoolCounts& pool = pool_.counts(short_pool);
-  const uint64_t wanted = demand.blocks[short_pool] + watermark;
-  missing_blocks = wanted - pool.available();
-  return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
-              "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
-              "%llu fenced; %s",
-              who, static_cast<unsigned long long>(wanted), short_pool,
-              static_cast<unsigned long long>(watermark), static_cast<unsigned long long>(pool.available()),
-              static_cast<unsigned long long>(pool.size), static_cast<unsigned long long>(pool.fenced),
-              again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+void Blocks::take_zero_blocks(int32_t* blocks) {
+  if (zeroing_.count() != 0) std::memcpy(blocks, zeroing_.blocks(), zeroing_.count() * sizeof(int32_t));
+  zeroing_.clear_list();
 }
 
 }  // namespace kvc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/lookup.h"
 
-#include "manager/manager.h"
+#include "manager/matcher.h"
 
 namespace kvc {
 
@@ -20,7 +20,7 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
               tokens[i], limit);
 }
 
-kvc_status check_keys(const TokenSpan& span) {
+static kvc_status check_keys(const TokenSpan& span) {
   if (span.num_keys > span.num_tokens) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys,
@@ -34,12 +34,19 @@ kvc_status check_keys(const TokenSpan& span) {
       return fail(KVC_ERROR_INVALID_ARGUMENT,
                   "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and "
                   "inside the %zu tokens",
-                  i, static_cast<unsigned long long>(key.first_token),
-                  static_cast<unsigned long long>(key.num_tokens), span.num_tokens);
+                  i, ull(key.first_token), ull(key.num_tokens), span.num_tokens);
     }
     end = key.first_token + key.num_tokens;
   }
   return KVC_OK;
+}
+
+kvc_status check_span(const TokenSpan& span, const Shape& shape) {
+  if (span.num_tokens > shape.max_request_tokens) {
+    return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
+                ull(shape.max_request_tokens));
+  }
+  return check_keys(span);
 }
 
 uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size,
@@ -54,47 +61,42 @@ uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span,
   return chain;
 }
 
-LookupScratch::LookupScratch(Manager& manager, uint64_t namespace_id, const TokenSpan& span)
-    : manager_(manager), namespace_id_(namespace_id), span_(span) {
-  const Shape& shape = manager.shape_;
-  if (span.num_tokens > shape.max_request_tokens) {
-    status_ = fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
-                   static_cast<unsigned long long>(shape.max_request_tokens));
-    return;
-  }
-  if ((status_ = check_keys(span)) != KVC_OK) return;
+LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
+    : matcher_(matcher), span_(span) {
+  const Shape& shape = matcher.shape_;
+  if ((status_ = check_span(span, shape)) != KVC_OK) return;
   if ((status_ = check_tokens(span.tokens, span.num_tokens, shape.vocab_size)) != KVC_OK) return;
   num_blocks_ = span.num_tokens / shape.block_size;
   uint64_t root;
   {
-    const std::lock_guard lock(manager.mutex_);
+    const std::lock_guard lock(matcher.mutex_);
     uint32_t ns = 0;
-    if ((status_ = manager.find_namespace(namespace_id, &ns)) != KVC_OK) return;
-    root = manager.hash_.root(ns, manager.namespaces_[ns].generation);
-    if (!hashes_.reserve(manager.arena_, num_blocks_, 0) || !path_.reserve(manager.arena_, num_blocks_, 0) ||
-        !residents_.reserve(manager.arena_, num_blocks_, 0) ||
-        !idle_.reserve(manager.arena_, num_blocks_, 0)) {
+    if ((status_ = matcher.blocks_.find_namespace(span.namespace_id, &ns)) != KVC_OK) return;
+    root = matcher.root(ns);
+    if (!hashes_.reserve(matcher.arena_, num_blocks_, 0) || !path_.reserve(matcher.arena_, num_blocks_, 0) ||
+        !residents_.reserve(matcher.arena_, num_blocks_, 0) ||
+        !idle_.reserve(matcher.arena_, num_blocks_, 0)) {
       status_ = fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to look up %zu blocks", num_blocks_);
       return;
     }
   }
-  hash_span(manager.hash_, root, span, shape.block_size, hashes_.data);
+  hash_span(matcher.hash_, root, span, shape.block_size, hashes_.data);
 }
 
 LookupScratch::~LookupScratch() {
   if (hashes_.data == nullptr) return;
-  const std::lock_guard lock(manager_.mutex_);
-  hashes_.clear(manager_.arena_);
-  path_.clear(manager_.arena_);
-  residents_.clear(manager_.arena_);
-  idle_.clear(manager_.arena_);
+  const std::lock_guard lock(matcher_.mutex_);
+  hashes_.clear(matcher_.arena_);
+  path_.clear(matcher_.arena_);
+  residents_.clear(matcher_.arena_);
+  idle_.clear(matcher_.arena_);
 }
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
   uint32_t ns = 0;
-  KVC_TRY(manager_.find_namespace(namespace_id_, &ns));
-  *prompt =
-      Prompt{span_.tokens, hashes_.data, span_.keys, span_.num_keys, ns, manager_.namespaces_.epoch(ns)};
+  KVC_TRY(matcher_.blocks_.find_namespace(span_.namespace_id, &ns));
+  *prompt = Prompt{span_.tokens,   hashes_.data, span_.keys,
+                   span_.num_keys, ns,           matcher_.blocks_.namespaces().epoch(ns)};
   return KVC_OK;
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of a call, checked and hashed outside the lock. A LookupScratch borrows its arrays from the
+// The tokens of a call, checked and hashed outside the lock. A LookupScratch borrows its arrays from the
 // manager's arena for one call.
 #pragma once
 #include <kvcache.h>
 
+#include "manager/shape.h"
 #include "prefix/prefix_tree.h"
 
 namespace kvc {
 
-class Manager;
+class Matcher;
 
-// A caller's tokens with their extra keys.
+// A checked kvc_prompt: tokens with their extra keys and their namespace.
 struct TokenSpan {
   const int32_t* tokens;
   size_t num_tokens;
@@ -25,8 +26,9 @@ inline bool token_in_range(int32_t token, uint32_t vocab_size) {
 // INVALID_ARGUMENT with the position and value of the first token that is negative or not below vocab_size (0
 // = any).
 kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset = 0);
-// Keys in order, disjoint, inside the tokens.
-kvc_status check_keys(const TokenSpan& span);
+// LIMIT if there are more tokens than a request may have; INVALID_ARGUMENT if the keys are not in order,
+// disjoint and inside the tokens.
+kvc_status check_span(const TokenSpan& span, const Shape& shape);
 
 // Table keys of the full blocks of `span`: out[num_tokens / block_size]. Returns the unmasked chain.
 uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size,
@@ -36,12 +38,13 @@ uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span,
 // unlocked around it.
 class LookupScratch {
  public:
-  LookupScratch(Manager& manager, uint64_t namespace_id, const TokenSpan& span);
+  LookupScratch(Matcher& matcher, const TokenSpan& span);
   ~LookupScratch();
   LookupScratch(const LookupScratch&) = delete;
   LookupScratch& operator=(const LookupScratch&) = delete;
 
   kvc_status status() const { return status_; }
+  size_t num_tokens() const { return span_.num_tokens; }
   size_t num_blocks() const { return num_blocks_; }
   // Under the lock; the epoch is that of now. NOT_FOUND if the namespace was closed while its tokens were
   // hashed.
@@ -51,8 +54,7 @@ class LookupScratch {
   uint32_t* idle() { return idle_.data; }
 
  private:
-  Manager& manager_;
-  const uint64_t namespace_id_;
+  Matcher& matcher_;
   TokenSpan span_;
   kvc_status status_;
   size_t num_blocks_ = 0;

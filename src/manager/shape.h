@@ -54,6 +54,25 @@ struct Shape {
   uint64_t num_blocks;              // sum of them
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark;
 
+  uint32_t all_groups() const { return full_groups | window_groups; }
+  size_t positions_of(uint64_t tokens) const { return by_block.divide_up(static_cast<uint32_t>(tokens)); }
+  // Whether a window block that leaves a table can serve a later hit at a boundary: the end of the prompt's
+  // full blocks, or a multiple of the group's retention.
+  bool serves_boundary(uint32_t group, uint32_t prompt_len, size_t position) const {
+    const GroupShape& shape = groups[group];
+    const auto serves = [&](uint64_t boundary) {
+      return position < boundary / block_size && position >= shape.window_start(boundary, block_size);
+    };
+    if (position < shape.sinks) return true;
+    if (prompt_len != 0 && serves((prompt_len - 1) / block_size * block_size)) return true;
+    return shape.retention != 0 &&
+           serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
+  }
+  // First position that a group still needs once there are `tokens` tokens, its sinks excepted.
+  uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
+    return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))
+                                    : 0;
+  }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step must satisfy before it changes anything: rows of its own for each request, and room for all
 // that it may write. O(items), under the lock.
-#include "manager/manager.h"
-#include "manager/step.h"
+#include "manager/stepper.h"
 
 namespace kvc {
 namespace {
@@ -12,18 +11,18 @@ constexpr uint32_t kLeaving = 1u << 31;  // in item_marks_: the step also frees 
 }  // namespace
 
 // The first item of each request, and whether the step also frees or preempts it.
-void Manager::mark_requests(const StepPlan& plan) {
+void Stepper::mark_requests(const StepPlan& plan) {
   const kvc_step& step = plan.step;
   item_marks_.begin_round();
   for (size_t i = step.num_requests; i-- > 0;) {
-    if (const Request* request = requests_.find(step.requests[i]); request != nullptr)
-      item_marks_.mark(requests_.index_of(*request), static_cast<uint32_t>(i));
+    if (const Request* request = view_.peek(step.requests[i]); request != nullptr)
+      item_marks_.mark(view_.index_of(*request), static_cast<uint32_t>(i));
   }
   const auto leave = [&](const uint64_t* ids, size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      const Request* request = requests_.find(ids[i]);
+      const Request* request = view_.peek(ids[i]);
       if (request == nullptr) continue;
-      const uint32_t index = requests_.index_of(*request), item = item_marks_.item(index);
+      const uint32_t index = view_.index_of(*request), item = item_marks_.item(index);
       if (item != Marks::kNone) item_marks_.mark(index, item | kLeaving);
     }
   };
@@ -33,7 +32,7 @@ void Manager::mark_requests(const StepPlan& plan) {
 
 // Two items in one row would overwrite each other. A request that this step frees or preempts writes no
 // row, so an admission may use its row.
-kvc_status Manager::check_rows(const StepPlan& plan) {
+kvc_status Stepper::check_rows(const StepPlan& plan) {
   const kvc_step& step = plan.step;
   const size_t items = plan.num_items();
   if (step.rows == nullptr || step.block_tables == nullptr || items < 2) return KVC_OK;
@@ -53,9 +52,9 @@ kvc_status Manager::check_rows(const StepPlan& plan) {
   };
   const auto writes = [&](size_t item) {
     if (item >= step.num_requests) return true;
-    const Request* request = requests_.find(step.requests[item]);
+    const Request* request = view_.peek(step.requests[item]);
     return request != nullptr && request->admitted &&
-           (item_marks_.item(requests_.index_of(*request)) & kLeaving) == 0;
+           (item_marks_.item(view_.index_of(*request)) & kLeaving) == 0;
   };
   row_marks_.begin_round();
   bool marked = false;
@@ -80,26 +79,27 @@ kvc_status Manager::check_rows(const StepPlan& plan) {
 
 // Tokens that have slots at most once item i is extended. What is known may be far ahead of them: the rest of
 // a prompt that is computed in chunks, or ids that the same item's commit brings.
-uint64_t Manager::extension_end(const StepPlan& plan, size_t i, const Request& request) const {
+uint64_t Stepper::extension_end(const StepPlan& plan, size_t i, const Request& request) const {
   const uint64_t count = plan.extension(i);
   if (plan.step.extend_tokens == nullptr) return request.capacity + count;
-  return capacity_for(request, request.known + plan.commit_tokens(i) + count);
+  return view_.capacity_for(request, request.known + plan.commit_tokens(i) + count);
 }
 
-// Table entries that the step may write at most. Rows of requests that are cut in the same step count whole.
-size_t Manager::bound_changes(const StepPlan& plan) {
+// Table entries that the step may write at most. TableRows of requests that are cut in the same step count
+// whole.
+size_t Stepper::bound_changes(const StepPlan& plan) {
   const kvc_step& step = plan.step;
   if (step.admit_requests != nullptr) mark_requests(plan);
   const bool any_whole =
       (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || step.num_truncates != 0 || step.num_preempts != 0;
   size_t bound = 0;
   for (size_t i = 0; i < step.num_requests; ++i) {
-    const Request* request = requests_.find(step.requests[i]);
+    const Request* request = view_.peek(step.requests[i]);
     if (request == nullptr || !plan.writes_row(i)) continue;
     const uint64_t end = plan.extension(i) == 0 ? request->capacity : extension_end(plan, i, *request);
     const uint64_t grown = ceil_div(end, shape_.block_size);
     const uint64_t positions = (grown > request->positions ? grown : request->positions) + 1;  // and a copy
-    const bool whole = any_whole || !owns_row(*request, plan.row(i));
+    const bool whole = any_whole || !rows_.owns(*request, plan.row(i));
     const uint64_t committed = step.committed == nullptr ? 0 : step.committed[i];
     const uint64_t advance = committed > request->committed ? committed - request->committed : 0;
     for (size_t g = 0; g < shape_.num_groups; ++g) {
@@ -115,12 +115,12 @@ size_t Manager::bound_changes(const StepPlan& plan) {
     if (!plan.writes_row(step.num_requests + i)) continue;
     uint64_t tokens = 0;
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
-      const Request* request = requests_.find(step.admit_requests[i]);
+      const Request* request = view_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
       // Its item may bring ids before the step preempts it.
-      const uint32_t item = item_marks_.item(requests_.index_of(*request));
+      const uint32_t item = item_marks_.item(view_.index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
-      tokens = capacity_for(*request, request->known + learned);
+      tokens = view_.capacity_for(*request, request->known + learned);
     } else {
       tokens = step.admit_offsets[i + 1] - step.admit_offsets[i] + plan.config(i).lookahead;
     }
@@ -131,11 +131,11 @@ size_t Manager::bound_changes(const StepPlan& plan) {
 }
 
 // Copies that the step may make at most.
-size_t Manager::bound_copies(const StepPlan& plan) const {
+size_t Stepper::bound_copies(const StepPlan& plan) const {
   const kvc_step& step = plan.step;
   size_t bound = 0;
   for (size_t i = 0; i < step.num_requests; ++i) {
-    const Request* request = requests_.find(step.requests[i]);
+    const Request* request = view_.peek(step.requests[i]);
     if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
       bound += shape_.num_groups;
     }
@@ -143,12 +143,11 @@ size_t Manager::bound_copies(const StepPlan& plan) const {
   return bound;
 }
 
-kvc_status Manager::check_step(const StepPlan& plan) {
+kvc_status Stepper::check(const StepPlan& plan) {
   kvc_step& step = plan.step;
   if (step.retired_step > assigned_) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "retired_step %llu was not issued; the newest is %llu",
-                static_cast<unsigned long long>(step.retired_step),
-                static_cast<unsigned long long>(assigned_));
+                ull(step.retired_step), ull(assigned_));
   }
   KVC_TRY(check_rows(plan));
   if (step.copy_capacity < shape_.num_groups * step.num_requests) {

@@ -27,6 +27,8 @@ struct Block {
   uint8_t written;  // at least one token committed
 
   bool held() const { return (refs | external | pins) != 0; }
+  // Whether somebody besides one request holds it.
+  bool shared() const { return refs > 1 || external != 0 || pins != 0; }
 };
 static_assert(sizeof(Block) == 32);
 

@@ -64,6 +64,7 @@ class ExtraRecords {
   ExtraRecords& operator=(const ExtraRecords&) = delete;
 
   bool ok() const { return ok_; }
+  bool empty() const { return num_keys_ == 0; }
   ExtraView view(size_t position) const { return {keys_, num_keys_, position * block_size_, block_size_}; }
   // The position's record, now the caller's; nullptr if it has no keys.
   ExtraRecord* take(size_t position) {

@@ -60,6 +60,10 @@ class NamespaceTable {
     return cached_[index * num_pools_ + pool];
   }
 
+  uint64_t cached(uint32_t index, size_t pool) const {
+    return namespaces_[index].counts_epoch != global_resets_ ? 0 : cached_[index * num_pools_ + pool];
+  }
+
   kvc_status open(const kvc_namespace_config& config, uint32_t* index);
   // Makes the index unusable for callers; it is used again after free_if_unused.
   void close(uint32_t index);

@@ -49,16 +49,17 @@ struct Prompt {
 class PrefixTree {
  public:
   // A position to which a reader returns after others have changed the tree. It keeps nothing alive: when the
-  // position dies, the reader falls back to its parent. So no reader decides whether a position lives.
+  // position dies, the reader falls back to its parent. So no reader decides whether a position lives, and
+  // readers are no part of the tree's content.
   struct Reader {
     NodeId at = kNoNode;  // a root or kNoNode: no position
     Reader* next = nullptr;
   };
-  void join(Reader& reader) {
+  void join(Reader& reader) const {
     reader.next = readers_;
     readers_ = &reader;
   }
-  void leave(Reader& reader) {
+  void leave(Reader& reader) const {
     Reader** link = &readers_;
     while (*link != &reader) link = &(*link)->next;
     *link = reader.next;
@@ -264,7 +265,7 @@ class PrefixTree {
   NodeId recently_freed_[kRecent] = {};
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
-  Reader* readers_ = nullptr;  // between two slices
+  mutable Reader* readers_ = nullptr;  // between two slices
   uint64_t next_serial_ = 1;
   bool stream_ = false;
   mutable uint64_t rejected_ = 0;

@@ -290,8 +290,8 @@ void quantize_with_scale(const QuantFormat& format, float scale, const float* in
 
 size_t channel_scales_of(const QuantFormat& format, size_t dim) { return dim * scale_width(format); }
 
-void seal_channels(const QuantFormat& format, const float* block, size_t tokens, size_t dim, void* codes,
-                   size_t stride, float* scales) {
+void quantize_channels(const QuantFormat& format, const float* block, size_t tokens, size_t dim, void* codes,
+                       size_t stride, float* scales) {
   const float nan = nan_value(format);
   ChannelSteps steps;
   float units[kChunk];
@@ -305,8 +305,8 @@ void seal_channels(const QuantFormat& format, const float* block, size_t tokens,
   }
 }
 
-void unseal_channels(const QuantFormat& format, const void* codes, const float* scales, size_t dim,
-                     float* __restrict row) {
+void dequantize_channels(const QuantFormat& format, const void* codes, const float* scales, size_t dim,
+                         float* __restrict row) {
   load_codes(format, codes, 0, dim, row);
   if (format.asymmetric) {
     for (size_t i = 0; i < dim; ++i) row[i] = row[i] * scales[2 * i] + scales[2 * i + 1];

@@ -44,9 +44,9 @@ void quantize_with_scale(const QuantFormat& format, float scale, const float* in
 // ignored. Codes are rows of code_bytes(dim), `stride` bytes apart, scales [dim], or [dim][2] asymmetric. The
 // way back is of the first `dim` channels of one token.
 size_t channel_scales_of(const QuantFormat& format, size_t dim);  // in floats
-void seal_channels(const QuantFormat& format, const float* block, size_t tokens, size_t dim, void* codes,
-                   size_t stride, float* scales);
-void unseal_channels(const QuantFormat& format, const void* codes, const float* scales, size_t dim,
-                     float* row);
+void quantize_channels(const QuantFormat& format, const float* block, size_t tokens, size_t dim, void* codes,
+                       size_t stride, float* scales);
+void dequantize_channels(const QuantFormat& format, const void* codes, const float* scales, size_t dim,
+                         float* row);
 
 }  // namespace kvc

@@ -3,6 +3,102 @@
 
 namespace kvc {
 
+void Request::configure(const kvc_request_config& config, uint64_t root) {
+  chain = root;
+  flags = config.flags;
+  user_data = config.user_data;
+  max_cached_tokens = config.max_cached_tokens;
+  external_tokens = config.external_tokens;
+  slots = config.slots;
+  lookahead = static_cast<uint32_t>(config.lookahead);
+  drop_tail_blocks = config.drop_tail_blocks;
+}
+
+void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint32_t block_size) {
+  known = prompt_len = static_cast<uint32_t>(num_tokens);
+  num_keys = static_cast<uint32_t>(num_extra_keys);
+  num_hashes = hashed = known / block_size;
+}
+
+void Request::begin_admission(const Admission& admission, uint32_t block_size, uint64_t max_tokens) {
+  grow(admission.positions, admission.capacity, block_size, max_tokens);
+  published = own_from = static_cast<uint32_t>(admission.num_hits);
+  committed = marked = num_cached = published * block_size;
+  next_full = admission.publishes ? committed + block_size : UINT32_MAX;
+  epoch = admission.epoch;
+  lost = admission.lost;
+  admitted = true;
+}
+
+void Request::end_admission() {
+  admitted = false;
+  positions = room = capacity = committed = marked = published = hashed = num_hashes = 0;
+  next_full = UINT32_MAX;
+}
+
+void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_extra_keys,
+                        uint32_t block_size, uint64_t max_tokens) {
+  known = committed = capacity = prompt_len = num_cached = parent.committed;
+  set_positions(shared_positions, block_size, max_tokens);
+  own_from = positions;
+  marked = room;
+  tail_base = parent.published * block_size;
+  num_keys = num_extra_keys;
+  published = parent.published;
+  next_full = parent.next_full;
+  epoch = parent.epoch;
+  lookahead = parent.lookahead;
+  flags = parent.flags;
+  user_data = parent.user_data;
+  max_cached_tokens = parent.max_cached_tokens;
+  drop_tail_blocks = parent.drop_tail_blocks;
+  admitted = readmission = true;
+  tail_shared = parent.tail_shared = true;
+}
+
+void Request::set_published(size_t count, uint32_t block_size) {
+  published = static_cast<uint32_t>(count);
+  if (marked < published * block_size) marked = published * block_size;
+  next_full = (published + 1) * block_size;
+}
+
+void Request::cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain,
+                  uint32_t block_size, uint64_t max_tokens) {
+  const bool cuts_published = tokens < published * block_size;
+  set_positions(kept, block_size, max_tokens);
+  published = static_cast<uint32_t>(num_published);
+  own(positions);
+  if (next_full != UINT32_MAX) next_full = (published + 1) * block_size;
+  if (num_hashes > tokens / block_size) num_hashes = tokens / block_size;
+  if (hashed > tokens / block_size || cuts_published) {
+    const bool from_hashes = num_hashes > published;
+    set_chain(from_hashes ? hashes.data[num_hashes - 1] : cursor_chain, from_hashes ? num_hashes : published);
+  }
+  cut_keys(tokens);
+  known = tokens;
+  if (prompt_len > tokens) prompt_len = tokens;
+  if (committed > tokens) committed = tokens;
+  if (marked > room) marked = room;
+  if (capacity > tokens) capacity = tokens;
+  tail_shared = true;  // the next write looks whether it is
+}
+
+void Request::cut_waiting(uint32_t tokens, uint64_t root, uint32_t block_size) {
+  known = tokens;
+  if (prompt_len > tokens) prompt_len = tokens;
+  cut_keys(tokens);
+  const uint32_t blocks = tokens / block_size;
+  if (hashed <= blocks) return;
+  set_chain(blocks != 0 ? hashes.data[blocks - 1] : root, blocks);
+  num_hashes = blocks;
+}
+
+void Request::drop_used_hashes(Arena& arena) {
+  if (published < num_hashes) return;
+  hashes.clear(arena);
+  num_hashes = 0;
+}
+
 bool Request::reserve_tail(Arena& arena, uint32_t first_needed, uint64_t extra) {
   const uint64_t used = known - tail_base;
   if (used + extra <= tail.capacity) return true;

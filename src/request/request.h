@@ -23,6 +23,30 @@ struct GroupTable {
   uint32_t synced;          // row entries [0, synced) are right, except those dropped since
   uint32_t synced_dropped;  // `dropped` when the row was last written
   uint32_t shown;           // row entries in use when it was last written
+
+  // An admission has filled the table; no row shows it yet.
+  void begin(uint32_t window_start) {
+    dropped = window_start;
+    synced = synced_dropped = shown = 0;
+  }
+  void replace(uint32_t position, BlockId block) {
+    blocks.data[position] = block;
+    if (synced > position) synced = position;
+  }
+  // Positions from `kept` on are gone; a window now begins at `window_start` at the latest.
+  void cut(uint32_t kept, uint32_t window_start) {
+    if (synced > kept) synced = kept;
+    if (dropped > window_start) dropped = window_start;
+    if (synced_dropped > window_start) synced_dropped = window_start;
+  }
+  // Whether the row shows a table of so many positions.
+  bool in_sync(uint32_t positions) const {
+    return synced == positions && shown == positions && synced_dropped == dropped;
+  }
+  void set_synced(uint32_t positions) {
+    synced = shown = positions;
+    synced_dropped = dropped;
+  }
 };
 
 struct alignas(64) Request {
@@ -73,19 +97,115 @@ struct alignas(64) Request {
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 
-  void close_lane() { append_limit = commit_limit = 0; }
-  void set_positions(size_t count, uint32_t block_size, uint64_t max_tokens) {
-    positions = static_cast<uint32_t>(count);
-    const uint64_t fits = uint64_t{positions} * block_size;
-    room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
+  // The methods below keep the invariants: everyone reads the fields, only they set them (and `row`, which
+  // belongs to the rows of the steps).
+
+  // A new request: its options, and then its tokens, which are in `tail`, with `hashes` and `keys` in place.
+  void configure(const kvc_request_config& config, uint64_t root);
+  void set_prompt(size_t num_tokens, size_t num_keys, uint32_t block_size);
+
+  // What an admission has found and taken.
+  struct Admission {
+    size_t num_hits, positions;
+    uint64_t capacity, epoch;
+    uint32_t lost;  // tokens
+    bool publishes;
+  };
+  void begin_admission(const Admission& admission, uint32_t block_size, uint64_t max_tokens);
+  // Back to waiting, without a block or a cursor; its known tokens stay.
+  void end_admission();
+  // This new request becomes a copy of the committed part of `parent`, in `positions` blocks that are shared.
+  // The tokens from the parent's cursor on and the keys are copied by the caller.
+  void fork_from(Request& parent, size_t positions, uint32_t num_keys, uint32_t block_size,
+                 uint64_t max_tokens);
+
+  // Tokens become known; reserve_tail() has made room.
+  void learn(const int32_t* tokens, size_t count) {
+    int32_t* end = tail.data + (known - tail_base);
+    for (size_t i = 0; i < count; ++i) end[i] = tokens[i];
+    known += static_cast<uint32_t>(count);
   }
+  // Takes back what was just learned.
+  void unlearn(uint32_t known_before) { known = known_before; }
+  // The chain covers `blocks` blocks.
+  void set_chain(uint64_t value, uint32_t blocks) {
+    chain = value;
+    hashed = blocks;
+  }
+  // The same, and the hash of the last of them is kept for the next match; the room is reserved.
+  void keep_hash(uint64_t value) {
+    hashes.data[hashed] = value;
+    set_chain(value, hashed + 1);
+    num_hashes = hashed;
+  }
+
+  // Slots up to `count` tokens, inside the blocks that it has.
+  void set_capacity(uint64_t count) { capacity = static_cast<uint32_t>(count); }
+  // The tables have `count` positions from now on, and no shared block at their end.
+  void grow(size_t count, uint64_t new_capacity, uint32_t block_size, uint64_t max_tokens) {
+    set_positions(count, block_size, max_tokens);
+    set_capacity(new_capacity);
+    tail_shared = false;
+  }
+  // The block at `position` is its own, no hit's or parent's.
+  void own(uint32_t position) {
+    if (own_from > position) own_from = position;
+  }
+  void set_committed(uint32_t count) { committed = count; }
+  void set_marked(uint32_t tokens) { marked = tokens; }
+  // Positions below `count` are published, and so written; the cursor is at the last of them.
+  void set_published(size_t count, uint32_t block_size);
+  void stop_publishing() { next_full = UINT32_MAX; }
+  // Keeps the first `tokens` tokens in `kept` positions, of which `num_published` are published. The chain
+  // goes back to `cursor_chain`, the key of the cursor, where no kept hash is nearer.
+  void cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain, uint32_t block_size,
+           uint64_t max_tokens);
+  void cut_waiting(uint32_t tokens, uint64_t root, uint32_t block_size);
+
+  // The lane (see above). What it allows, and what it does then.
+  void close_lane() { append_limit = commit_limit = 0; }
+  void open_lane(uint64_t last_append, uint64_t last_commit, int64_t base) {
+    append_limit = static_cast<uint32_t>(last_append);
+    commit_limit = static_cast<uint32_t>(last_commit);
+    next_token = tail.data + (known - tail_base);
+    slot_base = base;
+  }
+  bool lane_takes_token() const { return known < append_limit; }
+  bool lane_commits(uint64_t count) const {
+    return append_limit != 0 && count >= committed && count <= known && count <= capacity &&
+           count <= commit_limit;
+  }
+  void lane_append(int32_t token) {
+    *next_token++ = token;
+    const uint32_t needed = ++known + lookahead;
+    if (capacity < needed) capacity = needed;
+  }
+
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
   // Room for `extra` more tokens behind the known ones; tokens before `first_needed` may be forgotten. False:
   // nothing changed.
   [[nodiscard]] bool reserve_tail(Arena& arena, uint32_t first_needed, uint64_t extra);
   // Gives large buffers back once most of what they hold is published.
   void shrink_tail(Arena& arena, uint32_t first_needed);
+  // Takes over a tail that begins with token `base`.
+  void replace_tail(Arena& arena, const Buffer<int32_t>& tokens, uint32_t base) {
+    tail.clear(arena);
+    tail = tokens;
+    tail_base = base;
+  }
+  // Gives the hashes back once they are all published.
+  void drop_used_hashes(Arena& arena);
   void free_buffers(Arena& arena, size_t num_groups);
+
+ private:
+  void set_positions(size_t count, uint32_t block_size, uint64_t max_tokens) {
+    positions = static_cast<uint32_t>(count);
+    const uint64_t fits = uint64_t{positions} * block_size;
+    room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
+  }
+  void cut_keys(uint32_t tokens) {
+    while (num_keys != 0 && keys.data[num_keys - 1].first_token >= tokens) --num_keys;
+  }
 };
 
 // The requests, by index and generation. Pointers stay valid for the table's life.
@@ -129,6 +249,7 @@ class RequestTable {
 
   size_t size() const { return requests_.size(); }
   Request& at(size_t index) { return requests_[index]; }
+  const Request& operator[](size_t index) const { return requests_[index]; }
   uint32_t index_of(const Request& request) const {
     return static_cast<uint32_t>(&request - requests_.data());
   }

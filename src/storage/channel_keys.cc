@@ -14,20 +14,20 @@ uint64_t scales_at(const Layout& layout, uint32_t layer, uint64_t block, uint32_
 
 }  // namespace
 
-void seal_keys(const Layout& layout, char* slab, uint32_t layer, uint64_t block, uint32_t head,
-               const float* rows) {
+void quantize_keys(const Layout& layout, char* slab, uint32_t layer, uint64_t block, uint32_t head,
+                   const float* rows) {
   for (uint32_t t = 0; t < layout.block_size; t += layout.channel_tokens) {
-    seal_channels(format_of(layout), rows + size_t{t} * layout.k_dim, layout.channel_tokens, layout.k_dim,
-                  slab + layout.k.offset(layer, block, head, t), layout.k.token,
-                  reinterpret_cast<float*>(slab + scales_at(layout, layer, block, head, t)));
+    quantize_channels(format_of(layout), rows + size_t{t} * layout.k_dim, layout.channel_tokens, layout.k_dim,
+                      slab + layout.k.offset(layer, block, head, t), layout.k.token,
+                      reinterpret_cast<float*>(slab + scales_at(layout, layer, block, head, t)));
   }
 }
 
-void read_sealed_key(const Layout& layout, const char* slab, uint32_t layer, uint64_t block, uint32_t head,
-                     uint64_t token, uint32_t count, float* out) {
-  unseal_channels(format_of(layout), slab + layout.k.offset(layer, block, head, token),
-                  reinterpret_cast<const float*>(slab + scales_at(layout, layer, block, head, token)), count,
-                  out);
+void read_quantized_key(const Layout& layout, const char* slab, uint32_t layer, uint64_t block, uint32_t head,
+                        uint64_t token, uint32_t count, float* out) {
+  dequantize_channels(format_of(layout), slab + layout.k.offset(layer, block, head, token),
+                      reinterpret_cast<const float*>(slab + scales_at(layout, layer, block, head, token)),
+                      count, out);
 }
 
 }  // namespace kvc

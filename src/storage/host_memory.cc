@@ -20,9 +20,9 @@ void release_aligned(void* /*user_data*/, void* memory, size_t, size_t) { std::f
 
 }  // namespace
 
-kvc_status allocate_host_memory(const kvc_allocator* allocator, uint32_t kind, uint64_t bytes,
+kvc_status allocate_host_memory(const kvc_backend_allocator* allocator, uint32_t kind, uint64_t bytes,
                                 uint32_t alignment, kvc_backend_memory* memory) {
-  static const kvc_allocator system = {sizeof system, nullptr, allocate_aligned, release_aligned};
+  static const kvc_backend_allocator system = {nullptr, allocate_aligned, release_aligned};
   if (kind != KVC_MEMORY_DEFAULT && (kind > 31 || (kHostMemoryKinds >> kind & 1) == 0)) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "the cpu device has no memory of kind %u (pinned and device memory need a GPU); use "

@@ -38,26 +38,21 @@ Rotary Rotary::from(size_t t) const {
   return rest;
 }
 
-void Rotary::turn(size_t t, int32_t dtype, void* row) const {
-  const auto rotate = interleaved ? rotate_neighbours : rotate_halves;
+void Rotary::rotate(size_t t, int32_t dtype, void* row) const {
+  const auto rotate_pairs = interleaved != 0 ? rotate_neighbours : rotate_halves;
   const uint32_t pairs = dim / 2;
   const float* cosines = table + (table_row != nullptr ? static_cast<size_t>(table_row[t]) : t) * dim;
   char* x = static_cast<char*>(row) + first * size_t{dtype_bits(dtype) / 8};
-  if (dtype == KVC_FLOAT32) return rotate(reinterpret_cast<float*>(x), cosines, cosines + pairs, pairs);
+  if (dtype == KVC_FLOAT32) return rotate_pairs(reinterpret_cast<float*>(x), cosines, cosines + pairs, pairs);
   float buffer[kMaxRowElements];
   to_float(dtype, x, buffer, dim);
-  rotate(buffer, cosines, cosines + pairs, pairs);
+  rotate_pairs(buffer, cosines, cosines + pairs, pairs);
   from_float(dtype, buffer, x, dim);
 }
 
-Rotary rotary_of(const kvc_rows& rows) {
-  return {rows.rope_table, rows.rope_rows, rows.rope_dim, rows.rope_first_element,
-          (rows.flags & KVC_ROWS_ROPE_INTERLEAVED) != 0};
-}
-
 Rotary rotary_of(const kvc_rope_rows& rows) {
-  return {rows.table, rows.table_row, rows.rope_dim, rows.first_element,
-          (rows.flags & KVC_ROPE_ROWS_INTERLEAVED) != 0};
+  return {{rows.table, rows.table_row, rows.table_rows, rows.rope_dim, rows.first_element,
+           (rows.flags & KVC_ROPE_ROWS_INTERLEAVED) != 0, 0}};
 }
 
 void rotate_rows(const kvc_rope_rows& rows) {
@@ -66,7 +61,7 @@ void rotate_rows(const kvc_rope_rows& rows) {
   for (size_t t = 0; t < rows.num_tokens; ++t) {
     for (uint32_t h = 0; h < rows.num_heads; ++h) {
       const int64_t first = static_cast<int64_t>(t) * rows.token_stride + h * rows.head_stride;
-      rotary.turn(t, rows.dtype, static_cast<char*>(rows.x) + first * bytes);
+      rotary.rotate(t, rows.dtype, static_cast<char*>(rows.x) + first * bytes);
     }
   }
 }

@@ -57,7 +57,7 @@ void store_row(const Context& c, char* slab, const Place& place, const char* fro
   char* at = slab + place.in(c.plane);
   if (c.quantized()) {
     to_float(c.dtype, from, values, c.plane.num_elements);
-    rotate_row(c.layout, values, c.plane.num_elements);
+    hadamard_row(c.layout, values, c.plane.num_elements);
     if (c.factor != 0) {
       quantize_with_scale(c.format, c.factor, values, c.plane.num_elements, at);
     } else {
@@ -82,10 +82,10 @@ void store_row(const Context& c, char* slab, const Place& place, const char* fro
 
 void read_quantized(const Context& c, const Stored& stored, const Place& place, uint32_t count, float* out) {
   if (c.per_channel()) {
-    const uint16_t* open = stored.open_keys->find(place.layer, place.block, place.head, place.token);
-    if (open != nullptr) return to_float(KVC_BFLOAT16, open, out, count);
-    return read_sealed_key(c.layout, stored.slab, place.layer, place.block, place.head, place.token, count,
-                           out);
+    const uint16_t* residual = stored.residual_keys->find(place.layer, place.block, place.head, place.token);
+    if (residual != nullptr) return to_float(KVC_BFLOAT16, residual, out, count);
+    return read_quantized_key(c.layout, stored.slab, place.layer, place.block, place.head, place.token, count,
+                              out);
   }
   const float* scales =
       c.factor != 0 ? &c.factor : reinterpret_cast<const float*>(stored.slab + place.in(c.scales));
@@ -97,7 +97,7 @@ void gather_row(const Context& c, const Stored& stored, const Place& place, char
   const uint32_t n = c.plane.num_elements;
   if (c.quantized()) {
     read_quantized(c, stored, place, n, values);
-    rotate_row(c.layout, values, n);
+    hadamard_row(c.layout, values, n);
     return from_float(c.dtype, values, to, n);
   }
   const char* row = stored.slab + place.in(c.plane);
@@ -128,13 +128,13 @@ void for_each_row(const Layout& layout, uint32_t layer, const int64_t* slots, si
 
 }  // namespace
 
-const char* RowArray::turned_row(size_t t, uint32_t h, size_t n, char* buffer) const {
+const char* RowArray::rotated_row(size_t t, uint32_t h, size_t n, char* buffer) const {
   std::memcpy(buffer, row(t, h), n * (dtype_bits(dtype) / 8));
-  rotary.turn(t, dtype, buffer);
+  rotary.rotate(t, dtype, buffer);
   return buffer;
 }
 
-void rotate_row(const Layout& layout, float* row, size_t n) {
+void hadamard_row(const Layout& layout, float* row, size_t n) {
   if (!layout.hadamard) return;
   hadamard(row, n);
   if (std::all_of(row, row + n, [](float x) { return std::isfinite(x); })) return;
@@ -159,9 +159,10 @@ void store_rows(const Layout& layout, char* slab, bool keys, uint32_t layer, con
                 const int64_t* slots, size_t count, bool stream) {
   const Context c(layout, keys, from.dtype, stream);
   alignas(64) float values[kMaxRowElements];
-  alignas(64) char stored[kMaxRowElements * sizeof(float)], turned[kMaxRowElements * sizeof(float)];
+  alignas(64) char stored[kMaxRowElements * sizeof(float)], rotated[kMaxRowElements * sizeof(float)];
   for_each_row(layout, layer, slots, count, [&](const Place& place, size_t t) {
-    store_row(c, slab, place, from.row_to_store(t, place.head, c.plane.num_elements, turned), values, stored);
+    store_row(c, slab, place, from.row_to_store(t, place.head, c.plane.num_elements, rotated), values,
+              stored);
   });
   stream_fence(stream);
 }
@@ -190,10 +191,10 @@ void measure_rows(const Stored& stored, bool keys, uint32_t layer, const RowArra
   for_each_row(c.layout, layer, slots, count, [&](const Place& place, size_t t) {
     to_float(c.dtype, with.row(t, place.head), original, n);
     read_row(stored, keys, layer, place.block, place.head, place.token, n, restored);
-    rotate_row(c.layout, restored, n);
-    const bool open =
-        c.per_channel() && stored.open_keys->find(layer, place.block, place.head, place.token) != nullptr;
-    meter->add(original, restored, n, open ? n * sizeof(uint16_t) : row_bytes);
+    hadamard_row(c.layout, restored, n);
+    const bool residual =
+        c.per_channel() && stored.residual_keys->find(layer, place.block, place.head, place.token) != nullptr;
+    meter->add(original, restored, n, residual ? n * sizeof(uint16_t) : row_bytes);
   });
 }
 

@@ -15,7 +15,7 @@ constexpr size_t kTokensPerPiece = 64;      // of one thread's share of a store 
 constexpr size_t kBytesPerPiece = 1 << 18;  // of a copy
 
 // Slots of tokens [begin, end).
-const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin, size_t end,
+const int64_t* slots_of(const kvc_backend_rows& rows, uint32_t block_size, size_t begin, size_t end,
                         int64_t* buffer) {
   if (rows.slots != nullptr) return rows.slots + begin;
   for (size_t t = begin; t < end; ++t) {
@@ -25,11 +25,11 @@ const int64_t* slots_of(const kvc_rows& rows, uint32_t block_size, size_t begin,
 }
 
 // Of keys or values in layer `layer` of the call, from token `begin` on.
-RowArray array_of(const kvc_rows& rows, bool keys, uint32_t layer, size_t begin) {
+RowArray array_of(const kvc_backend_rows& rows, bool keys, uint32_t layer, size_t begin) {
   RowArray array{static_cast<char*>(keys ? rows.k : rows.v), rows.dtype,
                  keys ? rows.k_token_stride : rows.v_token_stride,
                  keys ? rows.k_head_stride : rows.v_head_stride,
-                 keys ? rotary_of(rows).from(begin) : Rotary{}};
+                 keys ? Rotary{rows.rotary}.from(begin) : Rotary{}};
   const int64_t first =
       layer * (keys ? rows.k_layer_stride : rows.v_layer_stride) + static_cast<int64_t>(begin) * array.token;
   array.data += first * static_cast<int64_t>(dtype_bits(rows.dtype) / 8);
@@ -39,7 +39,7 @@ RowArray array_of(const kvc_rows& rows, bool keys, uint32_t layer, size_t begin)
 }  // namespace
 
 Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend_memory& slab, bool zeroed,
-                         size_t num_threads, const ForeignThreads& parallel, uint32_t residual_blocks) {
+                         size_t num_threads, const ExternalThreads& parallel, uint32_t residual_blocks) {
   auto* storage = new (std::nothrow) Storage(layout, env, slab);
   if (storage == nullptr) return nullptr;
   if (!storage->workers_.start(num_threads, parallel)) {
@@ -48,8 +48,8 @@ Storage* Storage::create(const Layout& layout, const Env& env, const kvc_backend
   }
   const bool empty = slab.kind != KVC_MEMORY_EXTERNAL;
   if (layout.channel_tokens != 0 &&
-      !storage->open_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_,
-                                            residual_blocks, num_threads, empty)) {
+      !storage->residual_keys_.emplace().create(storage->layout_, storage->slab(), storage->memory_,
+                                                residual_blocks, num_threads, empty)) {
     delete storage;
     return nullptr;
   }
@@ -83,21 +83,21 @@ void Storage::drop_pending() {
   if (--num_pending_ == 0) none_pending_.notify_all();
 }
 
-void Storage::store(const kvc_rows& rows) {
+void Storage::store(const kvc_backend_rows& rows) {
   if (rows.num_tokens == 0) return;  // the arrays may be NULL then
-  if (!open_keys_) return move(rows, true, true, rows.v != nullptr);
-  const auto lock = lock_if_open<std::unique_lock>();
+  if (!residual_keys_) return move(rows, true, true, rows.v != nullptr);
+  const auto lock = lock_if_residual<std::unique_lock>();
   for (uint32_t l = 0; l < rows.num_layers; ++l)
-    open_keys_->store(rows.first_layer + l, array_of(rows, true, l, 0), rows, workers_);
+    residual_keys_->store(rows.first_layer + l, array_of(rows, true, l, 0), rows, workers_);
   move(rows, true, false, true);
 }
 
-void Storage::gather(const kvc_rows& rows) {
+void Storage::gather(const kvc_backend_rows& rows) {
   const auto lock = read_lock();
   move(rows, false, true, rows.v != nullptr);
 }
 
-void Storage::measure(const kvc_rows& rows, bool keys, QuantMeter* meter) {
+void Storage::measure(const kvc_backend_rows& rows, bool keys, QuantMeter* meter) {
   const auto lock = read_lock();
   int64_t buffer[kTokensPerPiece];
   for (uint32_t l = 0; l < rows.num_layers; ++l) {
@@ -109,7 +109,7 @@ void Storage::measure(const kvc_rows& rows, bool keys, QuantMeter* meter) {
   }
 }
 
-void Storage::move(const kvc_rows& rows, bool store, bool keys_too, bool values_too) {
+void Storage::move(const kvc_backend_rows& rows, bool store, bool keys_too, bool values_too) {
   const size_t pieces = ceil_div(rows.num_tokens, kTokensPerPiece);
   const size_t kinds = size_t{keys_too} + size_t{values_too};
   const uint64_t bytes = rows.num_tokens * rows.num_layers * uint64_t{layout_.num_heads} *
@@ -139,13 +139,13 @@ void Storage::for_each_part(uint64_t block, Function&& function) {
 }
 
 void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
-  const auto lock = lock_if_open<std::unique_lock>();
+  const auto lock = lock_if_residual<std::unique_lock>();
   const bool stream = count * layout_.block_bytes >= kStreamBytes;
   for (size_t i = 0; i < count; ++i) {
     const auto source = static_cast<uint64_t>(copies[i].source);
     const auto destination = static_cast<uint64_t>(copies[i].destination);
     if (source == destination) continue;
-    if (open_keys_) open_keys_->copy(source, destination);
+    if (residual_keys_) residual_keys_->copy(source, destination);
     const uint64_t from = layout_.k.offset(0, source, 0, 0), to = layout_.k.offset(0, destination, 0, 0);
     for_each_part(source, [&](uint64_t at, uint64_t bytes) {
       copy_bytes(slab() + at - from + to, slab() + at, bytes, stream);
@@ -155,12 +155,12 @@ void Storage::copy_blocks(const kvc_block_copy* copies, size_t count) {
 }
 
 void Storage::swap_blocks(const kvc_backend_swap& swap) {
-  const auto lock = lock_if_open<std::unique_lock>();
-  for (size_t i = 0; open_keys_ && i < swap.num_copies; ++i) {
+  const auto lock = lock_if_residual<std::unique_lock>();
+  for (size_t i = 0; residual_keys_ && i < swap.num_copies; ++i) {
     if (swap.out != 0)
-      open_keys_->seal(static_cast<uint64_t>(swap.copies[i].source));
+      residual_keys_->quantize(static_cast<uint64_t>(swap.copies[i].source));
     else
-      open_keys_->replace(static_cast<uint64_t>(swap.copies[i].destination));
+      residual_keys_->replace(static_cast<uint64_t>(swap.copies[i].destination));
   }
   const BlockParts parts = block_parts(layout_);
   const size_t pieces = ceil_div(layout_.block_bytes, kBytesPerPiece);
@@ -182,21 +182,21 @@ void Storage::swap_blocks(const kvc_backend_swap& swap) {
   });
 }
 
-void Storage::seal_blocks(const int32_t* blocks, size_t count) {
-  if (!open_keys_) return;
-  const auto lock = lock_if_open<std::unique_lock>();
-  for (size_t i = 0; i < count; ++i) open_keys_->seal(static_cast<uint64_t>(blocks[i]));
+void Storage::quantize_blocks(const int32_t* blocks, size_t count) {
+  if (!residual_keys_) return;
+  const auto lock = lock_if_residual<std::unique_lock>();
+  for (size_t i = 0; i < count; ++i) residual_keys_->quantize(static_cast<uint64_t>(blocks[i]));
 }
 
-bool Storage::is_open(uint64_t block) {
+bool Storage::is_residual(uint64_t block) {
   const auto lock = read_lock();
-  return open_keys_ && open_keys_->is_open(block);
+  return residual_keys_ && residual_keys_->is_residual(block);
 }
 
 void Storage::zero_blocks(const int32_t* blocks, size_t count) {
-  const auto lock = lock_if_open<std::unique_lock>();
+  const auto lock = lock_if_residual<std::unique_lock>();
   for (size_t i = 0; i < count; ++i) {
-    if (open_keys_) open_keys_->clear(static_cast<uint64_t>(blocks[i]));
+    if (residual_keys_) residual_keys_->clear(static_cast<uint64_t>(blocks[i]));
     for_each_part(static_cast<uint64_t>(blocks[i]),
                   [&](uint64_t at, uint64_t bytes) { std::memset(slab() + at, 0, bytes); });
   }

@@ -20,10 +20,10 @@ void spin(Condition&& condition) {
 
 }  // namespace
 
-bool WorkerPool::start(size_t num_workers, const ForeignThreads& foreign) {
+bool WorkerPool::start(size_t num_workers, const ExternalThreads& external) {
   num_workers_ = num_workers;
-  foreign_ = foreign;
-  if (foreign.parallel_for != nullptr) return true;
+  external_ = external;
+  if (external.parallel_for != nullptr) return true;
   try {
     threads_.reserve(num_workers - 1);
     for (size_t i = 1; i < num_workers; ++i) threads_.emplace_back([this, i] { work(i); });
@@ -47,7 +47,7 @@ void WorkerPool::run(size_t count, Job job, void* data) {
     for (size_t i = 0; i < count; ++i) job(data, i, 0);
     return;
   }
-  if (foreign_.parallel_for != nullptr) return foreign_.parallel_for(foreign_.context, count, job, data);
+  if (external_.parallel_for != nullptr) return external_.parallel_for(external_.context, count, job, data);
   const std::lock_guard one(callers_);
   {
     const std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who works on a call: a few threads together with the caller, one call at a time, asleep in between, but not
-// at once: the layers of a model follow each other closely. Or the threads of whoever uses the library. run()
-// may be called from any thread.
+// Threads that work on a call together with the caller, one call at a time. Between calls they sleep, but
+// only after a while, since the layers of a model follow each other closely. Or the threads of the library's
+// user. Any thread may call run().
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -11,8 +11,8 @@
 
 namespace kvc {
 
-// Threads of others: kvc_storage_config.parallel_for. No function: there are none.
-struct ForeignThreads {
+// The user's threads: kvc_storage_config.parallel_for. No function: there are none.
+struct ExternalThreads {
   void (*parallel_for)(void* context, size_t count, void (*job)(void* data, size_t i, size_t worker),
                        void* data) = nullptr;
   void* context = nullptr;
@@ -22,8 +22,8 @@ class WorkerPool {
  public:
   using Job = void (*)(void* data, size_t i, size_t worker);
 
-  // Starts num_workers - 1 threads unless others do the work; false if the system has none left.
-  [[nodiscard]] bool start(size_t num_workers, const ForeignThreads& foreign = {});
+  // Starts num_workers - 1 threads, unless the user's threads do the work; false: the system has none left.
+  [[nodiscard]] bool start(size_t num_workers, const ExternalThreads& external = {});
   ~WorkerPool();
 
   size_t num_workers() const { return num_workers_; }
@@ -45,7 +45,7 @@ class WorkerPool {
   void work(size_t worker);
 
   size_t num_workers_ = 1;
-  ForeignThreads foreign_;
+  ExternalThreads external_;
   std::vector<std::thread> threads_;
   std::mutex callers_;  // one call at a time
   std::mutex mutex_;

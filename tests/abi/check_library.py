@@ -3,9 +3,10 @@
 """Checks what libkvcache.so shows to the outside.
 
 check_library.py needed  LIBRARY [NAME...]      depends on the C and C++ run time alone, and on these, whatever their versions
-check_library.py symbols LIBRARY MAP HEADER     exported symbols == names in the version script == KVC_API functions
+check_library.py symbols LIBRARY MAP HEADERS    exported symbols == names in the version script == KVC_API functions of a header or folder
 check_library.py paths   LIBRARY FOLDER...      holds none of these paths, nor a run-time search path
 """
+import pathlib
 import re
 import subprocess
 import sys
@@ -73,18 +74,18 @@ def check_needed(library, *names):
     return [f"depends on {name}" for name in needed if not ALLOWED.match(name) and name.partition(".so")[0] not in names]
 
 
-def check_symbols(library, map_file, header):
+def check_symbols(library, map_file, headers):
     exported = exported_symbols(library)
     try:
         with open(map_file, encoding="utf-8") as file:
             listed = map_names(file.read())
     except FileNotFoundError:
         return [f"the version script {map_file} is missing"]
-    with open(header, encoding="utf-8") as file:
-        declared, bare = header_functions(file.read())
+    headers = sorted(pathlib.Path(headers).rglob("*.h")) if pathlib.Path(headers).is_dir() else [pathlib.Path(headers)]
+    declared, bare = header_functions("\n".join(header.read_text(encoding="utf-8") for header in headers))
     problems = [f"{name} is declared without KVC_API" for name in sorted(bare)]
     if not declared:
-        problems.append("the header declares no KVC_API function")
+        problems.append("no header declares a KVC_API function")
     for name in sorted(declared | listed | set(exported)):
         where = [place for place, names in (("header", declared), ("version script", listed), ("library", exported))
                  if name not in names]

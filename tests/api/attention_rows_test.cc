@@ -6,6 +6,8 @@
 #include <string>
 
 #include "api/attention_scene.h"
+#include "attention_call.h"
+#include "calls.h"
 
 namespace {
 
@@ -54,7 +56,7 @@ struct Elsewhere {
 
   Scene& scene;
   std::vector<float> q, out;
-  kvc_attention a;
+  AttentionCall a;
 };
 
 TEST(AttentionRows, LieWhereTheStridesSay) {
@@ -98,7 +100,7 @@ TEST(AttentionRows, OfOneQueryHaveAnyStrideBetweenQueries) {
   ASSERT_NO_FATAL_FAILURE(scene.attend());
   const std::vector<float> expected = scene.out;
   for (const int64_t stride : {int64_t{1}, int64_t{12345}, INT64_MAX, int64_t{-1}}) {
-    kvc_attention a = scene.a;
+    AttentionCall a = scene.a;
     a.q_token_stride = a.out_token_stride = stride;
     std::fill(scene.out.begin(), scene.out.end(), kGuard);
     ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), KVC_OK)
@@ -132,7 +134,7 @@ void expect_refused(Scene& scene, const kvc_attention& a, const std::string& tex
 
 TEST(AttentionRows, BadStridesAreRefusedWithTheirValues) {
   Scene scene;  // 6 queries, 6 heads of 24 and 16
-  using A = kvc_attention;
+  using A = AttentionCall;
   const auto refused = [&](const std::string& text, auto&& change) {
     A a = scene.a;
     change(a);
@@ -201,8 +203,8 @@ TEST(SinkLogits, AreAMergeWithResultsThatAreZero) {
     outs.resize(2 * outs.size());
     for (size_t row = 0; row < scene.lse.size(); ++row) lses.push_back(sinks[row % sinks.size()]);
     std::vector<float> out(scene.out.size()), lse(scene.lse.size());
-    ASSERT_EQ(kvc_attention_merge(outs.data(), lses.data(), 2, lse.size(), scene.o.v_dim, KVC_FLOAT32,
-                                  out.data(), lse.data()),
+    ASSERT_EQ(merge_attention(outs.data(), lses.data(), 2, lse.size(), scene.o.v_dim, KVC_FLOAT32, out.data(),
+                              lse.data()),
               KVC_OK);
     scene.a.sink_logits = sinks.data();
     scene.a.soft_cap = 0;
@@ -258,7 +260,7 @@ TEST(AttentionWorkspace, OfTheCpuIsNothing) {
   ASSERT_NO_FATAL_FAILURE(scene.attend());
   const std::vector<float> out = scene.out;
   char memory[3] = {1, 2, 3};
-  scene.a.workspace = memory + 1, scene.a.workspace_bytes = 1;
+  scene.a.run.workspace = memory + 1, scene.a.run.workspace_bytes = 1;
   ASSERT_NO_FATAL_FAILURE(scene.attend());
   EXPECT_EQ(scene.out, out);
   EXPECT_EQ(memory[1], 2);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "api/storage.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 
@@ -70,7 +71,6 @@ struct Scene {
     for (size_t i = 5; i < q.size(); i += o.dim) q[i] /= o.outlier;
     out.resize(offsets.back() * q_heads * o.v_dim);
     lse.resize(offsets.back() * q_heads);
-    a.struct_size = sizeof a;
     a.q = q.data(), a.out = out.data(), a.lse = lse.data();
     a.num_requests = lens.size(), a.q_offsets = offsets.data(), a.kv_lens = lens.data();
     a.block_tables = tables.data(), a.table_stride = stride, a.layer = kLayer, a.num_q_heads = q_heads;
@@ -150,7 +150,7 @@ struct Scene {
   size_t stride = 0, num_blocks = 0;
   std::vector<int32_t> tables;
   std::vector<float> q, out, lse;
-  kvc_attention a = {};
+  AttentionCall a;
 };
 
 }  // namespace kvc::test

@@ -2,6 +2,7 @@
 // kvc_storage_attend through the C API: against plain attention in double precision over what the storage
 // gives back, and what it refuses. The kernels themselves are tested in tests/attention.
 #include "api/attention_scene.h"
+#include "attention_call.h"
 
 namespace {
 
@@ -101,7 +102,7 @@ TEST(Attention, ReturnedWindowBlocksNeedNoTableEntry) {
 TEST(Attention, RequestsWithoutTokensNeedNoTables) {
   Scene scene;
   const uint64_t offsets[] = {0, 1, 1}, lens[] = {0, 0}, starts[] = {0, 0};
-  kvc_attention a = scene.a;
+  AttentionCall a = scene.a;
   a.q_offsets = offsets, a.kv_lens = lens, a.q_starts = starts;
   a.block_tables = nullptr, a.table_stride = 0;
   scene.out.assign(scene.out.size(), 7);
@@ -119,12 +120,12 @@ TEST(Attention, BadArgumentsAreRefusedBeforeAnythingIsWritten) {
   scene.out = before;
   scene.a.out = scene.out.data();
   const auto refused = [&](auto&& change, kvc_status status = KVC_ERROR_INVALID_ARGUMENT) {
-    kvc_attention a = scene.a;
+    AttentionCall a = scene.a;
     change(a);
     EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), status);
     EXPECT_EQ(scene.out, before);
   };
-  using A = kvc_attention;
+  using A = AttentionCall;
   constexpr uint64_t kTooLong = uint64_t{1} << 31;
   const uint64_t late[] = {1, 1, 6}, falling[] = {0, 6, 1}, longer[] = {37, 97}, shorter[] = {37, 4};
   const uint64_t endless[] = {0, 1, (uint64_t{1} << 40) + 1}, many[] = {0, 1, 1 + kTooLong},
@@ -179,28 +180,28 @@ TEST(Attention, OfNoRequestsWritesNothing) {
 // What a kernel on a device cannot look at is bounded by what the caller says of it.
 TEST(Attention, BoundsOfArraysOnADeviceAreChecked) {
   Scene scene;
-  scene.a.flags = KVC_LAUNCH_ON_DEVICE;
-  scene.a.total_queries = 6;
+  scene.a.run.flags = KVC_LAUNCH_ON_DEVICE;
+  scene.a.run.total_queries = 6;
   const std::vector<float> before(scene.out.size(), 7);
   scene.out = before;
   const auto refused = [&](auto&& change, kvc_status status = KVC_ERROR_INVALID_ARGUMENT) {
-    kvc_attention a = scene.a;
+    AttentionCall a = scene.a;
     change(a);
     EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &a, nullptr), status);
     EXPECT_EQ(scene.out, before);
   };
-  using A = kvc_attention;
+  using A = AttentionCall;
   const uint64_t room = scene.stride * scene.o.block_size;
-  refused([](A& a) { a.total_queries = 0; });
+  refused([](A& a) { a.run.total_queries = 0; });
   refused([](A& a) { a.q = nullptr; });
-  refused([](A& a) { a.total_queries = uint64_t{1} << 31; });
-  refused([](A& a) { a.max_queries = 7; });
-  refused([&](A& a) { a.max_kv_len = room + 1; });
-  refused([](A& a) { a.table_stride = size_t{1} << 40, a.max_kv_len = uint64_t{1} << 31; });
+  refused([](A& a) { a.run.total_queries = uint64_t{1} << 31; });
+  refused([](A& a) { a.run.max_queries = 7; });
+  refused([&](A& a) { a.run.max_kv_len = room + 1; });
+  refused([](A& a) { a.table_stride = size_t{1} << 40, a.run.max_kv_len = uint64_t{1} << 31; });
   if (kvc::test::device() != nullptr) return;
   refused([](A&) {}, KVC_ERROR_UNSUPPORTED);
-  refused([&](A& a) { a.max_queries = 6, a.max_kv_len = room; }, KVC_ERROR_UNSUPPORTED);
-  refused([](A& a) { a.flags = KVC_LAUNCH_INVARIANT; }, KVC_ERROR_UNSUPPORTED);
+  refused([&](A& a) { a.run.max_queries = 6, a.run.max_kv_len = room; }, KVC_ERROR_UNSUPPORTED);
+  refused([](A& a) { a.run.flags = KVC_LAUNCH_INVARIANT; }, KVC_ERROR_UNSUPPORTED);
   kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   EXPECT_EQ(kvc_storage_explain(scene.storage.get(), &scene.a, &plan), KVC_ERROR_UNSUPPORTED);

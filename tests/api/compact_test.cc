@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/storage.h"
+#include "calls.h"
 
 namespace {
 
@@ -32,9 +33,9 @@ uint64_t allocate(kvc_manager* m, int32_t first_token, size_t blocks) {
   std::vector<int32_t> tokens(blocks * kBlock);
   std::iota(tokens.begin(), tokens.end(), first_token);
   uint64_t request = 0, cached = 0;
-  EXPECT_EQ(
-      kvc_manager_allocate_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request, &cached),
-      KVC_OK)
+  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                         &request, &cached),
+            KVC_OK)
       << kvc_last_error();
   EXPECT_EQ(kvc_manager_commit_tokens(m, request, tokens.size()), KVC_OK);
   return request;
@@ -128,7 +129,7 @@ TEST(Compact, BlocksWithPinsOrRawHoldsStay) {
   ASSERT_EQ(table_of(m.get(), plain), (std::vector<int32_t>{9}));
   const int32_t tokens[] = {2000, 2001, 2002, 2003};
   uint64_t pin = 0, num_pinned = 0;
-  ASSERT_EQ(kvc_manager_pin_prefix(m.get(), 0, tokens, 4, nullptr, 0, &pin, &num_pinned), KVC_OK);
+  ASSERT_EQ(kvc_manager_pin_prefix(m.get(), PROMPT(0, tokens, 4, nullptr, 0), &pin, &num_pinned), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(m.get(), gone), KVC_OK);
   size_t evicted = 0;
   ASSERT_EQ(kvc_manager_evict_blocks(m.get(), 6, &evicted), KVC_OK);
@@ -182,7 +183,7 @@ TEST(Compact, IsRefusedWhileAnybodyMayStillWrite) {
   EXPECT_EQ(kvc_manager_compact(m.get(), 0, moves, 8, &count), KVC_ERROR_BUSY);
   EXPECT_EQ(digest(m.get()), before);
   EXPECT_EQ(count, 77u);
-  ASSERT_EQ(kvc_manager_take_copies(m.get(), moves, 8, &count), KVC_OK);
+  ASSERT_EQ(take_copies(m.get(), moves, 8, &count), KVC_OK);
   EXPECT_EQ(count, 1u);
   EXPECT_EQ(kvc_manager_compact(m.get(), 1, moves, 8, &count), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_manager_compact(m.get(), 0, nullptr, 8, &count), KVC_ERROR_INVALID_ARGUMENT);
@@ -202,8 +203,8 @@ TEST(Compact, TheNextStepListsTheChangesAndNeedsNoMoreRoomThanTheTable) {
   ASSERT_EQ(kvc_manager_acquire_blocks(m.get(), 0, raw, 4), KVC_OK);
   std::vector<int32_t> tokens(8 * kBlock, 3);
   uint64_t request = 0;
-  ASSERT_EQ(kvc_manager_allocate_request(m.get(), tokens.data(), tokens.size(), nullptr, 0, nullptr, &request,
-                                         nullptr),
+  ASSERT_EQ(kvc_manager_allocate_request(m.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
+                                         nullptr, &request, nullptr),
             KVC_OK);
   ASSERT_EQ(kvc_manager_release_blocks(m.get(), raw, 4), KVC_OK);
   constexpr size_t kStride = 60, kChanges = 20;

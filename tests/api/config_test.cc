@@ -59,8 +59,7 @@ TEST(Config, ABadFieldIsNamed) {
       {"block_size", kInvalid, [](Config& c) { c.manager.block_size = 1025; }},
       {"vocab_size", kInvalid, [](Config& c) { c.manager.vocab_size = (1u << 31) + 1; }},
       {"policy", kUnsupported, [](Config& c) { c.manager.policy = 1; }},
-      {"flags", kUnsupported, [](Config& c) { c.manager.flags = KVC_MANAGER_PUBLISH_ENQUEUED; }},
-      {"flags", kUnsupported, [](Config& c) { c.manager.flags = KVC_MANAGER_PARTIAL_REUSE; }},
+      {"flags", kUnsupported, [](Config& c) { c.manager.flags = 1u << 1; }},
       {"flags", kUnsupported, [](Config& c) { c.manager.flags = 1u << 31; }},
       {"max_nodes", kInvalid, [](Config& c) { c.manager.max_nodes = uint64_t{1} << 31; }},
       {"max_requests", kInvalid, [](Config& c) { c.manager.max_requests = 262144; }},
@@ -202,7 +201,6 @@ TEST(Config, RequestOptionsOutOfRangeAreNamed) {
     void (*spoil)(kvc_request_config&);
   } cases[] = {
       {"flags", KVC_ERROR_UNSUPPORTED, [](kvc_request_config& c) { c.flags = 1u << 4; }},
-      {"priority", KVC_ERROR_UNSUPPORTED, [](kvc_request_config& c) { c.priority = -1; }},
       {"external_tokens", KVC_ERROR_INVALID_ARGUMENT, [](kvc_request_config& c) { c.external_tokens = 101; }},
       {"slots", KVC_ERROR_INVALID_ARGUMENT, [](kvc_request_config& c) { c.slots = UINT64_MAX; }},
       {"lookahead", KVC_ERROR_INVALID_ARGUMENT, [](kvc_request_config& c) { c.lookahead = 101; }}};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/emulated.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 
@@ -15,7 +16,6 @@ struct Step {
   explicit Step(const char* device = "emulated") : storage(make(config_of(device))) {
     for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 13) / 8;
     for (std::vector<float>& out : outs) out.resize(q.size());
-    a.struct_size = sizeof a;
     a.q = q.data(), a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = tables;
     a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = 2 * kHeads;
     if (std::string(device) == "emulated") store_rows();
@@ -44,17 +44,17 @@ struct Step {
   }
   void give_memory() {
     memory.resize(plan().plan_bytes / 8 + 2, ~uint64_t{0});
-    a.schedule = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
-    a.plan_bytes = plan().plan_bytes;
+    a.run.plan = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
+    a.run.plan_bytes = plan().plan_bytes;
   }
   // All layers; those after the first one by its schedule, if there is memory for it.
   void attend(kvc_stream* stream) {
     for (a.layer = 0; a.layer < kLayers; ++a.layer) {
       a.out = outs[a.layer].data();
-      const uint32_t flags = a.flags;
-      if (a.schedule != nullptr && a.layer != 0) a.flags |= KVC_LAUNCH_PLANNED;
+      const uint32_t flags = a.run.flags;
+      if (a.run.plan != nullptr && a.layer != 0) a.run.flags |= KVC_LAUNCH_PLANNED;
       ASSERT_EQ(kvc_storage_attend(storage.get(), &a, stream), KVC_OK) << kvc_last_error();
-      a.flags = flags;
+      a.run.flags = flags;
     }
     a.layer = 0;
   }
@@ -67,7 +67,7 @@ struct Step {
   uint64_t offsets[kRequests + 1] = {0, 1, 2, 3}, lens[kRequests] = {17, 20, 32};
   int32_t tables[kRequests * kStride] = {4, 1, 4, 2, 4, 3};
   std::vector<uint64_t> memory;
-  kvc_attention a = {};
+  AttentionCall a;
 };
 
 }  // namespace kvc::test

@@ -3,6 +3,7 @@
 // so that no call in one of them may use memory of a call in the other. In test_api on emulated devices, in
 // test_gpu_cuda and test_gpu_hip on a GPU.
 #include "api/engine_stream.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -58,7 +59,7 @@ class Branch {
     EXPECT_EQ(kvc_storage_key_bounds(s_, 0, blocks_.data(), kRequests * kStride, bounds_.begin(), stream),
               KVC_OK)
         << kvc_last_error();
-    kvc_attention a = attention();
+    AttentionCall a = attention();
     a.out = out_.begin();
     EXPECT_EQ(kvc_storage_attend(s_, &a, stream), KVC_OK) << kvc_last_error();
     kvc_block_choice choice = {};
@@ -75,7 +76,7 @@ class Branch {
   // Whether attention of this batch is done in parts, which are merged: then more than the schedule is in its
   // workspace.
   bool has_parts() {
-    const kvc_attention a = attention();
+    const AttentionCall a = attention();
     kvc_attention_info plan = {};
     plan.struct_size = sizeof plan;
     EXPECT_EQ(kvc_storage_explain(s_, &a, &plan), KVC_OK) << kvc_last_error();
@@ -102,13 +103,12 @@ class Branch {
  private:
   static constexpr size_t kMaskBytes = (kStride + 7) / 8;
 
-  kvc_attention attention() {
-    kvc_attention a = {};
-    a.struct_size = sizeof a;
+  AttentionCall attention() {
+    AttentionCall a;
     a.q = q_.begin(), a.q_offsets = offsets_.begin(), a.kv_lens = lens_.begin(),
     a.block_tables = tables_.begin();
     a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = kQHeads;
-    a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
+    a.run.flags = KVC_LAUNCH_ON_DEVICE, a.run.total_queries = kRequests, a.run.max_queries = 1;
     return a;
   }
 

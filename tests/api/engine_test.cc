@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "api/engine_stream.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -86,19 +87,19 @@ class Batch {
     rows.num_layers = 1;
     rows.slots = slots_.of(indices_on_device);
     rows.flags = indices_on_device ? KVC_ROWS_ON_DEVICE : 0;
-    kvc_attention a = {};
-    a.struct_size = sizeof a;
+    AttentionCall a;
     a.q = q_.of(rows_on_device), a.q_offsets = offsets_.of(indices_on_device),
     a.kv_lens = lens_.of(indices_on_device), a.block_tables = tables_.of(indices_on_device);
     a.table_stride = kStride, a.num_requests = kRequests, a.num_q_heads = kQueryHeads;
-    a.flags = indices_on_device ? KVC_LAUNCH_ON_DEVICE : 0;
-    if (indices_on_device) a.total_queries = kRequests, a.max_queries = 1;
+    a.run.flags = indices_on_device ? KVC_LAUNCH_ON_DEVICE : 0;
+    if (indices_on_device) a.run.total_queries = kRequests, a.run.max_queries = 1;
     // Of every second batch each layer works out its own.
-    if (storage == device_ && shares_schedule_) a.schedule = schedule_.data, a.plan_bytes = kScheduleBytes;
-    const uint32_t flags = a.flags;
+    if (storage == device_ && shares_schedule_)
+      a.run.plan = schedule_.data, a.run.plan_bytes = kScheduleBytes;
+    const uint32_t flags = a.run.flags;
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       rows.first_layer = a.layer = layer;
-      a.flags = flags | (a.schedule != nullptr && layer != 0 ? KVC_LAUNCH_PLANNED : 0);
+      a.run.flags = flags | (a.run.plan != nullptr && layer != 0 ? KVC_LAUNCH_PLANNED : 0);
       a.out = out + layer * kOutputs / kLayers;
       EXPECT_EQ(kvc_storage_store(storage, &rows, stream), KVC_OK) << kvc_last_error();
       EXPECT_EQ(kvc_storage_attend(storage, &a, stream), KVC_OK) << kvc_last_error();

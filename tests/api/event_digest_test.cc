@@ -12,6 +12,8 @@
 #if defined(KVC_TEST_OPENSSL)
 #include <openssl/evp.h>
 
+#include "calls.h"
+
 namespace {
 
 using Digest = std::array<uint8_t, 32>;
@@ -66,8 +68,8 @@ TEST_P(EventDigest, IsTheChainOverTokensAndKeys) {
   keys[2] = {
       keys[1].first_token + keys[1].num_tokens, 1, {6}};  // right behind, in a block with the one before
   uint64_t request = 0;
-  ASSERT_EQ(kvc_manager_allocate_request(m, tokens.data(), tokens.size(), keys.data(), keys.size(), nullptr,
-                                         &request, nullptr),
+  ASSERT_EQ(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), keys.data(), keys.size()),
+                                         nullptr, &request, nullptr),
             KVC_OK)
       << kvc_last_error();
   ASSERT_EQ(kvc_manager_commit_tokens(m, request, tokens.size() / 2), KVC_OK);
@@ -77,8 +79,8 @@ TEST_P(EventDigest, IsTheChainOverTokensAndKeys) {
   std::vector<int32_t> read(64 * block_size);
   uint64_t cursor = 0;
   size_t count = 0;
-  ASSERT_EQ(kvc_manager_poll_events(m, &cursor, events.data(), sizeof(kvc_event), events.size(), &count,
-                                    read.data(), read.size()),
+  ASSERT_EQ(poll_events(m, &cursor, events.data(), sizeof(kvc_event), events.size(), &count, read.data(),
+                        read.size()),
             KVC_OK);
   ASSERT_EQ(count, 10u);
   size_t with_keys = 0;
@@ -123,12 +125,13 @@ TEST(EventDigestSeed, DoesNotMatter) {
     ASSERT_EQ(kvc_manager_create(&config, &m), KVC_OK);
     const std::vector<int32_t> tokens(17, 5);
     uint64_t request = 0, cursor = 0;
-    ASSERT_EQ(kvc_manager_allocate_request(m, tokens.data(), 17, nullptr, 0, nullptr, &request, nullptr),
-              KVC_OK);
+    ASSERT_EQ(
+        kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), 17, nullptr, 0), nullptr, &request, nullptr),
+        KVC_OK);
     ASSERT_EQ(kvc_manager_commit_tokens(m, request, 17), KVC_OK);
     kvc_event event;
     size_t count = 0;
-    ASSERT_EQ(kvc_manager_poll_events(m, &cursor, &event, sizeof event, 1, &count, nullptr, 0), KVC_OK);
+    ASSERT_EQ(poll_events(m, &cursor, &event, sizeof event, 1, &count, nullptr, 0), KVC_OK);
     ASSERT_EQ(count, 1u);
     digests[seed] = digest_of(event.digest);
     kvc_manager_destroy(m);

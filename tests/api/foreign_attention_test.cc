@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_storage_set_attention on the CPU: what the caller's kernel is given, and when the library's own serve.
 #include "api/attention_scene.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "api/emulated.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -25,7 +26,6 @@ struct Step {
     }
     q.resize(static_cast<size_t>(kMostQueries) * q_token() * bytes());
     for (size_t i = 0; i < q.size() / bytes(); ++i) put(q, i, std::sin(static_cast<float>(i)) * 2);
-    a.struct_size = sizeof a;
     a.dtype = dtype, a.q = q.data(), a.q_token_stride = static_cast<int64_t>(q_token());
     a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = tables, a.table_stride = kStride;
     a.num_requests = kRequests, a.num_q_heads = kQHeads, a.sink_logits = sinks;
@@ -71,10 +71,10 @@ struct Step {
   }
   kvc_status attend(kvc_stream* stream = nullptr) { return kvc_storage_attend(on_device.get(), &a, stream); }
   // That out and lse hold what the CPU makes of `wanted`, and the bytes between rows what was there.
-  void expect_right(kvc_attention wanted, const std::string& what) const {
+  void expect_right(AttentionCall wanted, const std::string& what) const {
     std::vector<char> cpu_out(out.size(), '\x7b');
     std::vector<float> cpu_lse(std::size(lse), -99.0f);
-    wanted.out = cpu_out.data(), wanted.lse = cpu_lse.data(), wanted.flags = 0;
+    wanted.out = cpu_out.data(), wanted.lse = cpu_lse.data(), wanted.run.flags = 0;
     ASSERT_EQ(kvc_storage_attend(on_cpu.get(), &wanted, nullptr), KVC_OK) << kvc_last_error();
     std::vector<char> rest = out;
     for (uint64_t t = 0; t < wanted.q_offsets[kRequests]; ++t) {
@@ -101,7 +101,7 @@ struct Step {
   uint64_t lens[kRequests] = {31, 40, 20};
   int32_t tables[kRequests * kStride] = {4, 1, 0, 4, 2, 5, 4, 3, 0};
   float sinks[kQHeads] = {2.5f, -HUGE_VALF, 0, -60};
-  kvc_attention a = {};
+  AttentionCall a;
 };
 
 // Strides of results: side by side, with gaps, head by head, and odd ones.
@@ -155,8 +155,8 @@ TEST_F(GpuAttentionRows, AReplayReadsTheSinkLogitsOfTheDevice) {
       Step step(dtype);
       const auto [head, token] = layouts(step)[2];
       step.lay_out(head, token);
-      step.a.flags = KVC_LAUNCH_ON_DEVICE, step.a.shared_tokens = shared;
-      step.a.total_queries = kMostQueries, step.a.max_queries = kMostQueries;
+      step.a.run.flags = KVC_LAUNCH_ON_DEVICE, step.a.shared_tokens = shared;
+      step.a.run.total_queries = kMostQueries, step.a.run.max_queries = kMostQueries;
       step.clear();
       const EngineStream engine;
       control()->begin_capture(engine.handle);
@@ -218,11 +218,10 @@ TEST_F(GpuAttentionRows, SinkLogitsThatTheDeviceCannotReadAreRefused) {
   const StoragePtr storage = make(small_config("emulated:1"));  // a device that reads no ordinary memory
   DeviceMemory memory("emulated:1", 4096);
   const std::vector<float> sinks(kQHeads);
-  kvc_attention a = {};
-  a.struct_size = sizeof a;
+  AttentionCall a;
   a.q = a.out = memory.data, a.q_offsets = a.kv_lens = memory.as<uint64_t>();
   a.block_tables = memory.as<int32_t>(), a.table_stride = 1, a.num_requests = 1, a.num_q_heads = kQHeads;
-  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = 1, a.sink_logits = sinks.data();
+  a.run.flags = KVC_LAUNCH_ON_DEVICE, a.run.total_queries = 1, a.sink_logits = sinks.data();
   EXPECT_EQ(kvc_storage_attend(storage.get(), &a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("kvc_attention.sink_logits is in host memory")) << kvc_last_error();
 }

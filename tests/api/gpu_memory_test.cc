@@ -5,6 +5,7 @@
 
 #include "api/dlpack.h"
 #include "api/emulated.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -340,8 +341,7 @@ TEST_F(GpuMemory, AnotherKernelGetsViewsAndTheRuntimesStream) {
   std::vector<float> q(kHeads * kDim, 1), out(q.size());
   const uint64_t offsets[] = {0, 1}, lens[] = {1};
   const int32_t table[] = {2};
-  kvc_attention a = {};
-  a.struct_size = sizeof a;
+  AttentionCall a;
   a.q = q.data(), a.out = out.data(), a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = table;
   a.table_stride = 1, a.num_requests = 1, a.num_q_heads = kHeads;
   ASSERT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_OK) << kvc_last_error();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_attention.schedule on emulated devices: the first layer of a step works it out, the others use it, in
-// graphs too; what is refused, and what memory that is no schedule does.
+// kvc_attention_launch.plan on emulated devices: the first layer of a step works it out, the others use it,
+// in graphs too; what is refused, and what memory that is no schedule does.
 #include <cstring>
 
 #include "api/device_step.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -18,8 +19,8 @@ TEST_F(GpuSchedule, OfTheFirstLayerGivesTheBitsOfTheOthers) {
     for (const uint32_t flags : {0u, uint32_t{KVC_LAUNCH_INVARIANT}, uint32_t{KVC_LAUNCH_ON_DEVICE}}) {
       Step own, step;
       for (Step* each : {&own, &step}) {
-        each->a.shared_tokens = shared, each->a.flags = flags;
-        each->a.total_queries = (flags & KVC_LAUNCH_ON_DEVICE) != 0 ? kRequests : 0;
+        each->a.shared_tokens = shared, each->a.run.flags = flags;
+        each->a.run.total_queries = (flags & KVC_LAUNCH_ON_DEVICE) != 0 ? kRequests : 0;
       }
       const uint64_t before = launches();
       own.attend(nullptr);
@@ -40,8 +41,8 @@ TEST_F(GpuSchedule, OfTheFirstLayerGivesTheBitsOfTheOthers) {
 // The first layer's call is in the graph, so that each replay works out a schedule of its lengths.
 TEST_F(GpuSchedule, IsMadeAnewByEachReplay) {
   Step own, step;
-  step.a.flags = KVC_LAUNCH_ON_DEVICE, step.a.total_queries = kRequests, step.a.max_queries = 1;
-  own.a.flags = step.a.flags, own.a.total_queries = kRequests, own.a.max_queries = 1;
+  step.a.run.flags = KVC_LAUNCH_ON_DEVICE, step.a.run.total_queries = kRequests, step.a.run.max_queries = 1;
+  own.a.run.flags = step.a.run.flags, own.a.run.total_queries = kRequests, own.a.run.max_queries = 1;
   step.give_memory();
   const EngineStream engine;
   control()->begin_capture(engine.handle);
@@ -62,10 +63,10 @@ TEST_F(GpuSchedule, IsMadeAnewByEachReplay) {
 
 TEST_F(GpuSchedule, OfTheLargestStepIsEnoughForAll) {
   Step step;
-  step.a.flags = KVC_LAUNCH_ON_DEVICE;
+  step.a.run.flags = KVC_LAUNCH_ON_DEVICE;
   uint64_t most = 0;
   for (const uint64_t queries : {uint64_t{kRequests}, uint64_t{40}, uint64_t{3000}}) {
-    step.a.total_queries = step.a.max_queries = queries;
+    step.a.run.total_queries = step.a.run.max_queries = queries;
     EXPECT_GE(step.plan().plan_bytes, most);
     most = step.plan().plan_bytes;
   }
@@ -78,16 +79,16 @@ TEST_F(GpuSchedule, OfTheLargestStepIsEnoughForAll) {
 TEST_F(GpuSchedule, MemoryThatIsNoScheduleGivesNaNAndOtherLengthsToo) {
   Step step;
   step.give_memory();
-  step.a.flags = KVC_LAUNCH_PLANNED, step.a.out = step.outs[0].data();
+  step.a.run.flags = KVC_LAUNCH_PLANNED, step.a.out = step.outs[0].data();
   const auto expect_nan = [&] {
     step.clear();
     ASSERT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
     for (const float x : step.outs[0]) ASSERT_TRUE(std::isnan(x));
   };
   expect_nan();
-  step.a.flags = 0;
+  step.a.run.flags = 0;
   ASSERT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
-  step.a.flags = KVC_LAUNCH_PLANNED;
+  step.a.run.flags = KVC_LAUNCH_PLANNED;
   step.a.window = 100;  // of layers of another kind, even where it hides nothing yet
   expect_nan();
   step.a.window = 0, step.a.num_requests = 2;
@@ -110,21 +111,21 @@ TEST_F(GpuSchedule, WhatCannotHoldOneIsRefused) {
     EXPECT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_TRUE(says(text)) << kvc_last_error();
   };
-  step.a.flags = KVC_LAUNCH_PLANNED;
-  expect_refused("KVC_LAUNCH_PLANNED without kvc_attention.schedule");
-  step.a.schedule = memory.data, step.a.plan_bytes = needed - 1;
+  step.a.run.flags = KVC_LAUNCH_PLANNED;
+  expect_refused("KVC_LAUNCH_PLANNED without kvc_attention_launch.plan");
+  step.a.run.plan = memory.data, step.a.run.plan_bytes = needed - 1;
   expect_refused("plan_bytes is " + std::to_string(needed - 1) + "; this call needs " +
                  std::to_string(needed));
-  step.a.schedule = static_cast<char*>(memory.data) + 8, step.a.plan_bytes = needed;
+  step.a.run.plan = static_cast<char*>(memory.data) + 8, step.a.run.plan_bytes = needed;
   expect_refused("a multiple of 16");
   alignas(16) static char host[1 << 16];
   ASSERT_LE(needed, sizeof host);
-  step.a.schedule = host;
-  expect_refused("kvc_attention.schedule is in host memory");
-  step.a.schedule = memory.data, step.a.out = static_cast<char*>(out.data) + 2;
-  expect_refused("with kvc_attention.schedule a multiple of 4");
+  step.a.run.plan = host;
+  expect_refused("kvc_attention_launch.plan is in host memory");
+  step.a.run.plan = memory.data, step.a.out = static_cast<char*>(out.data) + 2;
+  expect_refused("with kvc_attention_launch.plan a multiple of 4");
   EXPECT_EQ(launches(), before) << "nothing was enqueued";
-  step.a.out = out.data, step.a.flags = 0;
+  step.a.out = out.data, step.a.run.flags = 0;
   EXPECT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
 }
 
@@ -135,8 +136,7 @@ TEST(CpuSchedule, IsTakenAndNotLookedAt) {
   std::vector<float> out(q.size());
   const uint64_t offsets[] = {0, 1}, lens[] = {1};
   const int32_t table[] = {0};
-  kvc_attention a = {};
-  a.struct_size = sizeof a;
+  AttentionCall a;
   a.q = q.data(), a.out = out.data(), a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = table;
   a.table_stride = a.num_requests = 1, a.num_q_heads = 2 * kHeads;
   kvc_attention_info plan = {};
@@ -145,7 +145,7 @@ TEST(CpuSchedule, IsTakenAndNotLookedAt) {
   EXPECT_EQ(plan.plan_bytes, 0u);
   char* const nowhere = nullptr;
   for (char* const schedule : {nowhere, nowhere + 1}) {
-    a.schedule = schedule, a.flags = KVC_LAUNCH_PLANNED;
+    a.run.plan = schedule, a.run.flags = KVC_LAUNCH_PLANNED;
     std::fill(out.begin(), out.end(), 0.0f);
     ASSERT_EQ(kvc_storage_attend(storage.get(), &a, nullptr), KVC_OK) << kvc_last_error();
     for (const float x : out) EXPECT_EQ(x, -3.0f);

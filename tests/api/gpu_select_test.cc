@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choosing blocks on emulated devices: it enqueues, replays from graphs, and changes nothing when it fails.
 #include "api/emulated.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -30,7 +31,6 @@ class GpuSelect : public OnEmulatedDevices {
     for (kvc_storage* each : {device_.get(), cpu_.get()})
       ASSERT_EQ(kvc_storage_store(each, &rows.rows, nullptr), KVC_OK) << kvc_last_error();
     for (size_t i = 0; i < q_.size(); ++i) q_[i] = static_cast<float>(i * 7 % 13) / 4 - 1;
-    attention_.struct_size = sizeof attention_;
     attention_.q = q_.data(), attention_.q_offsets = offsets_, attention_.kv_lens = lens_;
     attention_.block_tables = tables_, attention_.table_stride = kStride;
     attention_.num_requests = kRequests, attention_.num_q_heads = kQHeads;
@@ -50,9 +50,9 @@ class GpuSelect : public OnEmulatedDevices {
     ASSERT_EQ(kvc_storage_key_bounds(storage, 0, tables_, kRequests * kStride, result.bounds.data(), stream),
               KVC_OK)
         << kvc_last_error();
-    kvc_attention a = attention_;
-    a.out = result.out.data(), a.flags = flags;
-    if (flags != 0) a.total_queries = kRequests, a.max_queries = 1;
+    AttentionCall a = attention_;
+    a.out = result.out.data(), a.run.flags = flags;
+    if (flags != 0) a.run.total_queries = kRequests, a.run.max_queries = 1;
     kvc_block_choice choice = choice_;
     choice.bounds = result.bounds.data(), choice.block_mask = result.mask.data();
     ASSERT_EQ(kvc_storage_select_blocks(storage, &a, &choice, stream), KVC_OK) << kvc_last_error();
@@ -72,7 +72,7 @@ class GpuSelect : public OnEmulatedDevices {
   const uint64_t offsets_[kRequests + 1] = {0, 1, 2};
   uint64_t lens_[kRequests] = {70, 66};
   int32_t tables_[kRequests * kStride] = {4, 1, 5, 9, 2, 8, 3, 0, 6, 7};
-  kvc_attention attention_ = {};
+  AttentionCall attention_;
   kvc_block_choice choice_ = {};
 };
 
@@ -111,24 +111,24 @@ TEST_F(GpuSelect, ReplaysFromAGraph) {
 
 TEST_F(GpuSelect, RoomForTheLongestRequestIsAskedForWhereLengthsAreOnTheDevice) {
   Result result;
-  kvc_attention a = attention_;
+  AttentionCall a = attention_;
   kvc_block_choice choice = choice_;
   choice.bounds = result.bounds.data(), choice.block_mask = result.mask.data();
-  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
+  a.run.flags = KVC_LAUNCH_ON_DEVICE, a.run.total_queries = kRequests, a.table_stride = 9;
   EXPECT_EQ(kvc_storage_select_blocks(device_.get(), &a, &choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("max_kv_len")) << kvc_last_error();
-  a.max_kv_len = 8 * kBlock + 1;
+  a.run.max_kv_len = 8 * kBlock + 1;
   EXPECT_EQ(kvc_storage_select_blocks(device_.get(), &a, &choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(result.mask, Result().mask);
-  a.table_stride = kStride, a.max_kv_len = 0;
+  a.table_stride = kStride, a.run.max_kv_len = 0;
   EXPECT_EQ(kvc_storage_select_blocks(device_.get(), &a, &choice, nullptr), KVC_OK) << kvc_last_error();
 }
 
 // The same of the mask that attention reads, of which the host sees nothing else.
 TEST_F(GpuSelect, AMaskWithoutRoomForTheLongestRequestIsNotRead) {
   Result result;
-  kvc_attention a = attention_;
-  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.table_stride = 9;
+  AttentionCall a = attention_;
+  a.run.flags = KVC_LAUNCH_ON_DEVICE, a.run.total_queries = kRequests, a.table_stride = 9;
   a.out = result.out.data(), a.block_mask = result.mask.data();
   const auto refused = [&] {
     kvc_attention_info plan = {};
@@ -139,9 +139,9 @@ TEST_F(GpuSelect, AMaskWithoutRoomForTheLongestRequestIsNotRead) {
     EXPECT_EQ(result.out, Result().out);
   };
   refused();  // all that table_stride has room for
-  a.max_kv_len = 8 * kBlock + 1;
+  a.run.max_kv_len = 8 * kBlock + 1;
   refused();
-  a.table_stride = kStride, a.max_kv_len = 0;
+  a.table_stride = kStride, a.run.max_kv_len = 0;
   EXPECT_EQ(kvc_storage_attend(device_.get(), &a, nullptr), KVC_OK) << kvc_last_error();
   EXPECT_NE(result.out, Result().out);
   a.block_mask = nullptr, a.block_mask_stride = 0;
@@ -155,7 +155,7 @@ TEST_F(GpuSelect, HostMemoryIsRefusedByNameWhereTheDeviceCannotReadIt) {
   Result result;
   DeviceMemory bounds("emulated:1", 2 * result.bounds.size()), q("emulated:1", 4 * q_.size()),
       mask("emulated:1", result.mask.size());
-  kvc_attention a = attention_;
+  AttentionCall a = attention_;
   kvc_block_choice choice = choice_;
   const auto refused = [&](const char* name) {
     EXPECT_EQ(kvc_storage_select_blocks(s.get(), &a, &choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of an engine on emulated devices: nothing waits, the current device stays, graphs replay.
 #include "api/emulated.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
 
 class GpuStream : public OnEmulatedDevices {};
 
-kvc_attention decode(const float* q, float* out, const uint64_t* offsets, const uint64_t* lens,
+AttentionCall decode(const float* q, float* out, const uint64_t* offsets, const uint64_t* lens,
                      const int32_t* tables, size_t stride, size_t requests) {
-  kvc_attention a = {};
-  a.struct_size = sizeof a;
+  AttentionCall a;
   a.q = q, a.out = out, a.q_offsets = offsets, a.kv_lens = lens, a.block_tables = tables,
   a.table_stride = stride;
   a.num_requests = requests, a.num_q_heads = 2 * kHeads;
@@ -68,7 +68,7 @@ TEST_F(GpuStream, CallsEnqueueAndNeverWait) {
   std::vector<float> out(q.size());
   const uint64_t offsets[] = {0, 1}, lens[] = {5};
   const int32_t table[] = {2};
-  const kvc_attention a = decode(q.data(), out.data(), offsets, lens, table, 1, 1);
+  const AttentionCall a = decode(q.data(), out.data(), offsets, lens, table, 1, 1);
   std::vector<kvc_block_copy> copies(kBlocks - 2);
   for (size_t i = 0; i < copies.size(); ++i)
     copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(i + 1)};
@@ -136,8 +136,8 @@ TEST_F(GpuStream, AttentionOverASharedPrefixReplaysFromAGraph) {
   const uint64_t offsets[] = {0, 1, 2, 3};
   uint64_t lens[] = {17, 20, 33};
   int32_t tables[] = {4, 1, 5, 4, 2, 5, 4, 3, 0};
-  kvc_attention a = decode(q.data(), out.data(), offsets, lens, tables, kStride, kRequests);
-  a.flags = KVC_LAUNCH_ON_DEVICE, a.total_queries = kRequests, a.max_queries = 1;
+  AttentionCall a = decode(q.data(), out.data(), offsets, lens, tables, kStride, kRequests);
+  a.run.flags = KVC_LAUNCH_ON_DEVICE, a.run.total_queries = kRequests, a.run.max_queries = 1;
   a.shared_tokens = kStride * kBlock + 1;
   EXPECT_EQ(kvc_storage_attend(s.get(), &a, engine.stream.get()), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("shared_tokens")) << kvc_last_error();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_attention.workspace on emulated devices: graphs that the caller gives memory take none of the
+// kvc_attention_launch.workspace on emulated devices: graphs that the caller gives memory take none of the
 // library's, and what replays bring beyond the limits of a capture gives NaN.
 #include <cmath>
 #include <cstring>
@@ -13,8 +13,8 @@ namespace {
 class GpuWorkspace : public OnEmulatedDevices {
  protected:
   static void on_device(Step& step) {
-    step.a.flags = KVC_LAUNCH_ON_DEVICE;
-    step.a.total_queries = kRequests, step.a.max_queries = 1, step.a.max_kv_len = 32;
+    step.a.run.flags = KVC_LAUNCH_ON_DEVICE;
+    step.a.run.total_queries = kRequests, step.a.run.max_queries = 1, step.a.run.max_kv_len = 32;
   }
   static void* capture(const EngineStream& engine, const std::function<void()>& calls) {
     control()->begin_capture(engine.handle);
@@ -42,7 +42,7 @@ TEST_F(GpuWorkspace, ManyGraphsTakeNoMemoryBeyondTheCallers) {
     EXPECT_EQ(plan.shared_tokens, shared);
     ASSERT_GT(plan.workspace_bytes, 0u);
     const DeviceMemory workspace("emulated", plan.workspace_bytes);
-    step.a.workspace = workspace.data, step.a.workspace_bytes = plan.workspace_bytes;
+    step.a.run.workspace = workspace.data, step.a.run.workspace_bytes = plan.workspace_bytes;
     const EngineStream engine;
     const uint64_t before = control()->bytes_in_use(0);
     std::vector<void*> graphs;
@@ -71,7 +71,7 @@ TEST_F(GpuWorkspace, HoldsHostArraysAndTheCallsOwnSchedule) {
     if (scheduled) step.give_memory();
     const uint64_t needed = step.plan().workspace_bytes;
     const DeviceMemory workspace("emulated", needed);
-    step.a.workspace = workspace.data, step.a.workspace_bytes = needed;
+    step.a.run.workspace = workspace.data, step.a.run.workspace_bytes = needed;
     const uint64_t before = control()->bytes_in_use(0);
     ASSERT_EQ(attend(step, out, engine.stream.get()), KVC_OK) << kvc_last_error();
     ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
@@ -86,7 +86,7 @@ TEST_F(GpuWorkspace, ServesTheChoiceOfBlocksToo) {
   const kvc_attention_info plan = step.plan();
   ASSERT_GT(plan.selection_bytes, 0u);
   const DeviceMemory workspace("emulated", plan.selection_bytes);
-  step.a.workspace = workspace.data, step.a.workspace_bytes = plan.selection_bytes;
+  step.a.run.workspace = workspace.data, step.a.run.workspace_bytes = plan.selection_bytes;
   std::vector<uint16_t> bounds(size_t{kBlocks} * kHeads * 2 * kDim);
   std::vector<uint8_t> mask(kRequests * kHeads);
   int32_t blocks[kBlocks];
@@ -107,7 +107,7 @@ TEST_F(GpuWorkspace, ServesTheChoiceOfBlocksToo) {
   EXPECT_EQ(control()->bytes_in_use(0), before);
   EXPECT_EQ(mask, std::vector<uint8_t>(mask.size(), 2)) << "the newest block";
   control()->destroy_graph(graph);
-  --step.a.workspace_bytes;
+  --step.a.run.workspace_bytes;
   EXPECT_EQ(kvc_storage_select_blocks(step.storage.get(), &step.a, &choice, nullptr),
             KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("selection_bytes")) << kvc_last_error();
@@ -119,7 +119,7 @@ TEST_F(GpuWorkspace, IsRefusedIfItDoesNotServe) {
   const uint64_t needed = step.plan().workspace_bytes;
   DeviceMemory memory("emulated", needed + 256);
   const auto refuses = [&](void* workspace, uint64_t bytes, const std::string& part) {
-    step.a.workspace = workspace, step.a.workspace_bytes = bytes;
+    step.a.run.workspace = workspace, step.a.run.workspace_bytes = bytes;
     EXPECT_EQ(attend(step, out), KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_TRUE(says(part)) << kvc_last_error();
     EXPECT_EQ(out[0], -99.0f);
@@ -129,9 +129,9 @@ TEST_F(GpuWorkspace, IsRefusedIfItDoesNotServe) {
   refuses(nullptr, needed, "give both or neither");
   Step of_other_device("emulated:1");
   std::vector<char> host(needed + 256);
-  of_other_device.a.workspace =
+  of_other_device.a.run.workspace =
       reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(host.data()) + 255) / 256 * 256);
-  of_other_device.a.workspace_bytes = needed;
+  of_other_device.a.run.workspace_bytes = needed;
   EXPECT_EQ(attend(of_other_device, out), KVC_ERROR_INVALID_ARGUMENT)
       << "host memory that the device cannot read";
 }
@@ -140,8 +140,8 @@ TEST_F(GpuWorkspace, IsRefusedIfItDoesNotServe) {
 TEST_F(GpuWorkspace, OfLimitsBeyondAllMemoryIsRefused) {
   Step step;
   on_device(step);
-  step.a.flags |= KVC_LAUNCH_INVARIANT;
-  step.a.num_requests = UINT32_MAX, step.a.total_queries = INT32_MAX, step.a.max_queries = INT32_MAX;
+  step.a.run.flags |= KVC_LAUNCH_INVARIANT;
+  step.a.num_requests = UINT32_MAX, step.a.run.total_queries = INT32_MAX, step.a.run.max_queries = INT32_MAX;
   kvc_attention_info plan = {};
   plan.struct_size = sizeof plan;
   EXPECT_EQ(kvc_storage_explain(step.storage.get(), &step.a, &plan), KVC_ERROR_INVALID_ARGUMENT);

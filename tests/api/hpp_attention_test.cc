@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvcache_storage.hpp: attention, the choice of blocks, kernels of others and the error of quantization.
+// kvcache/storage.hpp: attention, the choice of blocks, kernels of others and the error of quantization.
 #include <algorithm>
 #include <limits>
 
@@ -59,7 +59,7 @@ TEST(HppAttention, OtherKernelsAndQuantizedRows) {
   kvc::Storage s(config(KVC_INT8, KVC_STORAGE_CHANNEL_KEYS));
   Rows rows({0, 1}, 3);
   s.store(rows.rows);
-  s.seal(std::vector<int32_t>{0});
+  s.quantize(std::vector<int32_t>{0});
   auto keys = kvc::make<kvc_quant_metrics>(), values = keys;
   s.measure(rows.rows, &keys, &values);
   EXPECT_EQ(keys.elements, 2u * kRow);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small storage, rows, a question to it and an expected error, for tests of kvcache_storage.hpp.
+// A small storage, rows, a question to it and an expected error, for tests of kvcache/storage.hpp.
 #pragma once
 #include <gtest/gtest.h>
 
+#include <kvcache.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include "kvcache_storage.hpp"
 
 namespace hpp {
 

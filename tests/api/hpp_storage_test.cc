@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvcache_storage.hpp: owners of storages, streams, events and memory end once and move, errors carry status
+// kvcache/storage.hpp: owners of storages, streams, events and memory end once and move, errors carry status
 // and text and have changed nothing, and each call reaches its function with all that it was given.
 #include "api/hpp_storage.h"
 
@@ -79,7 +79,7 @@ TEST(HppStorage, AFailedCallSaysWhyAndChangesNothing) {
   expect_error(KVC_ERROR_INVALID_ARGUMENT, "no block -1", [&] {
     s.copy(std::vector<kvc_block_copy>{{0, 1}, {-1, 2}});
   });
-  expect_error(KVC_ERROR_INVALID_ARGUMENT, "no block 9", [&] { s.seal(std::vector<int32_t>{9}); });
+  expect_error(KVC_ERROR_INVALID_ARGUMENT, "no block 9", [&] { s.quantize(std::vector<int32_t>{9}); });
   EXPECT_EQ(key_in(s, 1), 2);
 
   Question question;
@@ -115,24 +115,24 @@ TEST(HppStorage, DoesWhatTheManagerAsksFor) {
   const std::vector<int32_t> prompt(kBlock + 1, 1);
   kvc::Request low = m.allocate(prompt), r = m.allocate(prompt);
   for (int32_t block = 0; block < 4; ++block) fill(s, block, static_cast<float>(block + 1));
-  const kvc::Span<int32_t> fresh = m.take_zero_blocks(ids);
+  const kvc::Span<int32_t> fresh = m.take_pending({}, ids).zero_blocks;
   EXPECT_EQ(std::vector<int32_t>(fresh.begin(), fresh.end()), (std::vector<int32_t>{0, 1, 2, 3}));
   s.zero(fresh);
   EXPECT_EQ(key_in(s, 3), 0);
-  EXPECT_EQ(m.take_zero_blocks(ids).size(), 0u);
+  EXPECT_EQ(m.take_pending({}, ids).zero_blocks.size(), 0u);
 
   fill(s, 3, 8);
   r.commit(prompt.size());
   low.reset();
   kvc::Request child = r.fork();
   ASSERT_TRUE(child.append(std::vector<int32_t>{7}));
-  const kvc::Span<kvc_block_copy> copies = m.take_copies(room);
+  const kvc::Span<kvc_block_copy> copies = m.take_pending(room).copies;
   ASSERT_EQ(copies.size(), 1u);
   const int32_t copied = copies[0].destination;
   s.copy(copies);
   EXPECT_EQ(key_in(s, copied), 8);
   child.reset();
-  (void)m.take_zero_blocks(ids);
+  (void)m.take_pending({}, ids);
   const kvc::Span<kvc_block_copy> moves = m.compact(room);
   ASSERT_EQ(moves.size(), 2u);
   s.copy(moves);

@@ -160,11 +160,11 @@ TEST(Hpp, TablesSlotsForksAndCopies) {
   kvc::Request child = r.fork();
   EXPECT_TRUE(child.append(numbers(77, 1)));
   kvc_block_copy room[4];
-  const kvc::Span<kvc_block_copy> copies = m.take_copies(room);
+  const kvc::Span<kvc_block_copy> copies = m.take_pending(room).copies;
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].source, 1);
   EXPECT_EQ(copies[0].destination, 2);
-  EXPECT_EQ(m.take_copies(room).size(), 0u);
+  EXPECT_EQ(m.take_pending(room).copies.size(), 0u);
 }
 
 TEST(Hpp, NamespacesPinsAndDrops) {
@@ -174,24 +174,23 @@ TEST(Hpp, NamespacesPinsAndDrops) {
   identity.tenant_size = 1;
   const std::vector<int32_t> prompt = numbers(0, 9);
   kvc::Namespace space = m.open_namespace(identity);
-  auto config = kvc::make<kvc_request_config>();
-  config.namespace_id = space.id();
+  const kvc::Prompt inside(prompt, {}, space.id());
   {
-    kvc::Request r = m.allocate(prompt, &config);
+    kvc::Request r = m.allocate(inside);
     r.commit(9);
   }
   EXPECT_EQ(m.probe(prompt).num_cached, 0u);
-  EXPECT_EQ(m.probe(prompt, space.id()).num_cached, 8u);
+  EXPECT_EQ(m.probe(inside).num_cached, 8u);
   uint64_t pinned = 0;
   {
-    const kvc::Pin pin = m.pin(prompt, space.id(), {}, &pinned);
+    const kvc::Pin pin = m.pin(inside, &pinned);
     EXPECT_EQ(pinned, 8u);
     EXPECT_EQ(m.pool().pinned, 2u);
     EXPECT_EQ(m.evict(100), 0u);
-    EXPECT_EQ(m.drop(prompt, space.id()), 0u);
+    EXPECT_EQ(m.drop(inside), 0u);
   }
   EXPECT_EQ(m.pool().pinned, 0u);
-  EXPECT_EQ(m.drop(prompt, space.id()), 2u);
+  EXPECT_EQ(m.drop(inside), 2u);
   const uint64_t id = space.id();
   space.reset();
   EXPECT_EQ(status_of([&] { m.reset(id); }), KVC_ERROR_NOT_FOUND);
@@ -206,10 +205,10 @@ TEST(Hpp, ExtraKeysTellEqualTokensApart) {
   image.num_tokens = 2;
   const std::vector<kvc_extra_key> keys = {image};
   const std::vector<int32_t> prompt = numbers(0, 5);
-  kvc::Request r = m.allocate(prompt, nullptr, keys);
+  kvc::Request r = m.allocate({prompt, keys});
   r.commit(5);
   EXPECT_EQ(m.probe(prompt).num_cached, 0u);
-  EXPECT_EQ(m.probe(prompt, 0, keys).num_cached, 4u);
+  EXPECT_EQ(m.probe({prompt, keys}).num_cached, 4u);
 }
 
 TEST(Hpp, StepThroughTypedArrays) {

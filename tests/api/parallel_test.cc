@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "api/attention_scene.h"
+#include "attention_call.h"
 
 namespace {
 
@@ -83,7 +84,7 @@ TEST(ParallelFor, ThreadsOfTheUserMayCallAtOnce) {
   std::atomic<int> different{0};
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
-      kvc_attention a = scene.a;
+      AttentionCall a = scene.a;
       std::vector<float> out(scene.out.size()), lse(scene.lse.size());
       a.out = out.data(), a.lse = lse.data();
       for (int n = 0; n < 3; ++n)

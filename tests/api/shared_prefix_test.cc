@@ -126,7 +126,7 @@ TEST(SharedPrefixAttention, IsLeftOutWhereItDoesNotFit) {
   expect_left_out([&](Scene& s) { s.a.mask = bits.data(), s.a.mask_offsets = mask_offsets.data(); });
   expect_left_out([](Scene& s) { s.a.flags = KVC_ATTENTION_NOT_CAUSAL; });
   expect_left_out([](Scene& s) { s.a.num_requests = 1; });
-  if (device() != nullptr) expect_left_out([](Scene& s) { s.a.flags = KVC_LAUNCH_INVARIANT; });
+  if (device() != nullptr) expect_left_out([](Scene& s) { s.a.run.flags = KVC_LAUNCH_INVARIANT; });
 }
 
 TEST(SharedPrefixAttention, IsRefusedWhereItIsNotTrue) {

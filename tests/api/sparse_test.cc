@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/attention_scene.h"
+#include "attention_call.h"
 
 namespace {
 
@@ -400,7 +401,7 @@ TEST(SparseAttention, AStreamRunsTheStepsInOrder) {
   {
     std::vector<int32_t> blocks = sparse.blocks, tables = scene.tables;
     std::vector<uint64_t> offsets = scene.offsets, lens = scene.lens;
-    kvc_attention a = scene.a;
+    AttentionCall a = scene.a;
     a.block_tables = tables.data(), a.q_offsets = offsets.data(), a.kv_lens = lens.data();
     EXPECT_EQ(
         kvc_storage_key_bounds(s, Scene::kLayer, blocks.data(), blocks.size(), sparse.bounds.data(), stream),

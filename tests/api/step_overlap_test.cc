@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "calls.h"
+
 namespace {
 
 template <class T>
@@ -43,8 +45,9 @@ struct LongStep {
 
   uint64_t allocate(size_t tokens) {
     uint64_t id = 0;
-    EXPECT_EQ(kvc_manager_allocate_request(m, prompt.data(), tokens, nullptr, 0, nullptr, &id, nullptr),
-              KVC_OK);
+    EXPECT_EQ(
+        kvc_manager_allocate_request(m, PROMPT(0, prompt.data(), tokens, nullptr, 0), nullptr, &id, nullptr),
+        KVC_OK);
     EXPECT_EQ(kvc_manager_commit_tokens(m, id, tokens), KVC_OK);
     return id;
   }

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "api/channels.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -239,8 +240,8 @@ TEST(ChannelKeys, OfThreadsWithBlocksOfTheirOwnStayRight) {
         const int32_t table[] = {static_cast<int32_t>(2 * i), static_cast<int32_t>(2 * i + 1)};
         const std::vector<float> q(info.num_heads * info.head_dim, 0.1f);
         std::vector<float> result(info.num_heads * info.v_head_dim, std::nanf(""));
-        kvc_attention a = {};
-        a.struct_size = sizeof a, a.q = q.data(), a.out = result.data(), a.num_requests = 1;
+        AttentionCall a;
+        a.q = q.data(), a.out = result.data(), a.num_requests = 1;
         a.q_offsets = offsets, a.kv_lens = &length, a.block_tables = table, a.table_stride = 2;
         a.num_q_heads = info.num_heads;
         ASSERT_EQ(kvc_storage_attend(s.get(), &a, nullptr), KVC_OK) << kvc_last_error();

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "api/storage.h"
+#include "attention_call.h"
 
 namespace kvc::test {
 namespace {
@@ -149,8 +150,7 @@ TEST(Storage, NoMemoryForScratchIsAnError) {
   std::vector<uint8_t> mask(c.num_heads, 5);
   const uint64_t offsets[] = {0, 1}, length = 2 * c.block_size;
   const int32_t table[] = {0, 1};
-  kvc_attention a = {};
-  a.struct_size = sizeof a;
+  AttentionCall a;
   a.q = q.data(), a.out = out.data(), a.num_requests = 1, a.q_offsets = offsets, a.kv_lens = &length;
   a.block_tables = table, a.table_stride = 2, a.num_q_heads = c.num_heads;
   kvc_block_choice choice = {};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storages with streams through the C API: what is copied at the call, what comes after what, and that errors
 // come at once. A test stops a stream by a task of its own, so that nothing here is a matter of luck.
+#include "cpu/stream.h"
+
 #include <gtest/gtest.h>
 #include <kvcache.h>
 
@@ -13,7 +15,6 @@
 
 #include "api/storage.h"
 #include "api/storage_handle.h"
-#include "cpu/cpu_backend.h"
 
 namespace {
 

@@ -12,6 +12,7 @@
 
 #include "api/create.h"
 #include "api/guard.h"
+#include "calls.h"
 
 namespace kvc {
 namespace {
@@ -134,7 +135,8 @@ class OutputSize : public ::testing::Test {
 TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   uint64_t request;
   const int32_t tokens[3] = {1, 2, 3};
-  ASSERT_EQ(kvc_manager_allocate_request(m_, tokens, 3, nullptr, 0, nullptr, &request, nullptr), KVC_OK);
+  ASSERT_EQ(kvc_manager_allocate_request(m_, PROMPT(0, tokens, 3, nullptr, 0), nullptr, &request, nullptr),
+            KVC_OK);
   expect_written_by_size<kvc_properties>([&](auto* out) { return kvc_manager_properties(m_, out); });
   expect_written_by_size<kvc_stats>([&](auto* out) { return kvc_manager_stats(m_, out); });
   expect_written_by_size<kvc_pool_info>([&](auto* out) { return kvc_manager_pool_info(m_, 0, out); });
@@ -142,7 +144,7 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_request_info>(
       [&](auto* out) { return kvc_manager_request_info(m_, request, out); });
   expect_written_by_size<kvc_probe_info>(
-      [&](auto* out) { return kvc_manager_probe(m_, 0, tokens, 3, nullptr, 0, out); });
+      [&](auto* out) { return kvc_manager_probe(m_, PROMPT(0, tokens, 3, nullptr, 0), out); });
   expect_written_by_size<kvc_device_info>([&](auto* out) { return kvc_device_properties(nullptr, out); });
   expect_written_by_size<kvc_backend_info>([&](auto* out) { return kvc_backend_properties(nullptr, out); });
   kvc_storage_config storage_config = {};
@@ -154,6 +156,9 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_storage_info>([&](auto* out) { return kvc_storage_properties(storage, out); });
   kvc_storage_destroy(storage);
   expect_written_by_size<kvc_model>([&](auto* out) { return kvc_model_find("gemma-3-4b", out); });
+  const std::string config = R"({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34})";
+  expect_written_by_size<kvc_model>(
+      [&](auto* out) { return kvc_model_from_config(config.data(), config.size(), out); });
   kvc_model model = {};
   model.struct_size = sizeof model;
   ASSERT_EQ(kvc_model_find("gemma-3-4b", &model), KVC_OK);

@@ -2,6 +2,7 @@
 // Through the C API: trees of draft tokens, cross attention over an encoder's keys, and merging of partial
 // results.
 #include "api/attention_scene.h"
+#include "calls.h"
 
 namespace {
 
@@ -177,13 +178,13 @@ TEST(Merge, PartsOfAContextBecomeTheWhole) {
         outs.insert(outs.end(), scene.out.begin(), scene.out.end());
         lses.insert(lses.end(), scene.lse.begin(), scene.lse.end());
       }
-      ASSERT_EQ(kvc_attention_merge(outs.data(), lses.data(), parts, lse.size(), scene.o.v_dim, 0, out.data(),
-                                    lse.data()),
+      ASSERT_EQ(merge_attention(outs.data(), lses.data(), parts, lse.size(), scene.o.v_dim, 0, out.data(),
+                                lse.data()),
                 KVC_OK);
       for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], whole[i], 1e-6);
       for (size_t i = 0; i < lse.size(); ++i) EXPECT_NEAR(lse[i], whole_lse[i], 1e-5);
-      ASSERT_EQ(kvc_attention_merge(outs.data(), lses.data(), parts, lse.size(), scene.o.v_dim, KVC_FLOAT32,
-                                    outs.data(), lses.data()),
+      ASSERT_EQ(merge_attention(outs.data(), lses.data(), parts, lse.size(), scene.o.v_dim, KVC_FLOAT32,
+                                outs.data(), lses.data()),
                 KVC_OK);
       EXPECT_TRUE(std::equal(out.begin(), out.end(), outs.begin())) << "in place";
       EXPECT_TRUE(std::equal(lse.begin(), lse.end(), lses.begin()));
@@ -194,15 +195,15 @@ TEST(Merge, PartsOfAContextBecomeTheWhole) {
 TEST(Merge, NothingGivesZerosAndMinusInfinity) {
   const float nan[] = {NAN, NAN, NAN, NAN}, lses[] = {-INFINITY, -INFINITY};
   float out[2] = {7, 7}, lse = 7;
-  ASSERT_EQ(kvc_attention_merge(nan, lses, 2, 1, 2, 0, out, &lse), KVC_OK);
+  ASSERT_EQ(merge_attention(nan, lses, 2, 1, 2, 0, out, &lse), KVC_OK);
   EXPECT_EQ(out[0], 0);
   EXPECT_EQ(out[1], 0);
   EXPECT_EQ(lse, -INFINITY);
   out[0] = lse = 7;
-  ASSERT_EQ(kvc_attention_merge(nullptr, nullptr, 0, 1, 2, 0, out, &lse), KVC_OK);
+  ASSERT_EQ(merge_attention(nullptr, nullptr, 0, 1, 2, 0, out, &lse), KVC_OK);
   EXPECT_EQ(out[0], 0);
   EXPECT_EQ(lse, -INFINITY);
-  ASSERT_EQ(kvc_attention_merge(nan, lses, 2, 1, 2, 0, out, nullptr), KVC_OK);
+  ASSERT_EQ(merge_attention(nan, lses, 2, 1, 2, 0, out, nullptr), KVC_OK);
 }
 
 TEST(Merge, LargeLogarithmsAndHalvesDoNotOverflow) {
@@ -210,7 +211,7 @@ TEST(Merge, LargeLogarithmsAndHalvesDoNotOverflow) {
   const uint16_t outs[] = {0x3c00, 0xbc00};  // 1, -1
   uint16_t out;
   float lse;
-  ASSERT_EQ(kvc_attention_merge(outs, lses, 2, 1, 1, KVC_FLOAT16, &out, &lse), KVC_OK);
+  ASSERT_EQ(merge_attention(outs, lses, 2, 1, 1, KVC_FLOAT16, &out, &lse), KVC_OK);
   EXPECT_EQ(out, 0x3765);  // tanh(0.5) = 0.46212, rounded
   EXPECT_NEAR(lse, 10000.31326, 1e-3);
 }
@@ -222,13 +223,13 @@ TEST(Merge, BadArgumentsAreRefused) {
     EXPECT_EQ(x, 3);
   };
   const float in[] = {1};
-  refused(kvc_attention_merge(nullptr, in, 1, 1, 1, 0, &x, nullptr));
-  refused(kvc_attention_merge(in, nullptr, 1, 1, 1, 0, &x, nullptr));
-  refused(kvc_attention_merge(in, in, 1, 1, 1, 0, nullptr, nullptr));
-  refused(kvc_attention_merge(in, in, 1, 1, 0, 0, &x, nullptr));
-  refused(kvc_attention_merge(in, in, 1, 1, 8193, 0, &x, nullptr));
-  refused(kvc_attention_merge(in, in, 1, 1, 1, KVC_INT8, &x, nullptr));
-  EXPECT_EQ(kvc_attention_merge(nullptr, nullptr, 3, 0, 1, 0, nullptr, nullptr), KVC_OK);
+  refused(merge_attention(nullptr, in, 1, 1, 1, 0, &x, nullptr));
+  refused(merge_attention(in, nullptr, 1, 1, 1, 0, &x, nullptr));
+  refused(merge_attention(in, in, 1, 1, 1, 0, nullptr, nullptr));
+  refused(merge_attention(in, in, 1, 1, 0, 0, &x, nullptr));
+  refused(merge_attention(in, in, 1, 1, 8193, 0, &x, nullptr));
+  refused(merge_attention(in, in, 1, 1, 1, KVC_INT8, &x, nullptr));
+  EXPECT_EQ(merge_attention(nullptr, nullptr, 3, 0, 1, 0, nullptr, nullptr), KVC_OK);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <set>
 #include <vector>
 
+#include "calls.h"
+
 namespace {
 
 constexpr uint32_t kBlock = 4, kBlocks = 24, kLayers = 2;
@@ -89,9 +91,9 @@ class Engine {
     kvc_block_copy copies[64];
     int32_t blocks[kBlocks];
     size_t count = 0;
-    ASSERT_EQ(kvc_manager_take_copies(m_, copies, 64, &count), KVC_OK);
+    ASSERT_EQ(take_copies(m_, copies, 64, &count), KVC_OK);
     ASSERT_EQ(kvc_storage_copy_blocks(s_, copies, count, nullptr), KVC_OK);
-    ASSERT_EQ(kvc_manager_take_zero_blocks(m_, blocks, kBlocks, &count), KVC_OK);
+    ASSERT_EQ(take_zero_blocks(m_, blocks, kBlocks, &count), KVC_OK);
     ASSERT_EQ(kvc_storage_zero_blocks(s_, blocks, count, nullptr), KVC_OK);
     EXPECT_EQ(std::set<int32_t>(blocks, blocks + count).size(), count);
   }
@@ -123,12 +125,9 @@ class Engine {
     std::vector<int32_t> tokens(1 + random_() % 14);
     const auto text = static_cast<int32_t>(random_() % 3);
     for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = text + static_cast<int32_t>(t);
-    kvc_request_config rc = {};
-    rc.struct_size = sizeof rc;
-    rc.namespace_id = spaces_[space];
     uint64_t request = 0, cached = 0;
-    if (kvc_manager_allocate_request(m_, tokens.data(), tokens.size(), nullptr, 0, &rc, &request, &cached) !=
-        KVC_OK)
+    if (kvc_manager_allocate_request(m_, PROMPT(spaces_[space], tokens.data(), tokens.size(), nullptr, 0),
+                                     nullptr, &request, &cached) != KVC_OK)
       return;
     live_[request] = static_cast<uint8_t>(space + 1);
     if (random_() % 5 == 0) return end(request);  // given back before anything is done
@@ -238,31 +237,30 @@ TEST(Zeroing, TheListIsTakenWholeOrNotAtAll) {
   int32_t raw[3], out[3] = {-7, -7, -7};
   size_t count = 77;
   ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, raw, 3), KVC_OK);
-  EXPECT_EQ(kvc_manager_take_zero_blocks(m, out, 2, &count), KVC_ERROR_BUFFER_TOO_SMALL);
+  EXPECT_EQ(take_zero_blocks(m, out, 2, &count), KVC_ERROR_BUFFER_TOO_SMALL);
   EXPECT_EQ(count, 3u);
   EXPECT_EQ(out[0], -7);
   kvc_block_copy moves[8];
   EXPECT_EQ(kvc_manager_compact(m, 0, moves, 8, &count), KVC_ERROR_BUSY);
-  ASSERT_EQ(kvc_manager_take_zero_blocks(m, out, 3, &count), KVC_OK);
+  ASSERT_EQ(take_zero_blocks(m, out, 3, &count), KVC_OK);
   EXPECT_TRUE(std::equal(raw, raw + 3, out));
-  ASSERT_EQ(kvc_manager_take_zero_blocks(m, nullptr, 0, &count), KVC_OK);
+  ASSERT_EQ(take_zero_blocks(m, nullptr, 0, &count), KVC_OK);
   EXPECT_EQ(count, 0u);
-  EXPECT_EQ(kvc_manager_take_zero_blocks(m, out, 3, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_manager_take_zero_blocks(m, nullptr, 3, &count), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(take_zero_blocks(m, out, 3, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(take_zero_blocks(m, nullptr, 3, &count), KVC_ERROR_INVALID_ARGUMENT);
   kvc_manager_destroy(m);
 }
 
 // Takes the only block for namespace `space` and says how many blocks are to be cleared first.
 size_t blocks_to_clear(kvc_manager* m, uint64_t space) {
-  kvc_request_config config = {};
-  config.struct_size = sizeof config, config.namespace_id = space;
   const int32_t tokens[2] = {9, 9};
   uint64_t id, cached;
-  EXPECT_EQ(kvc_manager_allocate_request(m, tokens, 2, nullptr, 0, &config, &id, &cached), KVC_OK)
+  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(space, tokens, 2, nullptr, 0), nullptr, &id, &cached),
+            KVC_OK)
       << kvc_last_error();
   int32_t blocks[2];
   size_t count = 0;
-  EXPECT_EQ(kvc_manager_take_zero_blocks(m, blocks, 2, &count), KVC_OK);
+  EXPECT_EQ(take_zero_blocks(m, blocks, 2, &count), KVC_OK);
   EXPECT_EQ(kvc_manager_check(m), KVC_OK) << kvc_last_error();
   return count;
 }
@@ -287,7 +285,7 @@ TEST(Zeroing, ARawBlockIsItsNamespacesOnlyWhileItIsPublished) {
     const int32_t tokens[4] = {1, 2, 3, 4};
     size_t found;
     ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, block, 1), KVC_OK);
-    ASSERT_EQ(kvc_manager_publish_blocks(m, space, 0, tokens, 4, nullptr, 0, block, 1), KVC_OK);
+    ASSERT_EQ(kvc_manager_publish_blocks(m, PROMPT(space, tokens, 4, nullptr, 0), 0, block, 1), KVC_OK);
     switch (ends) {
       case Ends::kPublished:
         break;
@@ -305,8 +303,9 @@ TEST(Zeroing, ARawBlockIsItsNamespacesOnlyWhileItIsPublished) {
         ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &space), KVC_OK);
         break;
       case Ends::kUnpublishedAfterTheFirstRelease:
-        ASSERT_EQ(kvc_manager_acquire_prefix(m, space, 0, tokens, 4, nullptr, 0, block + 1, 1, &found),
-                  KVC_OK);
+        ASSERT_EQ(
+            kvc_manager_acquire_prefix(m, PROMPT(space, tokens, 4, nullptr, 0), 0, block + 1, 1, &found),
+            KVC_OK);
         EXPECT_EQ(kvc_manager_release_blocks(m, block, 1), KVC_OK);
         EXPECT_EQ(kvc_manager_unpublish_blocks(m, block, 1, &count), KVC_OK);
         break;

@@ -272,7 +272,7 @@ class Case {
     const RowStrides out_strides = strides_of(o.out_rows, tokens, o, o.v_dim);
     a.out_token_stride = out_strides.token, a.out_head_stride = out_strides.head;
     a.layout = &layout_, a.slab = slab_.data(), a.layer = kLayer, a.q_dtype = o.q_dtype;
-    a.num_requests = o.kv_lens.size();
+    a.num_requests = static_cast<uint32_t>(o.kv_lens.size());
     a.q_offsets = q_offsets_.data(), a.q_starts = o.q_starts.empty() ? nullptr : options_.q_starts.data();
     a.kv_lens = options_.kv_lens.data(), a.block_tables = tables_.data();
     a.scale = 1 / std::sqrt(static_cast<float>(o.k_dim)), a.causal = o.causal, a.window = o.window;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "calls.h"
+
 namespace bench {
 namespace {
 
@@ -38,8 +40,8 @@ Filled& filled(uint64_t num_blocks, bool full) {
     make_prompt(pool.next_prompt, &tokens);
     uint64_t request = 0;
     kvc_manager* m = pool.manager.get();
-    BENCH_CHECK(kvc_manager_allocate_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request,
-                                             nullptr));
+    BENCH_CHECK(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                             &request, nullptr));
     BENCH_CHECK(kvc_manager_commit_tokens(m, request, tokens.size()));
     BENCH_CHECK(kvc_manager_free_request(m, request));
   }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "bench.h"
+#include "calls.h"
 
 namespace {
 
@@ -19,7 +20,8 @@ void BM_ProbeBesideAWriter(benchmark::State& state) {
   std::vector<int32_t> tokens(kShort);
   bench::make_prompt(1, &tokens);
   uint64_t id = 0;
-  BENCH_CHECK(kvc_manager_allocate_request(m, tokens.data(), kShort, nullptr, 0, nullptr, &id, nullptr));
+  BENCH_CHECK(
+      kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), kShort, nullptr, 0), nullptr, &id, nullptr));
   BENCH_CHECK(kvc_manager_commit_tokens(m, id, kShort));  // held: it is hit each time
 
   std::atomic<bool> stop{state.range(0) == 0};
@@ -29,8 +31,8 @@ void BM_ProbeBesideAWriter(benchmark::State& state) {
     for (uint64_t number = 2; !stop; ++number) {
       bench::make_prompt(number, &prompt);
       uint64_t request = 0;
-      BENCH_CHECK(
-          kvc_manager_allocate_request(m, prompt.data(), kLong, nullptr, 0, nullptr, &request, nullptr));
+      BENCH_CHECK(kvc_manager_allocate_request(m, PROMPT(0, prompt.data(), kLong, nullptr, 0), nullptr,
+                                               &request, nullptr));
       BENCH_CHECK(kvc_manager_commit_tokens(m, request, kLong));
       BENCH_CHECK(kvc_manager_free_request(m, request));
       ++admitted;
@@ -41,7 +43,7 @@ void BM_ProbeBesideAWriter(benchmark::State& state) {
   info.struct_size = sizeof info;
   for (auto _ : state) {
     const double begin = bench::now_ns();
-    const kvc_status status = kvc_manager_probe(m, 0, tokens.data(), kShort, nullptr, 0, &info);
+    const kvc_status status = kvc_manager_probe(m, PROMPT(0, tokens.data(), kShort, nullptr, 0), &info);
     const double ns = bench::now_ns() - begin;
     times.push_back(ns);
     state.SetIterationTime(1e-9 * ns);

@@ -9,6 +9,8 @@
 #if __has_include(<xxhash.h>)
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "calls.h"
 #define BENCH_HAVE_XXHASH 1
 #endif
 
@@ -63,7 +65,8 @@ void BM_CreateRequest(benchmark::State& state) {
     uint64_t request = 0;
     kvc_status status = KVC_OK;
     state.SetIterationTime(1e-9 * create.time([&] {
-      status = kvc_manager_create_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request);
+      status = kvc_manager_create_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                          &request);
     }));
     if (status != KVC_OK || kvc_manager_request_info(m, request, &info) != KVC_OK ||
         info.num_tokens != tokens.size()) {

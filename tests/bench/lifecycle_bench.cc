@@ -3,6 +3,7 @@
 // Prompts that nobody has seen through a full pool: every block taken is an eviction, every block committed
 // becomes findable. Hashing is done when the request is created, before the clock starts. Also forks.
 #include "bench.h"
+#include "calls.h"
 
 namespace {
 
@@ -18,7 +19,8 @@ void BM_AdmitCommitEvict(benchmark::State& state) {
   for (auto _ : state) {
     bench::make_prompt(pool.next_prompt++, &tokens);
     uint64_t request = 0, cached = 1;
-    BENCH_CHECK(kvc_manager_create_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request));
+    BENCH_CHECK(kvc_manager_create_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                           &request));
     kvc_status status = KVC_OK;
     double spent = admit.time([&] { status = kvc_manager_admit_request(m, request, &cached); });
     if (status == KVC_OK) {
@@ -56,7 +58,8 @@ void BM_AdmitUncached(benchmark::State& state) {
   bench::Stopwatch admit, release;
   for (auto _ : state) {
     uint64_t request = 0, cached = 1;
-    BENCH_CHECK(kvc_manager_create_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request));
+    BENCH_CHECK(kvc_manager_create_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                           &request));
     kvc_status status = KVC_OK;
     state.SetIterationTime(1e-9 *
                            admit.time([&] { status = kvc_manager_admit_request(m, request, &cached); }));
@@ -82,8 +85,8 @@ void BM_Fork(benchmark::State& state) {
   std::vector<int32_t> tokens(bench::kPromptBlocks * bench::kBlockSize);
   bench::make_prompt(1, &tokens);
   uint64_t parent = 0;
-  BENCH_CHECK(
-      kvc_manager_allocate_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &parent, nullptr));
+  BENCH_CHECK(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                           &parent, nullptr));
   BENCH_CHECK(kvc_manager_commit_tokens(m, parent, tokens.size()));
   bench::Stopwatch fork, release;
   kvc_request_info info = {};

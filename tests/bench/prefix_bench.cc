@@ -4,6 +4,7 @@
 // random from all that fill the pool, so the index is as cold as its size makes it; the "hot" variants ask
 // for one prompt again and again.
 #include "bench.h"
+#include "calls.h"
 
 namespace {
 
@@ -36,7 +37,8 @@ void probe(benchmark::State& state, Draw which) {
     bench::make_prompt(draw(pool, which, i++), &tokens);
     kvc_status status = KVC_OK;
     state.SetIterationTime(1e-9 * watch.time([&] {
-      status = kvc_manager_probe(pool.manager.get(), 0, tokens.data(), tokens.size(), nullptr, 0, &info);
+      status =
+          kvc_manager_probe(pool.manager.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &info);
     }));
     if (status != KVC_OK || info.num_cached != expected) {
       state.SkipWithError("the probe found another number of tokens");
@@ -67,11 +69,12 @@ void admit_cached(benchmark::State& state, Draw which, bool hashing) {
     kvc_status status = KVC_OK;
     if (hashing) {
       state.SetIterationTime(1e-9 * watch.time([&] {
-        status = kvc_manager_allocate_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request,
-                                              &cached);
+        status = kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                              &request, &cached);
       }));
     } else {
-      BENCH_CHECK(kvc_manager_create_request(m, tokens.data(), tokens.size(), nullptr, 0, nullptr, &request));
+      BENCH_CHECK(kvc_manager_create_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                             &request));
       state.SetIterationTime(1e-9 *
                              watch.time([&] { status = kvc_manager_admit_request(m, request, &cached); }));
     }

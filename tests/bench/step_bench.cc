@@ -5,6 +5,7 @@
 // a new block in each step. The timed part is kvc_manager_step alone; filling its arrays is the engine's
 // work.
 #include "bench.h"
+#include "calls.h"
 
 namespace {
 
@@ -40,8 +41,8 @@ struct Batch {
     for (size_t i = 0; i < size; ++i) {
       base[i] = length[i] = kContext - (staggered ? i % bench::kBlockSize : 0);
       bench::make_prompt(i, &prompt);
-      BENCH_CHECK(kvc_manager_allocate_request(manager.get(), prompt.data(), length[i], nullptr, 0, nullptr,
-                                               &ids[i], nullptr));
+      BENCH_CHECK(kvc_manager_allocate_request(manager.get(), PROMPT(0, prompt.data(), length[i], nullptr, 0),
+                                               nullptr, &ids[i], nullptr));
       requests[i] = ids[i];
       offsets[i + 1] = i + 1;
       rows[i] = static_cast<int32_t>(i);

@@ -37,9 +37,9 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_stats(NULL, &s));
   EXPECT(bad, kvc_manager_pool_info(NULL, 0, &pool));
   EXPECT(bad, kvc_manager_block_info(NULL, 0, &block));
-  EXPECT(bad, kvc_manager_create_request(NULL, tokens_, 4, NULL, 0, NULL, &id_));
+  EXPECT(bad, kvc_manager_create_request(NULL, PROMPT(0, tokens_, 4, NULL, 0), NULL, &id_));
   EXPECT(bad, kvc_manager_admit_request(NULL, waiting_, &number_));
-  EXPECT(bad, kvc_manager_allocate_request(NULL, tokens_, 4, NULL, 0, NULL, &id_, &number_));
+  EXPECT(bad, kvc_manager_allocate_request(NULL, PROMPT(0, tokens_, 4, NULL, 0), NULL, &id_, &number_));
   EXPECT(bad, kvc_manager_reserve_tokens(NULL, admitted_, 4));
   EXPECT(bad, kvc_manager_append_tokens(NULL, admitted_, tokens_, 1));
   EXPECT(bad, kvc_manager_commit_tokens(NULL, admitted_, 1));
@@ -51,18 +51,18 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_list_requests(NULL, &id_, 1, &count_));
   EXPECT(bad, kvc_manager_export_tables(NULL, &admitted_, 1, 0, -1, row_, 8));
   EXPECT(bad, kvc_manager_export_slots(NULL, admitted_, 0, 0, 1, slots_, 8));
-  EXPECT(bad, kvc_manager_take_copies(NULL, NULL, 0, &count_));
-  EXPECT(bad, kvc_manager_probe(NULL, 0, tokens_, 4, NULL, 0, &probe_));
-  EXPECT(bad, kvc_manager_pin_prefix(NULL, 0, tokens_, 4, NULL, 0, &id_, &number_));
+  EXPECT(bad, take_copies(NULL, NULL, 0, &count_));
+  EXPECT(bad, kvc_manager_probe(NULL, PROMPT(0, tokens_, 4, NULL, 0), &probe_));
+  EXPECT(bad, kvc_manager_pin_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &id_, &number_));
   EXPECT(bad, kvc_manager_unpin_prefix(NULL, 1));
-  EXPECT(bad, kvc_manager_drop_prefix(NULL, 0, tokens_, 4, NULL, 0, &number_));
+  EXPECT(bad, kvc_manager_drop_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &number_));
   EXPECT(bad, kvc_manager_evict_blocks(NULL, 1, &count_));
   EXPECT(bad, kvc_manager_acquire_blocks(NULL, 0, row_, 1));
-  EXPECT(bad, kvc_manager_acquire_prefix(NULL, 0, 0, tokens_, 4, NULL, 0, row_, 8, &count_));
-  EXPECT(bad, kvc_manager_publish_blocks(NULL, 0, 0, tokens_, 4, NULL, 0, row_, 1));
+  EXPECT(bad, kvc_manager_acquire_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 8, &count_));
+  EXPECT(bad, kvc_manager_publish_blocks(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 1));
   EXPECT(bad, kvc_manager_release_blocks(NULL, row_, 1));
   EXPECT(bad, kvc_manager_unpublish_blocks(NULL, row_, 1, &number_));
-  EXPECT(bad, kvc_manager_poll_events(NULL, &cursor_, &event_, sizeof event_, 1, &count_, NULL, 0));
+  EXPECT(bad, poll_events(NULL, &cursor_, &event_, sizeof event_, 1, &count_, NULL, 0));
   EXPECT(bad, kvc_manager_step(NULL, &step));
   EXPECT(bad, kvc_manager_retire_step(NULL, 1));
   expect_untouched();
@@ -76,12 +76,12 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, kvc_manager_stats(m, NULL));
   REFUSED(m, bad, kvc_manager_pool_info(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_block_info(m, 0, NULL));
-  REFUSED(m, bad, kvc_manager_create_request(m, NULL, 4, NULL, 0, NULL, &id_));
-  REFUSED(m, bad, kvc_manager_create_request(m, tokens_, 4, no_keys, 1, NULL, &id_));
-  REFUSED(m, bad, kvc_manager_create_request(m, tokens_, 4, NULL, 0, NULL, NULL));
-  REFUSED(m, bad, kvc_manager_allocate_request(m, NULL, 4, NULL, 0, NULL, &id_, &number_));
-  REFUSED(m, bad, kvc_manager_allocate_request(m, tokens_, 4, no_keys, 1, NULL, &id_, &number_));
-  REFUSED(m, bad, kvc_manager_allocate_request(m, tokens_, 4, NULL, 0, NULL, NULL, &number_));
+  REFUSED(m, bad, kvc_manager_create_request(m, PROMPT(0, NULL, 4, NULL, 0), NULL, &id_));
+  REFUSED(m, bad, kvc_manager_create_request(m, PROMPT(0, tokens_, 4, no_keys, 1), NULL, &id_));
+  REFUSED(m, bad, kvc_manager_create_request(m, PROMPT(0, tokens_, 4, NULL, 0), NULL, NULL));
+  REFUSED(m, bad, kvc_manager_allocate_request(m, PROMPT(0, NULL, 4, NULL, 0), NULL, &id_, &number_));
+  REFUSED(m, bad, kvc_manager_allocate_request(m, PROMPT(0, tokens_, 4, no_keys, 1), NULL, &id_, &number_));
+  REFUSED(m, bad, kvc_manager_allocate_request(m, PROMPT(0, tokens_, 4, NULL, 0), NULL, NULL, &number_));
   REFUSED(m, bad, kvc_manager_append_tokens(m, admitted_, NULL, 1));
   REFUSED(m, bad, kvc_manager_fork_request(m, admitted_, NULL));
   REFUSED(m, bad, kvc_manager_request_info(m, admitted_, NULL));
@@ -90,33 +90,33 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, kvc_manager_export_tables(m, NULL, 1, 0, -1, row_, 8));
   REFUSED(m, bad, kvc_manager_export_tables(m, &admitted_, 1, 0, -1, NULL, 8));
   REFUSED(m, bad, kvc_manager_export_slots(m, admitted_, 0, 0, 1, NULL, 8));
-  REFUSED(m, bad, kvc_manager_take_copies(m, NULL, 4, &count_));
-  REFUSED(m, bad, kvc_manager_take_copies(m, NULL, 0, NULL));
-  REFUSED(m, bad, kvc_manager_probe(m, 0, NULL, 4, NULL, 0, &probe_));
-  REFUSED(m, bad, kvc_manager_probe(m, 0, tokens_, 4, no_keys, 1, &probe_));
-  REFUSED(m, bad, kvc_manager_probe(m, 0, tokens_, 4, NULL, 0, NULL));
-  REFUSED(m, bad, kvc_manager_pin_prefix(m, 0, NULL, 4, NULL, 0, &id_, &number_));
-  REFUSED(m, bad, kvc_manager_pin_prefix(m, 0, tokens_, 4, no_keys, 1, &id_, &number_));
-  REFUSED(m, bad, kvc_manager_pin_prefix(m, 0, tokens_, 4, NULL, 0, NULL, &number_));
-  REFUSED(m, bad, kvc_manager_pin_prefix(m, 0, tokens_, 4, NULL, 0, &id_, NULL));
-  REFUSED(m, bad, kvc_manager_drop_prefix(m, 0, NULL, 4, NULL, 0, &number_));
-  REFUSED(m, bad, kvc_manager_drop_prefix(m, 0, tokens_, 4, no_keys, 1, &number_));
-  REFUSED(m, bad, kvc_manager_drop_prefix(m, 0, tokens_, 4, NULL, 0, NULL));
+  REFUSED(m, bad, take_copies(m, NULL, 4, &count_));
+  REFUSED(m, bad, take_copies(m, NULL, 0, NULL));
+  REFUSED(m, bad, kvc_manager_probe(m, PROMPT(0, NULL, 4, NULL, 0), &probe_));
+  REFUSED(m, bad, kvc_manager_probe(m, PROMPT(0, tokens_, 4, no_keys, 1), &probe_));
+  REFUSED(m, bad, kvc_manager_probe(m, PROMPT(0, tokens_, 4, NULL, 0), NULL));
+  REFUSED(m, bad, kvc_manager_pin_prefix(m, PROMPT(0, NULL, 4, NULL, 0), &id_, &number_));
+  REFUSED(m, bad, kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), &id_, &number_));
+  REFUSED(m, bad, kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), NULL, &number_));
+  REFUSED(m, bad, kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), &id_, NULL));
+  REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, NULL, 4, NULL, 0), &number_));
+  REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), &number_));
+  REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), NULL));
   REFUSED(m, bad, kvc_manager_evict_blocks(m, 1, NULL));
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, 0, NULL, 1));
-  REFUSED(m, bad, kvc_manager_acquire_prefix(m, 0, 0, NULL, 4, NULL, 0, row_, 8, &count_));
-  REFUSED(m, bad, kvc_manager_acquire_prefix(m, 0, 0, tokens_, 4, no_keys, 1, row_, 8, &count_));
-  REFUSED(m, bad, kvc_manager_acquire_prefix(m, 0, 0, tokens_, 4, NULL, 0, NULL, 8, &count_));
-  REFUSED(m, bad, kvc_manager_acquire_prefix(m, 0, 0, tokens_, 4, NULL, 0, row_, 8, NULL));
-  REFUSED(m, bad, kvc_manager_publish_blocks(m, 0, 0, NULL, 4, NULL, 0, row_, 1));
-  REFUSED(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens_, 4, no_keys, 1, row_, 1));
-  REFUSED(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens_, 4, NULL, 0, NULL, 1));
+  REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, NULL, 4, NULL, 0), 0, row_, 8, &count_));
+  REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), 0, row_, 8, &count_));
+  REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), 0, NULL, 8, &count_));
+  REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 8, NULL));
+  REFUSED(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, NULL, 4, NULL, 0), 0, row_, 1));
+  REFUSED(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 4, no_keys, 1), 0, row_, 1));
+  REFUSED(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 4, NULL, 0), 0, NULL, 1));
   REFUSED(m, bad, kvc_manager_release_blocks(m, NULL, 1));
   REFUSED(m, bad, kvc_manager_unpublish_blocks(m, NULL, 1, &number_));
   REFUSED(m, bad, kvc_manager_unpublish_blocks(m, row_, 1, NULL));
-  REFUSED(m, bad, kvc_manager_poll_events(m, NULL, &event_, sizeof event_, 1, &count_, NULL, 0));
-  REFUSED(m, bad, kvc_manager_poll_events(m, &cursor_, NULL, sizeof event_, 1, &count_, NULL, 0));
-  REFUSED(m, bad, kvc_manager_poll_events(m, &cursor_, &event_, sizeof event_, 1, NULL, NULL, 0));
+  REFUSED(m, bad, poll_events(m, NULL, &event_, sizeof event_, 1, &count_, NULL, 0));
+  REFUSED(m, bad, poll_events(m, &cursor_, NULL, sizeof event_, 1, &count_, NULL, 0));
+  REFUSED(m, bad, poll_events(m, &cursor_, &event_, sizeof event_, 1, NULL, NULL, 0));
   REFUSED(m, bad, kvc_manager_step(m, NULL));
   expect_untouched();
 }
@@ -126,18 +126,22 @@ static void refuse_prompt(const int32_t* tokens, size_t n, const kvc_extra_key* 
                           const char* value, const char* limit) {
   const kvc_status bad = KVC_ERROR_INVALID_ARGUMENT;
   int32_t held[1] = {-77};
-  REFUSED_SAYING(m, bad, kvc_manager_create_request(m, tokens, n, keys, num_keys, NULL, &id_), value, limit);
-  REFUSED_SAYING(m, bad, kvc_manager_allocate_request(m, tokens, n, keys, num_keys, NULL, &id_, &number_),
+  REFUSED_SAYING(m, bad, kvc_manager_create_request(m, PROMPT(0, tokens, n, keys, num_keys), NULL, &id_),
                  value, limit);
-  REFUSED_SAYING(m, bad, kvc_manager_probe(m, 0, tokens, n, keys, num_keys, &probe_), value, limit);
-  REFUSED_SAYING(m, bad, kvc_manager_pin_prefix(m, 0, tokens, n, keys, num_keys, &id_, &number_), value,
+  REFUSED_SAYING(m, bad,
+                 kvc_manager_allocate_request(m, PROMPT(0, tokens, n, keys, num_keys), NULL, &id_, &number_),
+                 value, limit);
+  REFUSED_SAYING(m, bad, kvc_manager_probe(m, PROMPT(0, tokens, n, keys, num_keys), &probe_), value, limit);
+  REFUSED_SAYING(m, bad, kvc_manager_pin_prefix(m, PROMPT(0, tokens, n, keys, num_keys), &id_, &number_),
+                 value, limit);
+  REFUSED_SAYING(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens, n, keys, num_keys), &number_), value,
                  limit);
-  REFUSED_SAYING(m, bad, kvc_manager_drop_prefix(m, 0, tokens, n, keys, num_keys, &number_), value, limit);
-  REFUSED_SAYING(m, bad, kvc_manager_acquire_prefix(m, 0, 0, tokens, n, keys, num_keys, row_, 8, &count_),
+  REFUSED_SAYING(m, bad,
+                 kvc_manager_acquire_prefix(m, PROMPT(0, tokens, n, keys, num_keys), 0, row_, 8, &count_),
                  value, limit);
   OK(kvc_manager_acquire_blocks(m, 0, held, 1));
-  REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens, n, keys, num_keys, held, 1), value,
-                 limit);
+  REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, tokens, n, keys, num_keys), 0, held, 1),
+                 value, limit);
   OK(kvc_manager_release_blocks(m, held, 1));
   expect_untouched();
 }
@@ -177,14 +181,13 @@ static void test_tokens_and_keys(void) {
 
 static void refuse_config(kvc_request_config config, kvc_status status) {
   config.struct_size = sizeof config;
-  REFUSED(m, status, kvc_manager_create_request(m, tokens_, 8, NULL, 0, &config, &id_));
-  REFUSED(m, status, kvc_manager_allocate_request(m, tokens_, 8, NULL, 0, &config, &id_, &number_));
+  REFUSED(m, status, kvc_manager_create_request(m, PROMPT(0, tokens_, 8, NULL, 0), &config, &id_));
+  REFUSED(m, status,
+          kvc_manager_allocate_request(m, PROMPT(0, tokens_, 8, NULL, 0), &config, &id_, &number_));
   expect_untouched();
 }
 
 static void test_request_configs(void) {
-  refuse_config((kvc_request_config){.priority = 1}, KVC_ERROR_UNSUPPORTED);
-  refuse_config((kvc_request_config){.priority = INT64_MIN}, KVC_ERROR_UNSUPPORTED);
   for (int bit = 4; bit < 32; ++bit)
     refuse_config((kvc_request_config){.flags = 1u << bit}, KVC_ERROR_UNSUPPORTED);
 }
@@ -249,32 +252,33 @@ static void test_blocks(void) {
     if (i == 0) continue; /* -1 entries are passed over below */
     held[1] = none[i];
     REFUSED_SAYING(m, bad, kvc_manager_release_blocks(m, held, 2), names[i], "");
-    REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, held, 2), names[i], "");
+    REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, held, 2),
+                   names[i], "");
   }
   held[1] = held[0]; /* two releases, one hold */
   REFUSED_SAYING(m, KVC_ERROR_NOT_HELD, kvc_manager_release_blocks(m, held, 2), "", "");
   held[1] = 31; /* free */
   REFUSED_SAYING(m, KVC_ERROR_NOT_HELD, kvc_manager_release_blocks(m, held, 2), "31", "");
-  REFUSED_SAYING(m, KVC_ERROR_NOT_HELD, kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, held, 2),
-                 "31", "");
+  REFUSED_SAYING(m, KVC_ERROR_NOT_HELD,
+                 kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, held, 2), "31", "");
   held[1] = 0; /* held, but by a request */
   REFUSED(m, KVC_ERROR_NOT_HELD, kvc_manager_release_blocks(m, held, 2));
-  REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, 0, 0, tokens_, 3, NULL, 0, held, 1), "3",
+  REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 3, NULL, 0), 0, held, 1), "3",
                  "4"); /* too few tokens */
-  REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, 0, 1, tokens_, 4, NULL, 0, held, 1), "1",
+  REFUSED_SAYING(m, bad, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 4, NULL, 0), 1, held, 1), "1",
                  "1"); /* no such group */
   OK(kvc_manager_release_blocks(m, held, 1));
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, 1, row_, 1));
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, UINT32_MAX, row_, 1));
   REFUSED_SAYING(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, row_, 33), "33", "");
-  REFUSED(m, bad, kvc_manager_acquire_prefix(m, 0, 1, tokens_, 8, NULL, 0, row_, 8, &count_));
+  REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 1, row_, 8, &count_));
   REFUSED_SAYING(m, bad, kvc_manager_pool_info(m, 1, &pool), "1", "1");
   REFUSED(m, bad, kvc_manager_pool_info(m, UINT32_MAX, &pool));
   CHECK(info.token_offset == POISON && pool.free == POISON);
   expect_untouched();
   size_t needed = 0;
   REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL,
-          kvc_manager_acquire_prefix(m, 0, 0, tokens_, 8, NULL, 0, NULL, 0, &needed));
+          kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 0, NULL, 0, &needed));
   CHECK_EQ(needed, 1);
   REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL, kvc_manager_list_requests(m, &id_, 1, &needed));
   CHECK_EQ(needed, 2);
@@ -290,7 +294,7 @@ static void test_null_block(void) {
   REFUSED_SAYING(n, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_block_info(n, 0, &info), "0", "");
   REFUSED_SAYING(n, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_release_blocks(n, &null_block, 1), "0", "");
   REFUSED_SAYING(n, KVC_ERROR_INVALID_ARGUMENT,
-                 kvc_manager_publish_blocks(n, 0, 0, tokens_, 4, NULL, 0, &null_block, 1), "0", "");
+                 kvc_manager_publish_blocks(n, PROMPT(0, tokens_, 4, NULL, 0), 0, &null_block, 1), "0", "");
   OK(kvc_manager_acquire_blocks(n, 0, blocks, 3)); /* all that there are: 1, 2, 3 */
   CHECK(blocks[0] == 1 && blocks[1] == 2 && blocks[2] == 3);
   OK(kvc_manager_release_blocks(n, blocks, 3));
@@ -301,14 +305,14 @@ static void test_events(void) {
   const kvc_status bad = KVC_ERROR_INVALID_ARGUMENT;
   static const size_t sizes[] = {0, 1, sizeof(kvc_event) - 1, SIZE_MAX};
   for (size_t i = 0; i < 4; ++i)
-    REFUSED(m, bad, kvc_manager_poll_events(m, &cursor_, &event_, sizes[i], 1, &count_, NULL, 0));
+    REFUSED(m, bad, poll_events(m, &cursor_, &event_, sizes[i], 1, &count_, NULL, 0));
   uint64_t future = UINT64_MAX;
-  REFUSED(m, bad, kvc_manager_poll_events(m, &future, &event_, sizeof event_, 1, &count_, NULL, 0));
+  REFUSED(m, bad, poll_events(m, &future, &event_, sizeof event_, 1, &count_, NULL, 0));
   CHECK(future == UINT64_MAX && cursor_ == 0);
   expect_untouched();
   kvc_manager* silent = small_manager(4);
   REFUSED(silent, KVC_ERROR_UNSUPPORTED,
-          kvc_manager_poll_events(silent, &cursor_, &event_, sizeof event_, 1, &count_, NULL, 0));
+          poll_events(silent, &cursor_, &event_, sizeof event_, 1, &count_, NULL, 0));
   expect_untouched();
   end_manager(silent);
 }
@@ -322,7 +326,7 @@ int main(void) {
   for (int i = 0; i < 8; ++i) row_[i] = -77, slots_[i] = -77;
   admitted_ = allocate(m, tokens_, 10, 0);
   OK(kvc_manager_commit_tokens(m, admitted_, 6));
-  OK(kvc_manager_create_request(m, tokens_, 10, NULL, 0, NULL, &waiting_));
+  OK(kvc_manager_create_request(m, PROMPT(0, tokens_, 10, NULL, 0), NULL, &waiting_));
 
   test_null_manager();
   test_null_pointers();

@@ -37,8 +37,8 @@ static void test_numbers(void) {
   c = good, c.block_size = UINT32_MAX, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "4294967295", "1024");
   c = good, c.policy = 1, refuse(&c, KVC_ERROR_UNSUPPORTED, "1", "");
   c = good, c.policy = UINT32_MAX, refuse(&c, KVC_ERROR_UNSUPPORTED, "4294967295", "");
-  c = good, c.flags = KVC_MANAGER_PUBLISH_ENQUEUED, refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
-  c = good, c.flags = KVC_MANAGER_PARTIAL_REUSE, refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
+  c = good, c.flags = 1u << 1, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x2", "");
+  c = good, c.flags = 1u << 2, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x4", "");
   for (int bit = 6; bit < 32; ++bit) c = good, c.flags = 1u << bit, refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
 }
 

@@ -70,20 +70,20 @@ static void expect_no_namespace(kvc_manager* m, uint64_t id) {
   int32_t blocks[4] = {-77, -77, -77, -77};
   size_t count = 77;
   kvc_probe_info probe = {.struct_size = sizeof probe, .num_cached = POISON};
-  const kvc_request_config config = {.struct_size = sizeof config, .namespace_id = id};
   REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_close_namespace(m, id));
   REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_reset(m, id));
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_create_request(m, tokens_, 8, NULL, 0, &config, &out));
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_create_request(m, PROMPT(id, tokens_, 8, NULL, 0), NULL, &out));
   REFUSED(m, KVC_ERROR_NOT_FOUND,
-          kvc_manager_allocate_request(m, tokens_, 8, NULL, 0, &config, &out, &number));
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_probe(m, id, tokens_, 8, NULL, 0, &probe));
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_pin_prefix(m, id, tokens_, 8, NULL, 0, &out, &number));
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_drop_prefix(m, id, tokens_, 8, NULL, 0, &number));
+          kvc_manager_allocate_request(m, PROMPT(id, tokens_, 8, NULL, 0), NULL, &out, &number));
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_probe(m, PROMPT(id, tokens_, 8, NULL, 0), &probe));
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_pin_prefix(m, PROMPT(id, tokens_, 8, NULL, 0), &out, &number));
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_drop_prefix(m, PROMPT(id, tokens_, 8, NULL, 0), &number));
   REFUSED(m, KVC_ERROR_NOT_FOUND,
-          kvc_manager_acquire_prefix(m, id, 0, tokens_, 8, NULL, 0, blocks, 4, &count));
+          kvc_manager_acquire_prefix(m, PROMPT(id, tokens_, 8, NULL, 0), 0, blocks, 4, &count));
   int32_t held = -77;
   OK(kvc_manager_acquire_blocks(m, 0, &held, 1));
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_publish_blocks(m, id, 0, tokens_, 8, NULL, 0, &held, 1));
+  REFUSED(m, KVC_ERROR_NOT_FOUND,
+          kvc_manager_publish_blocks(m, PROMPT(id, tokens_, 8, NULL, 0), 0, &held, 1));
   OK(kvc_manager_release_blocks(m, &held, 1));
   CHECK(out == POISON && number == POISON && probe.num_cached == POISON && count == 77 && blocks[0] == -77);
 }
@@ -121,9 +121,9 @@ int main(void) {
                  foreign_space = open_tenant(other, "one");
   OK(kvc_manager_close_namespace(m, gone_space));
   uint64_t pin = 0, gone_pin = 0, foreign_pin = 0, pinned = 0;
-  OK(kvc_manager_pin_prefix(m, 0, tokens_, 8, NULL, 0, &pin, &pinned));
-  OK(kvc_manager_pin_prefix(m, 0, tokens_, 8, NULL, 0, &gone_pin, &pinned));
-  OK(kvc_manager_pin_prefix(other, 0, tokens_, 8, NULL, 0, &foreign_pin, &pinned));
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &pinned));
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &gone_pin, &pinned));
+  OK(kvc_manager_pin_prefix(other, PROMPT(0, tokens_, 8, NULL, 0), &foreign_pin, &pinned));
   OK(kvc_manager_unpin_prefix(m, gone_pin));
 
   const uint64_t no_requests[] = {0, UINT64_MAX, stale, foreign, pin, space, 1, (uint64_t)INT64_MAX};

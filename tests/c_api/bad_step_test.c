@@ -333,7 +333,7 @@ int main(void) {
   m = small_manager(64);
   fill_tokens(tokens_, 32, 1);
   for (int i = 0; i < 2; ++i) running_[i] = allocate(m, tokens_ + i, 9, 0);
-  OK(kvc_manager_create_request(m, tokens_, 12, NULL, 0, NULL, waiting_));
+  OK(kvc_manager_create_request(m, PROMPT(0, tokens_, 12, NULL, 0), NULL, waiting_));
   frees_[0] = running_[0];
   admit_requests_[0] = waiting_[0];
 

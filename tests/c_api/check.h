@@ -6,10 +6,11 @@
 #define KVC_TESTS_C_API_CHECK_H
 
 #include <inttypes.h>
-#include <kvcache.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "../calls.h"
 
 /* Put into out-parameters before a call that must leave them alone. */
 #define POISON 0xa5a5a5a5a5a5a5a5u
@@ -137,7 +138,7 @@ static inline void fill_tokens(int32_t* tokens, size_t count, uint64_t seed) {
 static inline uint64_t allocate(kvc_manager* m, const int32_t* tokens, size_t count,
                                 uint64_t expected_cached) {
   uint64_t request = 0, cached = POISON;
-  OK(kvc_manager_allocate_request(m, tokens, count, NULL, 0, NULL, &request, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens, count, NULL, 0), NULL, &request, &cached));
   CHECK(request != 0);
   CHECK_EQ(cached, expected_cached);
   return request;

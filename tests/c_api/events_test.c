@@ -30,8 +30,7 @@ static void replay(kvc_manager* m) {
   static int32_t tokens[kMaxEvents * kB];
   size_t count = 0;
   const uint64_t asked = cursor_;
-  OK(kvc_manager_poll_events(m, &cursor_, events, sizeof *events, kMaxEvents, &count, tokens,
-                             kMaxEvents * kB));
+  OK(poll_events(m, &cursor_, events, sizeof *events, kMaxEvents, &count, tokens, kMaxEvents * kB));
   CHECK_EQ(cursor_, asked + count);
   for (size_t i = 0; i < count; ++i) {
     const kvc_event* e = &events[i];
@@ -101,8 +100,8 @@ static void test_replay(void) {
     if (live[which] != 0) {
       OK(kvc_manager_free_request(m, live[which]));
       live[which] = 0;
-    } else if (kvc_manager_allocate_request(m, stems[which], length, NULL, 0, NULL, &live[which], NULL) ==
-               KVC_OK) {
+    } else if (kvc_manager_allocate_request(m, PROMPT(0, stems[which], length, NULL, 0), NULL, &live[which],
+                                            NULL) == KVC_OK) {
       OK(kvc_manager_commit_tokens(m, live[which], length));
     }
     if (round % 3 == 0) expect_index(m);
@@ -131,7 +130,7 @@ static void test_chain_and_tokens(void) {
   cache_prompt(m, tokens, 13, 0);
   uint64_t first = 0, second = 0;
   size_t count = 0;
-  OK(kvc_manager_poll_events(m, &first, e, sizeof *e, 8, &count, read, 12));
+  OK(poll_events(m, &first, e, sizeof *e, 8, &count, read, 12));
   CHECK(count == 3 && first == 3 && memcmp(read, tokens, 12 * sizeof *read) == 0);
   for (size_t i = 0; i < 3; ++i) {
     CHECK(e[i].kind == KVC_EVENT_STORED && e[i].group == 0 && e[i].namespace_id == 0 &&
@@ -142,22 +141,21 @@ static void test_chain_and_tokens(void) {
     if (i > 0)
       CHECK(e[i].parent_node == e[i - 1].node && memcmp(e[i].parent_digest, e[i - 1].digest, 32) == 0);
   }
-  OK(kvc_manager_poll_events(m, &second, e, sizeof *e, 8, &count, read,
-                             11)); /* the third's tokens do not fit */
+  OK(poll_events(m, &second, e, sizeof *e, 8, &count, read, 11)); /* the third's tokens do not fit */
   CHECK(count == 2 && second == 2);
-  OK(kvc_manager_poll_events(m, &second, e, sizeof *e, 8, &count, NULL, 0)); /* tokens not wanted */
+  OK(poll_events(m, &second, e, sizeof *e, 8, &count, NULL, 0)); /* tokens not wanted */
   CHECK(count == 1 && second == 3 && e[0].sequence == 2);
   const uint64_t newest_node = e[0].node;
-  OK(kvc_manager_poll_events(m, &second, e, sizeof *e, 8, &count, NULL, 0));
+  OK(poll_events(m, &second, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 0 && second == 3);
-  OK(kvc_manager_poll_events(m, &first, NULL, sizeof *e, 0, &count, NULL, 0));
+  OK(poll_events(m, &first, NULL, sizeof *e, 0, &count, NULL, 0));
   CHECK(count == 0 && first == 3);
   OK(kvc_manager_reset(m, 0));
-  OK(kvc_manager_poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
+  OK(poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 1 && e[0].kind == KVC_EVENT_CLEARED && e[0].namespace_id == 0);
   cache_prompt(m, tokens, 13,
                0); /* positions of a new epoch: new nodes, the same content digests' chain of another root */
-  OK(kvc_manager_poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
+  OK(poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 3 && e[0].kind == KVC_EVENT_STORED && e[0].node > newest_node);
   end_manager(m);
 }
@@ -172,7 +170,7 @@ static void test_lost_events(void) {
   kvc_event e[16];
   uint64_t cursor = 0;
   size_t count = 0;
-  OK(kvc_manager_poll_events(m, &cursor, e, sizeof *e, 16, &count, NULL, 0));
+  OK(poll_events(m, &cursor, e, sizeof *e, 16, &count, NULL, 0));
   CHECK(count > 0 && e[0].sequence > 0 && cursor == 10); /* a greater sequence than asked: some are lost */
   CHECK_EQ(e[count - 1].sequence, 9);
   end_manager(m);
@@ -190,18 +188,17 @@ static void test_namespaces(void) {
   for (int i = 0; i < 2; ++i) {
     const kvc_namespace_config n = {.struct_size = sizeof n, .tenant = i == 0 ? "a" : "b", .tenant_size = 1};
     OK(kvc_manager_open_namespace(m, &n, &space[i]));
-    const kvc_request_config c = {.struct_size = sizeof c, .namespace_id = space[i]};
-    OK(kvc_manager_allocate_request(m, tokens, 5, NULL, 0, &c, &r, NULL));
+    OK(kvc_manager_allocate_request(m, PROMPT(space[i], tokens, 5, NULL, 0), NULL, &r, NULL));
     OK(kvc_manager_commit_tokens(m, r, 5));
     OK(kvc_manager_free_request(m, r));
   }
   OK(kvc_manager_reset(m, space[0]));
-  OK(kvc_manager_poll_events(m, &cursor, e, sizeof *e, 8, &count, NULL, 0));
+  OK(poll_events(m, &cursor, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 3 && e[0].namespace_id == space[0] && e[1].namespace_id == space[1]);
   CHECK(memcmp(e[0].parent_digest, e[1].parent_digest, 32) != 0 && memcmp(e[0].digest, e[1].digest, 32) != 0);
   CHECK(e[2].kind == KVC_EVENT_CLEARED && e[2].namespace_id == space[0]);
   OK(kvc_manager_close_namespace(m, space[1]));
-  OK(kvc_manager_poll_events(m, &cursor, e, sizeof *e, 8, &count, NULL, 0));
+  OK(poll_events(m, &cursor, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 1 && e[0].kind == KVC_EVENT_CLEARED && e[0].namespace_id == space[1]);
   end_manager(m);
 }

@@ -39,18 +39,19 @@ static void test_tokens(kvc_manager* m, const int32_t* tokens, uint64_t admitted
     const size_t n = huge_[i];
     char value[32];
     snprintf(value, sizeof value, "%zu", n);
-    REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_create_request(m, tokens, n, NULL, 0, NULL, &id), value,
-                   "4096");
     REFUSED_SAYING(m, KVC_ERROR_LIMIT,
-                   kvc_manager_allocate_request(m, tokens, n, NULL, 0, NULL, &id, &number), value, "4096");
+                   kvc_manager_create_request(m, PROMPT(0, tokens, n, NULL, 0), NULL, &id), value, "4096");
+    REFUSED_SAYING(m, KVC_ERROR_LIMIT,
+                   kvc_manager_allocate_request(m, PROMPT(0, tokens, n, NULL, 0), NULL, &id, &number), value,
+                   "4096");
     REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_append_tokens(m, admitted, tokens, n));
     REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_append_tokens(m, waiting, tokens, n));
-    REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_probe(m, 0, tokens, n, NULL, 0, &probe));
-    REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_pin_prefix(m, 0, tokens, n, NULL, 0, &id, &number));
+    REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_probe(m, PROMPT(0, tokens, n, NULL, 0), &probe));
+    REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_pin_prefix(m, PROMPT(0, tokens, n, NULL, 0), &id, &number));
     const uint64_t before = digest(m);
-    too_long(m, kvc_manager_drop_prefix(m, 0, tokens, n, NULL, 0, &number), before);
-    too_long(m, kvc_manager_acquire_prefix(m, 0, 0, tokens, n, NULL, 0, blocks, 4, &count), before);
-    too_long(m, kvc_manager_publish_blocks(m, 0, 0, tokens, n, NULL, 0, &held, 1), before);
+    too_long(m, kvc_manager_drop_prefix(m, PROMPT(0, tokens, n, NULL, 0), &number), before);
+    too_long(m, kvc_manager_acquire_prefix(m, PROMPT(0, tokens, n, NULL, 0), 0, blocks, 4, &count), before);
+    too_long(m, kvc_manager_publish_blocks(m, PROMPT(0, tokens, n, NULL, 0), 0, &held, 1), before);
   }
   CHECK(id == POISON && number == POISON && count == POISON && probe.num_cached == POISON &&
         blocks[0] == -77);
@@ -66,12 +67,12 @@ static void test_keys(kvc_manager* m, const int32_t* tokens) {
   const kvc_status bad = KVC_ERROR_INVALID_ARGUMENT;
   for (int i = 0; i < kHuge; ++i) { /* more keys than tokens can never be right */
     const size_t n = huge_[i];
-    REFUSED(m, bad, kvc_manager_create_request(m, tokens, kPrompt, keys, n, NULL, &id));
-    REFUSED(m, bad, kvc_manager_allocate_request(m, tokens, kPrompt, keys, n, NULL, &id, &number));
-    REFUSED(m, bad, kvc_manager_probe(m, 0, tokens, kPrompt, keys, n, &probe));
-    REFUSED(m, bad, kvc_manager_pin_prefix(m, 0, tokens, kPrompt, keys, n, &id, &number));
-    REFUSED(m, bad, kvc_manager_drop_prefix(m, 0, tokens, kPrompt, keys, n, &number));
-    REFUSED(m, bad, kvc_manager_acquire_prefix(m, 0, 0, tokens, kPrompt, keys, n, blocks, 4, &count));
+    REFUSED(m, bad, kvc_manager_create_request(m, PROMPT(0, tokens, kPrompt, keys, n), NULL, &id));
+    REFUSED(m, bad, kvc_manager_allocate_request(m, PROMPT(0, tokens, kPrompt, keys, n), NULL, &id, &number));
+    REFUSED(m, bad, kvc_manager_probe(m, PROMPT(0, tokens, kPrompt, keys, n), &probe));
+    REFUSED(m, bad, kvc_manager_pin_prefix(m, PROMPT(0, tokens, kPrompt, keys, n), &id, &number));
+    REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens, kPrompt, keys, n), &number));
+    REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens, kPrompt, keys, n), 0, blocks, 4, &count));
   }
   CHECK(id == POISON && number == POISON && count == POISON && probe.num_cached == POISON &&
         blocks[0] == -77);
@@ -85,7 +86,7 @@ static void test_arrays(kvc_manager* m, const int32_t* tokens, uint64_t admitted
   for (int i = 0; i < kHuge; ++i) {
     const size_t n = huge_[i];
     REFUSED(m, KVC_ERROR_INVALID_ARGUMENT,
-            kvc_manager_publish_blocks(m, 0, 0, tokens, kPrompt, NULL, 0, blocks, n));
+            kvc_manager_publish_blocks(m, PROMPT(0, tokens, kPrompt, NULL, 0), 0, blocks, n));
     REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, row, n));
     REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_export_slots(m, admitted, 0, 0, n, slots, 8));
     REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_export_slots(m, admitted, 0, n, n, slots, 4));
@@ -188,7 +189,7 @@ int main(void) {
   const int32_t* tokens = at_the_edge(prompt, sizeof prompt);
   const uint64_t admitted = allocate(m, tokens, kPrompt, 0); /* reading up to the edge is fine */
   uint64_t waiting = 0;
-  OK(kvc_manager_create_request(m, tokens, kPrompt, NULL, 0, NULL, &waiting));
+  OK(kvc_manager_create_request(m, PROMPT(0, tokens, kPrompt, NULL, 0), NULL, &waiting));
   OK(kvc_manager_acquire_blocks(m, 0, &held, 1));
   test_tokens(m, tokens, admitted, waiting, held);
   test_keys(m, tokens);

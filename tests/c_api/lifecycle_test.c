@@ -60,7 +60,7 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_SLIDING_WINDOW));
   OK(kvc_supports(KVC_FEATURE_SEVERAL_POOLS));
   OK(kvc_supports(KVC_FEATURE_EVENTS));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(KVC_FEATURE_PARTIAL_REUSE));
+  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(5));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }
@@ -185,7 +185,7 @@ static void test_create_admit_preempt(void) {
   fill_tokens(tokens, 12, 3);
   uint64_t r = 0, cached = POISON;
   const kvc_request_config config = {.struct_size = sizeof config, .user_data = 99, .slots = 6};
-  OK(kvc_manager_create_request(m, tokens, 10, NULL, 0, &config, &r));
+  OK(kvc_manager_create_request(m, PROMPT(0, tokens, 10, NULL, 0), &config, &r));
   kvc_request_info info = request_info(m, r);
   CHECK_EQ(info.admitted, 0);
   CHECK_EQ(info.user_data, 99);
@@ -217,7 +217,7 @@ static void test_create_admit_preempt(void) {
 
   uint64_t listed[4] = {0}, other = 0;
   size_t count = 0;
-  OK(kvc_manager_create_request(m, NULL, 0, NULL, 0, NULL, &other)); /* an empty prompt is one */
+  OK(kvc_manager_create_request(m, PROMPT(0, NULL, 0, NULL, 0), NULL, &other)); /* an empty prompt is one */
   OK(kvc_manager_list_requests(m, listed, 4, &count));
   CHECK_EQ(count, 2);
   CHECK(listed[0] == r && listed[1] == other && listed[2] == 0);
@@ -242,15 +242,15 @@ static void test_fork_and_copy_on_write(void) {
 
   kvc_block_copy copies[2] = {{-7, -7}, {-7, -7}};
   size_t count = 77;
-  OK(kvc_manager_take_copies(m, copies, 2, &count));
+  OK(take_copies(m, copies, 2, &count));
   CHECK_EQ(count, 0);
   OK(kvc_manager_append_tokens(m, child, tokens + 10, 1)); /* writes into the shared block 2: gets block 3 */
   expect_row(m, child, -1, (const int32_t[]){0, 1, 3, -1}, 4);
   expect_row(m, parent, -1, (const int32_t[]){0, 1, 2, -1}, 4);
   count = 0;
-  REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL, kvc_manager_take_copies(m, NULL, 0, &count));
+  REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL, take_copies(m, NULL, 0, &count));
   CHECK_EQ(count, 1);
-  OK(kvc_manager_take_copies(m, copies, 2, &count));
+  OK(take_copies(m, copies, 2, &count));
   CHECK_EQ(count, 1);
   CHECK(copies[0].source == 2 && copies[0].destination == 3 && copies[1].source == -7);
   CHECK_EQ(stats(m).copies, 1);
@@ -278,7 +278,7 @@ static void test_truncate(void) {
   CHECK(info.num_tokens == 9 && info.num_committed == 9 && info.capacity == 9);
   OK(kvc_manager_append_tokens(m, r, tokens + 9, 3)); /* no copy: the block is its own */
   size_t count = 77;
-  OK(kvc_manager_take_copies(m, NULL, 0, &count));
+  OK(take_copies(m, NULL, 0, &count));
   CHECK_EQ(count, 0);
   OK(kvc_manager_commit_tokens(m, r, 12));
   CHECK_EQ(block_info(m, 2).published, 1);
@@ -288,7 +288,7 @@ static void test_truncate(void) {
   CHECK_EQ(block_info(m, 2).published, 1); /* the reader needs it */
   OK(kvc_manager_append_tokens(m, r, tokens + 12, 1));
   kvc_block_copy copy = {-7, -7};
-  OK(kvc_manager_take_copies(m, &copy, 1, &count));
+  OK(take_copies(m, &copy, 1, &count));
   CHECK_EQ(count, 1);
   CHECK_EQ(copy.source, 2);
   CHECK_EQ(block_info(m, copy.destination).requests, 1);
@@ -312,14 +312,14 @@ static void test_no_space_and_eviction(void) {
   CHECK_EQ(stats(m).evictions, 1);
 
   uint64_t out = POISON, cached = POISON;
-  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE, kvc_manager_allocate_request(m, a, 8, NULL, 0, NULL, &out, &cached),
-                 "2", "1");
+  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE,
+                 kvc_manager_allocate_request(m, PROMPT(0, a, 8, NULL, 0), NULL, &out, &cached), "2", "1");
   CHECK(out == POISON && cached == POISON);
   REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_append_tokens(m, r, b, 9));
   REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_reserve_tokens(m, r, 17));
   CHECK_EQ(stats(m).refusals, 3);
   kvc_probe_info probe = {.struct_size = sizeof probe};
-  OK(kvc_manager_probe(m, 0, a, 8, NULL, 0, &probe));
+  OK(kvc_manager_probe(m, PROMPT(0, a, 8, NULL, 0), &probe));
   CHECK_EQ(probe.num_cached, 4);
   CHECK_EQ(probe.blocks_needed, 2); /* one new, and the idle one of the hit */
   CHECK_EQ(probe.blocks_available, 1);

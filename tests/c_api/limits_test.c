@@ -15,18 +15,20 @@ static kvc_manager* manager_of(uint64_t max_requests) {
 
 static kvc_status pin(kvc_manager* m, uint64_t* id) {
   uint64_t pinned = 0;
-  return kvc_manager_pin_prefix(m, 0, prompt_, 8, NULL, 0, id, &pinned);
+  return kvc_manager_pin_prefix(m, PROMPT(0, prompt_, 8, NULL, 0), id, &pinned);
 }
 
 static void test_requests(void) {
   kvc_manager* m = manager_of(2);
   const uint64_t running = allocate(m, prompt_, 9, 0);
   uint64_t waiting = 0, more = POISON;
-  OK(kvc_manager_create_request(m, prompt_, 9, NULL, 0, NULL, &waiting));
-  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_create_request(m, prompt_, 9, NULL, 0, NULL, &more), "2",
+  OK(kvc_manager_create_request(m, PROMPT(0, prompt_, 9, NULL, 0), NULL, &waiting));
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT,
+                 kvc_manager_create_request(m, PROMPT(0, prompt_, 9, NULL, 0), NULL, &more), "2",
                  "max_requests");
-  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_allocate_request(m, prompt_, 9, NULL, 0, NULL, &more, NULL),
-                 "2", "max_requests");
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT,
+                 kvc_manager_allocate_request(m, PROMPT(0, prompt_, 9, NULL, 0), NULL, &more, NULL), "2",
+                 "max_requests");
   REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_fork_request(m, running, &more), "2", "max_requests");
   CHECK_EQ(more, POISON);
   OK(kvc_manager_free_request(m, waiting));
@@ -60,19 +62,19 @@ static void test_holds_of_one_block(void) {
   size_t count = 0;
   for (int i = 0; i < kMostHolds; ++i) {
     OK(pin(m, &id));
-    OK(kvc_manager_acquire_prefix(m, 0, 0, prompt_, 8, NULL, 0, blocks, 2, &count));
+    OK(kvc_manager_acquire_prefix(m, PROMPT(0, prompt_, 8, NULL, 0), 0, blocks, 2, &count));
   }
   CHECK_EQ(count, 2);
   CHECK_EQ(block_info(m, blocks[0]).pins, kMostHolds);
   CHECK_EQ(block_info(m, blocks[0]).external_holds, kMostHolds);
   REFUSED_SAYING(m, KVC_ERROR_LIMIT, pin(m, &id), "pinned 65535 times", "unpin");
   REFUSED_SAYING(m, KVC_ERROR_LIMIT,
-                 kvc_manager_acquire_prefix(m, 0, 0, prompt_, 8, NULL, 0, blocks, 2, &count),
+                 kvc_manager_acquire_prefix(m, PROMPT(0, prompt_, 8, NULL, 0), 0, blocks, 2, &count),
                  "65535 raw holds", "release");
   OK(kvc_manager_unpin_prefix(m, id));
   OK(kvc_manager_release_blocks(m, blocks, 2));
   OK(pin(m, &id));
-  OK(kvc_manager_acquire_prefix(m, 0, 0, prompt_, 8, NULL, 0, blocks, 2, &count));
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, prompt_, 8, NULL, 0), 0, blocks, 2, &count));
   end_manager(m);
 }
 
@@ -112,9 +114,11 @@ static void test_largest_vocabulary(void) {
     if (i != 2)
       cache_prompt(m, tokens, 9, 8);
     else
-      REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_create_request(m, tokens, 9, NULL, 0, NULL, &id));
+      REFUSED(m, KVC_ERROR_INVALID_ARGUMENT,
+              kvc_manager_create_request(m, PROMPT(0, tokens, 9, NULL, 0), NULL, &id));
     tokens[8] = -1;
-    REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_create_request(m, tokens, 9, NULL, 0, NULL, &id));
+    REFUSED(m, KVC_ERROR_INVALID_ARGUMENT,
+            kvc_manager_create_request(m, PROMPT(0, tokens, 9, NULL, 0), NULL, &id));
     CHECK_EQ(id, POISON);
     end_manager(m);
   }

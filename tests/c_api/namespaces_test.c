@@ -22,15 +22,14 @@ static uint64_t open_space(const char* model, size_t model_size, const char* ada
 static uint64_t cached_in(uint64_t space, const int32_t* tokens, size_t n) {
   kvc_probe_info info = {.struct_size = sizeof info};
   const uint64_t before = digest(m);
-  OK(kvc_manager_probe(m, space, tokens, n, NULL, 0, &info));
+  OK(kvc_manager_probe(m, PROMPT(space, tokens, n, NULL, 0), &info));
   CHECK_EQ(digest(m), before); /* a probe changes nothing, the LRU order included */
   return info.num_cached;
 }
 
 static uint64_t allocate_in(uint64_t space, const int32_t* tokens, size_t n, uint64_t expected_cached) {
-  const kvc_request_config c = {.struct_size = sizeof c, .namespace_id = space};
   uint64_t r = 0, cached = POISON;
-  OK(kvc_manager_allocate_request(m, tokens, n, NULL, 0, &c, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(space, tokens, n, NULL, 0), NULL, &r, &cached));
   CHECK_EQ(cached, expected_cached);
   CHECK_EQ(request_info(m, r).namespace_id, space);
   return r;
@@ -67,7 +66,7 @@ static void test_identities(void) {
   REFUSED(m, KVC_ERROR_BUSY, kvc_manager_close_namespace(m, ids[0]));
   OK(kvc_manager_free_request(m, r));
   uint64_t pin = 0, pinned = 0;
-  OK(kvc_manager_pin_prefix(m, ids[0], tokens_, 8, NULL, 0, &pin, &pinned));
+  OK(kvc_manager_pin_prefix(m, PROMPT(ids[0], tokens_, 8, NULL, 0), &pin, &pinned));
   REFUSED(m, KVC_ERROR_BUSY, kvc_manager_close_namespace(m, ids[0]));
   OK(kvc_manager_unpin_prefix(m, pin));
   const uint64_t free_before = stats(m).blocks_free;
@@ -116,15 +115,16 @@ static void test_pins(void) {
   m = small_manager(6);
   uint64_t pin = 0, number = 0, r = POISON;
   cache_in(0, 13);
-  OK(kvc_manager_pin_prefix(m, 0, tokens_, 10, NULL, 0, &pin, &number)); /* two full blocks of ten tokens */
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 10, NULL, 0), &pin,
+                            &number)); /* two full blocks of ten tokens */
   CHECK_EQ(number, 8);
   CHECK_EQ(block_info(m, 0).state, KVC_BLOCK_PINNED);
   CHECK_EQ(block_info(m, 0).pins, 1);
   CHECK_EQ(stats(m).blocks_pinned, 2);
   int32_t other[20];
   fill_tokens(other, 20, 9);
-  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE, kvc_manager_allocate_request(m, other, 20, NULL, 0, NULL, &r, NULL),
-                 "5", "4");
+  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE,
+                 kvc_manager_allocate_request(m, PROMPT(0, other, 20, NULL, 0), NULL, &r, NULL), "5", "4");
   const uint64_t full = allocate_in(0, other, 16, 0); /* evicts the third block only */
   CHECK_EQ(cached_in(0, tokens_, 13), 8);
   OK(kvc_manager_free_request(m, full));
@@ -136,11 +136,11 @@ static void test_pins(void) {
   CHECK_EQ(cached_in(0, tokens_, 9), 8);
   number = POISON;
   REFUSED(m, KVC_ERROR_NOT_FOUND,
-          kvc_manager_pin_prefix(m, 0, other, 8, NULL, 0, &pin, &number)); /* never committed */
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_pin_prefix(m, 0, tokens_, 3, NULL, 0, &pin, &number));
+          kvc_manager_pin_prefix(m, PROMPT(0, other, 8, NULL, 0), &pin, &number)); /* never committed */
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 3, NULL, 0), &pin, &number));
   CHECK_EQ(number, POISON);
 
-  OK(kvc_manager_pin_prefix(m, 0, tokens_, 8, NULL, 0, &pin, &number)); /* through a reset */
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &number)); /* through a reset */
   OK(kvc_manager_reset(m, 0));
   CHECK_EQ(cached_in(0, tokens_, 9), 0);
   OK(kvc_manager_unpin_prefix(m, pin));
@@ -157,14 +157,14 @@ static void test_drop_and_evict(void) {
   cache_prompt(m, other, 17, 8);
   uint64_t dropped = 0;
   const uint64_t reader = allocate_in(0, tokens_, 8, 4);
-  OK(kvc_manager_drop_prefix(m, 0, tokens_, 17, NULL, 0, &dropped));
+  OK(kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 17, NULL, 0), &dropped));
   CHECK_EQ(dropped, 3); /* block 0 is held */
   CHECK_EQ(cached_in(0, tokens_, 17), 4);
   CHECK_EQ(cached_in(0, other, 17), 4); /* its tail is there, but not reachable */
   OK(kvc_manager_free_request(m, reader));
   cache_prompt(m, tokens_, 9, 4); /* computed again */
   CHECK_EQ(cached_in(0, other, 17), 16);
-  OK(kvc_manager_drop_prefix(m, 0, other, 0, NULL, 0, &dropped));
+  OK(kvc_manager_drop_prefix(m, PROMPT(0, other, 0, NULL, 0), &dropped));
   CHECK_EQ(dropped, 0);
 
   size_t evicted = 77;
@@ -184,22 +184,22 @@ static void test_extra_keys(void) {
   m = small_manager(16);
   kvc_extra_key image = {.first_token = 5, .num_tokens = 6, .digest = {1}}; /* blocks 1 and 2 */
   uint64_t r = 0, cached = POISON;
-  OK(kvc_manager_allocate_request(m, tokens_, 17, &image, 1, NULL, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, 17, &image, 1), NULL, &r, &cached));
   CHECK_EQ(cached, 0);
   OK(kvc_manager_commit_tokens(m, r, 17));
   OK(kvc_manager_free_request(m, r));
   CHECK_EQ(cached_in(0, tokens_, 17), 4); /* without the image only what is before it */
   kvc_probe_info info = {.struct_size = sizeof info};
-  OK(kvc_manager_probe(m, 0, tokens_, 17, &image, 1, &info));
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 17, &image, 1), &info));
   CHECK_EQ(info.num_cached, 16);
-  OK(kvc_manager_probe(m, 0, tokens_, 12, &image, 1,
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 12, &image, 1),
                        &info)); /* 8 would end inside the span, 11 tokens at most */
   CHECK_EQ(info.num_cached, 4);
   image.digest[31] = 1;
-  OK(kvc_manager_probe(m, 0, tokens_, 17, &image, 1, &info));
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 17, &image, 1), &info));
   CHECK_EQ(info.num_cached, 4);
   image.digest[31] = 0, image.num_tokens = 7;
-  OK(kvc_manager_probe(m, 0, tokens_, 17, &image, 1, &info));
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 17, &image, 1), &info));
   CHECK_EQ(info.num_cached, 4);
   end_manager(m);
 }
@@ -209,27 +209,27 @@ static void test_request_options(void) {
   cache_in(0, 17);
   uint64_t r = 0, cached = POISON;
   kvc_request_config c = {.struct_size = sizeof c, .flags = KVC_REQUEST_NO_READ};
-  OK(kvc_manager_allocate_request(m, tokens_, 17, NULL, 0, &c, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, 17, NULL, 0), &c, &r, &cached));
   CHECK_EQ(cached, 0);
   OK(kvc_manager_free_request(m, r));
   c = (kvc_request_config){.struct_size = sizeof c, .max_cached_tokens = 11};
-  OK(kvc_manager_allocate_request(m, tokens_, 17, NULL, 0, &c, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, 17, NULL, 0), &c, &r, &cached));
   CHECK_EQ(cached, 8);
   OK(kvc_manager_free_request(m, r));
   c = (kvc_request_config){.struct_size = sizeof c, .drop_tail_blocks = 1};
-  OK(kvc_manager_allocate_request(m, tokens_, 17, NULL, 0, &c, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, 17, NULL, 0), &c, &r, &cached));
   CHECK_EQ(cached, 12);
   OK(kvc_manager_free_request(m, r));
   int32_t other[9];
   fill_tokens(other, 9, 9);
   c = (kvc_request_config){.struct_size = sizeof c, .flags = KVC_REQUEST_NO_WRITE, .lookahead = 3};
-  OK(kvc_manager_allocate_request(m, other, 9, NULL, 0, &c, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, other, 9, NULL, 0), &c, &r, &cached));
   CHECK_EQ(request_info(m, r).capacity, 12);
   OK(kvc_manager_commit_tokens(m, r, 9));
   CHECK_EQ(cached_in(0, other, 9), 0);
   OK(kvc_manager_free_request(m, r));
   c = (kvc_request_config){.struct_size = sizeof c, .slots = 2, .external_tokens = 4};
-  OK(kvc_manager_allocate_request(m, other, 9, NULL, 0, &c, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, other, 9, NULL, 0), &c, &r, &cached));
   CHECK_EQ(request_info(m, r).capacity, 6);
   OK(kvc_manager_free_request(m, r));
 
@@ -249,7 +249,8 @@ static void test_watermark(void) {
   m = make_manager(&c);
   const uint64_t first = allocate_in(0, tokens_, 16, 0); /* alone: no watermark; four blocks are left */
   uint64_t r = POISON;
-  REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_allocate_request(m, tokens_, 8, NULL, 0, NULL, &r, NULL));
+  REFUSED(m, KVC_ERROR_NO_SPACE,
+          kvc_manager_allocate_request(m, PROMPT(0, tokens_, 8, NULL, 0), NULL, &r, NULL));
   OK(kvc_manager_reserve_tokens(m, first, 20)); /* extensions may use what is left */
   OK(kvc_manager_free_request(m, first));
   OK(kvc_manager_free_request(m, allocate_in(0, tokens_, 24, 0)));

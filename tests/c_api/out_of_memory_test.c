@@ -106,12 +106,12 @@ static void workload(kvc_manager* m, size_t n, uint64_t* end_digest) {
   const kvc_namespace_config tenant = {
       .struct_size = sizeof tenant, .tenant = tokens_, .tenant_size = 600 * n};
   TRY(m, kvc_manager_open_namespace(m, &tenant, &space));
-  const kvc_request_config in_space = {.struct_size = sizeof in_space, .namespace_id = space};
-  TRY(m, kvc_manager_allocate_request(m, tokens_, 70 * n, NULL, 0, NULL, &r[0], &cached));
+  TRY(m, kvc_manager_allocate_request(m, PROMPT(0, tokens_, 70 * n, NULL, 0), NULL, &r[0], &cached));
   TRY(m, kvc_manager_commit_tokens(m, r[0], 70 * n));
-  TRY(m, kvc_manager_allocate_request(m, tokens_, 300 * n, keys, 64 * n, &in_space, &r[1], &cached));
+  TRY(m,
+      kvc_manager_allocate_request(m, PROMPT(space, tokens_, 300 * n, keys, 64 * n), NULL, &r[1], &cached));
   TRY(m, kvc_manager_commit_tokens(m, r[1], 200 * n));
-  TRY(m, kvc_manager_create_request(m, tokens_, 90 * n, NULL, 0, NULL, &r[2]));
+  TRY(m, kvc_manager_create_request(m, PROMPT(0, tokens_, 90 * n, NULL, 0), NULL, &r[2]));
   TRY(m, kvc_manager_append_tokens(m, r[2], tokens_ + 90 * n, 600 * n));
   TRY(m, kvc_manager_admit_request(m, r[2], &cached));
   TRY(m, kvc_manager_append_tokens(m, r[0], tokens_ + 70 * n, 901 * n));
@@ -119,19 +119,19 @@ static void workload(kvc_manager* m, size_t n, uint64_t* end_digest) {
   TRY(m, kvc_manager_reserve_tokens(m, r[0], 1500 * n));
   TRY(m, kvc_manager_fork_request(m, r[0], &r[3]));
   TRY(m, kvc_manager_append_tokens(m, r[3], tokens_, 5 * n)); /* copy on write */
-  TRY(m, kvc_manager_take_copies(m, copies, 4, &count));
+  TRY(m, take_copies(m, copies, 4, &count));
   TRY(m, kvc_manager_truncate_request(m, r[0], 401 * n));
   TRY(m, kvc_manager_append_tokens(m, r[0], tokens_, 300 * n));
   TRY(m, kvc_manager_preempt_request(m, r[2]));
   TRY(m, kvc_manager_admit_request(m, r[2], &cached));
-  TRY(m, kvc_manager_pin_prefix(m, 0, tokens_, 64 * n, NULL, 0, &pin, &pinned));
-  TRY(m, kvc_manager_probe(m, 0, tokens_, 2900 * n, NULL, 0, &probe));
+  TRY(m, kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 64 * n, NULL, 0), &pin, &pinned));
+  TRY(m, kvc_manager_probe(m, PROMPT(0, tokens_, 2900 * n, NULL, 0), &probe));
   TRY(m, kvc_manager_acquire_blocks(m, 0, blocks, 3 * n));
-  TRY(m, kvc_manager_publish_blocks(m, space, 0, tokens_ + 100, 12 * n, keys, 3 * n, blocks, 3 * n));
-  TRY(m, kvc_manager_acquire_prefix(m, space, 0, tokens_ + 100, 12 * n, keys, 3 * n, blocks + 3 * n, 5 * n,
-                                    &count));
+  TRY(m, kvc_manager_publish_blocks(m, PROMPT(space, tokens_ + 100, 12 * n, keys, 3 * n), 0, blocks, 3 * n));
+  TRY(m, kvc_manager_acquire_prefix(m, PROMPT(space, tokens_ + 100, 12 * n, keys, 3 * n), 0, blocks + 3 * n,
+                                    5 * n, &count));
   TRY(m, kvc_manager_release_blocks(m, blocks, 3 * n + (gave_up_ ? 0 : count)));
-  TRY(m, kvc_manager_drop_prefix(m, 0, tokens_, 2950 * n, NULL, 0, &dropped));
+  TRY(m, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 2950 * n, NULL, 0), &dropped));
   TRY(m, kvc_manager_check(m));
 
   kvc_step* step = NULL;

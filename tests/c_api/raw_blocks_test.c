@@ -15,18 +15,18 @@ static void test_round_trip(void) {
   CHECK(blocks[0] == 0 && blocks[1] == 1 && blocks[2] == 2 && blocks[3] == -77);
   CHECK_EQ(block_info(m, 1).external_holds, 1);
   CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_RESERVED);
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 12, NULL, 0), 0, blocks, 3));
   CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_LIVE);
   CHECK_EQ(block_info(m, 1).token_offset, kB);
   const uint64_t before = digest(m);
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3)); /* again: no change */
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 12, NULL, 0), 0, blocks, 3)); /* again: no change */
   CHECK_EQ(digest(m), before);
   CHECK_EQ(stats(m).published_blocks, 3);
 
   const uint64_t r = allocate(m, tokens_, 13, 12); /* requests find what raw holders publish */
   CHECK_EQ(block_info(m, 0).requests, 1);
   OK(kvc_manager_free_request(m, r));
-  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 12, NULL, 0, found, 8,
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 12, NULL, 0), 0, found, 8,
                                 &count)); /* all n tokens may match */
   CHECK(count == 3 && found[0] == 0 && found[1] == 1 && found[2] == 2);
   CHECK_EQ(block_info(m, 2).external_holds, 2);
@@ -38,10 +38,10 @@ static void test_round_trip(void) {
                               &evicted)); /* released last entry first: the front of a prefix goes last */
   CHECK(evicted == 1 && block_info(m, 2).state == KVC_BLOCK_FREE &&
         block_info(m, 0).state == KVC_BLOCK_CACHED);
-  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 12, NULL, 0, found, 8, &count));
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 12, NULL, 0), 0, found, 8, &count));
   CHECK_EQ(count, 2);
   OK(kvc_manager_release_blocks(m, found, 2));
-  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_ + 1, 12, NULL, 0, found, 8, &count));
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_ + 1, 12, NULL, 0), 0, found, 8, &count));
   CHECK_EQ(count, 0); /* nothing found is no error */
   end_manager(m);
 }
@@ -51,12 +51,12 @@ static void test_partial_tables(void) {
   int32_t blocks[3] = {-1, -1, -1}, found[4] = {0};
   size_t count = 0;
   OK(kvc_manager_acquire_blocks(m, 0, blocks + 1, 1));
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3)); /* position 1 alone */
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 12, NULL, 0), 0, blocks, 3)); /* position 1 alone */
   CHECK_EQ(block_info(m, blocks[1]).token_offset, kB);
-  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 8, NULL, 0, found, 4, &count));
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 0, found, 4, &count));
   CHECK_EQ(count, 0); /* position 0 is missing */
   cache_prompt(m, tokens_, 4, 0);
-  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 8, NULL, 0, found, 4, &count));
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 0, found, 4, &count));
   CHECK(count == 2 && found[1] == blocks[1]);
   OK(kvc_manager_release_blocks(m, found, 2));
   OK(kvc_manager_release_blocks(m, blocks, 3)); /* -1 entries are passed over */
@@ -69,11 +69,11 @@ static void test_refusals(void) {
   int32_t blocks[2], other[8], one = -77;
   fill_tokens(other, 8, 9);
   OK(kvc_manager_acquire_blocks(m, 0, blocks, 2));
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, blocks, 2));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, blocks, 2));
   REFUSED(m, KVC_ERROR_BUSY,
-          kvc_manager_publish_blocks(m, 0, 0, other, 8, NULL, 0, blocks, 2)); /* another identity */
+          kvc_manager_publish_blocks(m, PROMPT(0, other, 8, NULL, 0), 0, blocks, 2)); /* another identity */
   const int32_t swapped[2] = {blocks[1], blocks[0]};
-  REFUSED(m, KVC_ERROR_BUSY, kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, swapped, 2));
+  REFUSED(m, KVC_ERROR_BUSY, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, swapped, 2));
   REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, &one, 7));
   const int32_t more[3] = {blocks[0], blocks[1], blocks[0]};
   REFUSED(m, KVC_ERROR_NOT_HELD, kvc_manager_release_blocks(m, more, 3)); /* all or nothing */
@@ -81,7 +81,7 @@ static void test_refusals(void) {
 
   /* A reset takes the content's name away, not the block. */
   OK(kvc_manager_reset(m, 0));
-  OK(kvc_manager_publish_blocks(m, 0, 0, other, 8, NULL, 0, blocks, 2));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, other, 8, NULL, 0), 0, blocks, 2));
   OK(kvc_manager_free_request(m, allocate(m, other, 8, 4)));
   OK(kvc_manager_release_blocks(m, blocks, 2));
   end_manager(m);
@@ -98,14 +98,14 @@ static void test_refusals(void) {
   CHECK(blocks[0] == 0 && blocks[1] == 4); /* ids run through the pools */
   CHECK_EQ(block_info(m, 4).pool, 1);
   REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT,
-                 kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, blocks, 2), "4", "");
+                 kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, blocks, 2), "4", "");
   const int32_t twice[2] = {blocks[0], blocks[0]};
   const uint64_t before = digest(m);
-  const kvc_status status = kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, twice, 2);
+  const kvc_status status = kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, twice, 2);
   CHECK((status == KVC_ERROR_INVALID_ARGUMENT || status == KVC_ERROR_BUSY) && digest(m) == before);
-  OK(kvc_manager_publish_blocks(m, 0, 1, tokens_, 4, NULL, 0, blocks + 1,
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 4, NULL, 0), 1, blocks + 1,
                                 1)); /* each may go where it belongs */
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 4, NULL, 0, blocks, 1));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 4, NULL, 0), 0, blocks, 1));
   OK(kvc_manager_release_blocks(m, blocks, 2));
   OK(kvc_manager_free_request(m, allocate(m, tokens_, 5, 4))); /* found in both groups */
   end_manager(m);
@@ -117,8 +117,8 @@ static void test_nodes_run_out(void) {
   kvc_manager* m = make_manager(&config);
   int32_t blocks[3];
   OK(kvc_manager_acquire_blocks(m, 0, blocks, 3));
-  REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_publish_blocks(m, 0, 0, tokens_, 12, NULL, 0, blocks, 3));
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens_, 8, NULL, 0, blocks, 2));
+  REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 12, NULL, 0), 0, blocks, 3));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 8, NULL, 0), 0, blocks, 2));
   const uint64_t r = allocate(m, tokens_, 17, 8); /* a request just stops publishing */
   OK(kvc_manager_commit_tokens(m, r, 17));
   CHECK_EQ(stats(m).unpublished_blocks, 2);
@@ -142,7 +142,7 @@ static void test_dead_positions_make_room(void) {
   for (int round = 0; round < 3; ++round) { /* the first two times the same chain */
     size_t evicted = 0;
     fill_tokens(tokens, kLong * kB, round < 2 ? 3 : 5);
-    OK(kvc_manager_publish_blocks(m, 0, 0, tokens, kLong * kB, NULL, 0, blocks, kLong));
+    OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens, kLong * kB, NULL, 0), 0, blocks, kLong));
     CHECK_EQ(stats(m).nodes_used, kLong);
     OK(kvc_manager_release_blocks(m, blocks, kLong));
     OK(kvc_manager_evict_blocks(m, 1, &evicted));
@@ -164,21 +164,22 @@ static void test_refusal_leaves_dead_positions_counted(void) {
   fill_tokens(tokens, (kLong + 1) * kB, 3);
   for (int i = 0; i <= kLong; ++i) blocks[i] = -1;
   OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 1));
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens, kLong * kB, NULL, 0, blocks, kLong));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens, kLong * kB, NULL, 0), 0, blocks, kLong));
   OK(kvc_manager_release_blocks(m, blocks, kLong));
   OK(kvc_manager_evict_blocks(m, 1, &evicted));
   OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 2));
   const kvc_stats before = stats(m);
   CHECK(before.nodes_used > 8 && before.nodes_used < kLong); /* death climbs, but not far at once */
   for (int round = 0; round < 2; ++round) {
-    REFUSED_SAYING(m, KVC_ERROR_LIMIT,
-                   kvc_manager_publish_blocks(m, 0, 0, tokens, (kLong + 1) * kB, NULL, 0, blocks, kLong + 1),
-                   "new prefix positions", "raise max_nodes");
+    REFUSED_SAYING(
+        m, KVC_ERROR_LIMIT,
+        kvc_manager_publish_blocks(m, PROMPT(0, tokens, (kLong + 1) * kB, NULL, 0), 0, blocks, kLong + 1),
+        "new prefix positions", "raise max_nodes");
     const kvc_stats after = stats(m);
     CHECK(memcmp(&after, &before, sizeof after) == 0);
     OK(kvc_manager_check(m));
   }
-  OK(kvc_manager_publish_blocks(m, 0, 0, tokens, kLong * kB, NULL, 0, blocks, kLong));
+  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens, kLong * kB, NULL, 0), 0, blocks, kLong));
   CHECK_EQ(stats(m).nodes_used, kLong);
   OK(kvc_manager_release_blocks(m, blocks, kLong + 1));
   end_manager(m);
@@ -191,10 +192,11 @@ static void test_holds_protect(void) {
   size_t count = 0;
   fill_tokens(other, 16, 9);
   cache_prompt(m, tokens_, 9, 0);
-  OK(kvc_manager_acquire_prefix(m, 0, 0, tokens_, 9, NULL, 0, found, 2, &count));
+  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 9, NULL, 0), 0, found, 2, &count));
   CHECK_EQ(count, 2);
   uint64_t r = POISON;
-  REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_allocate_request(m, other, 12, NULL, 0, NULL, &r, NULL));
+  REFUSED(m, KVC_ERROR_NO_SPACE,
+          kvc_manager_allocate_request(m, PROMPT(0, other, 12, NULL, 0), NULL, &r, NULL));
   OK(kvc_manager_release_blocks(m, found, 2));
   OK(kvc_manager_free_request(m, allocate(m, other, 12, 0)));
   end_manager(m);

@@ -115,8 +115,8 @@ static void run_step(uint64_t now) {
   static kvc_event events[4096];
   size_t count = 0;
   kvc_probe_info probe = {.struct_size = sizeof probe};
-  OK(kvc_manager_poll_events(m, &cursor_, events, sizeof *events, 4096, &count, NULL, 0));
-  OK(kvc_manager_probe(m, 0, prompt, kPrompt, NULL, 0, &probe));
+  OK(poll_events(m, &cursor_, events, sizeof *events, 4096, &count, NULL, 0));
+  OK(kvc_manager_probe(m, PROMPT(0, prompt, kPrompt, NULL, 0), &probe));
   CHECK(stats(m).live_requests <= kRequests);
 }
 

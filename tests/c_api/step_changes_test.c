@@ -94,7 +94,7 @@ static void test_known_tokens_without_slots(void) {
   const kvc_request_config chunk = {.struct_size = sizeof chunk, .slots = 4};
   const uint64_t one[] = {0, 1}, three[] = {0, 3}, committed[] = {4};
   uint64_t r = 0, cached = 0;
-  OK(kvc_manager_allocate_request(m, tokens_, 40, NULL, 0, &chunk, &r, &cached));
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, 40, NULL, 0), &chunk, &r, &cached));
   kvc_step s = step_of(&r, one, 1);
   CHECK_EQ(run_as_asked(&s), 11);
   OK(kvc_manager_free_request(m, r));
@@ -139,7 +139,7 @@ static void test_lookahead_up_to_the_longest_request(void) {
     kvc_manager* own = NULL;
     uint64_t r = 0, cached = 0;
     OK(kvc_manager_create(&config, &own));
-    OK(kvc_manager_allocate_request(own, tokens_, 40, NULL, 0, &options, &r, &cached));
+    OK(kvc_manager_allocate_request(own, PROMPT(0, tokens_, 40, NULL, 0), &options, &r, &cached));
     kvc_step s = step_of(&r, offsets, 1);
     s.extend_tokens = ids[late], s.row_stride = 4, s.num_rows = 1, s.rows = NULL, s.changes = NULL;
     for (int token = late ? 45 : 40; token < 64; ++token) {
@@ -159,7 +159,7 @@ static void test_rows_that_are_too_short(void) {
   const uint64_t requests[] = {allocate(m, tokens_, 7, 0), allocate(m, tokens_ + 20, 11, 0)};
   const uint64_t offsets[] = {0, 1, 1}, more[] = {0, 2, 2}, admit_offsets[] = {0, 9};
   uint64_t waiting = 0;
-  OK(kvc_manager_create_request(m, tokens_ + 40, 9, NULL, 0, NULL, &waiting));
+  OK(kvc_manager_create_request(m, PROMPT(0, tokens_ + 40, 9, NULL, 0), NULL, &waiting));
   memset(tables_, 0x55, sizeof tables_);
   kvc_step s = step_of(requests, offsets, 2);
   s.row_stride = 2, s.rows = NULL;

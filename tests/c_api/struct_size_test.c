@@ -115,10 +115,10 @@ static kvc_status open_namespace(kvc_manager* m, void* object) {
 }
 static void close_namespace(kvc_manager* m) { OK(kvc_manager_close_namespace(m, made_id_)); }
 static kvc_status create_request(kvc_manager* m, void* object) {
-  return kvc_manager_create_request(m, tokens_, 8, NULL, 0, object, &made_id_);
+  return kvc_manager_create_request(m, PROMPT(0, tokens_, 8, NULL, 0), object, &made_id_);
 }
 static kvc_status allocate_request(kvc_manager* m, void* object) {
-  return kvc_manager_allocate_request(m, tokens_, 8, NULL, 0, object, &made_id_, NULL);
+  return kvc_manager_allocate_request(m, PROMPT(0, tokens_, 8, NULL, 0), object, &made_id_, NULL);
 }
 static void free_request(kvc_manager* m) { OK(kvc_manager_free_request(m, made_id_)); }
 static kvc_status create_step(kvc_manager* m, void* object) {
@@ -154,7 +154,7 @@ static kvc_status get_request(kvc_manager* m, void* object) {
   return kvc_manager_request_info(m, request_, object);
 }
 static kvc_status get_probe(kvc_manager* m, void* object) {
-  return kvc_manager_probe(m, 0, tokens_, 8, NULL, 0, object);
+  return kvc_manager_probe(m, PROMPT(0, tokens_, 8, NULL, 0), object);
 }
 
 static kvc_status estimate(kvc_manager* m, void* object) {

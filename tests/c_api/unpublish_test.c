@@ -16,7 +16,7 @@ static uint64_t unpublish(kvc_manager* m, int32_t first, int32_t second) {
 
 static uint64_t cached(kvc_manager* m, size_t num_tokens) {
   kvc_probe_info info = {.struct_size = sizeof info};
-  OK(kvc_manager_probe(m, 0, tokens_, num_tokens, NULL, 0, &info));
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, num_tokens, NULL, 0), &info));
   return info.num_cached;
 }
 

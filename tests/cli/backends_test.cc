@@ -40,7 +40,7 @@ TEST(Backends, AnEngineAloneOrAKernelAloneNeedsNoNumber) {
 TEST(Backends, ATurningPointIsInBytesAndMayBeAGuess) {
   const std::string text = words_for(4096, 1 << 20, false);
   EXPECT_TRUE(says(text, "out by a kernel for runs below 4096 bytes")) << text;
-  EXPECT_TRUE(says(text, "in by a kernel for runs below 1048576 bytes (a guess")) << text;
+  EXPECT_TRUE(says(text, "in by a kernel for runs below 1048576 bytes (estimated")) << text;
 }
 
 TEST(Backends, ADeviceThatCannotBeAskedSaysWhy) {

@@ -79,7 +79,7 @@ class BadInput(command.CommandTest):
     def test_help_is_no_error(self):
         code, out, err = command.run("replay", "--help")
         self.assertEqual((code, err), (0, ""))
-        for option in ("--requests", "--block-size", "--num-blocks", "--concurrency", "--policy", "--commit-late",
+        for option in ("--requests", "--block-size", "--num-blocks", "--concurrency", "--commit-late",
                        "--json", "--verify", "--generate", "--seed"):
             self.assertIn(option, out)
 

@@ -74,8 +74,8 @@ class BenchTest(command.CommandTest):
             self.assertGreater(found["enqueue_us_per_layer"], 0)
             self.assertNotIn("threads", found)
             self.assertEqual("kernel_bytes" in found, what.startswith("swap"))
-            self.assertEqual("own_schedules" in found, what in ("attention", "step"))
-        self.assertIs(self.measure("attention", "--device", "emulated:1", "--own-schedules")["own_schedules"], True)
+            self.assertEqual("own_plans" in found, what in ("attention", "step"))
+        self.assertIs(self.measure("attention", "--device", "emulated:1", "--own-plans")["own_plans"], True)
         for what in ("step", "store"):
             self.assertIs(self.measure(what, "--device", "emulated:1", "--rope")["rope"], True)
 

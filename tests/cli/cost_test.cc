@@ -3,12 +3,13 @@
 // claim.
 #include "hardening/cost.h"
 
+#include <kvcache.h>
+
 #include <sstream>
 #include <string>
 
 #include "../examples/safetensors.h"
 #include "cli/errors.h"
-#include "cli/hf_config.h"
 #include "cli/trace.h"
 
 namespace kvcli {
@@ -86,11 +87,10 @@ TEST(Cost, OfConfigsIsInProportionToTheirSize) {
   for (const Shape& shape : kShapes) {
     kvc::test::expect_in_proportion(shape.name, kBytesPerByte, [&](size_t size) {
       return [text = shape.make(size)] {
-        try {
-          parse_hf_config(text, "input");
-        } catch (const InputError& error) {
-          EXPECT_LT(std::string(error.what()).size(), 1000u);
-        }
+        kvc_model model{};
+        model.struct_size = sizeof model;
+        kvc_model_from_config(text.data(), text.size(), &model);
+        EXPECT_LT(std::string(kvc_last_error()).size(), 1000u);
       };
     });
   }

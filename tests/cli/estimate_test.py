@@ -44,13 +44,13 @@ class Estimate(command.CommandTest):
                           "--block-size", 64, "--context", 100)
         keys, values = 64 * 64 + 4 * 128 * 4, 64 * (64 + 4 * 4)
         self.assertEqual(answer["groups"][0]["bytes_per_block"], 32 * 8 * (keys + values))
-        self.assertEqual(answer["open_bytes_per_sequence"], 32 * 8 * 64 * 128 * 2)
-        self.assertEqual(answer["total_bytes"], 2 * 32 * 8 * (keys + values) + answer["open_bytes_per_sequence"])
+        self.assertEqual(answer["residual_bytes_per_sequence"], 32 * 8 * 64 * 128 * 2)
+        self.assertEqual(answer["total_bytes"], 2 * 32 * 8 * (keys + values) + answer["residual_bytes_per_sequence"])
         self.assertEqual(estimate("llama-3.1-8b", "--dtype", "int8", "--tensor-scales")["bytes_per_token"], 65536)
         self.assert_refused(command.run("estimate", "llama-3.1-8b", "--channel-keys"), "channel_keys")
         code, out, err = command.run("estimate", "llama-3.1-8b", "--dtype", "int4", "--channel-keys")
         self.assertEqual(code, 0, err)
-        self.assertIn("one sequence, open", out)
+        self.assertIn("one sequence, residual", out)
 
     def test_what_is_said_to_fit_fits_and_no_more(self):
         for model in ("llama-3.1-8b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-4k"):

@@ -80,7 +80,7 @@ class Emulated(unittest.TestCase):
             self.assertIn(devices[name]["name"], part)
             self.assertIn("storages in pinned, device, external memory", part)
             self.assertEqual("reads any host memory; has managed memory" in part, name == "emulated:0")
-            self.assertIn(f"swaps out by a kernel for runs below {out} bytes, in by a kernel for runs below {back} bytes (a guess", part)
+            self.assertIn(f"swaps out by a kernel for runs below {out} bytes, in by a kernel for runs below {back} bytes (estimated", part)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "calls.h"
 #include "conformance/fixture.h"
 
 namespace conformance {
@@ -167,7 +168,7 @@ TEST(Bugs, LengthsOverTheLimitAreRefusedInEveryCall) {
     EXPECT_EQ(c.request(r.id).num_tokens, limit);
     EXPECT_EQ(c.request(r.id).capacity, limit);
 
-    kvc_request_config ahead = request_config();  // lookahead stops at the limit
+    RequestOptions ahead = request_config();  // lookahead stops at the limit
     ahead.lookahead = 7;
     const Admitted other = c.allocate(text(3, limit - 2), ahead);
     EXPECT_EQ(c.request(other.id).capacity, limit);
@@ -284,9 +285,9 @@ TEST(Bugs, ACopysSourceIsHeldUntilTheCopyIsTaken) {
   EXPECT_NE(rest[0], source);
   kvc_block_copy copy;
   size_t count = 77;
-  EXPECT_REFUSED(c, KVC_ERROR_BUFFER_TOO_SMALL, kvc_manager_take_copies(c.get(), nullptr, 0, &count));
+  EXPECT_REFUSED(c, KVC_ERROR_BUFFER_TOO_SMALL, take_copies(c.get(), nullptr, 0, &count));
   EXPECT_EQ(count, 1u);
-  ASSERT_EQ(kvc_manager_take_copies(c.get(), &copy, 1, &count), KVC_OK);
+  ASSERT_EQ(take_copies(c.get(), &copy, 1, &count), KVC_OK);
   EXPECT_EQ(copy.source, source);
   EXPECT_EQ(c.drain(), Ids{source});
 }

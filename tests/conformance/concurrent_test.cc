@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "calls.h"
 #include "conformance/fixture.h"
 
 namespace conformance {
@@ -30,7 +31,8 @@ TEST(Concurrent, LookupsAreReadOnly) {  // C48
       const int32_t which = (thread + i) % 10;
       const Tokens tokens = text(which, 4 * B + 1);
       kvc_probe_info info = sized<kvc_probe_info>();
-      if (kvc_manager_probe(c.get(), 0, tokens.data(), tokens.size(), nullptr, 0, &info) != KVC_OK) ++wrong;
+      if (kvc_manager_probe(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &info) != KVC_OK)
+        ++wrong;
       if (info.num_cached != (which < 8 ? 4u * B : 0u)) ++wrong;
     }
   });
@@ -59,15 +61,15 @@ TEST(Concurrent, WhatIsAcquiredIsCompleteWhileOthersDropIt) {  // C49
         if (kvc_manager_acquire_blocks(c.get(), 0, blocks.data(), kBlocks) != KVC_OK) continue;
         for (size_t t = 0; t < tokens.size(); ++t)
           memory[static_cast<size_t>(blocks[t / B]) * B + t % B].store(tokens[t], std::memory_order_relaxed);
-        if (kvc_manager_publish_blocks(c.get(), 0, 0, tokens.data(), tokens.size(), nullptr, 0, blocks.data(),
-                                       kBlocks) == KVC_OK)
+        if (kvc_manager_publish_blocks(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), 0,
+                                       blocks.data(), kBlocks) == KVC_OK)
           ++published;
         if (kvc_manager_release_blocks(c.get(), blocks.data(), kBlocks) != KVC_OK) ++torn;
       } else if (thread < 5) {
         Ids blocks(kBlocks);
         size_t count = 0;
-        if (kvc_manager_acquire_prefix(c.get(), 0, 0, tokens.data(), tokens.size(), nullptr, 0, blocks.data(),
-                                       kBlocks, &count) != KVC_OK)
+        if (kvc_manager_acquire_prefix(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), 0,
+                                       blocks.data(), kBlocks, &count) != KVC_OK)
           ++torn;
         ++(count ? hits : absent);
         for (size_t t = 0; t < count * B; ++t)
@@ -77,7 +79,8 @@ TEST(Concurrent, WhatIsAcquiredIsCompleteWhileOthersDropIt) {  // C49
         if (kvc_manager_release_blocks(c.get(), blocks.data(), count) != KVC_OK) ++torn;
       } else {
         uint64_t dropped = 0;
-        if (kvc_manager_drop_prefix(c.get(), 0, tokens.data(), tokens.size(), nullptr, 0, &dropped) != KVC_OK)
+        if (kvc_manager_drop_prefix(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &dropped) !=
+            KVC_OK)
           ++torn;
       }
     }

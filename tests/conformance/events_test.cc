@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "calls.h"
 #include "conformance/fixture.h"
 #include "conformance/sha256.h"
 
@@ -23,8 +24,8 @@ std::vector<Event> poll(Cache& c, uint64_t* cursor) {
     std::vector<kvc_event> events(16);
     Tokens tokens(16 * 16);
     size_t count = 0;
-    EXPECT_EQ(kvc_manager_poll_events(c.get(), cursor, events.data(), sizeof(kvc_event), events.size(),
-                                      &count, tokens.data(), tokens.size()),
+    EXPECT_EQ(poll_events(c.get(), cursor, events.data(), sizeof(kvc_event), events.size(), &count,
+                          tokens.data(), tokens.size()),
               KVC_OK)
         << kvc_last_error();
     if (count == 0) return out;
@@ -154,7 +155,7 @@ TEST(Events, ThereAreNoneWhenOffOrWhenNothingChanges) {  // C38
   uint64_t cursor = 0;
   size_t count = 0;
   kvc_event event;
-  EXPECT_EQ(kvc_manager_poll_events(off.get(), &cursor, &event, sizeof event, 1, &count, nullptr, 0),
+  EXPECT_EQ(poll_events(off.get(), &cursor, &event, sizeof event, 1, &count, nullptr, 0),
             KVC_ERROR_UNSUPPORTED);
 
   Cache on(with_events(10, 4));
@@ -169,10 +170,10 @@ TEST(Events, ThereAreNoneWhenOffOrWhenNothingChanges) {  // C38
   on.allocate(text(1, 9));
   EXPECT_TRUE(poll(on, &cursor).empty());
   uint64_t future = 99;
-  EXPECT_EQ(kvc_manager_poll_events(on.get(), &future, &event, sizeof event, 1, &count, nullptr, 0),
+  EXPECT_EQ(poll_events(on.get(), &future, &event, sizeof event, 1, &count, nullptr, 0),
             KVC_ERROR_INVALID_ARGUMENT);
   cursor = 0;
-  EXPECT_EQ(kvc_manager_poll_events(on.get(), &cursor, &event, sizeof event - 8, 1, &count, nullptr, 0),
+  EXPECT_EQ(poll_events(on.get(), &cursor, &event, sizeof event - 8, 1, &count, nullptr, 0),
             KVC_ERROR_INVALID_ARGUMENT);
 }
 

@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 
+#include "calls.h"
 #include "conformance/fixture.h"
 
 namespace conformance {
@@ -234,9 +235,7 @@ TEST(Reset, SucceedsWithLiveRequestsAndNothingOldIsHit) {  // C30
   std::vector<kvc_event> events(64);
   uint64_t cursor = 0;
   size_t count = 0;
-  ASSERT_EQ(
-      kvc_manager_poll_events(c.get(), &cursor, events.data(), sizeof(kvc_event), 64, &count, nullptr, 0),
-      KVC_OK);
+  ASSERT_EQ(poll_events(c.get(), &cursor, events.data(), sizeof(kvc_event), 64, &count, nullptr, 0), KVC_OK);
   events.resize(count);
   EXPECT_EQ(std::count_if(events.begin(), events.end(), [](auto& e) { return e.kind == KVC_EVENT_CLEARED; }),
             1);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "calls.h"
 #include "kvcache.h"
 
 namespace conformance {
@@ -57,11 +58,15 @@ inline kvc_manager_config shape(uint64_t blocks, uint32_t block_size = 16) {
   c.block_size = block_size;
   return c;
 }
-inline kvc_request_config request_config(uint32_t flags = 0, uint64_t ns = 0) {
-  kvc_request_config c{};
-  c.struct_size = sizeof c;
+// Options of a request, and the namespace of its prompt.
+struct RequestOptions : kvc_request_config {
+  uint64_t ns;
+};
+inline RequestOptions request_config(uint32_t flags = 0, uint64_t ns = 0) {
+  RequestOptions c{};
+  c.struct_size = sizeof(kvc_request_config);
   c.flags = flags;
-  c.namespace_id = ns;
+  c.ns = ns;
   return c;
 }
 inline kvc_extra_key span(uint64_t at, uint64_t count, uint8_t digest) {
@@ -112,11 +117,12 @@ class Cache {
 
   // ---- requests
   kvc_status try_allocate(const Tokens& tokens, Admitted* out,
-                          const kvc_request_config& config = request_config(), const Keys& keys = {}) {
-    return verify(kvc_manager_allocate_request(m_, tokens.data(), tokens.size(), keys.data(), keys.size(),
-                                               &config, &out->id, &out->cached));
+                          const RequestOptions& config = request_config(), const Keys& keys = {}) {
+    return verify(kvc_manager_allocate_request(
+        m_, PROMPT(config.ns, tokens.data(), tokens.size(), keys.data(), keys.size()), &config, &out->id,
+        &out->cached));
   }
-  Admitted allocate(const Tokens& tokens, const kvc_request_config& config = request_config(),
+  Admitted allocate(const Tokens& tokens, const RequestOptions& config = request_config(),
                     const Keys& keys = {}) {
     Admitted out;
     EXPECT_EQ(try_allocate(tokens, &out, config, keys), KVC_OK) << kvc_last_error();
@@ -155,13 +161,13 @@ class Cache {
   }
   void free(uint64_t id) { EXPECT_EQ(verify(kvc_manager_free_request(m_, id)), KVC_OK) << kvc_last_error(); }
   // Admits, commits everything and, if asked, frees: what a finished prefill leaves behind.
-  Admitted compute(const Tokens& tokens, const kvc_request_config& config = request_config(),
+  Admitted compute(const Tokens& tokens, const RequestOptions& config = request_config(),
                    const Keys& keys = {}) {
     const Admitted a = allocate(tokens, config, keys);
     commit(a.id, tokens.size());
     return a;
   }
-  uint64_t store(const Tokens& tokens, const kvc_request_config& config = request_config(),
+  uint64_t store(const Tokens& tokens, const RequestOptions& config = request_config(),
                  const Keys& keys = {}) {
     const Admitted a = compute(tokens, config, keys);
     free(a.id);
@@ -170,7 +176,7 @@ class Cache {
   std::vector<kvc_block_copy> take_copies() {
     std::vector<kvc_block_copy> copies(64);
     size_t count = 0;
-    EXPECT_EQ(verify(kvc_manager_take_copies(m_, copies.data(), copies.size(), &count)), KVC_OK);
+    EXPECT_EQ(verify(::take_copies(m_, copies.data(), copies.size(), &count)), KVC_OK);
     copies.resize(count);
     return copies;
   }
@@ -178,9 +184,9 @@ class Cache {
   // ---- prefixes and raw blocks
   kvc_probe_info probe(const Tokens& tokens, uint64_t ns = 0, const Keys& keys = {}) const {
     kvc_probe_info info = sized<kvc_probe_info>();
-    EXPECT_EQ(
-        verify(kvc_manager_probe(m_, ns, tokens.data(), tokens.size(), keys.data(), keys.size(), &info)),
-        KVC_OK)
+    EXPECT_EQ(verify(kvc_manager_probe(m_, PROMPT(ns, tokens.data(), tokens.size(), keys.data(), keys.size()),
+                                       &info)),
+              KVC_OK)
         << kvc_last_error();
     return info;
   }
@@ -193,7 +199,8 @@ class Cache {
     return hit(tokens, ns, keys);
   }
   kvc_status try_pin(const Tokens& tokens, uint64_t* pin, uint64_t* pinned) {
-    return verify(kvc_manager_pin_prefix(m_, 0, tokens.data(), tokens.size(), nullptr, 0, pin, pinned));
+    return verify(
+        kvc_manager_pin_prefix(m_, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), pin, pinned));
   }
   Admitted pin(const Tokens& tokens) {
     Admitted out;
@@ -203,8 +210,9 @@ class Cache {
   void unpin(uint64_t pin) { EXPECT_EQ(verify(kvc_manager_unpin_prefix(m_, pin)), KVC_OK); }
   uint64_t drop(const Tokens& tokens) {
     uint64_t dropped = 0;
-    EXPECT_EQ(verify(kvc_manager_drop_prefix(m_, 0, tokens.data(), tokens.size(), nullptr, 0, &dropped)),
-              KVC_OK);
+    EXPECT_EQ(
+        verify(kvc_manager_drop_prefix(m_, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &dropped)),
+        KVC_OK);
     return dropped;
   }
   size_t evict(size_t most) {
@@ -226,14 +234,14 @@ class Cache {
   Ids acquire_prefix(const Tokens& tokens, uint32_t group = 0, uint64_t ns = 0) {
     Ids ids(tokens.size() + 1);
     size_t count = 0;
-    EXPECT_EQ(verify(kvc_manager_acquire_prefix(m_, ns, group, tokens.data(), tokens.size(), nullptr, 0,
-                                                ids.data(), ids.size(), &count)),
+    EXPECT_EQ(verify(kvc_manager_acquire_prefix(m_, PROMPT(ns, tokens.data(), tokens.size(), nullptr, 0),
+                                                group, ids.data(), ids.size(), &count)),
               KVC_OK);
     ids.resize(count);
     return ids;
   }
   kvc_status publish(const Tokens& tokens, const Ids& blocks, uint32_t group = 0) {
-    return verify(kvc_manager_publish_blocks(m_, 0, group, tokens.data(), tokens.size(), nullptr, 0,
+    return verify(kvc_manager_publish_blocks(m_, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), group,
                                              blocks.data(), blocks.size()));
   }
   kvc_status release(const Ids& blocks) {

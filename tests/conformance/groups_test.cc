@@ -178,7 +178,7 @@ TEST(Groups, DroppingTheTailCostsItsBlocksOnceWithManyGroups) {
   c.store(tokens);
   EXPECT_EQ(c.hit(tokens), 8u * B);
   for (const uint32_t drop : {1u, 2u, 20u}) {
-    kvc_request_config config = request_config();
+    RequestOptions config = request_config();
     config.drop_tail_blocks = drop;
     const Admitted r = c.allocate(tokens, config);
     EXPECT_EQ(r.cached, drop < 8 ? (8u - drop) * B : 0u);

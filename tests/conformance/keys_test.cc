@@ -120,7 +120,7 @@ TEST(Keys, AHitNeverEndsInsideASpan) {  // C17
   EXPECT_EQ(c.hit(tokens, 0, {span(6, 12, 1), span(24, 4, 3)}), 24u);
   EXPECT_EQ(c.hit(tokens, 0, {span(6, 12, 3), span(24, 4, 2)}), 4u);
   // The request's own bound is cut back in the same way.
-  kvc_request_config bounded = request_config();
+  RequestOptions bounded = request_config();
   bounded.max_cached_tokens = 17;
   EXPECT_EQ(c.allocate(tokens, bounded, keys).cached, 4u);
 }

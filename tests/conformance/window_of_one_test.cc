@@ -2,6 +2,7 @@
 // The shortest windows and the longest: a window of one token is kept as one of two, so that a hit, a pin and
 // a request end at blocks that they hold; a window, sinks or a retention beyond every request's length behave
 // as endless ones.
+#include "calls.h"
 #include "conformance/fixture.h"
 
 namespace conformance {
@@ -39,8 +40,9 @@ TEST(WindowOfOne, APinHoldsTheLastBlock) {
   const Tokens tokens = text(1, 3 * B);
   c.free(c.compute(tokens + text(2, 1)).id);
   uint64_t pin = 0, pinned = 0;
-  ASSERT_EQ(kvc_manager_pin_prefix(c.get(), 0, tokens.data(), tokens.size(), nullptr, 0, &pin, &pinned),
-            KVC_OK);
+  ASSERT_EQ(
+      kvc_manager_pin_prefix(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &pin, &pinned),
+      KVC_OK);
   EXPECT_EQ(pinned, 3u * B);
   EXPECT_EQ(c.stats().blocks_pinned, 1u);
   size_t evicted = 0;

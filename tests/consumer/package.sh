@@ -38,7 +38,7 @@ command=$(find "$work/root" -type f -path '*/bin/kvcache')
 prefix=$(dirname "$(dirname "$command")")
 libdir=$(dirname "$(dirname "$pc")")
 for file in "$libdir/libkvcache.so.0" "$libdir/libkvcache.a" "$prefix/include/kvcache.h" "$prefix/include/kvcache.hpp" \
-  "$prefix/include/kvcache_storage.hpp" "$prefix"/share/man/man1/kvcache.1* "$prefix/share/bash-completion/completions/kvcache" \
+  "$prefix/include/kvcache/attention.h" "$prefix/include/kvcache/storage.hpp" "$prefix"/share/man/man1/kvcache.1* "$prefix/share/bash-completion/completions/kvcache" \
   "$prefix/share/fish/vendor_completions.d/kvcache.fish"; do
   [ -e "$file" ] || fail "$file is missing"
 done

@@ -2,16 +2,18 @@
 // config.json files: an input is refused with a text, or the library takes the model that was read.
 #include <kvcache.h>
 
-#include "cli/errors.h"
-#include "cli/hf_config.h"
+#include <cstring>
+
 #include "fuzz/target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  kvc_model model;
-  try {
-    model = kvcli::parse_hf_config(std::string(reinterpret_cast<const char*>(data), size), "input");
-  } catch (const kvcli::InputError& error) {
-    FUZZ_REQUIRE(error.what()[0] != '\0', "an error without a text");
+  kvc_model model = {};
+  model.struct_size = sizeof model;
+  const kvc_status status = kvc_model_from_config(reinterpret_cast<const char*>(data), size, &model);
+  if (status != KVC_OK) {
+    FUZZ_REQUIRE(status == KVC_ERROR_INVALID_ARGUMENT, kvc_last_error());
+    FUZZ_REQUIRE(std::strlen(kvc_last_error()) > 20, "an error without a text");
+    FUZZ_REQUIRE(model.num_layers == 0, "a failed call wrote");
     return 0;
   }
   kvc_memory_query query = {};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "calls.h"
 #include "fuzz/claimed.h"
 #include "fuzz/target.h"
 
@@ -74,8 +75,8 @@ kvc_status identity(Claimed& s, kvc_manager* m) {
 kvc_status request_config(Claimed& s, kvc_manager* m) {
   const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   uint64_t id = 0;
-  const kvc_status status =
-      kvc_manager_allocate_request(m, tokens, 9, nullptr, 0, s.as<kvc_request_config>(), &id, nullptr);
+  const kvc_status status = kvc_manager_allocate_request(m, PROMPT(0, tokens, 9, nullptr, 0),
+                                                         s.as<kvc_request_config>(), &id, nullptr);
   if (id != 0) FUZZ_REQUIRE(kvc_manager_free_request(m, id) == KVC_OK, kvc_last_error());
   return status;
 }
@@ -133,7 +134,10 @@ kvc_status attention(Claimed& s, kvc_storage* storage) {
   s.point(&A::q), s.point(&A::q_offsets, lengths), s.point(&A::q_starts), s.point(&A::kv_lens, lengths + 1);
   s.point(&A::block_tables), s.point(&A::alibi_slopes), s.point(&A::mask), s.point(&A::mask_starts);
   s.point(&A::mask_offsets, mask_offsets), s.point(&A::block_mask), s.point(&A::sink_logits);
-  s.point(&A::workspace);
+  static kvc_attention_launch launch;  // the CPU reads its flags alone
+  std::memcpy(&launch, array_, sizeof launch);
+  launch.struct_size = sizeof launch;
+  s.set(&A::launch, static_cast<const kvc_attention_launch*>(&launch));
   // Of 64 queries and 4 heads; or refused, whatever their number.
   for (int64_t A::*stride :
        {&A::q_token_stride, &A::q_head_stride, &A::out_token_stride, &A::out_head_stride}) {
@@ -160,9 +164,13 @@ kvc_status quant_format(Claimed& s) {
 
 kvc_status model(Claimed& s) {
   double frequencies[4096], factor = 0;
-  size_t count = 0;
+  const uint32_t* const rope_dim = s.field(&kvc_model::rope_dim);
+  const uint32_t* const head_dim = s.field(&kvc_model::head_dim);
+  const uint32_t dim = rope_dim != nullptr && *rope_dim != 0 ? *rope_dim
+                       : head_dim != nullptr                 ? *head_dim
+                                                             : 0;
   const kvc_status status =
-      kvc_model_rope(s.as<kvc_model>(), 0, 100, nullptr, frequencies, 4096, &count, &factor);
+      kvc_model_rope(s.as<kvc_model>(), 0, 100, nullptr, frequencies, dim <= 8192 ? dim / 2 : 0, &factor);
   kvc_memory_query query = {};
   query.struct_size = sizeof query;
   query.model = s.as<kvc_model>();

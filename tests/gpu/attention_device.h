@@ -58,21 +58,13 @@ inline AttentionLimits limits_of(const kvc::AttentionArgs& args, const DeviceOpt
 // The kernels that would run.
 inline AttentionArgs scalars_of(const kvc::AttentionArgs& host) {
   AttentionArgs args = {};
+  static_cast<kvc_backend_attention&>(args) = host;
+  args.q = nullptr, args.out = nullptr, args.lse = nullptr;
+  args.q_offsets = args.q_starts = args.kv_lens = args.mask_offsets = args.mask_starts = nullptr;
+  args.block_tables = nullptr;
+  args.alibi_slopes = args.sink_logits = nullptr;
+  args.mask = args.block_mask = nullptr;
   describe_storage(*host.layout, nullptr, host.layer, &args);
-  args.num_q_heads = host.num_q_heads;
-  args.q_dtype = host.q_dtype;
-  args.q_token_stride = host.q_token_stride;
-  args.q_head_stride = host.q_head_stride;
-  args.out_token_stride = host.out_token_stride;
-  args.out_head_stride = host.out_head_stride;
-  args.num_requests = static_cast<uint32_t>(host.num_requests);
-  args.causal = host.causal ? 1 : 0;
-  args.table_stride = host.table_stride;
-  args.window = host.window;
-  args.sinks = host.sinks;
-  args.scale = host.scale;
-  args.soft_cap = host.soft_cap;
-  args.block_mask_stride = host.block_mask_stride;
   return args;
 }
 

@@ -58,7 +58,7 @@ class GpuBench(unittest.TestCase):
         for what in ("store", "gather"):  # tables and positions are on the device: nothing is sent before
             for options in ((), ("--rope",) if what == "store" else ("--dtype", "int8")):
                 self.assertEqual(self.found("graph", what, *SHAPE, *options)["nodes_per_call"], 1, (what, options))
-        shared, own = (self.found("graph", "attention", *SHAPE, *options)["nodes_per_call"] for options in ((), ("--own-schedules",)))
+        shared, own = (self.found("graph", "attention", *SHAPE, *options)["nodes_per_call"] for options in ((), ("--own-plans",)))
         self.assertEqual(own - shared, 31 / 32)
         self.assertEqual(self.found("graph", "step", *SHAPE)["nodes_per_call"], shared + 1)
 
@@ -69,9 +69,9 @@ class GpuBench(unittest.TestCase):
         self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / (2 * 40 * 48 * 2), 1, places=6)
 
     def test_each_layer_may_work_out_a_schedule_of_its_own(self):
-        for options, own in (((), False), (("--own-schedules",), True)):
+        for options, own in (((), False), (("--own-plans",), True)):
             found = self.found("graph", "attention", *SHAPE, *options)
-            self.assertIs(found["own_schedules"], own)
+            self.assertIs(found["own_plans"], own)
             self.assertGreater(found["us_per_layer"], 0)
 
     def test_more_layers_than_a_model_are_all_in_it(self):

@@ -144,7 +144,7 @@ TEST_F(BlocksTest, OffsetsPastFourGigaElementsAreReached) {
     fill_any(random, KVC_BFLOAT16, v);
     DeviceArray<char> in_k(k), in_v(v), out_k(k.size()), out_v(v.size());
     DeviceArray<int64_t> slots(where);
-    kvc_rows rows = {};
+    kvc_backend_rows rows = {};
     rows.k = in_k.data(), rows.v = in_v.data(), rows.num_tokens = where.size(), rows.num_layers = 2;
     rows.dtype = KVC_BFLOAT16, rows.slots = slots.data();
     rows.k_head_stride = rows.v_head_stride = 128, rows.k_token_stride = rows.v_token_stride = 1024;

@@ -218,12 +218,13 @@ void compare_rotary(const kvc_storage_config& config, int32_t outside, std::mt19
   DeviceRows device(rows, pair->layout());
   DeviceArray<float> device_table(table);
   DeviceArray<int64_t> device_table_row(table_row);
-  kvc_rows& turned = device.rows();
-  turned.rope_table = device_table.data();
-  turned.rope_rows = by_row ? device_table_row.data() : nullptr;
-  turned.rope_table_rows = table.size() / rope.rope_dim;
-  turned.rope_dim = rope.rope_dim, turned.rope_first_element = rope.first_element;
-  if (rope.flags != 0) turned.flags = KVC_ROWS_ROPE_INTERLEAVED;
+  device.rows().rotary = {device_table.data(),
+                          by_row ? device_table_row.data() : nullptr,
+                          table.size() / rope.rope_dim,
+                          rope.rope_dim,
+                          rope.first_element,
+                          rope.flags != 0,
+                          0};
 
   rope.table = table.data();
   rope.table_rows = table.size() / rope.rope_dim;
@@ -241,11 +242,11 @@ void compare_rotary(const kvc_storage_config& config, int32_t outside, std::mt19
     ASSERT_EQ(kvc_rope_apply(&rope), KVC_OK) << kvc_last_error() << what;
   }
   ASSERT_EQ(kvc_storage_store(pair->cpu(), &rows.rows, nullptr), KVC_OK) << kvc_last_error() << what;
-  ASSERT_EQ(store_rows(pair->layout(), pair->slab(), turned, nullptr), 0) << what;
+  ASSERT_EQ(store_rows(pair->layout(), pair->slab(), device.rows(), nullptr), 0) << what;
   ASSERT_EQ(pair->difference(), "") << what;
 }
 
-TEST_F(RowsTest, KeysThatAreTurnedOnTheWayEqualThoseTurnedBefore) {
+TEST_F(RowsTest, KeysThatAStoreRotatesEqualThoseRotatedBefore) {
   uint32_t compared = 0;
   while (compared < 60) {
     const kvc_storage_config c = random_config(random);

@@ -63,8 +63,8 @@ struct Problem {
 
   std::vector<uint8_t> on_cpu(const Choice& choice) const {
     std::vector<uint8_t> result = mask;
-    const BlockChoice own = {bounds.data(),        choice.top_k,  choice.sink_blocks,
-                             choice.recent_blocks, result.data(), stride};
+    const kvc_backend_selection own = {bounds.data(),        choice.top_k,  choice.sink_blocks,
+                                       choice.recent_blocks, result.data(), stride};
     const ParallelFor serial = {[](void*, size_t count, void (*job)(void*, size_t, size_t), void* data) {
                                   for (size_t i = 0; i < count; ++i) job(data, i, 0);
                                 },

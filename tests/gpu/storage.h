@@ -56,15 +56,15 @@ inline void fill_any(std::mt19937& random, int32_t dtype, std::vector<char>& row
 class DeviceRows {
  public:
   DeviceRows(const Rows& host, const Layout& layout)
-      : k_(host.k), v_(host.v), slots_(host.slots), table_(table_of(host.rows)), rows_(host.rows) {
+      : k_(host.k), v_(host.v), slots_(host.slots), table_(table_of(host.rows)) {
+    EXPECT_EQ(read_rows(layout, &host.rows, RowsUse::kStore, &rows_), KVC_OK) << kvc_last_error();
     rows_.k = k_.data();
-    rows_.v = host.rows.v == nullptr ? nullptr : v_.data();
-    if (host.rows.slots != nullptr) rows_.slots = slots_.data();
-    rows_.block_table = table_.data();
-    complete(&rows_.k_head_stride, &rows_.k_token_stride, &rows_.k_layer_stride, layout.k_dim, layout);
-    complete(&rows_.v_head_stride, &rows_.v_token_stride, &rows_.v_layer_stride, layout.v_dim, layout);
+    if (rows_.v != nullptr) rows_.v = v_.data();
+    if (rows_.slots != nullptr) rows_.slots = slots_.data();
+    if (rows_.block_table != nullptr)
+      rows_.block_table = table_.data() + (rows_.block_table - host.rows.block_table);
   }
-  kvc_rows& rows() { return rows_; }
+  kvc_backend_rows& rows() { return rows_; }
   std::vector<char> k() { return k_.get(); }
   std::vector<char> v() { return v_.get(); }
 
@@ -72,16 +72,11 @@ class DeviceRows {
   static std::vector<int32_t> table_of(const kvc_rows& rows) {
     return {rows.block_table, rows.block_table + (rows.block_table == nullptr ? 0 : rows.block_table_size)};
   }
-  void complete(int64_t* head, int64_t* token, int64_t* layer, uint32_t dim, const Layout& layout) {
-    if (*head == 0) *head = dim;
-    if (*token == 0) *token = *head * layout.num_heads;
-    if (*layer == 0) *layer = *token * static_cast<int64_t>(rows_.num_tokens);
-  }
 
   DeviceArray<char> k_, v_;
   DeviceArray<int64_t> slots_;
   DeviceArray<int32_t> table_;
-  kvc_rows rows_;
+  kvc_backend_rows rows_;
 };
 
 class Pair {

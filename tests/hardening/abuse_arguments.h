@@ -87,14 +87,12 @@ class BadArguments {
     if (random_.chance(60)) return nullptr;
     config_ = {};
     config_.struct_size = random_.chance(95) ? sizeof config_ : random_.below(sizeof config_);
-    config_.namespace_id = random_.chance(50) ? 0 : any(spaces_);
     if (random_.chance(20)) config_.slots = number();
     if (random_.chance(10)) config_.lookahead = number();
     if (random_.chance(10)) config_.external_tokens = number();
     if (random_.chance(10)) config_.max_cached_tokens = number();
     if (random_.chance(5)) config_.flags = static_cast<uint32_t>(random_.below(32));
     if (random_.chance(10)) config_.drop_tail_blocks = static_cast<uint32_t>(number());
-    if (random_.chance(2)) config_.priority = 1;
     return &config_;
   }
   // Raw blocks that are held, or not.

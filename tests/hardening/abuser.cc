@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "calls.h"
+
 namespace kvc::test {
 
 kvc_status Abuser::call(int kind) {
@@ -13,7 +15,8 @@ kvc_status Abuser::call(int kind) {
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
       uint64_t* const out = id_out();
-      status = kvc_manager_create_request(m_, prompt, n, spans, k, config(), out);
+      status = kvc_manager_create_request(
+          m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k), config(), out);
       if (status == KVC_OK) learn(live_, id_);
       return status;
     }
@@ -22,7 +25,8 @@ kvc_status Abuser::call(int kind) {
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
       uint64_t* const out = id_out();
-      status = kvc_manager_allocate_request(m_, prompt, n, spans, k, config(), out, &number_);
+      status = kvc_manager_allocate_request(
+          m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k), config(), out, &number_);
       if (status == KVC_OK) learn(live_, id_);
       return status;
     }
@@ -68,22 +72,22 @@ kvc_status Abuser::call(int kind) {
       return kvc_manager_export_slots(m_, any(live_), group(), random_.below(8), number(), slots_,
                                       random_.chance(90) ? 8 : random_.below(20));
     case 15:
-      return kvc_manager_take_copies(m_, copies_, room(), count_out());
+      return take_copies(m_, copies_, room(), count_out());
     case 16:
-      return kvc_manager_take_zero_blocks(m_, blocks_, room(), count_out());
+      return take_zero_blocks(m_, blocks_, room(), count_out());
     case 17: {
       kvc_probe_info info = {};
       info.struct_size = random_.chance(95) ? sizeof info : random_.below(sizeof info);
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
-      return kvc_manager_probe(m_, any(spaces_), prompt, n, spans, k, &info);
+      return kvc_manager_probe(m_, PROMPT(any(spaces_), prompt, n, spans, k), &info);
     }
     case 18: {
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
       uint64_t* const out = id_out();
-      status = kvc_manager_pin_prefix(m_, random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k, out,
-                                      &number_);
+      status = kvc_manager_pin_prefix(m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k),
+                                      out, &number_);
       if (status == KVC_OK) learn(pins_, id_);
       return status;
     }
@@ -91,7 +95,8 @@ kvc_status Abuser::call(int kind) {
       return kvc_manager_unpin_prefix(m_, any(pins_));
     case 20: {
       const int32_t* const prompt = tokens(&n);
-      return kvc_manager_drop_prefix(m_, any(spaces_), prompt, n, nullptr, random_.below(2), &number_);
+      return kvc_manager_drop_prefix(m_, PROMPT(any(spaces_), prompt, n, nullptr, random_.below(2)),
+                                     &number_);
     }
     case 21: {
       n = random_.chance(80) ? random_.below(4) : SIZE_MAX >> random_.below(56);
@@ -103,8 +108,9 @@ kvc_status Abuser::call(int kind) {
     }
     case 22: {
       const int32_t* const prompt = tokens(&n);
-      status = kvc_manager_acquire_prefix(m_, random_.chance(80) ? 0 : any(spaces_), group(), prompt, n,
-                                          nullptr, 0, blocks_, room(), count_out());
+      status =
+          kvc_manager_acquire_prefix(m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, nullptr, 0),
+                                     group(), blocks_, room(), count_out());
       if (status == KVC_OK) raw_.insert(raw_.end(), blocks_, blocks_ + count_);
       if (raw_.size() > 64) raw_.erase(raw_.begin(), raw_.begin() + 32);
       return status;
@@ -112,8 +118,8 @@ kvc_status Abuser::call(int kind) {
     case 23: {
       const int32_t* const prompt = tokens(&n);
       const size_t count = some_blocks();
-      return kvc_manager_publish_blocks(m_, random_.chance(80) ? 0 : any(spaces_), group(), prompt, n,
-                                        nullptr, 0, blocks_, count);
+      return kvc_manager_publish_blocks(
+          m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, nullptr, 0), group(), blocks_, count);
     }
     case 24:
       return kvc_manager_release_blocks(m_, blocks_, some_blocks());
@@ -134,9 +140,8 @@ kvc_status Abuser::call(int kind) {
           return kvc_manager_evict_blocks(m_, random_.below(3), count_out());
         case 5: {
           if (random_.chance(10)) cursor_ = random_.next();
-          status =
-              kvc_manager_poll_events(m_, &cursor_, events_, random_.chance(90) ? sizeof *events_ : number(),
-                                      64, count_out(), nullptr, 0);
+          status = poll_events(m_, &cursor_, events_, random_.chance(90) ? sizeof *events_ : number(), 64,
+                               count_out(), nullptr, 0);
           if (status != KVC_OK) cursor_ = 0;
           return status;
         }

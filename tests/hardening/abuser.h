@@ -4,6 +4,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include "calls.h"
 #include "hardening/abuse_arguments.h"
 
 namespace kvc::test {
@@ -31,10 +32,11 @@ class Abuser : private BadArguments {
     for (int i = 0; i < 3; ++i) {  // ids of another manager
       uint64_t id = 0, pinned = 0;
       const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, i};
-      expect_ok(kvc_manager_allocate_request(other_, tokens, 9, nullptr, 0, nullptr, &id, nullptr));
+      expect_ok(
+          kvc_manager_allocate_request(other_, PROMPT(0, tokens, 9, nullptr, 0), nullptr, &id, nullptr));
       expect_ok(kvc_manager_commit_tokens(other_, id, 9));
       known_.push_back(id);
-      expect_ok(kvc_manager_pin_prefix(other_, 0, tokens, 8, nullptr, 0, &id, &pinned));
+      expect_ok(kvc_manager_pin_prefix(other_, PROMPT(0, tokens, 8, nullptr, 0), &id, &pinned));
       known_.push_back(id);
       expect_ok(kvc_manager_open_namespace(other_, identity(i), &id));
       known_.push_back(id);

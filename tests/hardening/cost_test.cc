@@ -10,6 +10,7 @@
 
 #include "api/create.h"
 #include "base/hash.h"
+#include "calls.h"
 #include "property/random.h"
 
 namespace kvc::test {
@@ -42,19 +43,22 @@ std::shared_ptr<Owned> manager_of(uint64_t blocks, uint32_t block_size, uint64_t
 void use_prompt(kvc_manager* m, const std::vector<int32_t>& tokens, const std::vector<kvc_extra_key>& keys) {
   for (int time = 0; time < 2; ++time) {
     uint64_t id = 0;
-    ASSERT_EQ(kvc_manager_allocate_request(m, tokens.data(), tokens.size(), keys.data(), keys.size(), nullptr,
-                                           &id, nullptr),
-              KVC_OK)
+    ASSERT_EQ(
+        kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), keys.data(), keys.size()),
+                                     nullptr, &id, nullptr),
+        KVC_OK)
         << kvc_last_error();
     ASSERT_EQ(kvc_manager_commit_tokens(m, id, tokens.size()), KVC_OK);
     kvc_probe_info info = {};
     info.struct_size = sizeof info;
-    ASSERT_EQ(kvc_manager_probe(m, 0, tokens.data(), tokens.size(), keys.data(), keys.size(), &info), KVC_OK);
+    ASSERT_EQ(kvc_manager_probe(m, PROMPT(0, tokens.data(), tokens.size(), keys.data(), keys.size()), &info),
+              KVC_OK);
     ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
   }
   uint64_t dropped = 0;
-  ASSERT_EQ(kvc_manager_drop_prefix(m, 0, tokens.data(), tokens.size(), keys.data(), keys.size(), &dropped),
-            KVC_OK);
+  ASSERT_EQ(
+      kvc_manager_drop_prefix(m, PROMPT(0, tokens.data(), tokens.size(), keys.data(), keys.size()), &dropped),
+      KVC_OK);
 }
 
 struct Shape {
@@ -105,7 +109,7 @@ double median_lookup(kvc_manager* m, const std::vector<std::vector<int32_t>>& pr
   for (const std::vector<int32_t>& prompt : prompts) {
     const double begin = thread_ns();
     for (int time = 0; time < kTimes; ++time) {
-      EXPECT_EQ(kvc_manager_probe(m, 0, prompt.data(), prompt.size(), nullptr, 0, &info), KVC_OK);
+      EXPECT_EQ(kvc_manager_probe(m, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), &info), KVC_OK);
     }
     times.push_back((thread_ns() - begin) / kTimes);
     EXPECT_EQ(info.num_cached, prompt.size() - 1) << "each is cached, under its own tokens";
@@ -116,7 +120,8 @@ double median_lookup(kvc_manager* m, const std::vector<std::vector<int32_t>>& pr
 
 void cache(kvc_manager* m, const std::vector<int32_t>& prompt) {
   uint64_t id = 0;
-  ASSERT_EQ(kvc_manager_allocate_request(m, prompt.data(), prompt.size(), nullptr, 0, nullptr, &id, nullptr),
+  ASSERT_EQ(kvc_manager_allocate_request(m, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), nullptr, &id,
+                                         nullptr),
             KVC_OK);
   ASSERT_EQ(kvc_manager_commit_tokens(m, id, prompt.size()), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
@@ -162,9 +167,9 @@ double ns_to_free(size_t num_requests, bool equal, bool forwards) {
   std::vector<uint64_t> ids(num_requests);
   for (size_t i = 0; i < num_requests; ++i) {
     const std::vector<int32_t> prompt(kTokens, equal ? 7 : static_cast<int32_t>(i));
-    EXPECT_EQ(
-        kvc_manager_allocate_request(m->m, prompt.data(), kTokens, nullptr, 0, nullptr, &ids[i], nullptr),
-        KVC_OK);
+    EXPECT_EQ(kvc_manager_allocate_request(m->m, PROMPT(0, prompt.data(), kTokens, nullptr, 0), nullptr,
+                                           &ids[i], nullptr),
+              KVC_OK);
   }
   for (const uint64_t id : ids) EXPECT_EQ(kvc_manager_commit_tokens(m->m, id, kTokens), KVC_OK);
   if (!forwards) std::reverse(ids.begin(), ids.end());

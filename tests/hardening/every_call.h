@@ -44,6 +44,8 @@ struct Call {
     });
   }
   std::string name() const { return variant.empty() ? function : function + " (" + variant + ")"; }
+  // The row is of this function, though it calls a wrapper.
+  Call&& of(const char* what) && { return function = what, std::move(*this); }
   Call&& as(const char* what) && { return variant = what, std::move(*this); }
   Call&& answering(kvc_status status) && { return answer = status, std::move(*this); }
   Call&& allocating() && { return allocates = true, std::move(*this); }

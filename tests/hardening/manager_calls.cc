@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of the manager, its requests, its step.
 #include "hardening/every_call.h"
+#include "hardening/prompt_calls.h"
 
 namespace kvc::test {
 namespace {
@@ -41,12 +42,14 @@ void add_requests(std::vector<Call>& calls) {
   const auto long_one = [](Scene& s) { return s.admit(s.n, 0); };
   const auto published = [](Scene& s) { return s.admit(s.n, s.n); };
   const auto waiting = [](Scene& s) { return s.wait(s.n); };
-  calls.push_back(KVC_CALL(kvc_manager_create_request, s.m, s.tokens.data(), s.n, s.keys.data(),
-                           s.keys.size(), &s.request_config, &s.request)
+  calls.push_back(KVC_CALL(create_request, s.m, s.tokens.data(), s.n, s.keys.data(), s.keys.size(),
+                           &s.request_config, &s.request)
+                      .of("kvc_manager_create_request")
                       .allocating()
                       .may_be_null({5}));
-  calls.push_back(KVC_CALL(kvc_manager_allocate_request, s.m, s.tokens.data(), s.n, s.keys.data(),
-                           s.keys.size(), &s.request_config, &s.request, &s.number)
+  calls.push_back(KVC_CALL(allocate_request, s.m, s.tokens.data(), s.n, s.keys.data(), s.keys.size(),
+                           &s.request_config, &s.request, &s.number)
+                      .of("kvc_manager_allocate_request")
                       .allocating()
                       .may_be_null({5, 7}));
   calls.push_back(KVC_CALL(kvc_manager_admit_request, s.m, s.request, &s.number)
@@ -70,8 +73,8 @@ void add_requests(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_fork_request, s.m, s.request, &s.child).allocating().after(published));
   calls.push_back(KVC_CALL(kvc_manager_preempt_request, s.m, s.request).allocating().after([](Scene& s) {
     // The child takes what the first request has left over.
-    return s.admit(s.n, s.n) &&
-           kvc_manager_create_request(s.m, s.tokens.data(), s.n, nullptr, 0, nullptr, &s.child) == KVC_OK;
+    return s.admit(s.n, s.n) && kvc_manager_create_request(s.m, PROMPT(0, s.tokens.data(), s.n, nullptr, 0),
+                                                           nullptr, &s.child) == KVC_OK;
   }));
   calls.push_back(KVC_CALL(kvc_manager_free_request, s.m, std::exchange(s.request, 0)).after(admitted));
   calls.push_back(KVC_CALL(kvc_manager_request_info, s.m, s.request, &s.request_info).after(admitted));
@@ -82,10 +85,9 @@ void add_requests(std::vector<Call>& calls) {
           .after(admitted));
   calls.push_back(KVC_CALL(kvc_manager_export_slots, s.m, s.request, 0u, 1u, 10u, s.slots.data(), size_t{8})
                       .after(admitted));
-  calls.push_back(
-      KVC_CALL(kvc_manager_take_copies, s.m, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
-        return s.fork();
-      }));
+  calls.push_back(KVC_CALL(take_copies, s.m, s.copies.data(), s.copies.size(), &s.count)
+                      .of("kvc_manager_take_pending")
+                      .after([](Scene& s) { return s.fork(); }));
 }
 
 void add_step(std::vector<Call>& calls) {
@@ -107,11 +109,12 @@ void add_step(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_retire_step, s.m, s.step->step_id).after([](Scene& s) {
     return s.step_of(0, 0) && kvc_manager_step(s.m, s.step) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_take_zero_blocks, s.m, s.row.data(), s.row.size(), &s.count));
+  calls.push_back(KVC_CALL(take_zero_blocks, s.m, s.row.data(), s.row.size(), &s.count)
+                      .of("kvc_manager_take_pending")
+                      .as("clears"));
   calls.push_back(
       KVC_CALL(kvc_manager_compact, s.m, 0u, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
-        return s.cache(20) &&
-               kvc_manager_take_zero_blocks(s.m, s.row.data(), s.row.size(), &s.count) == KVC_OK;
+        return s.cache(20) && take_zero_blocks(s.m, s.row.data(), s.row.size(), &s.count) == KVC_OK;
       }));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of what needs no object; and the whole table.
 #include "hardening/every_call.h"
+#include "hardening/prompt_calls.h"
 
 namespace kvc::test {
 
@@ -14,8 +15,9 @@ void add_other_calls(std::vector<Call>& calls) {
       KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));
   calls.push_back(
       KVC_CALL(kvc_dequantize, &s.format, s.bits.data(), s.lse.data(), 4u, Scene::kDim, s.out.data()));
-  calls.push_back(KVC_CALL(kvc_attention_merge, s.k.data(), s.lses.data(), 2u, 3u, 8u, KVC_FLOAT32,
-                           s.out.data(), s.lse.data())
+  calls.push_back(KVC_CALL(merge_attention, s.k.data(), s.lses.data(), 2u, 3u, 8u, KVC_FLOAT32, s.out.data(),
+                           s.lse.data())
+                      .of("kvc_attention_merge")
                       .may_be_null({7}));
   calls.push_back(
       KVC_CALL(kvc_tree_mask, s.parents.data(), s.parents.size(), s.bits.data(), 3u, s.depths.data())
@@ -23,9 +25,13 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_model_count));
   calls.push_back(KVC_CALL(kvc_model_get, 0u, &s.found));
   calls.push_back(KVC_CALL(kvc_model_find, "gemma-3-4b", &s.found));
+  static constexpr char kConfig[] =
+      R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "vocab_size": 100, "max_position_embeddings": 64})";
+  calls.push_back(KVC_CALL(kvc_model_from_config, kConfig, sizeof kConfig - 1, &s.found));
   calls.push_back(KVC_CALL(kvc_estimate_memory, &s.query, &s.estimate));
   calls.push_back(KVC_CALL(kvc_model_rope, &s.model, 0u, 0u, nullptr, s.factors_out.data(),
-                           s.factors_out.size(), &s.count, &s.factor)
+                           s.factors_out.size(), &s.factor)
                       .may_be_null({3}));
   calls.push_back(KVC_CALL(kvc_rope_table, s.frequencies.data(), s.frequencies.size(), 1.0,
                            s.positions.data(), s.positions.size(), s.out.data())

@@ -1,38 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of prefixes, raw blocks and events.
 #include "hardening/every_call.h"
+#include "hardening/prompt_calls.h"
 
 namespace kvc::test {
 
 void add_prefix_calls(std::vector<Call>& calls) {
   const auto cached = [](Scene& s) { return s.cache(s.n); };
-  calls.push_back(
-      KVC_CALL(kvc_manager_probe, s.m, 0u, s.tokens.data(), s.n, s.keys.data(), s.keys.size(), &s.probe_info)
-          .allocating()
-          .after(cached));
-  calls.push_back(
-      KVC_CALL(kvc_manager_pin_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.pin, &s.number)
-          .allocating()
-          .after(cached));
+  calls.push_back(KVC_CALL(probe, s.m, 0u, s.tokens.data(), s.n, s.keys.data(), s.keys.size(), &s.probe_info)
+                      .of("kvc_manager_probe")
+                      .allocating()
+                      .after(cached));
+  calls.push_back(KVC_CALL(pin_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.pin, &s.number)
+                      .of("kvc_manager_pin_prefix")
+                      .allocating()
+                      .after(cached));
   calls.push_back(KVC_CALL(kvc_manager_unpin_prefix, s.m, std::exchange(s.pin, 0)).after([](Scene& s) {
-    return s.cache(20) &&
-           kvc_manager_pin_prefix(s.m, 0, s.tokens.data(), 20, nullptr, 0, &s.pin, &s.number) == KVC_OK;
+    return s.cache(20) && kvc_manager_pin_prefix(s.m, PROMPT(0, s.tokens.data(), 20, nullptr, 0), &s.pin,
+                                                 &s.number) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_drop_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.number)
+  calls.push_back(KVC_CALL(drop_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, &s.number)
+                      .of("kvc_manager_drop_prefix")
                       .allocating()
                       .after(cached));
   calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, size_t{3}, &s.count).after(cached));
   calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.raw.data(), size_t{4}));
-  calls.push_back(KVC_CALL(kvc_manager_acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u,
-                           s.raw.data(), s.raw.size(), &s.count)
+  calls.push_back(KVC_CALL(acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u, s.raw.data(),
+                           s.raw.size(), &s.count)
+                      .of("kvc_manager_acquire_prefix")
                       .allocating()
                       .after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, nullptr, 0u,
-                           s.held.data(), s.held.size())
+  calls.push_back(KVC_CALL(publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, nullptr, 0u, s.held.data(),
+                           s.held.size())
+                      .of("kvc_manager_publish_blocks")
                       .allocating()
                       .after([](Scene& s) { return s.hold(s.n / 2); }));
-  calls.push_back(KVC_CALL(kvc_manager_publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, s.keys.data(),
+  calls.push_back(KVC_CALL(publish_blocks, s.m, 0u, 0u, s.tokens.data() + 1, s.n, s.keys.data(),
                            s.keys.size(), s.held.data(), s.held.size())
+                      .of("kvc_manager_publish_blocks")
                       .as("with keys")
                       .allocating()
                       .after([](Scene& s) { return s.hold(s.n / 2); }));
@@ -45,8 +50,9 @@ void add_prefix_calls(std::vector<Call>& calls) {
   }));
   calls.push_back(
       KVC_CALL(kvc_manager_unpublish_blocks, s.m, s.unpublished, size_t{3}, &s.number).after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_poll_events, s.m, &s.cursor, s.events.data(), sizeof(kvc_event),
-                           s.events.size(), &s.count, s.row.data(), s.row.size())
+  calls.push_back(KVC_CALL(poll_events, s.m, &s.cursor, s.events.data(), sizeof(kvc_event), s.events.size(),
+                           &s.count, s.row.data(), s.row.size())
+                      .of("kvc_manager_poll_events")
                       .may_be_null({6})
                       .after(cached));
 }

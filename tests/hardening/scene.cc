@@ -9,6 +9,7 @@
 #include "api/device.h"
 #include "api/dlpack.h"
 #include "base/hash.h"
+#include "calls.h"
 
 namespace kvc::test {
 namespace {
@@ -38,7 +39,8 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
   }
   require(kvc_manager_create(&manager_config, &m), "a manager");
   uint64_t filler;  // takes what the manager has put aside for its first requests
-  require(kvc_manager_create_request(m, tokens.data(), n / 2, nullptr, 0, nullptr, &filler), "a request");
+  require(kvc_manager_create_request(m, PROMPT(0, tokens.data(), n / 2, nullptr, 0), nullptr, &filler),
+          "a request");
   require(kvc_storage_create(&storage_config, &storage), "a storage");
   kvc_storage_config config = storage_config;
   config.dtype = KVC_INT8, config.flags = KVC_STORAGE_CHANNEL_KEYS, config.device = nullptr;
@@ -60,7 +62,7 @@ Scene::~Scene() {
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
             request_info, probe_info, device_info, update, backend_info, storage_info, key_metrics,
-            value_metrics, plan, estimate, found);
+            value_metrics, attention_info, estimate, found);
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
@@ -119,9 +121,10 @@ void Scene::make_storage_inputs() {
   attention.num_requests = 1, attention.q_offsets = offsets, attention.kv_lens = &length;
   attention.block_tables = table.data(), attention.table_stride = table.size();
   attention.num_q_heads = 2 * kHeads, attention.sink_logits = q.data();
-  scheduled_attention = attention;
-  scheduled_attention.schedule = schedule, scheduled_attention.plan_bytes = sizeof schedule;
-  scheduled_attention.flags = KVC_LAUNCH_PLANNED;
+  planned_attention = attention;
+  planned_attention.launch = &launch;
+  launch.struct_size = sizeof launch, launch.flags = KVC_LAUNCH_PLANNED;
+  launch.plan = plan_memory, launch.plan_bytes = sizeof plan_memory;
   choice.bounds = bounds.data(), choice.top_k = 1;
   choice.block_mask = bits.data(), choice.block_mask_stride = 8;
   format.dtype = KVC_INT8;
@@ -189,8 +192,8 @@ bool Scene::sound() {
 }
 
 bool Scene::admit(size_t known, size_t committed, size_t num_keys) {
-  const kvc_status status = kvc_manager_allocate_request(m, tokens.data(), known, keys.data(), num_keys,
-                                                         nullptr, &request, nullptr);
+  const kvc_status status = kvc_manager_allocate_request(
+      m, PROMPT(0, tokens.data(), known, keys.data(), num_keys), nullptr, &request, nullptr);
   if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN) return false;
   require(status, "an admission");
   if (committed != 0) require(kvc_manager_commit_tokens(m, request, committed), "a commit");
@@ -198,7 +201,8 @@ bool Scene::admit(size_t known, size_t committed, size_t num_keys) {
 }
 
 bool Scene::wait(size_t known) {
-  require(kvc_manager_create_request(m, tokens.data(), known, nullptr, 0, nullptr, &request), "a request");
+  require(kvc_manager_create_request(m, PROMPT(0, tokens.data(), known, nullptr, 0), nullptr, &request),
+          "a request");
   return true;
 }
 

@@ -58,7 +58,8 @@ class Scene {
   kvc_step_limits limits = {};
   kvc_storage_config storage_config = {}, small_config = {}, threads_config = {};
   kvc_rows rows = {}, out_rows = {}, turned_rows = {};
-  kvc_attention attention = {}, scheduled_attention = {};
+  kvc_attention attention = {}, planned_attention = {};
+  kvc_attention_launch launch = {};
   kvc_block_choice choice = {};
   kvc_quant_format format = {};
   kvc_model model = {};
@@ -77,7 +78,7 @@ class Scene {
   kvc_backend_info backend_info = {};
   alignas(4096) char host_memory[4096] = {};
   alignas(16) char pages[8192] = {};
-  alignas(16) char schedule[1 << 14] = {};
+  alignas(16) char plan_memory[1 << 14] = {};
   bool registered = false;
   kvc_manager* made_manager = nullptr;
   kvc_storage* made_storage = nullptr;
@@ -103,7 +104,7 @@ class Scene {
   kvc_device_info device_info = {};
   kvc_storage_info storage_info = {};
   kvc_quant_metrics key_metrics = {}, value_metrics = {};
-  kvc_attention_info plan = {};
+  kvc_attention_info attention_info = {};
   kvc_memory_estimate estimate = {};
   kvc_model found = {};
 

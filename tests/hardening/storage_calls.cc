@@ -144,11 +144,11 @@ void add_rows(std::vector<Call>& calls) {
       if (streamed) calls[i].variant = "stream", calls[i].prepare = with_stream;
     }
   }
-  calls.push_back(KVC_CALL(kvc_storage_attend, s.storage, &s.scheduled_attention, nullptr)
-                      .as("scheduled")
+  calls.push_back(KVC_CALL(kvc_storage_attend, s.storage, &s.planned_attention, nullptr)
+                      .as("planned")
                       .allocating()
                       .may_be_null({2}));
-  calls.push_back(KVC_CALL(kvc_storage_explain, s.storage, &s.attention, &s.plan));
+  calls.push_back(KVC_CALL(kvc_storage_explain, s.storage, &s.attention, &s.attention_info));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "calls.h"
 #include "hardening/every_call.h"
 #include "property/random.h"
 
@@ -83,7 +84,7 @@ TEST(Threads, ReadersAndWritersAllGetOn) {
       while (!stop) {
         if (t % 2 == 0) {  // writes: long prompts, each an eviction of others
           if (scene.cache(scene.n / 4)) ++rounds[static_cast<size_t>(t)];
-        } else if (kvc_manager_probe(scene.m, 0, scene.tokens.data(), scene.n, nullptr, 0,
+        } else if (kvc_manager_probe(scene.m, PROMPT(0, scene.tokens.data(), scene.n, nullptr, 0),
                                      &scene.probe_info) == KVC_OK &&
                    kvc_manager_stats(scene.m, &scene.stats) == KVC_OK) {
           ++rounds[static_cast<size_t>(t)];

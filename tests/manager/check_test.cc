@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {
@@ -40,12 +41,13 @@ class CheckTest : public ::testing::Test {
     uint64_t length;
     const uint64_t pin_source = admit(500, 9);
     commit(pin_source, 9);
-    ASSERT_EQ(kvc_manager_pin_prefix(m_, 0, pinned.data(), 8, nullptr, 0, &pin_, &length), KVC_OK)
+    ASSERT_EQ(kvc_manager_pin_prefix(m_, PROMPT(0, pinned.data(), 8, nullptr, 0), &pin_, &length), KVC_OK)
         << last_error();
     ASSERT_EQ(kvc_manager_free_request(m_, pin_source), KVC_OK);
     ASSERT_EQ(kvc_manager_acquire_blocks(m_, 0, &raw_, 1), KVC_OK);
     const auto waiting = tokens_from(900, 10);
-    ASSERT_EQ(kvc_manager_create_request(m_, waiting.data(), 10, nullptr, 0, nullptr, &waiting_), KVC_OK);
+    ASSERT_EQ(kvc_manager_create_request(m_, PROMPT(0, waiting.data(), 10, nullptr, 0), nullptr, &waiting_),
+              KVC_OK);
     for (int32_t i = 0; i < 2; ++i) {
       const uint64_t fenced = admit(700 + 50 * i, 4);
       kvc_step step = {};
@@ -59,8 +61,9 @@ class CheckTest : public ::testing::Test {
   uint64_t admit(int32_t first, size_t count) {
     uint64_t id = 0;
     const auto prompt = tokens_from(first, count);
-    EXPECT_EQ(kvc_manager_allocate_request(m_, prompt.data(), count, nullptr, 0, nullptr, &id, nullptr),
-              KVC_OK);
+    EXPECT_EQ(
+        kvc_manager_allocate_request(m_, PROMPT(0, prompt.data(), count, nullptr, 0), nullptr, &id, nullptr),
+        KVC_OK);
     return id;
   }
   void commit(uint64_t id, uint64_t count) { ASSERT_EQ(kvc_manager_commit_tokens(m_, id, count), KVC_OK); }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {
@@ -32,7 +33,7 @@ TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
   int32_t block = -1;
   ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, &block, 1), KVC_OK);
   const auto publish = [&](uint64_t ns) {
-    return kvc_manager_publish_blocks(m, ns, 0, tokens.data(), tokens.size(), nullptr, 0, &block, 1);
+    return kvc_manager_publish_blocks(m, PROMPT(ns, tokens.data(), tokens.size(), nullptr, 0), 0, &block, 1);
   };
   const auto start = Clock::now();
   ASSERT_EQ(publish(0), KVC_OK);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/counting_heap.h"
+#include "calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {
@@ -38,15 +39,13 @@ struct Workload {
       });
     }
     add("allocate a", [this] {
-      return kvc_manager_allocate_request(m, tokens.data(), kPrompt, keys.data(), keys.size(), nullptr, &a,
-                                          nullptr);
+      return kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), kPrompt, keys.data(), keys.size()),
+                                          nullptr, &a, nullptr);
     });
     add("commit a", [this] { return kvc_manager_commit_tokens(m, a, kPrompt); });
     add("create b", [this] {
-      kvc_request_config config = {};
-      config.struct_size = sizeof config;
-      config.namespace_id = ns;
-      return kvc_manager_create_request(m, tokens.data(), kPrompt, keys.data(), keys.size(), &config, &b);
+      return kvc_manager_create_request(m, PROMPT(ns, tokens.data(), kPrompt, keys.data(), keys.size()),
+                                        nullptr, &b);
     });
     add("append to waiting b", [this] { return kvc_manager_append_tokens(m, b, tokens.data(), 3000); });
     add("admit b", [this] { return kvc_manager_admit_request(m, b, nullptr); });
@@ -61,17 +60,18 @@ struct Workload {
     add("check", [this] { return kvc_manager_check(m); });
     add("pin", [this] {
       uint64_t length;
-      return kvc_manager_pin_prefix(m, 0, tokens.data(), kPrompt, keys.data(), keys.size(), &pin, &length);
+      return kvc_manager_pin_prefix(m, PROMPT(0, tokens.data(), kPrompt, keys.data(), keys.size()), &pin,
+                                    &length);
     });
     add("admit a", [this] { return kvc_manager_admit_request(m, a, nullptr); });
     add("probe", [this] {
       kvc_probe_info info = {};
       info.struct_size = sizeof info;
-      return kvc_manager_probe(m, ns, tokens.data(), kPrompt, nullptr, 0, &info);
+      return kvc_manager_probe(m, PROMPT(ns, tokens.data(), kPrompt, nullptr, 0), &info);
     });
     add("acquire", [this] { return kvc_manager_acquire_blocks(m, 0, raws, 64); });
     add("publish", [this] {
-      return kvc_manager_publish_blocks(m, 0, 0, tokens.data() + 1, 4000, keys.data(), 1, raws, 64);
+      return kvc_manager_publish_blocks(m, PROMPT(0, tokens.data() + 1, 4000, keys.data(), 1), 0, raws, 64);
     });
     add("step_create", [this] {
       kvc_step_limits limits = {};
@@ -169,7 +169,8 @@ TEST(FailingMemory, AnAppendWhoseTailCannotGrowIsRefusedAndNotHalfDone) {
   config.seed = 1;
   ASSERT_EQ(create_manager(&config, heap.env(), &work.m), KVC_OK);
   uint64_t id = 0;
-  ASSERT_EQ(kvc_manager_allocate_request(work.m, nullptr, 0, nullptr, 0, nullptr, &id, nullptr), KVC_OK);
+  ASSERT_EQ(kvc_manager_allocate_request(work.m, PROMPT(0, nullptr, 0, nullptr, 0), nullptr, &id, nullptr),
+            KVC_OK);
   uint64_t refused = 0;
   for (int i = 0; i < 2000; ++i) {
     heap.fail_after(0);

@@ -3,6 +3,7 @@
 // stays so after 2^32 resets.
 #include <set>
 
+#include "calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {
@@ -18,10 +19,8 @@ kvc_manager_config small(uint64_t max_requests = 2) {
 
 uint64_t compute(kvc_manager* m, uint64_t ns, const std::vector<int32_t>& tokens) {
   uint64_t id = 0, cached = 0;
-  kvc_request_config config = {};
-  config.struct_size = sizeof config;
-  config.namespace_id = ns;
-  EXPECT_EQ(kvc_manager_allocate_request(m, tokens.data(), tokens.size(), nullptr, 0, &config, &id, &cached),
+  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(ns, tokens.data(), tokens.size(), nullptr, 0), nullptr,
+                                         &id, &cached),
             KVC_OK)
       << last_error();
   EXPECT_EQ(kvc_manager_commit_tokens(m, id, tokens.size()), KVC_OK);
@@ -31,7 +30,7 @@ uint64_t compute(kvc_manager* m, uint64_t ns, const std::vector<int32_t>& tokens
 uint64_t hit(kvc_manager* m, uint64_t ns, const std::vector<int32_t>& tokens) {
   kvc_probe_info info = {};
   info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_manager_probe(m, ns, tokens.data(), tokens.size(), nullptr, 0, &info), KVC_OK);
+  EXPECT_EQ(kvc_manager_probe(m, PROMPT(ns, tokens.data(), tokens.size(), nullptr, 0), &info), KVC_OK);
   return info.num_cached;
 }
 
@@ -72,8 +71,9 @@ TEST(Epochs, ARequestOfAnOldEpochPublishesNothingAfterTwoToThe32Resets) {
   ManagerPeer peer(manager.m);
   const auto tokens = tokens_from(1, 9);
   uint64_t id = 0, cached = 0;
-  ASSERT_EQ(kvc_manager_allocate_request(manager.m, tokens.data(), 9, nullptr, 0, nullptr, &id, &cached),
-            KVC_OK);
+  ASSERT_EQ(
+      kvc_manager_allocate_request(manager.m, PROMPT(0, tokens.data(), 9, nullptr, 0), nullptr, &id, &cached),
+      KVC_OK);
   age(peer, 0);
   EXPECT_EQ(kvc_manager_reset(manager.m, 0), KVC_OK);
   EXPECT_EQ(kvc_manager_commit_tokens(manager.m, id, 9), KVC_OK);
@@ -107,12 +107,13 @@ TEST(Ids, OfAllManagersOfAProcessDiffer) {
   for (int i = 0; i < 2 * 4095 + 10; ++i) {  // every tag comes back, and comes back again
     ManagerOf other(small());
     uint64_t id = 0;
-    ASSERT_EQ(kvc_manager_create_request(other.m, tokens.data(), 3, nullptr, 0, nullptr, &id), KVC_OK);
+    ASSERT_EQ(kvc_manager_create_request(other.m, PROMPT(0, tokens.data(), 3, nullptr, 0), nullptr, &id),
+              KVC_OK);
     ASSERT_TRUE(seen.insert(id).second) << i;
     EXPECT_EQ(kvc_manager_free_request(other.m, kept), KVC_ERROR_NOT_FOUND) << i;
     EXPECT_EQ(kvc_manager_free_request(other.m, destroyed), KVC_ERROR_NOT_FOUND) << i;
     EXPECT_EQ(kvc_manager_reset(other.m, ns), KVC_ERROR_NOT_FOUND) << i;
-    EXPECT_EQ(kvc_manager_pin_prefix(other.m, ns, tokens.data(), 3, nullptr, 0, &pin, &pinned),
+    EXPECT_EQ(kvc_manager_pin_prefix(other.m, PROMPT(ns, tokens.data(), 3, nullptr, 0), &pin, &pinned),
               KVC_ERROR_NOT_FOUND);
     const uint64_t own = open(other.m, "a");
     ASSERT_TRUE(seen.insert(own).second) << i;
@@ -151,16 +152,17 @@ TEST(Ids, EndWithTheirGenerations) {
   const uint64_t last = compute(manager.m, 0, tokens);
   EXPECT_EQ(static_cast<uint32_t>(last), UINT32_MAX);
   EXPECT_EQ(kvc_manager_free_request(manager.m, last), KVC_OK);
-  EXPECT_EQ(kvc_manager_create_request(manager.m, tokens.data(), 4, nullptr, 0, nullptr, &id),
+  EXPECT_EQ(kvc_manager_create_request(manager.m, PROMPT(0, tokens.data(), 4, nullptr, 0), nullptr, &id),
             KVC_ERROR_LIMIT);
   EXPECT_EQ(kvc_manager_free_request(manager.m, last), KVC_ERROR_NOT_FOUND);
 
   uint64_t pin = 0, pinned = 0;
   peer.pins().at(0).generation = UINT32_MAX - 1;
-  EXPECT_EQ(kvc_manager_pin_prefix(manager.m, 0, tokens.data(), 4, nullptr, 0, &pin, &pinned), KVC_OK);
+  EXPECT_EQ(kvc_manager_pin_prefix(manager.m, PROMPT(0, tokens.data(), 4, nullptr, 0), &pin, &pinned),
+            KVC_OK);
   EXPECT_EQ(kvc_manager_unpin_prefix(manager.m, pin), KVC_OK);
   EXPECT_EQ(kvc_manager_unpin_prefix(manager.m, pin), KVC_ERROR_NOT_FOUND);
-  EXPECT_EQ(kvc_manager_pin_prefix(manager.m, 0, tokens.data(), 4, nullptr, 0, &pin, &pinned),
+  EXPECT_EQ(kvc_manager_pin_prefix(manager.m, PROMPT(0, tokens.data(), 4, nullptr, 0), &pin, &pinned),
             KVC_ERROR_LIMIT);
 
   const uint64_t ns = open(manager.m, "a");

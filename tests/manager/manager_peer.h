@@ -16,34 +16,28 @@ class ManagerPeer {
  public:
   explicit ManagerPeer(kvc_manager* m) : m_(*m->impl) {}
 
-  BlockPool& pool() { return m_.pool_; }
-  PrefixTree& tree() { return m_.tree_; }
-  NamespaceTable& namespaces() { return m_.namespaces_; }
+  BlockPool& pool() { return writable(m_.blocks_.pool()); }
+  PrefixTree& tree() { return writable(m_.blocks_.tree()); }
+  NamespaceTable& namespaces() { return writable(m_.blocks_.namespaces()); }
   // As if so many resets of all namespaces had been made before anything was published.
-  void age_namespaces(uint64_t resets) { m_.namespaces_.global_resets_ = resets; }
-  PinTable& pins() { return m_.pins_; }
+  void age_namespaces(uint64_t resets) { namespaces().global_resets_ = resets; }
+  PinTable& pins() { return writable(m_.pins_.table()); }
   Counters& counters() { return m_.counters_; }
-  Request& request(uint64_t id) { return *m_.requests_.find(id); }
-  uint64_t& live_requests() { return m_.live_requests_; }
-  uint64_t& num_requests() { return m_.num_requests_; }
-  kvc_block_copy* copies() { return m_.copies_.data; }
-  size_t& num_copies() { return m_.num_copies_; }
-
-  size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const {
-    return m_.longest_window(group, limit, residents);
-  }
-  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
-                        uint32_t groups) const {
-    return m_.longest_common(limit, residents, keys, groups);
-  }
-  bool needs_position(uint32_t group, size_t position, size_t length) const {
-    return m_.needs_position(group, position, length);
-  }
+  Request& request(uint64_t id) { return *m_.requests_.peek(id); }
+  uint64_t& live_requests() { return m_.requests_.num_admitted_; }
+  uint64_t& num_requests() { return m_.requests_.count_; }
+  kvc_block_copy* copies() { return m_.requests_.waiting_copies().out; }
+  size_t& num_copies() { return writable(m_.requests_.waiting_copies().count); }
+  const Matcher& matcher() const { return m_.matcher_; }
   bool serves_boundary(const Request& request, uint32_t group, size_t position) const {
-    return m_.serves_boundary(request, group, position);
+    return m_.shape().serves_boundary(group, request.prompt_len, position);
   }
 
  private:
+  template <typename T>
+  static T& writable(const T& part) {
+    return const_cast<T&>(part);
+  }
   Manager& m_;
 };
 

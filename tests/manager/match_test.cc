@@ -54,7 +54,7 @@ TEST(LongestWindow, EqualsBruteForceOnAllResidencyPatterns) {
             for (size_t j = 0; j < positions; ++j) residents[j] = pattern >> j & 1;
             size_t best = positions;
             while (!plain.serves(best, residents, 1)) --best;
-            ASSERT_EQ(peer.longest_window(0, positions, residents), best)
+            ASSERT_EQ(peer.matcher().longest_window(0, positions, residents), best)
                 << "block size " << block_size << ", window " << window << ", sinks " << sink_tokens << ", "
                 << positions << " positions, pattern " << pattern;
             ++cases;
@@ -108,7 +108,8 @@ TEST(LongestCommon, EqualsBruteForceForHybridModels) {
         };
         size_t best = kPositions;
         while (!serves(best)) --best;
-        ASSERT_EQ(peer.longest_common(kPositions, residents, span, 7), best) << "pattern " << pattern;
+        ASSERT_EQ(peer.matcher().longest_common(kPositions, residents, span, 7), best)
+            << "pattern " << pattern;
         shortened += best != kPositions && best != 0;
       }
     }
@@ -125,8 +126,8 @@ TEST(NeedsPosition, IsTheWindowBeforeTheEndAndTheSinks) {
       const Window plain{block_size, window, (2 + block_size - 1) / block_size};
       for (size_t length = 0; length < 12; ++length) {
         for (size_t j = 0; j < length; ++j) {
-          EXPECT_TRUE(peer.needs_position(0, j, length));
-          EXPECT_EQ(peer.needs_position(1, j, length),
+          EXPECT_TRUE(peer.matcher().needs_position(0, j, length));
+          EXPECT_EQ(peer.matcher().needs_position(1, j, length),
                     j < plain.sink_blocks || j >= plain.lowest(length * block_size));
         }
       }

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {
@@ -28,9 +29,9 @@ class ReleaseOrder : public ::testing::Test {
   uint64_t admit(size_t tokens) {
     uint64_t id = 0;
     const auto prompt = tokens_from(1, tokens);
-    EXPECT_EQ(
-        kvc_manager_allocate_request(manager_.m, prompt.data(), tokens, nullptr, 0, nullptr, &id, nullptr),
-        KVC_OK);
+    EXPECT_EQ(kvc_manager_allocate_request(manager_.m, PROMPT(0, prompt.data(), tokens, nullptr, 0), nullptr,
+                                           &id, nullptr),
+              KVC_OK);
     return id;
   }
   Ids lru() const {

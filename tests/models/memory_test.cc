@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "calls.h"
+
 namespace kvc {
 namespace {
 
@@ -223,7 +225,8 @@ uint64_t most_blocks(uint32_t block_size, uint64_t window, uint64_t chunk, uint6
   kvc_manager* m = nullptr;
   EXPECT_EQ(kvc_manager_create(&config, &m), KVC_OK) << kvc_last_error();
   uint64_t request = 0, most = 0;
-  EXPECT_EQ(kvc_manager_allocate_request(m, nullptr, 0, nullptr, 0, nullptr, &request, nullptr), KVC_OK);
+  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(0, nullptr, 0, nullptr, 0), nullptr, &request, nullptr),
+            KVC_OK);
   for (uint64_t done = 0; done < tokens;) {
     const uint64_t count = std::min(chunk, tokens - done);
     const std::vector<int32_t> ids(count, 7);

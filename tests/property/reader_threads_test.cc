@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "calls.h"
 #include "property/create.h"
 #include "property/random.h"
 
@@ -50,8 +51,8 @@ class Log {
       case 0:
       case 1: {
         const std::vector<int32_t> prompt = text(family, length);
-        if (kvc_manager_allocate_request(m_, prompt.data(), length, nullptr, 0, nullptr, &id, &cached) ==
-            KVC_OK)
+        if (kvc_manager_allocate_request(m_, PROMPT(0, prompt.data(), length, nullptr, 0), nullptr, &id,
+                                         &cached) == KVC_OK)
           add(id, length);
         break;
       }
@@ -69,7 +70,7 @@ class Log {
           const int32_t token = static_cast<int32_t>(random_.below(7));
           known_[at_] += kvc_manager_append_tokens(m_, ids_[at_], &token, 1) == KVC_OK;
           kvc_block_copy copies[16];
-          kvc_manager_take_copies(m_, copies, 16, &count);
+          take_copies(m_, copies, 16, &count);
         }
         break;
       case 5:
@@ -87,7 +88,7 @@ class Log {
         kvc_manager_evict_blocks(m_, random_.below(200), &count);
         break;
       case 9:
-        kvc_manager_drop_prefix(m_, 0, text(family, length).data(), length, nullptr, 0, &number);
+        kvc_manager_drop_prefix(m_, PROMPT(0, text(family, length).data(), length, nullptr, 0), &number);
         break;
       case 10:
         if (random_.chance(20)) kvc_manager_reset(m_, 0);
@@ -153,14 +154,14 @@ void read(kvc_manager* m, const std::atomic<bool>& stop, uint64_t family, Seen& 
     info.struct_size = sizeof info;
     kvc_stats stats{};
     stats.struct_size = sizeof stats;
-    if (kvc_manager_probe(m, 0, prompt.data(), prompt.size(), nullptr, 0, &info) != KVC_OK ||
+    if (kvc_manager_probe(m, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), &info) != KVC_OK ||
         info.num_cached >= prompt.size() || kvc_manager_stats(m, &stats) != KVC_OK) {
       error = std::string("a probe: ") + kvc_last_error();
     }
     ++seen.probes;
     if (round % (family == 1 ? 2 : 8) != 0) continue;
     size_t count = 0;
-    kvc_manager_poll_events(m, &cursor, events.data(), sizeof(kvc_event), events.size(), &count, nullptr, 0);
+    poll_events(m, &cursor, events.data(), sizeof(kvc_event), events.size(), &count, nullptr, 0);
     seen.events += count;
     if (kvc_manager_check(m) != KVC_OK) error = std::string("kvc_manager_check: ") + kvc_last_error();
     ++seen.checks;

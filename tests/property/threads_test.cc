@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "calls.h"
 #include "property/create.h"
 #include "property/random.h"
 
@@ -90,8 +91,9 @@ class Worker {
   }
   bool admit(Request& r) {
     r.tokens = prompt();
-    const kvc_status status = kvc_manager_allocate_request(engine_.manager, r.tokens.data(), r.tokens.size(),
-                                                           nullptr, 0, nullptr, &r.id, &r.committed);
+    const kvc_status status =
+        kvc_manager_allocate_request(engine_.manager, PROMPT(0, r.tokens.data(), r.tokens.size(), nullptr, 0),
+                                     nullptr, &r.id, &r.committed);
     if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN)
       return ++engine_.refused, std::this_thread::yield(), false;
     expect(status == KVC_OK && r.committed < r.tokens.size());
@@ -156,8 +158,8 @@ class Worker {
   void look_around(const Request& r) {
     kvc_probe_info probe{};
     probe.struct_size = sizeof probe;
-    expect(kvc_manager_probe(engine_.manager, 0, r.tokens.data(), r.tokens.size(), nullptr, 0, &probe) ==
-           KVC_OK);
+    expect(kvc_manager_probe(engine_.manager, PROMPT(0, r.tokens.data(), r.tokens.size(), nullptr, 0),
+                             &probe) == KVC_OK);
     expect(probe.num_cached ==
            (r.tokens.size() - 1) / kBlockSize * kBlockSize);  // it holds all of this itself
     kvc_stats stats{};

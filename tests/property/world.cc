@@ -28,10 +28,9 @@ std::vector<kvc_extra_key> to_keys(const model::Text& text) {
   return keys;
 }
 
-kvc_request_config to_config(const model::Options& o, uint64_t ns) {
+kvc_request_config to_config(const model::Options& o) {
   kvc_request_config c{};
   c.struct_size = sizeof c;
-  c.namespace_id = ns;
   c.max_cached_tokens = o.max_cached;
   c.external_tokens = o.external;
   c.slots = o.slots;

@@ -96,7 +96,7 @@ class World {
 
 // Requests and keys as the C API wants them.
 std::vector<kvc_extra_key> to_keys(const model::Text& text);
-kvc_request_config to_config(const model::Options& options, uint64_t ns);
+kvc_request_config to_config(const model::Options& options);
 kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask);
 
 #endif  // KVCACHE_TESTS_PROPERTY_WORLD_H_

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "calls.h"
 #include "property/world.h"
 
 namespace {
@@ -199,7 +200,8 @@ Outcome World::ask_library(const Op& op, int side) {
   kvc_manager* m = sides_[index].manager;
   const uint64_t target = lib_id(op.target, side), ns = lib_id(op.ns, side);
   const std::vector<kvc_extra_key> keys = to_keys(op.text);
-  const kvc_request_config config = to_config(op.options, lib_id(op.options.ns, side));
+  const kvc_request_config config = to_config(op.options);
+  const uint64_t own_ns = lib_id(op.options.ns, side);
   const int32_t* tokens = op.text.tokens.data();
   const size_t n = op.text.tokens.size();
   uint64_t id = kUntouched, number = kUntouched;
@@ -207,13 +209,13 @@ Outcome World::ask_library(const Op& op, int side) {
   switch (op.kind) {
     case Kind::kCreate: {
       const kvc_status status =
-          kvc_manager_create_request(m, tokens, n, keys.data(), keys.size(), &config, &id);
+          kvc_manager_create_request(m, PROMPT(own_ns, tokens, n, keys.data(), keys.size()), &config, &id);
       out = collect(status, {id}, {false});
       break;
     }
     case Kind::kAllocate: {
-      const kvc_status status =
-          kvc_manager_allocate_request(m, tokens, n, keys.data(), keys.size(), &config, &id, &number);
+      const kvc_status status = kvc_manager_allocate_request(
+          m, PROMPT(own_ns, tokens, n, keys.data(), keys.size()), &config, &id, &number);
       out = collect(status, {id, number}, {false, true});
       break;
     }
@@ -256,7 +258,7 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     case Kind::kProbe: {
       kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched};
-      const kvc_status status = kvc_manager_probe(m, ns, tokens, n, keys.data(), keys.size(), &info);
+      const kvc_status status = kvc_manager_probe(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &info);
       out = collect(status,
                     {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens},
                     {true, true, true, true});
@@ -264,7 +266,7 @@ Outcome World::ask_library(const Op& op, int side) {
     }
     case Kind::kPin: {
       const kvc_status status =
-          kvc_manager_pin_prefix(m, ns, tokens, n, keys.data(), keys.size(), &id, &number);
+          kvc_manager_pin_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &id, &number);
       out = collect(status, {id, number}, {false, true});
       break;
     }
@@ -272,7 +274,8 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_unpin_prefix(m, target);
       break;
     case Kind::kDrop: {
-      const kvc_status status = kvc_manager_drop_prefix(m, ns, tokens, n, keys.data(), keys.size(), &number);
+      const kvc_status status =
+          kvc_manager_drop_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &number);
       out = collect(status, {number}, {true});
       break;
     }
@@ -288,8 +291,9 @@ Outcome World::ask_library(const Op& op, int side) {
         out.status = kvc_manager_acquire_blocks(m, static_cast<uint32_t>(op.group), blocks.data(), op.number);
         number = op.number;
       } else {
-        out.status = kvc_manager_acquire_prefix(m, ns, static_cast<uint32_t>(op.group), tokens, n,
-                                                keys.data(), keys.size(), blocks.data(), op.number, &number);
+        out.status =
+            kvc_manager_acquire_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()),
+                                       static_cast<uint32_t>(op.group), blocks.data(), op.number, &number);
         if (out.status == KVC_OK || out.status == KVC_ERROR_BUFFER_TOO_SMALL)
           out.values.push_back(static_cast<int64_t>(number));
       }
@@ -300,8 +304,9 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     }
     case Kind::kPublish:
-      out.status = kvc_manager_publish_blocks(m, ns, static_cast<uint32_t>(op.group), tokens, n, keys.data(),
-                                              keys.size(), op.blocks.data(), op.blocks.size());
+      out.status =
+          kvc_manager_publish_blocks(m, PROMPT(ns, tokens, n, keys.data(), keys.size()),
+                                     static_cast<uint32_t>(op.group), op.blocks.data(), op.blocks.size());
       break;
     case Kind::kRelease:
       out.status = kvc_manager_release_blocks(m, op.blocks.data(), op.blocks.size());
@@ -331,7 +336,7 @@ Outcome World::ask_library(const Op& op, int side) {
     case Kind::kTakeZeros: {
       std::vector<int32_t> blocks(op.number + 1);
       size_t count = 0;
-      out.status = kvc_manager_take_zero_blocks(m, blocks.data(), op.number, &count);
+      out.status = take_zero_blocks(m, blocks.data(), op.number, &count);
       out.values.push_back(static_cast<int64_t>(count));
       if (out.status == KVC_OK)
         out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(count));
@@ -345,7 +350,7 @@ Outcome World::ask_library(const Op& op, int side) {
         out.status =
             kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
       } else {
-        out.status = kvc_manager_take_copies(m, copies.data(), op.number, &count);
+        out.status = take_copies(m, copies.data(), op.number, &count);
         out.values.push_back(static_cast<int64_t>(count));
       }
       for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "calls.h"
 #include "property/world.h"
 
 namespace {
@@ -166,9 +167,8 @@ std::string World::compare_events(Side& side, int index) {
   for (;;) {
     size_t count = 0;
     const uint64_t from = side.cursor;
-    const kvc_status status =
-        kvc_manager_poll_events(side.manager, &side.cursor, events.data(), sizeof(kvc_event), events.size(),
-                                &count, tokens.data(), tokens.size());
+    const kvc_status status = poll_events(side.manager, &side.cursor, events.data(), sizeof(kvc_event),
+                                          events.size(), &count, tokens.data(), tokens.size());
     if (setup_.event_capacity == 0)
       return status == KVC_ERROR_UNSUPPORTED ? "" : "events are off but poll_events works";
     if (status != KVC_OK) return std::string("poll_events: ") + kvc_last_error();

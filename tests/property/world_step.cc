@@ -114,6 +114,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   std::vector<uint64_t> admit, admit_offsets{0}, key_offsets{0};
   std::vector<int32_t> commit_tokens, extend_tokens, admit_tokens;
   std::vector<kvc_request_config> configs;
+  std::vector<uint64_t> namespaces;
   std::vector<kvc_extra_key> keys;
   for (uint64_t tag : in.in.frees) frees.push_back(id(tag));
   for (uint64_t tag : in.in.preempts) preempts.push_back(id(tag));
@@ -133,7 +134,8 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
     const std::vector<kvc_extra_key> own = a.id ? std::vector<kvc_extra_key>{} : to_keys(a.text);
     keys.insert(keys.end(), own.begin(), own.end());
     key_offsets.push_back(keys.size());
-    configs.push_back(to_config(a.options, a.options.ns ? id(a.options.ns) : 0));
+    configs.push_back(to_config(a.options));
+    namespaces.push_back(a.options.ns ? id(a.options.ns) : 0);
   }
 
   std::vector<kvc_status> status(frees.size() + preempts.size() + truncates.size() + items, -1);
@@ -166,6 +168,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   step.num_admissions = num_new, step.admit_requests = admit.data(),
   step.admit_offsets = admit_offsets.data();
   step.admit_tokens = admit_tokens.data(), step.admit_configs = configs.data();
+  step.admit_namespaces = namespaces.data();
   step.admit_key_offsets = key_offsets.data(), step.admit_keys = keys.data();
   step.num_rows = rows_, step.row_stride = stride_, step.rows = plan.rows.data();
   step.status = status.data(), step.admitted = admitted.data(), step.cached = cached.data();

@@ -16,16 +16,16 @@ using namespace test;
 Row seal(const QuantFormat& format, const std::vector<float>& block, size_t tokens, size_t dim) {
   Row row{std::vector<uint8_t>(tokens * code_bytes(format, dim)),
           std::vector<float>(channel_scales_of(format, dim))};
-  seal_channels(format, block.data(), tokens, dim, row.codes.data(), code_bytes(format, dim),
-                row.scales.data());
+  quantize_channels(format, block.data(), tokens, dim, row.codes.data(), code_bytes(format, dim),
+                    row.scales.data());
   return row;
 }
 
 std::vector<float> unseal(const QuantFormat& format, const Row& row, size_t tokens, size_t dim) {
   std::vector<float> out(tokens * dim);
   for (size_t t = 0; t < tokens; ++t) {
-    unseal_channels(format, row.codes.data() + t * code_bytes(format, dim), row.scales.data(), dim,
-                    out.data() + t * dim);
+    dequantize_channels(format, row.codes.data() + t * code_bytes(format, dim), row.scales.data(), dim,
+                        out.data() + t * dim);
   }
   return out;
 }
@@ -102,7 +102,7 @@ TEST(SealChannels, LeavesWhatLiesBetweenItsRows) {
     const size_t bytes = code_bytes(format, 33), stride = bytes + 5;
     std::vector<uint8_t> codes(4 * stride, 0xEE);
     std::vector<float> scales(packed.scales.size());
-    seal_channels(format, block.data(), 4, 33, codes.data(), stride, scales.data());
+    quantize_channels(format, block.data(), 4, 33, codes.data(), stride, scales.data());
     EXPECT_EQ(scales, packed.scales);
     for (size_t i = 0; i < codes.size(); ++i) {
       const uint8_t wanted = i % stride < bytes ? packed.codes[i / stride * bytes + i % stride] : 0xEE;
@@ -113,10 +113,10 @@ TEST(SealChannels, LeavesWhatLiesBetweenItsRows) {
 
 TEST(SealChannels, TakesNothing) {
   for (const QuantFormat& format : all_formats({0})) {
-    seal_channels(format, nullptr, 4, 0, nullptr, 0, nullptr);
-    unseal_channels(format, nullptr, nullptr, 0, nullptr);
+    quantize_channels(format, nullptr, 4, 0, nullptr, 0, nullptr);
+    dequantize_channels(format, nullptr, nullptr, 0, nullptr);
     std::vector<float> scales(channel_scales_of(format, 3), 9.0f);
-    seal_channels(format, nullptr, 0, 3, nullptr, 3, scales.data());
+    quantize_channels(format, nullptr, 0, 3, nullptr, 3, scales.data());
     EXPECT_EQ(scales, std::vector<float>(scales.size(), 0.0f));
   }
 }

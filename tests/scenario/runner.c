@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executes a scenario (README.md) by calls of kvcache.h and prints its trace. */
 #include <inttypes.h>
-#include <kvcache.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "../calls.h"
 
 enum { kNames = 32, kRoom = 4096 };
 
@@ -85,7 +86,8 @@ static kvc_status run_admissions(size_t count, char* printed) {
   for (size_t i = 0; i < n; ++i) {
     const int64_t* one = a + 5 * i;
     configs[i].struct_size = sizeof configs[i];
-    configs[i].namespace_id = namespaces[one[1]], configs[i].slots = (uint64_t)one[2];
+    ((uint64_t*)array(KVC_STEP_ADMIT_NAMESPACES))[i] = namespaces[one[1]],
+    configs[i].slots = (uint64_t)one[2];
     memcpy((int32_t*)array(KVC_STEP_ADMIT_TOKENS) + offsets[i], sequence(one[3], one[4]),
            (size_t)one[4] * sizeof *tokens);
     offsets[i + 1] = offsets[i] + (uint64_t)one[4];
@@ -116,8 +118,7 @@ static kvc_status print_table(void) {
 static kvc_status print_events(void) {
   kvc_event events[64];
   size_t count;
-  const kvc_status status =
-      kvc_manager_poll_events(m, &cursor, events, sizeof events[0], 64, &count, NULL, 0);
+  const kvc_status status = poll_events(m, &cursor, events, sizeof events[0], 64, &count, NULL, 0);
   if (status != KVC_OK) return status;
   printf(" 0");
   for (size_t i = 0; i < count; ++i) {
@@ -159,11 +160,11 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("close")) return kvc_manager_close_namespace(m, namespaces[a[0]]);
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
-    const kvc_request_config config = {.struct_size = sizeof config, .namespace_id = ns};
     sequence(a[2], a[3]);
     if (IS("create"))
-      return kvc_manager_create_request(m, tokens, (size_t)a[3], NULL, 0, &config, &requests[a[0]]);
-    status = kvc_manager_allocate_request(m, tokens, (size_t)a[3], NULL, 0, &config, &requests[a[0]], &value);
+      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]]);
+    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]],
+                                          &value);
     *printed = 1;
   }
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;
@@ -176,18 +177,20 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("fork")) return kvc_manager_fork_request(m, requests[a[0]], &requests[a[1]]);
   if (IS("probe")) {
     kvc_probe_info info = {.struct_size = sizeof info};
-    status = kvc_manager_probe(m, namespaces[a[0]], sequence(a[1], a[2]), (size_t)a[2], NULL, 0, &info);
+    status =
+        kvc_manager_probe(m, PROMPT(namespaces[a[0]], sequence(a[1], a[2]), (size_t)a[2], NULL, 0), &info);
     value = info.num_cached, *printed = 1;
   }
   if (IS("drop")) {
-    status =
-        kvc_manager_drop_prefix(m, namespaces[a[0]], sequence(a[1], a[2]), (size_t)a[2], NULL, 0, &value);
+    status = kvc_manager_drop_prefix(m, PROMPT(namespaces[a[0]], sequence(a[1], a[2]), (size_t)a[2], NULL, 0),
+                                     &value);
     *printed = 1;
   }
   if (IS("evict")) status = kvc_manager_evict_blocks(m, (size_t)a[0], &size), value = size, *printed = 1;
   if (IS("pin")) {
     uint64_t pinned;
-    return kvc_manager_pin_prefix(m, ns, sequence(a[2], a[3]), (size_t)a[3], NULL, 0, &pins[a[0]], &pinned);
+    return kvc_manager_pin_prefix(m, PROMPT(ns, sequence(a[2], a[3]), (size_t)a[3], NULL, 0), &pins[a[0]],
+                                  &pinned);
   }
   if (IS("unpin")) return kvc_manager_unpin_prefix(m, pins[a[0]]);
   if (IS("digest")) status = kvc_manager_digest(m, &value), *printed = 1;
@@ -208,7 +211,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   }
   if (IS("copies")) {
     kvc_block_copy copies[64];
-    status = kvc_manager_take_copies(m, copies, 64, &size);
+    status = take_copies(m, copies, 64, &size);
     if (status == KVC_OK) printf(" 0");
     for (size_t i = 0; status == KVC_OK && i < size; ++i)
       printf(" %d>%d", copies[i].source, copies[i].destination);
@@ -228,8 +231,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   *printed = 0;
   if (IS("publish")) {
     for (size_t i = 4; i < count; ++i) blocks[i - 4] = (int32_t)a[i];
-    return kvc_manager_publish_blocks(m, namespaces[a[0]], (uint32_t)a[1], sequence(a[2], a[3]), (size_t)a[3],
-                                      NULL, 0, blocks, count - 4);
+    return kvc_manager_publish_blocks(m,
+                                      PROMPT(namespaces[a[0]], sequence(a[2], a[3]), (size_t)a[3], NULL, 0),
+                                      (uint32_t)a[1], blocks, count - 4);
   }
   if (IS("give")) {
     for (size_t i = 0; i < count; ++i) blocks[i] = (int32_t)a[i];

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "../calls.h"
+
 namespace {
 
 using Numbers = std::vector<int64_t>;
@@ -63,13 +65,11 @@ class Runner {
   }
 
   std::string create(const Numbers& a, bool admit) {
-    auto config = kvc::make<kvc_request_config>();
-    config.namespace_id = namespaces_[a[1]];
     const auto tokens = sequence(a[2], a[3]);
-    if (!admit) return id(a[0]) = m_->create(tokens, &config).release(), "";
+    const kvc::Prompt prompt(tokens, {}, namespaces_[a[1]]);
+    if (!admit) return id(a[0]) = m_->create(prompt).release(), "";
     uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
-    kvc::check(kvc_manager_allocate_request(c(), tokens.data(), tokens.size(), nullptr, 0, &config, &id(a[0]),
-                                            &cached));
+    kvc::check(kvc_manager_allocate_request(c(), prompt.get(), nullptr, &id(a[0]), &cached));
     return said(cached);
   }
 
@@ -115,7 +115,8 @@ class Runner {
     const auto offsets = step.array<uint64_t>(KVC_STEP_ADMIT_OFFSETS);
     for (size_t i = 0; i < n; ++i) {
       const int64_t* one = &a[5 * i];
-      configs[i].namespace_id = namespaces_[one[1]], configs[i].slots = static_cast<uint64_t>(one[2]);
+      step.array<uint64_t>(KVC_STEP_ADMIT_NAMESPACES)[i] = namespaces_[one[1]],
+      configs[i].slots = static_cast<uint64_t>(one[2]);
       const auto tokens = sequence(one[3], one[4]);
       std::copy(tokens.begin(), tokens.end(), &step.array<int32_t>(KVC_STEP_ADMIT_TOKENS)[offsets[i]]);
       offsets[i + 1] = offsets[i] + tokens.size();
@@ -139,7 +140,7 @@ class Runner {
   std::string events() {
     kvc_event list[64];
     size_t count = 0;
-    kvc::check(kvc_manager_poll_events(c(), &cursor_, list, sizeof list[0], 64, &count, nullptr, 0));
+    kvc::check(poll_events(c(), &cursor_, list, sizeof list[0], 64, &count, nullptr, 0));
     std::string text;
     char event[100];
     for (size_t i = 0; i < count; ++i) {
@@ -161,7 +162,7 @@ class Runner {
   std::string copies() {
     kvc_block_copy room[64];
     std::string text;
-    for (const auto& copy : m_->take_copies(room))
+    for (const auto& copy : m_->take_pending(room).copies)
       text += " " + std::to_string(copy.source) + ">" + std::to_string(copy.destination);
     return text;
   }
@@ -175,8 +176,9 @@ class Runner {
   std::string publish(const Numbers& a) {
     const auto tokens = sequence(a[2], a[3]);
     const std::vector<int32_t> blocks(a.begin() + 4, a.end());
-    kvc::check(kvc_manager_publish_blocks(c(), namespaces_[a[0]], static_cast<uint32_t>(a[1]), tokens.data(),
-                                          tokens.size(), nullptr, 0, blocks.data(), blocks.size()));
+    kvc::check(kvc_manager_publish_blocks(c(),
+                                          PROMPT(namespaces_[a[0]], tokens.data(), tokens.size(), nullptr, 0),
+                                          static_cast<uint32_t>(a[1]), blocks.data(), blocks.size()));
     return "";
   }
 
@@ -231,13 +233,16 @@ class Runner {
       {"slots", [this](const Numbers& a) { return slots(a); }},
       {"probe",
        [this](const Numbers& a) {
-         return said(m_->probe(sequence(a[1], a[2]), namespaces_[a[0]]).num_cached);
+         return said(m_->probe({sequence(a[1], a[2]), {}, namespaces_[a[0]]}).num_cached);
        }},
-      {"drop", [this](const Numbers& a) { return said(m_->drop(sequence(a[1], a[2]), namespaces_[a[0]])); }},
+      {"drop",
+       [this](const Numbers& a) {
+         return said(m_->drop({sequence(a[1], a[2]), {}, namespaces_[a[0]]}));
+       }},
       {"evict", [this](const Numbers& a) { return said(m_->evict(static_cast<size_t>(a[0]))); }},
       {"pin",
        [this](const Numbers& a) {
-         return pins_[a[0]] = m_->pin(sequence(a[2], a[3]), namespaces_[a[1]]).release(), std::string();
+         return pins_[a[0]] = m_->pin({sequence(a[2], a[3]), {}, namespaces_[a[1]]}).release(), std::string();
        }},
       {"unpin", [this](const Numbers& a) { return done(kvc_manager_unpin_prefix(c(), pins_[a[0]])); }},
       {"take", [this](const Numbers& a) { return take(a); }},

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 from . import _native
 from .constants import DType
+from .errors import InvalidArgumentError
 from .records import MemoryEstimate
 
 if TYPE_CHECKING:
-    import os
-
     import numpy
 
 
@@ -33,10 +33,16 @@ class Model:
 
     @classmethod
     def from_config(cls, path: "str | os.PathLike[str]") -> "Model":
-        """Of a Hugging Face config.json or its folder; without the rotary embedding."""
-        from .hf_config import read_hf_config
-
-        return read_hf_config(path)
+        """Of a Hugging Face config.json, or of the folder that holds one. InvalidArgumentError names file, field, value and fix."""
+        source = os.path.join(path, "config.json") if os.path.isdir(path) else os.fspath(path)
+        with open(source, "rb") as file:
+            text = file.read()
+        model = cls()
+        try:
+            _native.kvc_model_from_config(text, model._model)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{source}: {error}") from None
+        return model
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

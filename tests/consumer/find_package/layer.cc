@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses the installed C++ headers: a request, its key and value in a storage, and attention to them.
 #include <cstdio>
-#include <kvcache_storage.hpp>
+#include <kvcache.hpp>
 #include <vector>
 
 int main() try {

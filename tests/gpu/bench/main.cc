@@ -177,7 +177,7 @@ Json graph(const BenchOptions& options, int replays) {
   json["calls_of_graph"] = calls;
   json["nodes_per_call"] = static_cast<double>(engine::captured_nodes()) / calls;  // kernels and copies
   json["replays"] = replays;
-  if (is_attention(options)) json["own_schedules"] = options.own_schedules;
+  if (is_attention(options)) json["own_plans"] = options.own_plans;
   json["us_per_layer"] = times.seconds * 1e6;
   json["us_per_layer_again"] = again * 1e6;
   json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;

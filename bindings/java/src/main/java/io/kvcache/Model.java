@@ -3,6 +3,7 @@ package io.kvcache;
 
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
@@ -48,6 +49,14 @@ public final class Model {
   public static Model find(String name) throws KvCacheException {
     Model model = new Model();
     Native.kvc_model_find(name, model.c);
+    return model;
+  }
+
+  /** Reads the text of a Hugging Face config.json. The message of a failure names the field, its value and the fix. */
+  public static Model fromConfig(String json) throws KvCacheException {
+    Model model = new Model();
+    byte[] text = json.getBytes(StandardCharsets.UTF_8);
+    Native.kvc_model_from_config(Buffers.copy(text), model.c);
     return model;
   }
 

@@ -334,6 +334,10 @@ class StorageTest {
     Model.Estimate estimate = llama.estimate(new Model.Query(DType.FLOAT16, 8192, 0, 1L << 34, 0, 0));
     assertEquals(2 * 32 * 8 * 128 * 2, estimate.bytesPerToken());
     assertEquals((1L << 34) / estimate.totalBytes(), estimate.maxSequences());
+    Model read = Model.fromConfig("{\"model_type\": \"llama\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
+        + "\"num_key_value_heads\": 8, \"vocab_size\": 128256, \"max_position_embeddings\": 131072, \"_name_or_path\": \"mine\"}");
+    assertEquals(List.of("mine", 8, 128, 131072L), List.of(read.name(), read.numKvHeads(), read.headDim(), read.maxContext()));
+    assertTrue(assertThrows(KvCacheException.class, () -> Model.fromConfig("{")).getMessage().contains("not JSON"));
     assertTrue(assertThrows(KvCacheException.class, () -> Model.find("llama-3.1-8c")).getMessage().contains("llama-3.1-8b"));
     Model own = new Model(4, 1, 4, 64).window(16, 1, 3).rope(100, 0);
     assertTrue(own.hasWindow(3) && !own.hasWindow(2));

@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // One table row per architecture says what its configs leave out and how they write down windows.
-#include "cli/hf_config.h"
+#include "models/hf_config.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <bitset>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
-#include <vector>
 
-#include "cli/errors.h"
-#include "cli/json_section.h"
+#include "base/status.h"
+#include "models/json.h"
 
-namespace kvcli {
+namespace kvc {
 namespace {
 
-using nlohmann::json;
+using Layers = std::bitset<KVC_MODEL_MAX_LAYERS>;
 
-constexpr size_t kMaxFileBytes = size_t{16} << 20;
 constexpr uint64_t kMaxDim = 65536;
 constexpr uint64_t kMaxHidden = uint64_t{1} << 24;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
@@ -116,23 +111,26 @@ constexpr Architecture kArchitectures[] = {
 };
 
 const Architecture& find_architecture(const Section& outer, const Section& config) {
-  const std::string* type = config.text("model_type");
-  if (type == nullptr) type = outer.text("model_type");
-  const std::string* class_name = nullptr;
-  if (const json* names = outer.find("architectures"); type == nullptr && names != nullptr) {
-    if (!names->is_array() || names->empty() || !names->front().is_string())
-      outer.fail("architectures", "is " + shown(*names), "give an array with one class name");
-    class_name = names->front().get_ptr<const std::string*>();
+  std::optional<Json> type = config.text("model_type"), class_name;
+  if (!type) type = outer.text("model_type");
+  if (const std::optional<Json> names = outer.find("architectures"); !type && names) {
+    if (names->is_array()) {
+      names->each([&](const Json&, const Json& first) {
+        class_name = first;
+        return false;
+      });
+    }
+    if (!class_name || !class_name->is_string())
+      outer.fail("architectures", "is " + names->shown(), "give an array with one class name");
   }
   for (const Architecture& architecture : kArchitectures) {
-    if (type != nullptr ? *type == architecture.model_type
-                        : class_name != nullptr && *class_name == architecture.class_name)
+    if (type ? type->says(architecture.model_type) : class_name && class_name->says(architecture.class_name))
       return architecture;
   }
   std::string known = "known are";
   for (const Architecture& architecture : kArchitectures) known += std::string(" ") + architecture.model_type;
-  if (type != nullptr) config.fail("model_type", "is " + shown(*type), known);
-  if (class_name != nullptr) outer.fail("architectures", "is " + shown(*class_name), known);
+  if (type) config.fail("model_type", "is " + type->shown(), known);
+  if (class_name) outer.fail("architectures", "is " + class_name->shown(), known);
   outer.fail("model_type", "is missing", known);
 }
 
@@ -156,7 +154,7 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
     config.fail("num_key_value_heads", "is " + std::to_string(model.num_kv_heads),
                 "it must divide num_attention_heads, " + std::to_string(heads));
   }
-  if (architecture.head_dim == kFromHidden && config.find("head_dim") == nullptr) {
+  if (architecture.head_dim == kFromHidden && !config.find("head_dim")) {
     const uint64_t hidden = config.whole("hidden_size", 1, kMaxHidden);
     if (hidden % heads != 0 || hidden / heads > kMaxDim) {
       config.fail("hidden_size", "is " + std::to_string(hidden),
@@ -170,33 +168,33 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
   model.v_head_dim = model.head_dim;
   const double rotated = config.positive_or("partial_rotary_factor", 1);
   if (rotated > 1) {
-    config.fail("partial_rotary_factor", "is " + shown(*config.find("partial_rotary_factor")),
+    config.fail("partial_rotary_factor", "is " + config.find("partial_rotary_factor")->shown(),
                 "give the share of a head, at most 1");
   }
   model.rope_dim = static_cast<uint32_t>(model.head_dim * rotated);
 }
 
-/// Whether a layer has the window, from "layer_types", which newer configs spell out.
-std::vector<bool> read_layer_types(const Section& config, const json& types, uint32_t num_layers) {
+// Layers with the window, from "layer_types", which newer configs spell out.
+Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers) {
   if (!types.is_array() || types.size() < num_layers) {
-    config.fail("layer_types", "is " + shown(types),
+    config.fail("layer_types", "is " + types.shown(),
                 "give one name for each of " + std::to_string(num_layers) + " layers");
   }
-  std::vector<bool> windowed;
-  for (uint32_t layer = 0; layer < num_layers; ++layer) {
-    const bool window = types[layer] == "sliding_attention";
-    if (!window && types[layer] != "full_attention") {
-      config.fail("layer_types[" + std::to_string(layer) + "]", "is " + shown(types[layer]),
+  Layers windowed;
+  uint32_t layer = 0;
+  types.each([&](const Json&, const Json& type) {
+    windowed[layer] = type.says("sliding_attention");
+    if (!windowed[layer] && !type.says("full_attention")) {
+      config.fail("layer_types[" + std::to_string(layer) + "]", "is " + type.shown(),
                   "known are sliding_attention and full_attention");
     }
-    windowed.push_back(window);
-  }
+    return ++layer < num_layers;
+  });
   return windowed;
 }
 
-std::vector<bool> windowed_layers(const Section& config, const Architecture& architecture,
-                                  uint32_t num_layers) {
-  if (const json* types = config.find("layer_types"); types != nullptr)
+Layers windowed_layers(const Section& config, const Architecture& architecture, uint32_t num_layers) {
+  if (const std::optional<Json> types = config.find("layer_types"))
     return read_layer_types(config, *types, num_layers);
   uint64_t first = 0, period = 0;
   switch (architecture.windows) {
@@ -207,8 +205,8 @@ std::vector<bool> windowed_layers(const Section& config, const Architecture& arc
       first = config.whole_or("max_window_layers", 0, UINT32_MAX, 28);
       break;
     case Windows::kEverySixth: {
-      const char* key = config.find("sliding_window_pattern") != nullptr ? "sliding_window_pattern"
-                                                                         : "_sliding_window_pattern";
+      const char* key =
+          config.find("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
       period = config.whole_or(key, 1, UINT32_MAX, 6);
       break;
     }
@@ -216,9 +214,9 @@ std::vector<bool> windowed_layers(const Section& config, const Architecture& arc
       period = 2;
       break;
   }
-  std::vector<bool> windowed;
+  Layers windowed;
   for (uint32_t layer = 0; layer < num_layers; ++layer)
-    windowed.push_back(layer >= first && (period == 0 || (layer + 1) % period != 0));
+    windowed[layer] = layer >= first && (period == 0 || (layer + 1) % period != 0);
   return windowed;
 }
 
@@ -226,9 +224,9 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
   if (architecture.windows == Windows::kNever) return;
   if (architecture.windows == Windows::kIfSwitchedOn && !config.flag_or("use_sliding_window", false)) return;
   uint64_t window = config.has("sliding_window") ? 0 : architecture.window;
-  if (config.find("sliding_window") != nullptr) window = config.whole("sliding_window", 1, kMaxTokens);
+  if (config.find("sliding_window")) window = config.whole("sliding_window", 1, kMaxTokens);
   if (window == 0 || window >= model.max_context) return;  // It hides nothing.
-  const std::vector<bool> windowed = windowed_layers(config, architecture, model.num_layers);
+  const Layers windowed = windowed_layers(config, architecture, model.num_layers);
   for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
     if (!windowed[layer]) continue;
     model.window_layers[layer / 64] |= uint64_t{1} << layer % 64;
@@ -255,28 +253,27 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
                              {"dynamic", KVC_ROPE_DYNAMIC}, {"yarn", KVC_ROPE_YARN},
                              {"llama3", KVC_ROPE_LLAMA3},   {"longrope", KVC_ROPE_LONGROPE},
                              {"su", KVC_ROPE_LONGROPE}};  // Its first name.
-  const char* key = scaling.find("rope_type") != nullptr ? "rope_type" : "type";
-  const std::string* name = scaling.text(key);
-  if (name == nullptr) scaling.fail("rope_type", "is missing", "give default, linear, dynamic, yarn, ...");
+  const char* key = scaling.find("rope_type") ? "rope_type" : "type";
+  const std::optional<Json> name = scaling.text(key);
+  if (!name) scaling.fail("rope_type", "is missing", "give default, linear, dynamic, yarn, ...");
   const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                  [&](const Kind& candidate) { return *name == candidate.name; });
+                                  [&](const Kind& candidate) { return name->says(candidate.name); });
   if (kind == std::end(kKinds)) {
-    scaling.fail(key, "is " + shown(*name), "known are default, linear, dynamic, yarn, llama3 and longrope");
+    scaling.fail(key, "is " + name->shown(), "known are default, linear, dynamic, yarn, llama3 and longrope");
   }
   model.rope_scaling = kind->value;
   if (kind->value == KVC_ROPE_NONE) return;
   model.rope_attention_factor = scaling.positive_or("attention_factor", 0);
   const char* original = "original_max_position_embeddings";
-  const Section& holder = scaling.find(original) != nullptr ? scaling : config;
+  const Section& holder = scaling.find(original) ? scaling : config;
   const bool needed = kind->value >= KVC_ROPE_YARN;
-  if (needed || holder.find(original) != nullptr)
-    model.rope_original_context = holder.whole(original, 1, kMaxTokens);
+  if (needed || holder.find(original)) model.rope_original_context = holder.whole(original, 1, kMaxTokens);
   if (kind->value == KVC_ROPE_LONGROPE) {
     model.rope_factor =
         static_cast<double>(model.max_context) / static_cast<double>(model.rope_original_context);
     return;
   }
-  if (scaling.find("factor") == nullptr) scaling.fail("factor", "is missing", "give a number above 0");
+  if (!scaling.find("factor")) scaling.fail("factor", "is missing", "give a number above 0");
   model.rope_factor = scaling.positive_or("factor", 0);
   if (kind->value == KVC_ROPE_LLAMA3) {
     model.rope_low_rotations = scaling.positive_or("low_freq_factor", 1);
@@ -286,59 +283,35 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   }
 }
 
-const json& object_at(const Section& section, const char* key, const json& value) {
-  if (!value.is_object()) section.fail(key, "is " + shown(value), "give an object or null");
-  return value;
-}
-
 void read_rope(const Section& config, const Architecture& architecture, kvc_model& model) {
   model.rope_theta = config.positive_or("rope_theta", architecture.rope_theta);
   if (architecture.rope_local_theta != 0)
     model.rope_local_theta = config.positive_or("rope_local_base_freq", architecture.rope_local_theta);
-  if (const json* scaling = config.find("rope_scaling"); scaling != nullptr)
-    read_scaling(config, config.inner("rope_scaling", object_at(config, "rope_scaling", *scaling)), model);
+  if (const std::optional<Section> scaling = config.section("rope_scaling"))
+    read_scaling(config, *scaling, model);
 
   // transformers 5 keeps all of it in one place, by kind of layer where kinds differ.
-  const json* parameters = config.find("rope_parameters");
-  if (parameters == nullptr) return;
-  const Section all = config.inner("rope_parameters", object_at(config, "rope_parameters", *parameters));
-  const json* full = all.find("full_attention");
-  const json* local = all.find("sliding_attention");
-  if (full == nullptr) {
-    model.rope_theta = all.positive_or("rope_theta", model.rope_theta);
-    read_scaling(config, all, model);
-    return;
-  }
-  const Section of_full = all.inner("full_attention", object_at(all, "full_attention", *full));
-  model.rope_theta = of_full.positive_or("rope_theta", model.rope_theta);
-  read_scaling(config, of_full, model);
-  if (local == nullptr) return;
-  const Section of_local = all.inner("sliding_attention", object_at(all, "sliding_attention", *local));
-  model.rope_local_theta = of_local.positive_or("rope_theta", model.rope_local_theta);
+  const std::optional<Section> all = config.section("rope_parameters");
+  if (!all) return;
+  const std::optional<Section> full = all->section("full_attention"),
+                               local = all->section("sliding_attention");
+  const Section& global = full ? *full : *all;
+  model.rope_theta = global.positive_or("rope_theta", model.rope_theta);
+  read_scaling(config, global, model);
+  if (full && local) model.rope_local_theta = local->positive_or("rope_theta", model.rope_local_theta);
 }
 
-/// A name for reports, of printable ASCII.
-void set_name(const std::string& from, kvc_model& model) {
-  const size_t size = std::min(from.size(), sizeof model.name - 1);
-  for (size_t i = 0; i < size; ++i) model.name[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
-}
-
-}  // namespace
-
-kvc_model parse_hf_config(const std::string& text, const std::string& source) {
-  const json root = parse_json(text, source);
-  if (!root.is_object())
-    throw InputError(source + ": " + shown(root) + " and not an object; give the config.json of a model");
-  const Section outer(root, source);
-  const json* inner = outer.find("text_config");  // Of models that also see or hear.
-  const Section config =
-      inner == nullptr ? outer : outer.inner("text_config", object_at(outer, "text_config", *inner));
+kvc_model read_config(const Section& outer) {
+  const std::optional<Section> inner = outer.section("text_config");  // Of models that also see or hear.
+  const Section& config = inner ? *inner : outer;
   const Architecture& architecture = find_architecture(outer, config);
 
   kvc_model model{};
   model.struct_size = sizeof model;
-  const std::string* name = outer.text("_name_or_path");
-  set_name(name != nullptr && !name->empty() ? *name : architecture.model_type, model);
+  const std::optional<Json> given = outer.text("_name_or_path");
+  std::string name = given ? given->printable(sizeof model.name - 1) : "";
+  if (name.empty()) name = architecture.model_type;
+  std::memcpy(model.name, name.data(), name.size());
   model.num_layers = static_cast<uint32_t>(config.whole("num_hidden_layers", 1, KVC_MODEL_MAX_LAYERS));
   model.vocab_size = static_cast<uint32_t>(config.whole_or("vocab_size", 1, INT32_MAX, architecture.vocab));
   model.max_context = config.whole_or("max_position_embeddings", 1, kMaxTokens, architecture.context);
@@ -348,20 +321,21 @@ kvc_model parse_hf_config(const std::string& text, const std::string& source) {
   return model;
 }
 
-kvc_model read_hf_config(const std::string& path) {
-  std::error_code ignored;
-  const bool folder = std::filesystem::is_directory(path, ignored);
-  const std::string source = folder ? (std::filesystem::path(path) / "config.json").string() : path;
-  std::ifstream file(source, std::ios::binary);
-  if (!file) throw InputError(source + ": " + std::strerror(errno) + "; give a readable config.json");
-  std::string text;
-  char part[4096];
-  while (file.read(part, sizeof part), file.gcount() > 0) {
-    text.append(part, static_cast<size_t>(file.gcount()));
-    if (text.size() > kMaxFileBytes)
-      throw InputError(source + ": longer than 16 MiB; give the config.json of a model");
+}  // namespace
+
+kvc_status parse_hf_config(std::string_view text, kvc_model* out) {
+  Json root;
+  if (const kvc_status status = Json::parse(text, &root); status != KVC_OK) return status;
+  if (!root.is_object()) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "the JSON is %s, not an object; give the config.json of a model",
+                root.shown().c_str());
   }
-  return parse_hf_config(text, source);
+  try {
+    *out = read_config(Section(root));
+  } catch (const Section::Refused&) {
+    return KVC_ERROR_INVALID_ARGUMENT;
+  }
+  return KVC_OK;
 }
 
-}  // namespace kvcli
+}  // namespace kvc

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json files: the keys that published ones have give the struct of the preset, and whatever else a
-// file may hold gives an error that names file, key and remedy.
-#include "cli/hf_config.h"
-
+// kvc_model_from_config: the keys that published config.json files have give the struct of the preset, and
+// whatever else a file may hold gives an error that names key and remedy.
 #include <gtest/gtest.h>
+#include <kvcache.h>
 
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
-#include "cli/errors.h"
-#include "cli/estimate.h"
-
-namespace kvcli {
+namespace kvc {
 namespace {
 
 using nlohmann::json;
@@ -26,11 +23,22 @@ kvc_model preset(const char* name) {
   return model;
 }
 
+kvc_status read(const std::string& text, kvc_model* model) {
+  *model = {};
+  model->struct_size = sizeof *model;
+  return kvc_model_from_config(text.data(), text.size(), model);
+}
+
+kvc_model read(const std::string& text) {
+  kvc_model model;
+  EXPECT_EQ(read(text, &model), KVC_OK) << kvc_last_error() << '\n' << text;
+  return model;
+}
+
 void expect_same(const char* name, const char* text) {
   SCOPED_TRACE(name);
   const kvc_model expected = preset(name);
-  kvc_model model{};
-  ASSERT_NO_THROW(model = parse_hf_config(text, "config.json")) << text;
+  const kvc_model model = read(text);
   EXPECT_EQ(model.struct_size, expected.struct_size);
   EXPECT_EQ(model.num_layers, expected.num_layers);
   EXPECT_EQ(model.num_q_heads, expected.num_q_heads);
@@ -115,11 +123,10 @@ TEST(HfConfig, QwenConfigsGiveThePresets) {
 }
 
 TEST(HfConfig, QwenWindowsBeginAtMaxWindowLayers) {
-  const kvc_model model = parse_hf_config(R"({"model_type": "qwen2", "hidden_size": 3584,
+  const kvc_model model = read(R"({"model_type": "qwen2", "hidden_size": 3584,
       "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
       "max_position_embeddings": 131072, "max_window_layers": 20, "sliding_window": 4096,
-      "use_sliding_window": true})",
-                                          "config.json");
+      "use_sliding_window": true})");
   EXPECT_EQ(model.window_tokens, 4096u);
   EXPECT_EQ(model.window_layers[0], 0xffu << 20);
 }
@@ -164,37 +171,37 @@ TEST(HfConfig, DeepSeekAndGptOssConfigsGiveThePresets) {
     config["layer_types"].push_back(layer % 2 == 0 ? "sliding_attention" : "full_attention");
   expect_same("gpt-oss-20b", config.dump().c_str());
   config["layer_types"][1] = "sliding_attention";
-  EXPECT_EQ(parse_hf_config(config.dump(), "config.json").window_layers[0], 0x555557u);
+  EXPECT_EQ(read(config.dump()).window_layers[0], 0x555557u);
 }
 
 TEST(HfConfig, ParametersOfRotaryScaling) {
   json config = json::parse(kLlama31);
   json& scaling = config["rope_scaling"];
   scaling["low_freq_factor"] = 2, scaling["high_freq_factor"] = 8;
-  kvc_model model = parse_hf_config(config.dump(), "config.json");
+  kvc_model model = read(config.dump());
   EXPECT_EQ(model.rope_low_rotations, 2);
   EXPECT_EQ(model.rope_high_rotations, 8);
   scaling = {{"rope_type", "yarn"}, {"factor", 40}, {"original_max_position_embeddings", 4096}};
-  model = parse_hf_config(config.dump(), "config.json");
+  model = read(config.dump());
   EXPECT_EQ(model.rope_low_rotations, 1);
   EXPECT_EQ(model.rope_high_rotations, 32);
   EXPECT_EQ(model.rope_flags, 0u);
   EXPECT_EQ(model.rope_attention_factor, 0);
   scaling["mscale"] = 0.707, scaling["mscale_all_dim"] = 1, scaling["beta_fast"] = 16,
   scaling["truncate"] = false;
-  model = parse_hf_config(config.dump(), "config.json");
+  model = read(config.dump());
   EXPECT_NEAR(model.rope_attention_factor, (0.0707 * std::log(40) + 1) / (0.1 * std::log(40) + 1), 1e-15);
   EXPECT_EQ(model.rope_high_rotations, 16);
   EXPECT_EQ(model.rope_flags, uint32_t{KVC_MODEL_ROPE_EXACT_RAMP});
   scaling["attention_factor"] = 1.5;
-  EXPECT_EQ(parse_hf_config(config.dump(), "config.json").rope_attention_factor, 1.5);
+  EXPECT_EQ(read(config.dump()).rope_attention_factor, 1.5);
 }
 
 TEST(HfConfig, TheNameIsPrintableAndFits) {
   json config = json::parse(kLlama31);
   const auto name = [&](const char* given) {
     config["_name_or_path"] = given;
-    return std::string(parse_hf_config(config.dump(), "config.json").name);
+    return std::string(read(config.dump()).name);
   };
   EXPECT_EQ(name("meta-llama/Llama-3.1-8B"), "meta-llama/Llama-3.1-8B");
   EXPECT_EQ(name(""), "llama");
@@ -203,16 +210,13 @@ TEST(HfConfig, TheNameIsPrintableAndFits) {
 }
 
 void expect_error(const std::string& text, const std::string& part) {
-  try {
-    parse_hf_config(text, "the/config.json");
-    ADD_FAILURE() << "no error for " << text.substr(0, 200);
-  } catch (const InputError& error) {
-    const std::string what = error.what();
-    EXPECT_NE(what.find(part), std::string::npos) << what;
-    EXPECT_EQ(what.find("the/config.json: "), 0u) << what;
-    EXPECT_NE(what.find("; "), std::string::npos) << "a remedy: " << what;
-    EXPECT_LT(what.size(), 600u) << what;
-  }
+  kvc_model model;
+  ASSERT_EQ(read(text, &model), KVC_ERROR_INVALID_ARGUMENT) << "no error for " << text.substr(0, 200);
+  const std::string what = kvc_last_error();
+  EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_NE(what.find("; "), std::string::npos) << "a remedy: " << what;
+  EXPECT_LT(what.size(), 600u) << what;
+  EXPECT_EQ(model.num_layers, 0u) << "nothing is written";
 }
 
 TEST(HfConfig, ABadValueIsNamedWithItsKeyAndTheRemedy) {
@@ -324,18 +328,50 @@ TEST(HfConfig, WhatIsNoConfigIsRefused) {
   expect_error(garbage, "not JSON");
 }
 
+TEST(HfConfig, JsonIsReadAsRfc8259HasIt) {
+  const json good = json::parse(kLlama31);
+  const std::string text = good.dump(), rest = text.substr(1);
+  EXPECT_EQ(read(" \t\r\n" + good.dump(4) + " \n").num_layers, 32u);
+  EXPECT_EQ(
+      read("{\"unread\": [-0, 1e3, 1.5E-7, {}, [], [[true, false], null], \"\\u00e9\\\\\\\"\"], " + rest)
+          .num_layers,
+      32u);
+  EXPECT_EQ(read("{\"num_hidden_layers\": 7, " + rest).num_layers, 32u) << "the last of a name counts";
+  EXPECT_EQ(read(R"({"\u005fname_or_path": "a\/b\u0041\u00e9\n\"", )" + rest).name, std::string("a/bA??\""));
+  EXPECT_EQ(read("{\"unread\": " + std::string(63, '[') + std::string(63, ']') + "," + rest).num_layers, 32u);
+  expect_error("{\"unread\": " + std::string(64, '[') + std::string(64, ']') + "," + rest, "nested deeper");
+  for (const char* bad :
+       {"01",    "-",    "+1",    ".5",     "1.",        "1e",          "1e+",         "NaN",     "Infinity",
+        "-inf",  "tru",  "nulll", "'x'",    "\"x",       "\"\\x\"",     "\"\\u12g4\"", "\"\\",    "\"\n\"",
+        "[1 2]", "[1,]", "[,]",   "{1: 2}", "{\"a\" 1}", "{\"a\": 1,}", "[}",          "// x\n1", ""})
+    expect_error(std::string("{\"unread\": ") + bad + "," + rest, "not JSON");
+  for (const char* huge : {"1e400", "-1e400", "1e-400"}) {
+    std::string changed = text;
+    changed.replace(changed.find("500000.0"), 8, huge);
+    expect_error(changed, std::string("\"rope_theta\" is ") + huge);
+  }
+  kvc_model model;
+  EXPECT_EQ(kvc_model_from_config(nullptr, 5, &model), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_model_from_config(text.data(), text.size(), nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  model.struct_size = 0;
+  EXPECT_EQ(kvc_model_from_config(text.data(), text.size(), &model), KVC_ERROR_INVALID_ARGUMENT);
+  // A text that is cut where its size says is not read beyond that.
+  model.struct_size = sizeof model;
+  EXPECT_EQ(kvc_model_from_config(std::vector<char>(text.begin(), text.end()).data(), text.size(), &model),
+            KVC_OK);
+}
+
 TEST(HfConfig, NoCutOrChangedConfigCrashes) {
   const std::string good = kLlama31;
-  for (size_t end = 0; end < good.size(); ++end)
-    EXPECT_THROW(parse_hf_config(good.substr(0, end), "x"), InputError);
+  for (size_t end = 0; end < good.size(); ++end) expect_error(good.substr(0, end), "not JSON");
   std::mt19937 random(11);
   int accepted = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string changed = good;
     for (uint32_t i = 0, count = 1 + random() % 4; i < count; ++i)
       changed[random() % changed.size()] = "0123456789-.\"[]{},:eanx "[random() % 24];
-    try {
-      const kvc_model model = parse_hf_config(changed, "x");
+    kvc_model model;
+    if (const kvc_status status = read(changed, &model); status == KVC_OK) {
       ++accepted;
       EXPECT_GE(model.num_layers, 1u);
       kvc_memory_query query{};
@@ -345,30 +381,12 @@ TEST(HfConfig, NoCutOrChangedConfigCrashes) {
       kvc_memory_estimate estimate{};
       estimate.struct_size = sizeof estimate;
       EXPECT_EQ(kvc_estimate_memory(&query, &estimate), KVC_OK) << kvc_last_error() << '\n' << changed;
-    } catch (const InputError&) {
+    } else {
+      EXPECT_EQ(status, KVC_ERROR_INVALID_ARGUMENT);
     }
   }
   EXPECT_GT(accepted, 100);
 }
 
-TEST(ParseBytes, TakesUnitsAndDecimals) {
-  EXPECT_EQ(parse_bytes("1"), 1u);
-  EXPECT_EQ(parse_bytes("65536"), 65'536u);
-  EXPECT_EQ(parse_bytes("24GiB"), 25'769'803'776u);
-  EXPECT_EQ(parse_bytes("24 gib"), 25'769'803'776u);
-  EXPECT_EQ(parse_bytes("24GB"), 24'000'000'000u);
-  EXPECT_EQ(parse_bytes("1.5KiB"), 1536u);
-  EXPECT_EQ(parse_bytes("0.000001TB"), 1'000'000u);
-  EXPECT_EQ(parse_bytes("18446744073709551615B"), UINT64_MAX);
-  EXPECT_EQ(parse_bytes("16777215.999999TiB"), 18'446'744'073'708'452'104u);
-}
-
-TEST(ParseBytes, RefusesTheRest) {
-  for (const char* text :
-       {"", "GiB", "0", "0GiB", "-1", "+1", "1e9", "1.GiB", ".5GiB", "1.2.3GiB", "24 GiB x", "24XB",
-        "18446744073709551616", "16777216TiB", "99999999999999999999999", "1.0000001GiB", "1,5GiB"})
-    EXPECT_THROW(parse_bytes(text), InputError) << text;
-}
-
 }  // namespace
-}  // namespace kvcli
+}  // namespace kvc

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pins: prefixes kept from eviction. A pin remembers the blocks that it holds, per group and position.
 #pragma once
-#include "base/arena.h"
-#include "base/handle.h"
-#include "base/ids.h"
+#include "manager/matcher.h"
 
 namespace kvc {
 
@@ -51,11 +49,33 @@ class PinTable {
   }
   size_t size() const { return pins_.size(); }
   Pin& at(size_t index) { return pins_[index]; }
+  const Pin& operator[](size_t index) const { return pins_[index]; }
 
  private:
   Array<Pin> pins_;
   uint32_t tag_ = 0;
   int32_t free_ = -1;
+};
+
+class Pins {
+ public:
+  Pins(const Shape& shape, Blocks& blocks, Matcher& matcher, Arena& arena)
+      : shape_(shape), blocks_(blocks), matcher_(matcher), arena_(arena) {}
+  [[nodiscard]] bool create(Memory& memory, IdTag tag) {
+    return table_.create(memory, shape_.max_requests, tag.tag, tag.generation);
+  }
+
+  const PinTable& table() const { return table_; }
+  // Under the manager's lock, as unpin().
+  kvc_status pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned);
+  kvc_status unpin(uint64_t id);
+
+ private:
+  const Shape& shape_;
+  Blocks& blocks_;
+  Matcher& matcher_;
+  Arena& arena_;
+  PinTable table_;
 };
 
 }  // namespace kvc

@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face config.json as a Model: what its KV cache depends on, without the rotary embedding. The `kvcache estimate` command reads the
-same; a test holds both against each other."""
+"""A second reading of Hugging Face configs, as an oracle: what the KV cache depends on, without the rotary embedding."""
 
 from __future__ import annotations
 
-import json
-import os
 from typing import Any, NamedTuple, Optional
-
-from .models import Model
 
 _NEVER, _ALL, _IF_SWITCHED_ON, _EVERY_SIXTH, _EVERY_SECOND = range(5)
 _MAX_DIM, _MAX_TOKENS = 65536, 1 << 40
 
 
-class _Architecture(NamedTuple):
+class Architecture(NamedTuple):
     """What holds if a config does not say it; None: it must. kv_heads "heads": as many as query heads; head_dim "hidden": hidden_size / heads."""
 
     class_name: str
@@ -28,20 +23,20 @@ class _Architecture(NamedTuple):
     context: Optional[int] = None
 
 
-_GEMMA3 = _Architecture("Gemma3ForCausalLM", _EVERY_SIXTH, 4096, heads=8, kv_heads=4, head_dim=256, vocab=262208, context=131072)
-_ARCHITECTURES = {
-    "llama": _Architecture("LlamaForCausalLM", kv_heads="heads", head_dim="hidden"),
-    "mistral": _Architecture("MistralForCausalLM", _ALL, 4096, head_dim="hidden"),
-    "mixtral": _Architecture("MixtralForCausalLM", _ALL, head_dim="hidden"),
-    "phi3": _Architecture("Phi3ForCausalLM", _ALL, kv_heads="heads", head_dim="hidden"),
-    "qwen2": _Architecture("Qwen2ForCausalLM", _IF_SWITCHED_ON, 4096, head_dim="hidden"),
-    "qwen3": _Architecture("Qwen3ForCausalLM", _IF_SWITCHED_ON, 4096),
-    "qwen3_moe": _Architecture("Qwen3MoeForCausalLM", _IF_SWITCHED_ON, 4096),
-    "gemma2": _Architecture("Gemma2ForCausalLM", _EVERY_SECOND, 4096),
+_GEMMA3 = Architecture("Gemma3ForCausalLM", _EVERY_SIXTH, 4096, heads=8, kv_heads=4, head_dim=256, vocab=262208, context=131072)
+ARCHITECTURES = {
+    "llama": Architecture("LlamaForCausalLM", kv_heads="heads", head_dim="hidden"),
+    "mistral": Architecture("MistralForCausalLM", _ALL, 4096, head_dim="hidden"),
+    "mixtral": Architecture("MixtralForCausalLM", _ALL, head_dim="hidden"),
+    "phi3": Architecture("Phi3ForCausalLM", _ALL, kv_heads="heads", head_dim="hidden"),
+    "qwen2": Architecture("Qwen2ForCausalLM", _IF_SWITCHED_ON, 4096, head_dim="hidden"),
+    "qwen3": Architecture("Qwen3ForCausalLM", _IF_SWITCHED_ON, 4096),
+    "qwen3_moe": Architecture("Qwen3MoeForCausalLM", _IF_SWITCHED_ON, 4096),
+    "gemma2": Architecture("Gemma2ForCausalLM", _EVERY_SECOND, 4096),
     "gemma3_text": _GEMMA3,
     "gemma3": _GEMMA3._replace(class_name="Gemma3ForConditionalGeneration"),
-    "deepseek_v3": _Architecture("DeepseekV3ForCausalLM", latent=True),
-    "gpt_oss": _Architecture("GptOssForCausalLM", _EVERY_SECOND, 128),
+    "deepseek_v3": Architecture("DeepseekV3ForCausalLM", latent=True),
+    "gpt_oss": Architecture("GptOssForCausalLM", _EVERY_SECOND, 128),
 }
 
 
@@ -53,16 +48,16 @@ def _whole(config: "dict[str, Any]", key: str, low: int, high: int, default: Opt
     return value
 
 
-def _find_architecture(outer: "dict[str, Any]", config: "dict[str, Any]") -> "tuple[str, _Architecture]":
+def _find_architecture(outer: "dict[str, Any]", config: "dict[str, Any]") -> "tuple[str, Architecture]":
     name = config.get("model_type") or outer.get("model_type")
     classes = outer.get("architectures") or [None]
-    for model_type, architecture in _ARCHITECTURES.items():
+    for model_type, architecture in ARCHITECTURES.items():
         if name == model_type or (name is None and classes[0] == architecture.class_name):
             return model_type, architecture
-    raise ValueError(f'"model_type" is {name or classes[0]!r}; known are {" ".join(_ARCHITECTURES)}')
+    raise ValueError(f'"model_type" is {name or classes[0]!r}; known are {" ".join(ARCHITECTURES)}')
 
 
-def _heads(config: "dict[str, Any]", architecture: _Architecture) -> "dict[str, int]":
+def _heads(config: "dict[str, Any]", architecture: Architecture) -> "dict[str, int]":
     heads = _whole(config, "num_attention_heads", 1, _MAX_DIM, architecture.heads)
     if architecture.latent:
         rope = _whole(config, "qk_rope_head_dim", 1, _MAX_DIM // 2)
@@ -81,7 +76,7 @@ def _heads(config: "dict[str, Any]", architecture: _Architecture) -> "dict[str, 
     return {"num_q_heads": heads, "num_kv_heads": kv_heads, "head_dim": head_dim, "v_head_dim": head_dim}
 
 
-def _window(config: "dict[str, Any]", architecture: _Architecture, num_layers: int, max_context: int) -> "tuple[int, tuple[int, ...]]":
+def _window(config: "dict[str, Any]", architecture: Architecture, num_layers: int, max_context: int) -> "tuple[int, tuple[int, ...]]":
     """Tokens of the window (0 = none) and the layers that have it."""
     kind = architecture.windows
     if kind == _NEVER or (kind == _IF_SWITCHED_ON and not config.get("use_sliding_window")):
@@ -109,21 +104,12 @@ def _window(config: "dict[str, Any]", architecture: _Architecture, num_layers: i
     return (window, layers) if layers else (0, ())
 
 
-def read_hf_config(path: "str | os.PathLike[str]") -> Model:
-    """The Model of a config.json, or of the folder that holds one. Raises ValueError with file, key, value and what would be right."""
-    source = os.path.join(path, "config.json") if os.path.isdir(path) else os.fspath(path)
-    with open(source, encoding="utf-8") as file:
-        try:
-            outer = json.load(file)
-            if not isinstance(outer, dict):
-                raise ValueError("not an object; give the config.json of a model")
-            config = outer.get("text_config") or outer  # of models that also see or hear
-            name, architecture = _find_architecture(outer, config)
-            layers = _whole(config, "num_hidden_layers", 1, 512)
-            context = _whole(config, "max_position_embeddings", 1, _MAX_TOKENS, architecture.context)
-            vocab = _whole(config, "vocab_size", 1, 2**31 - 1, architecture.vocab)
-            window, window_layers = _window(config, architecture, layers, context)
-            return Model(window_layers, name=str(outer.get("_name_or_path") or name)[:63], num_layers=layers, max_context=context,
-                         vocab_size=vocab, window_tokens=window, **_heads(config, architecture))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{source}: {error}") from None
+def read(outer: "dict[str, Any]") -> "dict[str, Any]":
+    """The fields of the Model; ValueError if the config is to be refused."""
+    config = outer.get("text_config") or outer  # of models that also see or hear
+    _, architecture = _find_architecture(outer, config)
+    layers = _whole(config, "num_hidden_layers", 1, 512)
+    context = _whole(config, "max_position_embeddings", 1, _MAX_TOKENS, architecture.context)
+    window, window_layers = _window(config, architecture, layers, context)
+    return {"num_layers": layers, "max_context": context, "vocab_size": _whole(config, "vocab_size", 1, 2**31 - 1, architecture.vocab),
+            "window_tokens": window, "window_layers": list(window_layers), **_heads(config, architecture)}

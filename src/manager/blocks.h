@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocks of a manager and the prefix positions that they are attached to. This is the only code that
+// moves blocks between lists, holders, fences and namespaces; everyone else reads the pool, the tree and the
+// namespaces. Used under the manager's lock.
+//
+// blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
+// namespaces.cc opens and resets namespaces, compact.cc moves contents.
+#pragma once
+#include "base/id_tags.h"
+#include "base/status.h"
+#include "manager/shape.h"
+#include "manager/zeroing.h"
+#include "pool/block_pool.h"
+#include "prefix/prefix_tree.h"
+#include "request/request.h"
+
+namespace kvc {
+
+// What an admission or an extension takes out of each pool.
+struct Demand {
+  explicit Demand(size_t num_pools) {  // clearing all 32 would cost more than the rest
+    for (size_t p = 0; p < num_pools; ++p) blocks[p] = fenced_hits[p] = 0;
+  }
+  uint64_t blocks[kMaxPools];
+  uint64_t fenced_hits[kMaxPools];
+};
+
+class Blocks {
+ public:
+  Blocks(const Shape& shape, Arena& arena, EventRing& events, Counters& counters)
+      : shape_(shape),
+        arena_(arena),
+        events_(events),
+        counters_(counters),
+        tree_(pool_, namespaces_, arena, events, counters) {}
+  [[nodiscard]] bool create(Memory& memory, const Env& env, IdTag tag, uint64_t secret);
+
+  const BlockPool& pool() const { return pool_; }
+  const PrefixTree& tree() const { return tree_; }
+  const NamespaceTable& namespaces() const { return namespaces_; }
+  const Zeroing& zeroing() const { return zeroing_; }
+
+  // ---- taking and holding
+
+  // OK if every pool has what is demanded of it and the watermark; AGAIN if the fenced blocks would fill
+  // every gap; else NO_SPACE.
+  kvc_status check_room(const Demand& demand, uint64_t watermark, const char* who) const;
+  static uint64_t last_shortage();  // blocks missing at this thread's last refusal
+
+  // Takes blocks for requests of a namespace. The group's pool must have `count` available.
+  void take(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
+    pop(group, count, out);
+    if (zeroing_.on()) [[unlikely]]
+      zeroing_.hand_over(out, count, namespaces_.id(ns));
+  }
+  // Takes one block that a copy will overwrite.
+  BlockId take_copy(uint32_t group, uint32_t ns, bool written);
+  void take_external(uint32_t group, size_t count, BlockId* out);
+
+  // Adds a request's, an external caller's or a pin's hold on a block that is held or found by a match.
+  void hold(BlockId id) {
+    hit(id);
+    pool_.add_ref(pool_[id]);
+  }
+  void hold_external(BlockId id) {
+    hit(id);
+    pool_.add_external(pool_[id]);
+  }
+  void pin(BlockId id) {
+    hit(id);
+    pool_.add_pin(pool_[id]);
+  }
+  void mark_written(BlockId id) { pool_.mark_written(pool_[id]); }
+
+  // ---- releasing
+
+  // Ends a request's hold. If it was the last, the block goes to FENCED, LRU or FREE; it stays published only
+  // if `keep_published`. `ns` and `stale` are those of the block's node, if it has one.
+  void release(BlockId id, bool keep_published, uint32_t ns, bool stale);
+  // The same for blocks[begin, end) of a group, from the end on, all of the current epoch.
+  void release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns);
+  // Ends the hold of a copy on its source.
+  void release_source(BlockId id) {
+    if (pool_.drop_ref(pool_[id])) place(id);
+  }
+  void release_external(BlockId id);
+  void unpin(BlockId id) {
+    if (pool_.drop_pin(pool_[id])) place(id);
+  }
+
+  // Blocks that lose their last hold from now on are fenced until step `step_id` retires.
+  void issue(uint64_t step_id) {
+    if (issued_ < step_id) issued_ = step_id;
+  }
+  void retire(uint64_t step_id);
+  uint64_t retired() const { return retired_; }
+
+  // Evicts up to `max_blocks` cached blocks and returns how many.
+  size_t evict_oldest(size_t max_blocks);
+  size_t num_zero_blocks() const { return zeroing_.count(); }
+  // Hands out the blocks to be cleared and forgets them.
+  void take_zero_blocks(int32_t* blocks);
+
+  // ---- publishing: publish.cc
+
+  // What makes positions of one table findable. Keys and tokens begin at the first of them.
+  struct Publication {
+    const uint64_t* keys;
+    const int32_t* tokens;
+    ExtraRecords& extras;
+    const GroupTable* groups;
+    uint32_t ns;
+    uint64_t epoch;
+  };
+  // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
+  // not published: before `end` if all nodes are in use.
+  size_t publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end);
+  // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
+  void publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks, size_t num_blocks,
+                        ExtraRecords& extras);
+  // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
+  size_t room_for_positions(size_t wanted, NodeId kept);
+  // A cursor keeps its position alive.
+  void move_cursor(NodeId* cursor, NodeId to) {
+    tree_.hold(to);
+    tree_.release(*cursor);
+    *cursor = to;
+  }
+  // Whether a request alone can reach what is published at a position of its tables: it holds the only copy
+  // in each group, and no longer prefix is known.
+  bool is_alone(const GroupTable* groups, size_t position);
+  // Takes the blocks of a position of a request's tables from the tree.
+  void make_private(const GroupTable* groups, size_t position);
+  // Makes a published block private or free; false if it is not published.
+  bool unpublish(BlockId id);
+  // Frees what nobody holds at a position; returns the number of blocks.
+  size_t drop_idle(NodeId node);
+  // Counts entries of a held block within one call: its fence field is not used while it is held.
+  void begin_entries(BlockId id) { pool_[id].fence = 0; }
+  uint32_t count_entry(BlockId id) { return ++pool_[id].fence; }
+
+  // ---- namespaces: namespaces.cc
+
+  kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);
+  kvc_status close_namespace(uint64_t id);
+  kvc_status find_namespace(uint64_t id, uint32_t* ns) const;
+  kvc_status reset(uint64_t namespace_id);
+  // A namespace with users cannot be closed.
+  void add_user(uint32_t ns) { ++namespaces_[ns].users; }
+  void drop_user(uint32_t ns) { --namespaces_[ns].users; }
+
+  // ---- compaction: compact.cc
+
+  // Moves up to `capacity` contents from a pool's highest blocks to its lowest free ones. Until
+  // end_compaction(), pool().moved_to() says where a table entry that names a free block has gone.
+  size_t compact(uint32_t pool, kvc_block_copy* moves, size_t capacity);
+  void end_compaction(uint32_t pool) { pool_.sort_free(pool); }
+
+ private:
+  struct Coming {  // a block that will probably be evicted, as far as it is known
+    BlockId block;
+    NodeId node;
+    uint32_t bucket;
+  };
+  struct LookAhead {
+    static constexpr uint32_t kSize = 32;
+    Coming coming[kSize];
+    uint32_t count;
+  };
+
+  void pop(uint32_t group, size_t count, BlockId* out);
+  void look_ahead(uint32_t pool, BlockId victim);
+  void evict(BlockId victim);
+  void free_evicted(BlockId victim);
+  // Takes a block that is found again out of LRU or FENCED, before a hold is added.
+  void hit(BlockId id) {
+    const List list = pool_[id].list;
+    if (list == List::kHeld) return;
+    if (list == List::kLru) --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
+    pool_.remove(id);
+  }
+  bool fencing() const { return issued_ > retired_; }
+  // Puts a block without holds where it belongs.
+  void place(BlockId id);
+  void settle(BlockId id);
+  void settle(BlockId id, uint32_t ns, bool stale);
+  void free_cached(BlockId id);
+  void forget(uint32_t ns);
+  void announce_cleared(uint64_t namespace_id);
+  void free_stale(uint32_t pool);
+
+  const Shape& shape_;
+  Arena& arena_;
+  EventRing& events_;
+  Counters& counters_;
+  BlockPool pool_;
+  NamespaceTable namespaces_;
+  PrefixTree tree_;
+  Zeroing zeroing_;
+  uint64_t issued_ = 0;   // newest step that may be in flight
+  uint64_t retired_ = 0;  // may be a step that a thread is still carrying out
+  LookAhead ahead_[kMaxPools] = {};
+};
+
+}  // namespace kvc

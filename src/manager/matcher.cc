@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/matcher.h"
+
+namespace kvc {
+
+// Longest length <= limit whose window and sinks are all resident in a sliding-window group.
+size_t Matcher::longest_window(uint32_t group, size_t limit, const uint32_t* residents) const {
+  const GroupShape& shape = shape_.groups[group];
+  const uint32_t bit = 1u << group;
+  size_t sinks = 0;
+  while (sinks < shape.sinks && sinks < limit && (residents[sinks] & bit) != 0) ++sinks;
+  if (sinks < shape.sinks && sinks < limit) limit = sinks;
+
+  size_t length = limit;
+  size_t run_begin = length;  // positions [run_begin, length) are resident
+  while (length != 0) {
+    const size_t needed = shape.window_start(length * shape_.block_size, shape_.block_size);
+    if (run_begin <= needed) break;
+    if ((residents[run_begin - 1] & bit) != 0) {
+      --run_begin;
+    } else {
+      length = --run_begin;
+    }
+  }
+  return length;
+}
+
+// Largest length <= positions that does not end inside an extra key's span.
+size_t Matcher::cut(const TokenSpan& tokens, size_t positions) const {
+  if (tokens.num_keys == 0) return positions;
+  return cut_at_spans(tokens.keys, tokens.num_keys, positions * shape_.block_size, shape_.block_size) /
+         shape_.block_size;
+}
+
+// Every constraint only shortens, so the first length that all accept is the longest.
+size_t Matcher::longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
+                               uint32_t groups) const {
+  const uint32_t full = groups & shape_.full_groups;
+  size_t length = 0;
+  while (length < limit && (residents[length] & full) == full) ++length;
+  for (;;) {
+    const size_t before = length;
+    for (uint32_t windows = groups & shape_.window_groups; windows != 0; windows &= windows - 1) {
+      length = longest_window(static_cast<uint32_t>(__builtin_ctz(windows)), length, residents);
+    }
+    length = cut(keys, length);
+    if (length == before) return length;
+  }
+}
+
+uint32_t Matcher::lost_positions(size_t known, size_t length, const uint32_t* residents,
+                                 uint32_t groups) const {
+  size_t best = length;
+  for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
+    const size_t alone = longest_common(known, residents, TokenSpan{}, rest & -rest);
+    if (alone > best) best = alone;
+  }
+  return static_cast<uint32_t>(best - length);
+}
+
+size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
+                      uint32_t* residents, uint32_t* lost) const {
+  const TokenSpan keys{nullptr, 0, prompt.keys, prompt.num_keys};
+  const bool one_full_group = (groups & shape_.window_groups) == 0 && (groups & (groups - 1)) == 0;
+  if (lost != nullptr) *lost = 0;
+  if (one_full_group) {
+    size_t length = cut(keys, blocks_.tree().walk(prompt, limit, groups, path));
+    if (drop != 0) length = cut(keys, length < drop ? 0 : length - drop);
+    return length;
+  }
+  const size_t known = blocks_.tree().walk(prompt, limit, 0, path);
+  for (size_t i = 0; i < known; ++i) residents[i] = blocks_.tree()[path[i]].resident;
+  size_t length = longest_common(known, residents, keys, groups);
+  if (lost != nullptr) {
+    *lost = lost_positions(known, longest_common(known, residents, TokenSpan{}, groups), residents, groups);
+  }
+  if (drop != 0) length = longest_common(length < drop ? 0 : length - drop, residents, keys, groups);
+  return length;
+}
+
+kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, size_t* length,
+                          const NodeId** path, uint32_t* lost) {
+  if (!path_.reserve(arena_, limit, 0) || !residents_.reserve(arena_, limit, 0))
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
+  *length = match(prompt, limit, shape_.all_groups(), drop, path_.data, residents_.data, lost);
+  *path = path_.data;
+  return KVC_OK;
+}
+
+// Reads in slices, so that a long prompt never keeps others waiting. Between two slices it
+// holds nothing: otherwise a reader could decide whether a position stays known.
+kvc_status Matcher::probe(const TokenSpan& tokens, kvc_probe_info* info) {
+  LookupScratch scratch(*this, tokens);
+  KVC_TRY(scratch.status());
+  constexpr size_t kSlice = 256;
+  const PrefixTree& tree = blocks_.tree();
+  const uint32_t groups = shape_.all_groups();
+  const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
+  const size_t limit =
+      shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
+  PoolCounts counts[kMaxPools];
+
+  size_t known = 0;
+  PrefixTree::Reader reader;
+  uint64_t epoch = 0;
+  for (bool first = true, more = true; more; first = false) {
+    const std::lock_guard lock(mutex_);
+    if (!first) tree.leave(reader);
+    Prompt prompt;
+    KVC_TRY(scratch.look(&prompt));
+    if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
+    epoch = prompt.epoch;
+    known = is_node(reader.at) ? tree[reader.at].depth + 1 : 0;
+    const size_t end = known + kSlice < limit ? known + kSlice : limit;
+    const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.ns);
+    const size_t reached = tree.walk(prompt, parent, known, end, needed, scratch.path());
+    for (size_t i = known; i < reached; ++i) {
+      const NodeId node = scratch.path()[i];
+      scratch.residents()[i] = tree[node].resident;
+      uint32_t idle = 0;
+      for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+        const BlockId block = tree.block_of(node, g);
+        if (is_block(block) && blocks_.pool()[block].list == List::kLru) idle |= 1u << g;
+      }
+      scratch.idle()[i] = idle;
+    }
+    known = reached;
+    more = reached == end && end < limit;
+    if (more) {
+      reader.at = scratch.path()[reached - 1];
+      tree.join(reader);
+    }
+    for (size_t p = 0; p < shape_.num_pools; ++p) counts[p] = blocks_.pool().counts(p);
+  }
+
+  const size_t length = longest_common(known, scratch.residents(), tokens, groups);
+  const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
+  uint64_t wanted[kMaxPools] = {};
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    uint64_t& pool = wanted[shape_.groups[g].pool];
+    pool += shape_.positions_of(tokens.num_tokens) - length;
+    for (size_t j = 0; j < length; ++j)
+      pool += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
+  }
+  size_t tightest = 0;
+  for (size_t p = 1; p < shape_.num_pools; ++p) {
+    const auto slack = [&](size_t q) {
+      return static_cast<int64_t>(counts[q].available()) - static_cast<int64_t>(wanted[q]);
+    };
+    if (slack(p) < slack(tightest)) tightest = p;
+  }
+  info->num_cached = length * shape_.block_size;
+  info->blocks_needed = wanted[tightest];
+  info->blocks_available = counts[tightest].available();
+  info->lost_reuse_tokens =
+      uint64_t{lost_positions(known, before_cut, scratch.residents(), groups)} * shape_.block_size;
+  return KVC_OK;
+}
+
+}  // namespace kvc

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of a prompt is cached: the longest length that every group can serve. Reads the tree and the
+// pool, changes neither. The rules work on masks of resident groups along a known path, so that admissions,
+// probes, pins and external prefixes share them.
+#pragma once
+#include <mutex>
+
+#include "base/hash.h"
+#include "manager/blocks.h"
+#include "manager/lookup.h"
+
+namespace kvc {
+
+class Matcher {
+ public:
+  Matcher(const Shape& shape, const Blocks& blocks, const TableHash& hash, Arena& arena, std::mutex& mutex)
+      : shape_(shape), blocks_(blocks), hash_(hash), arena_(arena), mutex_(mutex) {}
+
+  // Where a namespace's chains of hashes begin.
+  uint64_t root(uint32_t ns) const { return hash_.root(ns, blocks_.namespaces()[ns].generation); }
+  // Whether a hit of `length` positions needs the group's block at `position`.
+  bool needs_position(uint32_t group, size_t position, size_t length) const {
+    const GroupShape& shape = shape_.groups[group];
+    return !shape.windowed() || position < shape.sinks ||
+           position >= shape.window_start(length * shape_.block_size, shape_.block_size);
+  }
+  // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
+  size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const;
+  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
+                        uint32_t groups) const;
+
+  // Longest hit within `limit` positions in `groups`, less the last `drop` positions; path and residents are
+  // filled for it. `lost`, which may be null: positions that groups could serve alone.
+  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
+               uint32_t* residents, uint32_t* lost) const;
+  // The same in all groups, with arrays of the matcher's own, which live until its next match.
+  kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, size_t* length, const NodeId** path,
+                   uint32_t* lost);
+  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info);
+
+ private:
+  friend class LookupScratch;
+
+  size_t cut(const TokenSpan& tokens, size_t positions) const;
+  uint32_t lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
+
+  const Shape& shape_;
+  const Blocks& blocks_;
+  const TableHash& hash_;
+  Arena& arena_;
+  std::mutex& mutex_;
+  Buffer<NodeId> path_ = {};
+  Buffer<uint32_t> residents_ = {};
+};
+
+}  // namespace kvc

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Namespaces as far as blocks are concerned: what a reset or a closing makes of the cached ones.
+#include "manager/blocks.h"
+
+namespace kvc {
+
+kvc_status Blocks::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
+  uint32_t ns = 0;
+  KVC_TRY(namespaces_.open(config, &ns));
+  *id = namespaces_.id(ns);
+  return KVC_OK;
+}
+
+kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
+  if (!namespaces_.is_open(id)) {
+    return fail(KVC_ERROR_NOT_FOUND, "no namespace %#llx: it was closed, or is of another manager", ull(id));
+  }
+  *ns = id == 0 ? 0 : handle_index(id);
+  return KVC_OK;
+}
+
+kvc_status Blocks::close_namespace(uint64_t id) {
+  uint32_t ns = 0;
+  if (id == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "namespace 0, the default one, cannot be closed");
+  KVC_TRY(find_namespace(id, &ns));
+  Namespace& entry = namespaces_[ns];
+  if (entry.opens > 1) {
+    --entry.opens;
+    return KVC_OK;
+  }
+  if (entry.users != 0) {
+    return fail(KVC_ERROR_BUSY, "namespace %#llx has %u requests and pins; free them first", ull(id),
+                entry.users);
+  }
+  forget(ns);
+  announce_cleared(id);
+  namespaces_.close(ns);
+  return KVC_OK;
+}
+
+kvc_status Blocks::reset(uint64_t namespace_id) {
+  if (!namespaces_.may_reset()) {
+    return fail(KVC_ERROR_LIMIT,
+                "the manager has made %llu resets, the most that it can make; create another manager",
+                ull(NamespaceTable::kMaxResets));
+  }
+  if (namespace_id == 0) {
+    for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
+    namespaces_.reset_all();
+  } else {
+    uint32_t ns = 0;
+    KVC_TRY(find_namespace(namespace_id, &ns));
+    forget(ns);
+  }
+  ++counters_.epoch;
+  announce_cleared(namespace_id);
+  return KVC_OK;
+}
+
+// What the namespace has in LRU counts as free from now on; blocks are detached when they are taken.
+void Blocks::forget(uint32_t ns) {
+  for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale += namespaces_.cached(ns, p);
+  namespaces_.reset_one(ns);
+}
+
+void Blocks::announce_cleared(uint64_t namespace_id) {
+  if (!events_.enabled()) return;
+  kvc_event event = {};
+  event.kind = KVC_EVENT_CLEARED;
+  event.namespace_id = namespace_id;
+  event.epoch = namespaces_.epoch(namespace_id == 0 ? 0 : handle_index(namespace_id));
+  event.block = -1;
+  events_.push(event, nullptr);
+}
+
+}  // namespace kvc

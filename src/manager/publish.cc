@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that become findable, and blocks that stop being so before they are evicted.
+#include "manager/blocks.h"
+
+namespace kvc {
+
+size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end) {
+  constexpr size_t kAhead = 8;
+  const auto& [first_key, first_token, extras, groups, ns, epoch] = publication;
+  const PrefixTree::Bulk bulk(tree_, end - begin);
+  size_t i = begin;
+  while (i < end) {
+    const uint64_t* keys = first_key + (i - begin);
+    const int32_t* tokens = first_token + (i - begin) * shape_.block_size;
+    if (extras.empty()) {
+      const size_t made =
+          tree_.publish_chain(*cursor, keys, tokens, groups[0].blocks.data + i, end - i, ns, epoch);
+      i += made;
+      if (made != 0) continue;
+    }
+    if (i + kAhead < end) {
+      tree_.prefetch_bucket(keys[kAhead]);
+      pool_.prefetch(groups[0].blocks.data[i + kAhead]);
+    }
+    const NodeId node = tree_.publish_position(*cursor, *keys, tokens, extras, i, ns, epoch);
+    if (!is_node(node)) break;
+    *cursor = node;
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      const BlockId block = groups[g].blocks.data[i];
+      pool_.mark_written(pool_[block]);
+      tree_.attach(node, g, block);
+    }
+    ++i;
+  }
+  return i;
+}
+
+size_t Blocks::room_for_positions(size_t wanted, NodeId kept) {
+  size_t room = tree_.free_nodes();
+  if (wanted <= room) return wanted;
+  tree_.hold(kept);  // it may be dead; the others that are dead and not reclaimed yet count
+  room += tree_.count_dead(wanted - room);
+  tree_.release(kept);
+  return room < wanted ? room : wanted;
+}
+
+void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks, size_t num_blocks,
+                              ExtraRecords& extras) {
+  NodeId cursor = root_of(prompt.ns);
+  for (size_t j = 0; j < num_blocks; ++j) {
+    const NodeId node = tree_.publish_position(
+        cursor, prompt.hashes[j], prompt.tokens + j * shape_.block_size, extras, j, prompt.ns, prompt.epoch);
+    if (!is_node(node)) break;   // the caller has counted the nodes
+    move_cursor(&cursor, node);  // a position without a block would die when the next orphan is reclaimed
+    if (blocks[j] == -1) continue;
+    const BlockId id{blocks[j]};
+    Block& block = pool_[id];
+    if (block.node == node) continue;
+    if (is_node(block.node)) tree_.detach(id);  // of an epoch that is over
+    if (zeroing_.on()) zeroing_.set_owner(id, namespaces_.id(prompt.ns));
+    block.group = static_cast<uint8_t>(group);
+    pool_.mark_written(block);
+    tree_.attach(node, group, id);
+  }
+  tree_.release(cursor);
+}
+
+bool Blocks::is_alone(const GroupTable* groups, size_t position) {
+  NodeId node = kNoNode;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = groups[g].blocks.data[position];
+    if (is_block(id) && is_node(pool_[id].node)) node = pool_[id].node;
+  }
+  if (!is_node(node)) return true;  // nothing is published
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = tree_.block_of(node, g);
+    if (!is_block(id)) continue;
+    if (id != groups[g].blocks.data[position] || pool_[id].shared() || pool_[id].next_copy != id)
+      return false;
+  }
+  return !tree_.has_children(node);
+}
+
+void Blocks::make_private(const GroupTable* groups, size_t position) {
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId id = groups[g].blocks.data[position];
+    if (is_block(id) && is_node(pool_[id].node)) tree_.detach(id);
+  }
+}
+
+bool Blocks::unpublish(BlockId id) {
+  const Block& block = pool_[id];
+  if (!is_node(block.node) || tree_.stale(tree_[block.node])) return false;
+  if (block.list == List::kLru) {
+    free_cached(id);
+  } else {
+    tree_.detach(id);
+  }
+  return true;
+}
+
+size_t Blocks::drop_idle(NodeId node) {
+  size_t dropped = 0;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    BlockId id = tree_.block_of(node, g);
+    if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
+    if (!is_block(id)) continue;
+    free_cached(id);
+    ++dropped;
+  }
+  return dropped;
+}
+
+// Frees a block of LRU that is not stale, which does not count as an eviction.
+void Blocks::free_cached(BlockId id) {
+  --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
+  pool_.remove(id);
+  tree_.detach(id);
+  pool_.push_free(id);
+}
+
+}  // namespace kvc

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports about requests, pools and blocks, and exports of tables and slots.
+#include "manager/state_reader.h"
+
+namespace kvc {
+
+kvc_status StateReader::find(uint64_t id, const Request** request) const {
+  *request = requests.table().find(id);
+  return *request != nullptr ? KVC_OK : Requests::not_found(id);
+}
+
+kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const {
+  const Request* request = nullptr;
+  KVC_TRY(find(id, &request));
+  info->namespace_id = namespaces().id(request->ns);
+  info->user_data = request->user_data;
+  info->num_tokens = request->known;
+  info->num_committed = request->committed;
+  info->num_cached = request->num_cached;
+  info->capacity = request->capacity;
+  info->num_blocks = 0;
+  for (size_t g = 0; g < shape.num_groups; ++g) {
+    for (size_t j = 0; j < request->positions; ++j)
+      info->num_blocks += is_block(request->groups[g].blocks.data[j]);
+  }
+  info->lost_reuse_tokens = request->lost;
+  info->min_truncate_tokens = request->known == 0 ? 0
+                              : request->admitted ? requests.restorable(*request, 1).higher
+                                                  : 1;
+  info->admitted = request->admitted;
+  info->flags = request->flags;
+  return KVC_OK;
+}
+
+kvc_status StateReader::list_requests(uint64_t* ids, size_t capacity, size_t* count) const {
+  size_t live = 0;
+  each_request([&](size_t, const Request& request) {
+    if (request.building) return;
+    if (live < capacity) ids[live] = request.id;
+    ++live;
+  });
+  *count = live;
+  if (live <= capacity) return KVC_OK;
+  return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu requests exist, the array has room for %zu", live, capacity);
+}
+
+kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
+  const PoolCounts& counts = pool().counts(p);
+  const bool null_block = p == 0 && (shape.flags & KVC_MANAGER_NULL_BLOCK) != 0;
+  info->first_block = counts.first - null_block;
+  info->num_blocks = counts.size;
+  info->free = counts.free + counts.stale;
+  info->cached = counts.lru - counts.stale;
+  info->reserved = counts.reserved;
+  info->pinned = counts.pinned;
+  info->live = counts.held() - counts.reserved - counts.pinned;
+  info->filling = 0;
+  info->fenced = counts.fenced;
+  return KVC_OK;
+}
+
+kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
+  if (!pool().exists(id)) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "no block %d; ids end at %llu", id, ull(pool().num_ids() - 1));
+  }
+  const Block& block = pool()[BlockId{id}];
+  const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);
+  switch (block.list) {
+    case List::kFree:
+      info->state = KVC_BLOCK_FREE;
+      break;
+    case List::kLru:
+      info->state = published ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
+      break;
+    case List::kFenced:
+      info->state = KVC_BLOCK_FENCED;
+      break;
+    case List::kHeld:
+      info->state = block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
+                    : block.written != 0                   ? KVC_BLOCK_LIVE
+                                                           : KVC_BLOCK_RESERVED;
+  }
+  info->pool = block.pool;
+  info->requests = block.refs;
+  info->external_holds = block.external;
+  info->pins = block.pins;
+  info->published = published;
+  info->num_copies = published ? static_cast<uint32_t>(tree().num_copies(BlockId{id})) : 0;
+  info->token_offset = published ? uint64_t{tree()[block.node].depth} * shape.block_size : 0;
+  info->group = block.group == UINT8_MAX ? -1 : block.group;
+  return KVC_OK;
+}
+
+kvc_status StateReader::export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
+                                      int32_t* tables, size_t row_stride) const {
+  for (size_t i = 0; i < num_ids; ++i) {
+    const Request* request = nullptr;
+    KVC_TRY(find(ids[i], &request));
+    if (request->positions > row_stride) {
+      return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu",
+                  i, request->positions, row_stride);
+    }
+  }
+  for (size_t i = 0; i < num_ids; ++i) {
+    const Request& request = *requests.table().find(ids[i]);
+    const BlockId* entries = request.groups[group].blocks.data;
+    int32_t* row = tables + i * row_stride;
+    for (size_t j = 0; j < request.positions; ++j) row[j] = is_block(entries[j]) ? raw(entries[j]) : fill_id;
+    for (size_t j = request.positions; j < row_stride; ++j) row[j] = fill_id;
+  }
+  return KVC_OK;
+}
+
+kvc_status StateReader::export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens,
+                                     void* slots, size_t element_size) const {
+  const Request* request = nullptr;
+  KVC_TRY(find(id, &request));
+  if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %llu are past the capacity, %u", ull(first_token),
+                ull(num_tokens), request->capacity);
+  }
+  const uint64_t largest = pool().num_ids() * shape.block_size - 1;
+  if (element_size == 4 && largest > INT32_MAX) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "slots go up to %llu and do not fit int32; use element_size 8",
+                ull(largest));
+  }
+  for (uint64_t i = 0; i < num_tokens; ++i) {
+    const int64_t slot = slot_of(shape, *request, group, static_cast<uint32_t>(first_token + i));
+    if (element_size == 4) {
+      static_cast<int32_t*>(slots)[i] = static_cast<int32_t>(slot);
+    } else {
+      static_cast<int64_t*>(slots)[i] = slot;
+    }
+  }
+  return KVC_OK;
+}
+
+}  // namespace kvc

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on requests: each checks all that can fail, takes all memory that it needs, and only then
+// changes state. Used under the manager's lock, but for fill().
+//
+// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks.
+#pragma once
+#include "manager/blocks.h"
+#include "manager/matcher.h"
+#include "manager/table_rows.h"
+
+namespace kvc {
+
+// Copy-on-write pairs, in the array of a step, or of single calls until they are taken. The source of each is
+// held until the step ends or the pair is taken.
+struct CopyList {
+  kvc_block_copy* out = nullptr;
+  size_t count = 0;
+  CopyList* next = nullptr;  // of another step that a thread is carrying out
+};
+
+class Requests {
+ public:
+  Requests(const Shape& shape, Blocks& blocks, Matcher& matcher, TableRows& rows, const TableHash& hash,
+           Arena& arena, Counters& counters)
+      : shape_(shape),
+        blocks_(blocks),
+        matcher_(matcher),
+        rows_(rows),
+        hash_(hash),
+        arena_(arena),
+        counters_(counters) {}
+  [[nodiscard]] bool create(Memory& memory, IdTag tag) {
+    return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation);
+  }
+
+  const Shape& shape() const { return shape_; }
+  const RequestTable& table() const { return table_; }
+  uint64_t count() const { return count_; }  // requests, those that are being created included
+  uint64_t num_admitted() const { return num_admitted_; }
+  const CopyList& waiting_copies() const { return copies_; }
+  // A warning that the caller delivers once the lock is free; nullptr if there is none.
+  const char* take_warning() { return std::exchange(warning_, nullptr); }
+
+  // nullptr if there is none. find() closes the request's lane, peek() leaves it alone.
+  Request* peek(uint64_t id) { return table_.find(id); }
+  kvc_status find(uint64_t id, bool must_be_admitted, Request** request);
+  static kvc_status not_found(uint64_t id);
+
+  // A new request: begin() and fill(), which needs no lock, then publish() or discard(). `config` is
+  // complete.
+  kvc_status begin(const TokenSpan& prompt, const kvc_request_config& config, Request** request);
+  kvc_status fill(Request& request, const TokenSpan& prompt);
+  void publish(Request& request);
+  void discard(Request& request);  // a request without blocks
+  // BUFFER_TOO_SMALL if the table could outgrow max_positions.
+  kvc_status admit(Request& request, size_t max_positions);
+
+  // Tokens that get slots once `known` are known.
+  uint64_t capacity_for(const Request& request, uint64_t known) const {
+    const uint64_t capacity = known + request.lookahead;
+    return capacity < shape_.max_request_tokens ? capacity : shape_.max_request_tokens;
+  }
+  // Slots for `capacity` tokens. Here and below `copies` is the list of a step, nullptr in a single call.
+  kvc_status extend(Request& request, uint64_t capacity, CopyList* copies) {
+    if (capacity <= request.capacity) return KVC_OK;
+    if (capacity > request.room || request.tail_shared) return extend_blocks(request, capacity, copies);
+    request.set_capacity(capacity);
+    return KVC_OK;
+  }
+  kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies);
+  // Tokens that were computed without being appended.
+  kvc_status learn(Request& request, const int32_t* tokens, size_t num_tokens);
+  kvc_status commit(Request& request, uint64_t num_committed);
+  kvc_status truncate(Request& request, uint64_t num_tokens);
+  kvc_status fork(Request& parent, uint64_t* child);
+  kvc_status preempt(Request& request);
+  kvc_status end(Request& request);  // never fails
+
+  // Decoding inside a block: Request::open_lane().
+  void open_lane(Request& request);
+  bool lane_takes(const Request& request, int32_t token) const {
+    return request.lane_takes_token() && token_in_range(token, shape_.vocab_size);
+  }
+  void lane_commit(Request& request, uint64_t committed) {
+    request.set_committed(static_cast<uint32_t>(committed));
+    if (request.committed > request.marked) mark_committed(request);
+  }
+  // Fetch ahead: the record, where its next token goes, and what growing by a block touches in two stages.
+  void prefetch(uint64_t id) const { table_.prefetch(id); }
+  void prefetch_tail(uint64_t id) const { table_.prefetch_tail(id); }
+  void prefetch_record(const Request& request) const { table_.prefetch_growth(request); }
+  void prefetch_growth(const Request& request) const;
+  void prefetch_publication(Request& request);
+
+  // The nearest lengths at or below and at or above `tokens` whose windows are all still held.
+  struct Restorable {
+    uint64_t lower, higher;
+  };
+  Restorable restorable(const Request& request, uint64_t tokens) const;
+
+  size_t num_copies() const { return copies_.count; }
+  // Hands out the pending copies and forgets them.
+  void take_copies(kvc_block_copy* copies);
+  void release_sources(const CopyList& copies);
+  // After a compaction: table entries that name a free block name where its content has gone.
+  void follow_moves(uint32_t pool);
+
+ private:
+  friend class ManagerPeer;  // tests
+
+  // lifecycle.cc
+  kvc_status take_record(uint32_t ns, Request** request);
+  bool reserve_tables(Request& request, size_t positions);
+  size_t hit_limit(const Request& request) const;
+  uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
+  void count_admission(Request& request);
+
+  // growth.cc
+  kvc_status reserve_known(Request& request, size_t num_tokens);
+  void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
+  bool reserve_copies(size_t added);
+  kvc_status extend_blocks(Request& request, uint64_t capacity, CopyList* copies);
+  uint32_t shared_groups(const Request& request, size_t position) const;
+  uint64_t next_chain(const Request& request) const;
+  void hash_known(Request& request);
+  kvc_status publish_full(Request& request, size_t full);
+  void stop_publishing(Request& request);
+  void drop_window(Request& request, uint32_t group, size_t end);
+  void mark_committed(Request& request);
+
+  // shrink.cc
+  bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
+  void release_blocks_of(Request& request);
+  void release_windows(Request& request, size_t begin, size_t end, bool stale);
+  void release_full(Request& request, size_t begin, size_t end, bool stale);
+  size_t boundary_below(const Request& request, size_t position) const;
+  void end_admission(Request& request);
+  bool gather_tokens(Request& request, size_t first_position);
+  void cut_blocks(Request& request, uint64_t tokens, size_t kept);
+
+  const Shape& shape_;
+  Blocks& blocks_;
+  Matcher& matcher_;
+  TableRows& rows_;
+  const TableHash& hash_;
+  Arena& arena_;
+  Counters& counters_;
+  RequestTable table_;
+  CopyList copies_;  // of single calls
+  Buffer<kvc_block_copy> copy_buffer_ = {};
+  uint64_t count_ = 0;
+  uint64_t num_admitted_ = 0;
+  const char* warning_ = nullptr;
+  bool warned_nodes_ = false;
+};
+
+}  // namespace kvc

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/scheduler_view.h"
+
+namespace kvc {
+
+kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
+                                 uint64_t* id, uint64_t* num_cached, size_t max_positions) const {
+  Request* request = nullptr;
+  KVC_TRY(check_span(prompt, requests_.shape()));
+  {
+    const std::lock_guard lock(monitor_.mutex());
+    KVC_TRY(requests_.begin(prompt, config, &request));
+  }
+  kvc_status status = requests_.fill(*request, prompt);  // long
+  const Guard guard = lock();
+  if (status == KVC_OK && admit_now) status = requests_.admit(*request, max_positions);
+  if (status != KVC_OK) {
+    requests_.discard(*request);
+    return status;
+  }
+  requests_.publish(*request);
+  *id = request->id;
+  if (num_cached != nullptr) *num_cached = request->num_cached;
+  return KVC_OK;
+}
+
+kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions) const {
+  const Guard guard = lock();
+  Request* request = nullptr;
+  KVC_TRY(find(id, false, &request));
+  if (request->admitted) {
+    return fail(KVC_ERROR_BUSY, "request %#llx is already admitted", ull(id));
+  }
+  KVC_TRY(requests_.admit(*request, max_positions));
+  if (num_cached != nullptr) *num_cached = request->num_cached;
+  return KVC_OK;
+}
+
+}  // namespace kvc

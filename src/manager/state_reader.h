@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of a manager's state, to be read under its lock: the check, the digest and the reports walk it through
+// this alone. A visitor returns nothing, or a status: the first that is not KVC_OK ends the walk.
+#pragma once
+#include "manager/pins.h"
+#include "manager/stepper.h"
+
+namespace kvc {
+
+struct StateReader {
+  const Shape& shape;
+  const Blocks& blocks;
+  const Requests& requests;
+  const TableRows& rows;
+  const PinTable& pins;
+  const Stepper& steps;
+  const Counters& counters;
+
+  const BlockPool& pool() const { return blocks.pool(); }
+  const PrefixTree& tree() const { return blocks.tree(); }
+  const NamespaceTable& namespaces() const { return blocks.namespaces(); }
+
+  template <typename Visit, typename... Arguments>
+  static kvc_status call(Visit& visit, const Arguments&... arguments) {
+    if constexpr (std::is_void_v<std::invoke_result_t<Visit&, const Arguments&...>>) {
+      visit(arguments...);
+      return KVC_OK;
+    } else {
+      return visit(arguments...);
+    }
+  }
+  // visit(id, block): the blocks of a pool by id.
+  template <typename Visit>
+  kvc_status each_block(size_t p, Visit&& visit) const {
+    const PoolCounts& counts = pool().counts(p);
+    for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
+      const BlockId id{static_cast<int32_t>(i)};
+      KVC_TRY(call(visit, id, pool()[id]));
+    }
+    return KVC_OK;
+  }
+  // visit(id, block): the blocks of FREE, LRU or FENCED, in the order in which they are taken.
+  template <typename Visit>
+  kvc_status each_listed(size_t p, List list, Visit&& visit) const {
+    BlockId id = list == List::kFree  ? pool().free_top(p)
+                 : list == List::kLru ? pool().lru_head(p)
+                                      : pool().fenced_head(p);
+    for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));
+    return KVC_OK;
+  }
+  // visit(id): the copies of a block's position in its group, the block first.
+  template <typename Visit>
+  kvc_status each_copy(BlockId first, Visit&& visit) const {
+    BlockId id = first;
+    do {
+      KVC_TRY(call(visit, id));
+      id = pool()[id].next_copy;
+    } while (id != first);
+    return KVC_OK;
+  }
+  // visit(id, node): the living nodes by id.
+  template <typename Visit>
+  kvc_status each_node(Visit&& visit) const {
+    for (size_t i = 0; i < tree().max_nodes(); ++i) {
+      const NodeId id{static_cast<int32_t>(i)};
+      if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
+    }
+    return KVC_OK;
+  }
+  // visit(id, node): the children of a node or of a namespace's root, newest first.
+  template <typename Visit>
+  kvc_status each_child(NodeId parent, Visit&& visit) const {
+    for (NodeId id = tree().first_child(parent); is_node(id); id = tree()[id].sibling_next)
+      KVC_TRY(call(visit, id, tree()[id]));
+    return KVC_OK;
+  }
+  // visit(id, node): all nodes of a namespace, newest sibling first, depth first; up again over parents.
+  template <typename Visit>
+  kvc_status each_node_of(uint32_t ns, Visit&& visit) const {
+    NodeId node = tree().first_child(root_of(ns));
+    while (is_node(node)) {
+      if (tree().alive(node)) KVC_TRY(call(visit, node, tree()[node]));
+      NodeId next = tree()[node].first_child;
+      while (!is_node(next) && is_node(node)) {
+        next = tree()[node].sibling_next;
+        if (!is_node(next)) node = tree()[node].parent;
+      }
+      node = next;
+    }
+    return KVC_OK;
+  }
+  // visit(index, request): the requests, those that are being created (`building`) included.
+  template <typename Visit>
+  kvc_status each_request(Visit&& visit) const {
+    for (size_t i = 0; i < requests.table().size(); ++i) {
+      const Request& request = requests.table()[i];
+      if (request.id != 0 || request.building) KVC_TRY(call(visit, i, request));
+    }
+    return KVC_OK;
+  }
+  // visit(index, pin)
+  template <typename Visit>
+  kvc_status each_pin(Visit&& visit) const {
+    for (size_t i = 0; i < pins.size(); ++i) {
+      if (pins[i].id != 0) KVC_TRY(call(visit, i, pins[i]));
+    }
+    return KVC_OK;
+  }
+
+  // What kvcache.h says of them: reports.cc, check.cc, digest.cc.
+  kvc_status request_info(uint64_t id, kvc_request_info* info) const;
+  kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count) const;
+  kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
+  kvc_status block_info(int32_t id, kvc_block_info* info) const;
+  kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
+                           int32_t* tables, size_t row_stride) const;
+  kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
+                          size_t element_size) const;
+  kvc_status check(const Env& env) const;
+  uint64_t digest() const;
+  kvc_status find(uint64_t id, const Request** request) const;
+};
+
+}  // namespace kvc

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine steps: a batch of commits, frees, preemptions, truncations, extensions and admissions. A step is
+// checked first, so that it fails before it has changed anything, or carries out each of its items.
+//
+// step.cc is the order of a step, step_check.cc the check, decode.cc the usual item.
+#pragma once
+#include "manager/marks.h"
+#include "manager/scheduler_view.h"
+
+namespace kvc {
+
+class Stepper {
+ public:
+  Stepper(const Shape& shape, SchedulerView view, TableRows& rows, Memory& memory)
+      : shape_(shape), view_(view), rows_(rows), memory_(memory) {}
+  [[nodiscard]] bool create() {
+    return item_marks_.create(memory_, shape_.max_requests) &&
+           row_marks_.create(memory_, shape_.max_requests);
+  }
+
+  kvc_status step(StepPlan& plan);
+  kvc_status retire(uint64_t step_id);
+
+  uint64_t assigned() const { return assigned_; }           // steps begun
+  const CopyList* executing() const { return executing_; }  // steps begun and not ended
+
+ private:
+  // step_check.cc
+  kvc_status check(const StepPlan& plan);
+  kvc_status check_rows(const StepPlan& plan);
+  void mark_requests(const StepPlan& plan);
+  uint64_t extension_end(const StepPlan& plan, size_t i, const Request& request) const;
+  size_t bound_changes(const StepPlan& plan);
+  size_t bound_copies(const StepPlan& plan) const;
+
+  // step.cc
+  uint64_t begin(StepPlan& plan, CopyList& copies);
+  void end(CopyList& copies, uint64_t id);
+  void close_lanes(const uint64_t* ids, size_t count);
+  void find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
+  void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
+  kvc_status truncate_item(const StepPlan& plan, size_t i);
+  void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
+  kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
+                            uint64_t first, uint64_t count, CopyList& copies);
+  void admit_item(StepPlan& plan, size_t i, bool* refused);
+
+  // decode.cc
+  size_t decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
+  void prefetch_items(const StepPlan& plan, size_t begin, size_t end, const kvc_status* status);
+
+  const Shape& shape_;
+  const SchedulerView view_;
+  TableRows& rows_;
+  Memory& memory_;
+  Marks item_marks_;  // by index of the request: its item in the step that is checked
+  Marks row_marks_;   // by row: the item that writes it
+  uint64_t assigned_ = 0;
+  CopyList* executing_ = nullptr;
+};
+
+}  // namespace kvc

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the block tables that steps keep up to date, and the slots of tokens.
+#pragma once
+#include "manager/shape.h"
+#include "manager/step.h"
+#include "request/request.h"
+
+namespace kvc {
+
+// Slot of a token that has a position; -1 if its block was returned.
+inline int64_t slot_of(const Shape& shape, const Request& request, uint32_t group, uint32_t token) {
+  const uint32_t position = shape.by_block.divide(token);
+  const BlockId block = request.groups[group].blocks.data[position];
+  if (!is_block(block)) return -1;
+  return int64_t{raw(block)} * shape.block_size + (token - position * shape.block_size);
+}
+
+class TableRows {
+ public:
+  explicit TableRows(const Shape& shape) : shape_(shape) {}
+  [[nodiscard]] bool create(Memory& memory) { return owners_.create(memory, shape_.max_requests); }
+
+  // Whether the row shows this request, as its `synced` fields say. TableRows beyond the table are always
+  // new.
+  bool owns(const Request& request, int32_t row) const {
+    return static_cast<size_t>(row) < owners_.size() && owners_[static_cast<size_t>(row)] == request.id;
+  }
+  // The row that the request was in is not kept up to date any more.
+  void forget(Request& request);
+  // Brings the item's row up to date and says how long it is.
+  void show(StepPlan& plan, size_t item, Request* request);
+  // Slots of tokens [first, first + count) of item i; -1 if it failed.
+  void write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first,
+                   uint64_t count) const;
+
+  size_t size() const { return owners_.size(); }
+  uint64_t owner(size_t row) const { return owners_[row]; }
+
+ private:
+  void sync(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole);
+
+  const Shape& shape_;
+  Array<uint64_t> owners_;  // request whose entries a row shows
+};
+
+}  // namespace kvc

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls with a kvc_prompt, with each of its parts as an argument, so that the matrix of bad arguments
+// replaces them one by one.
+#pragma once
+#include "calls.h"
+
+namespace kvc::test {
+
+inline kvc_status create_request(kvc_manager* m, const int32_t* tokens, size_t n, const kvc_extra_key* keys,
+                                 size_t num_keys, const kvc_request_config* config, uint64_t* request) {
+  return kvc_manager_create_request(m, PROMPT(0, tokens, n, keys, num_keys), config, request);
+}
+inline kvc_status allocate_request(kvc_manager* m, const int32_t* tokens, size_t n, const kvc_extra_key* keys,
+                                   size_t num_keys, const kvc_request_config* config, uint64_t* request,
+                                   uint64_t* num_cached) {
+  return kvc_manager_allocate_request(m, PROMPT(0, tokens, n, keys, num_keys), config, request, num_cached);
+}
+inline kvc_status probe(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
+                        const kvc_extra_key* keys, size_t num_keys, kvc_probe_info* info) {
+  return kvc_manager_probe(m, PROMPT(ns, tokens, n, keys, num_keys), info);
+}
+inline kvc_status pin_prefix(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
+                             const kvc_extra_key* keys, size_t num_keys, uint64_t* pin,
+                             uint64_t* num_pinned) {
+  return kvc_manager_pin_prefix(m, PROMPT(ns, tokens, n, keys, num_keys), pin, num_pinned);
+}
+inline kvc_status drop_prefix(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
+                              const kvc_extra_key* keys, size_t num_keys, uint64_t* num_dropped) {
+  return kvc_manager_drop_prefix(m, PROMPT(ns, tokens, n, keys, num_keys), num_dropped);
+}
+inline kvc_status acquire_prefix(kvc_manager* m, uint64_t ns, uint32_t group, const int32_t* tokens, size_t n,
+                                 const kvc_extra_key* keys, size_t num_keys, int32_t* blocks, size_t capacity,
+                                 size_t* count) {
+  return kvc_manager_acquire_prefix(m, PROMPT(ns, tokens, n, keys, num_keys), group, blocks, capacity, count);
+}
+inline kvc_status publish_blocks(kvc_manager* m, uint64_t ns, uint32_t group, const int32_t* tokens, size_t n,
+                                 const kvc_extra_key* keys, size_t num_keys, const int32_t* blocks,
+                                 size_t num_blocks) {
+  return kvc_manager_publish_blocks(m, PROMPT(ns, tokens, n, keys, num_keys), group, blocks, num_blocks);
+}
+
+}  // namespace kvc::test
