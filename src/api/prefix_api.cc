@@ -22,8 +22,7 @@ extern "C" {
 
 kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info) {
   return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
-    return kvc::answer(info, "kvc_probe_info",
-                       [&](kvc_probe_info* out) { return manager.probe(span, out); });
+    return kvc::answer(info, "kvc_probe_info", [&](kvc_probe_info* out) { return manager.probe(span, out); });
   });
 }
 

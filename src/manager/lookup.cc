@@ -61,8 +61,7 @@ uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span,
   return chain;
 }
 
-LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
-    : matcher_(matcher), span_(span) {
+LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span) : matcher_(matcher), span_(span) {
   const Shape& shape = matcher.shape_;
   if ((status_ = check_span(span, shape)) != KVC_OK) return;
   if ((status_ = check_tokens(span.tokens, span.num_tokens, shape.vocab_size)) != KVC_OK) return;

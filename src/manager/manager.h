@@ -69,9 +69,7 @@ class Manager {
   kvc_status take_pending(kvc_pending_work* work);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
-  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
-    return matcher_.probe(tokens, info);
-  }
+  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) { return matcher_.probe(tokens, info); }
   kvc_status pin_prefix(const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned) {
     return look_up(tokens, [&](auto& prefix) { return pins_.pin(prefix, pin, num_pinned); });
   }
@@ -86,14 +84,14 @@ class Manager {
   kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks) {
     return change([&] { return external_.acquire(group, blocks, num_blocks); });
   }
-  kvc_status acquire_prefix(const TokenSpan& tokens, uint32_t group, int32_t* blocks,
-                            size_t capacity, size_t* count) {
+  kvc_status acquire_prefix(const TokenSpan& tokens, uint32_t group, int32_t* blocks, size_t capacity,
+                            size_t* count) {
     return look_up(tokens, [&](auto& prefix) {
       return external_.acquire_prefix(prefix, group, blocks, capacity, count);
     });
   }
-  kvc_status publish_blocks(const TokenSpan& tokens, uint32_t group,
-                            const int32_t* blocks, size_t num_blocks);
+  kvc_status publish_blocks(const TokenSpan& tokens, uint32_t group, const int32_t* blocks,
+                            size_t num_blocks);
   kvc_status release_blocks(const int32_t* blocks, size_t num_blocks) {
     return change([&] { return external_.release(blocks, num_blocks); });
   }
