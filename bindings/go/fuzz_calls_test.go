@@ -243,6 +243,13 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"FindModel": func() error {
 			return first(FindModel([]string{"llama-3.1-8b", "", "\x00", strings.Repeat("m", 4096)}[f.Intn(4)]))
 		},
+		"ModelFromConfig": func() error {
+			text := []byte(`{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "vocab_size": 100, "max_position_embeddings": 128}`)
+			if f.Intn(2) == 0 {
+				text = text[:f.Intn(len(text))]
+			}
+			return first(ModelFromConfig(text))
+		},
 		"Models": func() error { return first(Models()) },
 		"Model.EstimateMemory": func() error {
 			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
