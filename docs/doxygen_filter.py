@@ -1,17 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""doxygen_filter.py HEADER: the header with one field to a declaration, since Doxygen gives a comment to the last of several alone."""
+"""doxygen_filter.py HEADER: the header with one field to a declaration, each with the comment that follows or stands above all of them:
+Doxygen gives a comment to one field alone."""
 import re
 import sys
 
-FIELDS = re.compile(r"\s+(.*?\w )(\**\w+(?:, \**\w+)+);\s*(/\*\*<.*)")
+FIELDS = re.compile(r"\s+((?![*\s]).*?\w[ *]+)(\w+(?:, \*?\w+)+);\s*(/\*\*<.*\*/)?\n")
+ABOVE = re.compile(r"\s*/\*\*(?!<).*?\*/\s*", re.S)
 
 with open(sys.argv[1], encoding="utf-8") as file:
-    for line in file:
-        found = FIELDS.fullmatch(line.rstrip("\n"))
-        if found:
-            kind, names, comment = found.groups()
-            closed = comment if comment.endswith("*/") else comment + " */"
-            names = names.split(", ")
-            line = " ".join(f"{kind}{name}; {closed}" for name in names[:-1]) + f" {kind}{names[-1]}; {comment}\n"
-        sys.stdout.write(line)
+    text = re.sub(r",\n\s+(?=\w+[,;])", ", ", file.read())  # a declaration on one line
+
+above = ""
+for line in text.splitlines(keepends=True):
+    found = FIELDS.fullmatch(line)
+    if found:
+        kind, names, behind = found.groups()
+        comment = behind or ("/**<" + re.sub(r"\s*\n\s*\*?", " ", above.strip())[3:] if above else "")
+        line = " ".join(f"{kind}{name.lstrip('*')}; {comment if behind or i else ''}" for i, name in enumerate(names.split(", "))) + "\n"
+    if "/**" in line and "/**<" not in line:
+        above = line
+    elif above and not ABOVE.fullmatch(above):
+        above += line
+    else:
+        above = ""
+    sys.stdout.write(line)

@@ -172,7 +172,6 @@ kvc_status check_made_step(const Manager& manager, const kvc_step& step) {
       {KVC_STEP_EXTEND_OFFSETS, step.extend_offsets, step.num_requests + 1},
       {KVC_STEP_ADMIT_REQUESTS, step.admit_requests, step.num_admissions},
       {KVC_STEP_ADMIT_OFFSETS, step.admit_offsets, step.num_admissions + 1},
-      {KVC_STEP_ADMIT_NAMESPACES, step.admit_namespaces, step.num_admissions},
       {KVC_STEP_ADMITTED, step.admitted, step.num_admissions},
       {KVC_STEP_CACHED, step.cached, step.num_admissions},
       {KVC_STEP_ROWS, step.rows, items},
@@ -180,7 +179,8 @@ kvc_status check_made_step(const Manager& manager, const kvc_step& step) {
       {KVC_STEP_NUM_BLOCKS, step.num_blocks, manager.shape().num_groups * items},
       {KVC_STEP_SLOTS, step.slots, step.slot_capacity},
       {KVC_STEP_COPIES, step.copies, step.copy_capacity},
-      {KVC_STEP_CHANGES, step.changes, step.change_capacity}};
+      {KVC_STEP_CHANGES, step.changes, step.change_capacity},
+      {KVC_STEP_ADMIT_NAMESPACES, step.admit_namespaces, step.num_admissions}};
   for (const auto& room : rooms) {
     KVC_TRY(check_room(step, room.array, room.used, room.count));
   }

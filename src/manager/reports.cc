@@ -34,14 +34,14 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
 
 kvc_status StateReader::list_requests(uint64_t* ids, size_t capacity, size_t* count) const {
   size_t live = 0;
-  each_request([&](size_t, const Request& request) {
-    if (request.building) return;
-    if (live < capacity) ids[live] = request.id;
-    ++live;
-  });
+  each_request([&](size_t, const Request& request) { live += !request.building; });
   *count = live;
-  if (live <= capacity) return KVC_OK;
-  return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu requests exist, the array has room for %zu", live, capacity);
+  if (live > capacity)
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu requests exist, the array has room for %zu", live, capacity);
+  each_request([&](size_t, const Request& request) {
+    if (!request.building) *ids++ = request.id;
+  });
+  return KVC_OK;
 }
 
 kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {

@@ -117,6 +117,17 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, poll_events(m, NULL, &event_, sizeof event_, 1, &count_, NULL, 0));
   REFUSED(m, bad, poll_events(m, &cursor_, NULL, sizeof event_, 1, &count_, NULL, 0));
   REFUSED(m, bad, poll_events(m, &cursor_, &event_, sizeof event_, 1, NULL, NULL, 0));
+  kvc_prompt prompt = {.tokens = tokens_, .num_tokens = 4}; /* its struct_size was forgotten */
+  for (const kvc_prompt* one = &prompt;; one = NULL) {
+    REFUSED(m, bad, kvc_manager_create_request(m, one, NULL, &id_));
+    REFUSED(m, bad, kvc_manager_allocate_request(m, one, NULL, &id_, &number_));
+    REFUSED(m, bad, kvc_manager_probe(m, one, &probe_));
+    REFUSED(m, bad, kvc_manager_pin_prefix(m, one, &id_, &number_));
+    REFUSED(m, bad, kvc_manager_drop_prefix(m, one, &number_));
+    REFUSED(m, bad, kvc_manager_acquire_prefix(m, one, 0, row_, 8, &count_));
+    REFUSED(m, bad, kvc_manager_publish_blocks(m, one, 0, row_, 1));
+    if (one == NULL) break;
+  }
   REFUSED(m, bad, kvc_manager_step(m, NULL));
   expect_untouched();
 }

@@ -85,9 +85,10 @@ void add_requests(std::vector<Call>& calls) {
           .after(admitted));
   calls.push_back(KVC_CALL(kvc_manager_export_slots, s.m, s.request, 0u, 1u, 10u, s.slots.data(), size_t{8})
                       .after(admitted));
-  calls.push_back(KVC_CALL(take_copies, s.m, s.copies.data(), s.copies.size(), &s.count)
-                      .of("kvc_manager_take_pending")
-                      .after([](Scene& s) { return s.fork(); }));
+  calls.push_back(
+      KVC_CALL(take_pending, s.m, s.copies.data(), s.copies.size(), s.row.data(), s.row.size(), &s.count)
+          .of("kvc_manager_take_pending")
+          .after([](Scene& s) { return s.fork(); }));
 }
 
 void add_step(std::vector<Call>& calls) {
@@ -109,12 +110,10 @@ void add_step(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_retire_step, s.m, s.step->step_id).after([](Scene& s) {
     return s.step_of(0, 0) && kvc_manager_step(s.m, s.step) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(take_zero_blocks, s.m, s.row.data(), s.row.size(), &s.count)
-                      .of("kvc_manager_take_pending")
-                      .as("clears"));
   calls.push_back(
       KVC_CALL(kvc_manager_compact, s.m, 0u, s.copies.data(), s.copies.size(), &s.count).after([](Scene& s) {
-        return s.cache(20) && take_zero_blocks(s.m, s.row.data(), s.row.size(), &s.count) == KVC_OK;
+        return s.cache(20) && take_pending(s.m, s.copies.data(), s.copies.size(), s.row.data(), s.row.size(),
+                                           &s.count) == KVC_OK;
       }));
 }
 

@@ -39,4 +39,12 @@ inline kvc_status publish_blocks(kvc_manager* m, uint64_t ns, uint32_t group, co
   return kvc_manager_publish_blocks(m, PROMPT(ns, tokens, n, keys, num_keys), group, blocks, num_blocks);
 }
 
+inline kvc_status take_pending(kvc_manager* m, kvc_block_copy* copies, size_t copy_capacity,
+                               int32_t* zero_blocks, size_t zero_capacity, size_t* count) {
+  kvc_pending_work work = {sizeof work, copies, copy_capacity, 0, zero_blocks, zero_capacity, 0};
+  const kvc_status status = kvc_manager_take_pending(m, count == nullptr ? nullptr : &work);
+  if (status == KVC_OK) *count = work.num_copies;
+  return status;
+}
+
 }  // namespace kvc::test
