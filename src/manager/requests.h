@@ -35,8 +35,8 @@ class Requests {
 
   const Shape& shape() const { return shape_; }
   const RequestTable& table() const { return table_; }
-  uint64_t count() const { return count_; }  // requests, those that are being created included
-  uint64_t num_admitted() const { return num_admitted_; }
+  const uint64_t& count() const { return count_; }  // those that are being created included
+  const uint64_t& num_admitted() const { return num_admitted_; }
   const CopyList& waiting_copies() const { return copies_; }
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
@@ -104,8 +104,6 @@ class Requests {
   void follow_moves(uint32_t pool);
 
  private:
-  friend class ManagerPeer;  // tests
-
   // lifecycle.cc
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
