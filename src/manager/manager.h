@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facade: one object per kvc_manager, which owns the parts below, the only lock, and the order of their
 // calls. Behaviour: docs/SEMANTICS.md. Reading guide:
-//   Blocks         blocks.h          moves blocks; alone does
+//   Blocks         blocks.h          the only part that moves blocks
 //   Matcher        matcher.h         finds how much of a prompt is cached
 //   Requests       requests.h        creates, admits, extends, commits, truncates, forks, preempts, frees
-//   TableRows           table_rows.h         the rows of block tables that steps keep up to date
-//   Stepper        stepper.h         batches all of these; sees the manager through SchedulerView
+//   TableRows      table_rows.h      the rows of block tables that steps keep up to date
+//   Stepper        stepper.h         carries out a batch of these; sees the manager through SchedulerView
 //   Pins, ExternalBlocks             what is held without a request
 //   StateReader    state_reader.h    reports, check and digest
 //   Monitor        monitor.h         the lock and the counters that readers see

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request: a token sequence, and while admitted the blocks of every group that hold its KV.
+// A request: a sequence of tokens and, while it is admitted, the blocks of each group that hold its KV.
 //
-// Invariants: committed <= min(known, capacity); positions = ceil(capacity / block size) while admitted, 0
-// while waiting; tokens from published * block size on (at least) are in `tail`, earlier ones in the nodes
-// behind `cursor`; `cursor` is held in the tree. Entries of a window group's table in [sinks, dropped) are
-// empty. Driven by one thread at a time, under the manager's lock.
+// Invariants: committed <= min(known, capacity). positions is ceil(capacity / block size) while the request
+// is admitted, and 0 while it waits. `tail` has the tokens from published * block size on, perhaps more;
+// earlier ones are in the nodes from `cursor` to the root. The tree keeps `cursor` alive. In the table of a
+// window group the entries [sinks, dropped) are empty. One thread at a time uses a request, under the
+// manager's lock.
 #pragma once
 #include <kvcache.h>
 
@@ -48,10 +49,10 @@ struct GroupTable {
 };
 
 struct alignas(64) Request {
-  // The first line is all that a decode step inside a block touches. While append_limit is not 0 ("the lane
-  // is open") known may grow up to it, committed up to commit_limit, the next token goes to *next_token, and
-  // token t has slot slot_base + t in group 0, by these numbers alone: nothing shared, no table and no row
-  // changes. Whoever finds the request for anything else closes the lane.
+  // The first cache line is all that a decode step inside a block touches. The lane is open while
+  // append_limit is not 0. Then known may grow up to append_limit and committed up to commit_limit, the next
+  // token goes to *next_token, and token t has slot slot_base + t in group 0. Nothing shared, no table and no
+  // row changes. Any other operation closes the lane first.
   uint64_t id;  // 0 = entry not in use
   uint32_t known, capacity, committed;
   uint32_t append_limit, commit_limit;
@@ -97,8 +98,8 @@ struct alignas(64) Request {
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 
-  // The methods below keep the invariants: everyone reads the fields, only they set them. (`row` belongs to
-  // the rows of the steps, `stepped` to the step.)
+  // The methods below keep the invariants. Everyone reads the fields; only the methods set them, apart from
+  // `row`, `stepped`, `building` and `readmission`, which the rows, the step and the manager's Requests keep.
 
   uint32_t published_tokens() const { return published * block_size; }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
