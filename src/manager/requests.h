@@ -87,7 +87,11 @@ class Requests {
     if (request.committed > request.marked) mark_committed(request);
   }
   // Fetch ahead what growing by a block touches outside the record, and then what publishing a block touches.
-  void prefetch_growth(const Request& request) const;
+  void prefetch_growth(const Request& request) const {
+    if (is_node(request.cursor)) blocks_.tree().prefetch_node(request.cursor);
+    __builtin_prefetch(request.token(request.published_tokens()), 1);
+    __builtin_prefetch(request.groups[0].blocks.data + request.positions, 1);
+  }
   void prefetch_publication(Request& request);
 
   // The nearest lengths at or below and at or above `tokens` whose windows are all still held.

@@ -29,6 +29,22 @@ kvc_status Stepper::retire(uint64_t step_id) {
   return KVC_OK;
 }
 
+// Clears the step's results and returns its id.
+inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
+  kvc_step& step = plan.step;
+  copies.next = std::exchange(executing_, &copies);
+  const uint64_t id = step.step_id = ++assigned_;
+  step.num_changes = step.num_copies = step.num_refused = 0;
+  step.shortage_blocks = 0;
+  step.num_slots =
+      step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
+  view_.retire(step.retired_step);
+  close_lanes(step.frees, step.num_frees);  // theirs are no decode items: the phases matter to them
+  close_lanes(step.preempts, step.num_preempts);
+  close_lanes(step.truncates, step.num_truncates);
+  return id;
+}
+
 kvc_status Stepper::step(StepPlan& plan) {
   kvc_step& step = plan.step;
   CopyList copies{step.copies};
@@ -90,22 +106,6 @@ kvc_status Stepper::step(StepPlan& plan) {
   const Guard lock = view_.lock();
   end(copies, id);
   return KVC_OK;
-}
-
-// Clears the step's results and returns its id.
-uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
-  kvc_step& step = plan.step;
-  copies.next = std::exchange(executing_, &copies);
-  const uint64_t id = step.step_id = ++assigned_;
-  step.num_changes = step.num_copies = step.num_refused = 0;
-  step.shortage_blocks = 0;
-  step.num_slots =
-      step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
-  view_.retire(step.retired_step);
-  close_lanes(step.frees, step.num_frees);  // theirs are no decode items: the phases matter to them
-  close_lanes(step.preempts, step.num_preempts);
-  close_lanes(step.truncates, step.num_truncates);
-  return id;
 }
 
 void Stepper::end(CopyList& copies, uint64_t id) {

@@ -84,8 +84,7 @@ struct alignas(64) Request {
   Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
   Buffer<kvc_extra_key> keys;
   uint32_t num_keys;
-  uint32_t block_size;  // of the manager, as max_tokens
-  uint64_t max_tokens;
+  uint32_t block_size, max_tokens;  // of the manager
 
   uint32_t prompt_len;
   uint32_t own_from;  // positions below came as a hit or by fork
@@ -107,7 +106,7 @@ struct alignas(64) Request {
   void begin(uint32_t of_namespace, uint32_t size_of_blocks, uint64_t most_tokens) {
     ns = of_namespace;
     block_size = size_of_blocks;
-    max_tokens = most_tokens;
+    max_tokens = static_cast<uint32_t>(most_tokens);
   }
   // A new request: its options, and then its tokens, which are in `tail`, with `hashes` and `keys` in place.
   void configure(const kvc_request_config& config, uint64_t root);
@@ -213,6 +212,8 @@ struct alignas(64) Request {
     while (num_keys != 0 && keys.data[num_keys - 1].first_token >= tokens) --num_keys;
   }
 };
+
+static_assert(sizeof(Request) == 256);
 
 // All requests, each with a table per group.
 class RequestTable : public HandleTable<Request, HandleKind::kRequest> {
