@@ -201,8 +201,7 @@ void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
   ++namespaces_.cached(ns, block.pool);
 }
 
-void Blocks::retire(uint64_t step_id) {
-  if (step_id <= retired_) return;
+void Blocks::settle_fenced(uint64_t step_id) {
   retired_ = step_id;
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     while (pool_.counts(p).fenced != 0 && pool_.fence_passed(pool_[pool_.fenced_head(p)], retired_)) {

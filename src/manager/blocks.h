@@ -94,7 +94,9 @@ class Blocks {
   void issue(uint64_t step_id) {
     if (issued_ < step_id) issued_ = step_id;
   }
-  void retire(uint64_t step_id);
+  void retire(uint64_t step_id) {
+    if (step_id > retired_) settle_fenced(step_id);
+  }
   uint64_t retired() const { return retired_; }
 
   // Evicts up to `max_blocks` cached blocks and returns how many.
@@ -185,6 +187,7 @@ class Blocks {
   // Puts a block without holds where it belongs.
   void place(BlockId id);
   void settle(BlockId id);
+  void settle_fenced(uint64_t step_id);
   void settle_published(BlockId id, uint32_t ns, bool stale);
   void free_cached(BlockId id);
   void forget(uint32_t ns);

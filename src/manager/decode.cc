@@ -11,7 +11,7 @@ constexpr size_t kTailPrefetch = 4;
 
 }  // namespace
 
-// Fetches what the growth of the items that decode_items left touches, far enough ahead of it.
+// Fetches ahead what growing touches in the items that decode_items() left.
 void Stepper::prefetch_items(const StepPlan& plan, size_t begin, size_t end, const kvc_status* status) {
   const auto for_each = [&](auto&& function) {
     for (size_t i = begin; i < end; ++i) {
@@ -24,9 +24,9 @@ void Stepper::prefetch_items(const StepPlan& plan, size_t begin, size_t end, con
   for_each([&](Request& request) { view_.prefetch_publication(request); });
 }
 
-// Items of [begin, end) that commit and extend inside a block. They touch nothing that another item could
-// see, so that it makes no difference that the phases of a step run together here. The others are left as
-// they are. Returns how many they were.
+// Commits and extends the items of [begin, end) that stay inside a block, and returns how many these were.
+// They touch nothing that another item can see, so their commit and extension need not be phases of their
+// own.
 size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                              kvc_status* status) {
   size_t decoded = 0;

@@ -230,12 +230,6 @@ void Requests::open_lane(Request& request) {
                     (int64_t{raw(request.groups[0].blocks.data[position])} - position) * shape_.block_size);
 }
 
-void Requests::prefetch_growth(const Request& request) const {
-  if (is_node(request.cursor)) blocks_.tree().prefetch_node(request.cursor);
-  __builtin_prefetch(request.token(request.published_tokens()), 1);
-  __builtin_prefetch(request.groups[0].blocks.data + request.positions, 1);
-}
-
 // A block that this step probably publishes is hashed here, so that its bucket is there in time.
 void Requests::prefetch_publication(Request& request) {
   if (request.known < request.next_full || request.published < request.num_hashes) return;

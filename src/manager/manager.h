@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facade: one object per kvc_manager, which owns the parts below, the only lock, and the order of their
 // calls. Behaviour: docs/SEMANTICS.md. Reading guide:
-//   Blocks         blocks.h          moves blocks; alone does
+//   Blocks         blocks.h          the only part that moves blocks
 //   Matcher        matcher.h         finds how much of a prompt is cached
 //   Requests       requests.h        creates, admits, extends, commits, truncates, forks, preempts, frees
-//   TableRows           table_rows.h         the rows of block tables that steps keep up to date
-//   Stepper        stepper.h         batches all of these; sees the manager through SchedulerView
+//   TableRows      table_rows.h      the rows of block tables that steps keep up to date
+//   Stepper        stepper.h         carries out a batch of these; sees the manager through SchedulerView
 //   Pins, ExternalBlocks             what is held without a request
 //   StateReader    state_reader.h    reports, check and digest
 //   Monitor        monitor.h         the lock and the counters that readers see
 #pragma once
+#include <functional>
+
 #include "manager/external.h"
 #include "manager/state_reader.h"
 #include "observe/event_ring.h"
@@ -102,12 +104,12 @@ class Manager {
   kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
                          int32_t* tokens, size_t token_capacity);
 
-  // Calls a method of StateReader under the lock.
-  template <typename Method, typename... Arguments>
-  auto read(Method method, Arguments... arguments) {
+  // Calls a method or another function of StateReader under the lock.
+  template <typename Function, typename... Arguments>
+  auto read(Function function, Arguments... arguments) {
     const std::lock_guard lock(monitor_.mutex());
     const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), stepper_, counters_};
-    return (state.*method)(arguments...);
+    return std::invoke(function, state, arguments...);
   }
   kvc_status request_info(uint64_t id, kvc_request_info* info) {
     return read(&StateReader::request_info, id, info);
@@ -143,8 +145,6 @@ class Manager {
   }
 
  private:
-  friend class ManagerPeer;  // tests
-
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
   uint32_t last_generation();

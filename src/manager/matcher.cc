@@ -87,8 +87,8 @@ kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, siz
   return KVC_OK;
 }
 
-// Reads in slices, so that a long prompt never keeps others waiting. Between two slices it
-// holds nothing: otherwise a reader could decide whether a position stays known.
+// Walks in slices, so that a long prompt does not keep other calls waiting. Between two slices it holds
+// nothing: a probe must not decide whether a position stays cached.
 kvc_status Matcher::probe(const TokenSpan& tokens, kvc_probe_info* info) {
   LookupScratch scratch(*this, tokens);
   KVC_TRY(scratch.status());

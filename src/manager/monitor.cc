@@ -4,24 +4,30 @@
 namespace kvc {
 
 void Monitor::publish() {
-  Counters& c = counters_;
-  c.blocks_total = c.blocks_free = c.blocks_cached = c.blocks_live = c.blocks_reserved = c.blocks_fenced =
-      c.blocks_pinned = 0;
-  for (size_t p = 0; p < blocks_.pool().num_pools(); ++p) {
-    const PoolCounts& pool = blocks_.pool().counts(p);
-    c.blocks_total += pool.size;
-    c.blocks_free += pool.free + pool.stale;
-    c.blocks_cached += pool.lru - pool.stale;
-    c.blocks_fenced += pool.fenced;
-    c.blocks_reserved += pool.reserved;
-    c.blocks_pinned += pool.pinned;
-    c.blocks_live += pool.held() - pool.reserved - pool.pinned;
+  const BlockPool& pool = blocks_.pool();
+  PoolCounts all = {};
+  for (size_t p = 0; p < pool.num_pools(); ++p) {
+    const PoolCounts& counts = pool.counts(p);
+    all.size += counts.size;
+    all.free += counts.free;
+    all.lru += counts.lru;
+    all.fenced += counts.fenced;
+    all.stale += counts.stale;
+    all.reserved += counts.reserved;
+    all.pinned += counts.pinned;
   }
-  c.live_requests = requests_.num_admitted();
-  c.waiting_requests = requests_.count() - requests_.num_admitted();
-  c.rejected_candidates = blocks_.tree().rejected_candidates();
-  c.metadata_bytes = memory_.bytes() + own_bytes_;
-  snapshot_.publish(c);
+  counters_.blocks_total = all.size;
+  counters_.blocks_free = all.free + all.stale;
+  counters_.blocks_cached = all.lru - all.stale;
+  counters_.blocks_fenced = all.fenced;
+  counters_.blocks_reserved = all.reserved;
+  counters_.blocks_pinned = all.pinned;
+  counters_.blocks_live = all.held() - all.reserved - all.pinned;
+  counters_.live_requests = requests_.num_admitted();
+  counters_.waiting_requests = requests_.count() - requests_.num_admitted();
+  counters_.rejected_candidates = blocks_.tree().rejected_candidates();
+  counters_.metadata_bytes = memory_.bytes() + own_bytes_;
+  snapshot_.publish(counters_);
 }
 
 }  // namespace kvc

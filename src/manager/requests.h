@@ -35,8 +35,8 @@ class Requests {
 
   const Shape& shape() const { return shape_; }
   const RequestTable& table() const { return table_; }
-  uint64_t count() const { return count_; }  // requests, those that are being created included
-  uint64_t num_admitted() const { return num_admitted_; }
+  const uint64_t& count() const { return count_; }  // those that are being created included
+  const uint64_t& num_admitted() const { return num_admitted_; }
   const CopyList& waiting_copies() const { return copies_; }
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
@@ -87,7 +87,11 @@ class Requests {
     if (request.committed > request.marked) mark_committed(request);
   }
   // Fetch ahead what growing by a block touches outside the record, and then what publishing a block touches.
-  void prefetch_growth(const Request& request) const;
+  void prefetch_growth(const Request& request) const {
+    if (is_node(request.cursor)) blocks_.tree().prefetch_node(request.cursor);
+    __builtin_prefetch(request.token(request.published_tokens()), 1);
+    __builtin_prefetch(request.groups[0].blocks.data + request.positions, 1);
+  }
   void prefetch_publication(Request& request);
 
   // The nearest lengths at or below and at or above `tokens` whose windows are all still held.
@@ -104,8 +108,6 @@ class Requests {
   void follow_moves(uint32_t pool);
 
  private:
-  friend class ManagerPeer;  // tests
-
   // lifecycle.cc
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);

@@ -79,8 +79,8 @@ kvc_status Requests::end(Request& request) {
   return KVC_OK;
 }
 
-// Makes the tail begin at `first_position`, taking what was published since from the nodes. False: no memory,
-// nothing changed.
+// Makes the tail begin at `first_position` with the tokens of published positions, which are in the nodes.
+// False if there is no memory; then nothing has changed.
 bool Requests::gather_tokens(Request& request, size_t first_position) {
   const uint32_t block_size = shape_.block_size;
   const auto first = static_cast<uint32_t>(first_position * block_size);

@@ -6,7 +6,7 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kSlice = 64;  // items per hold of the lock
+constexpr size_t kSlice = 64;  // items between two releases of the lock
 
 // The status of an item whose ids [begin, end) were refused. The text names the first that was not set, if
 // any.
@@ -27,6 +27,22 @@ kvc_status Stepper::retire(uint64_t step_id) {
   }
   view_.retire(step_id);
   return KVC_OK;
+}
+
+// Clears the step's results and returns its id.
+inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
+  kvc_step& step = plan.step;
+  copies.next = std::exchange(executing_, &copies);
+  const uint64_t id = step.step_id = ++assigned_;
+  step.num_changes = step.num_copies = step.num_refused = 0;
+  step.shortage_blocks = 0;
+  step.num_slots =
+      step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
+  view_.retire(step.retired_step);
+  close_lanes(step.frees, step.num_frees);  // so that decode_items() leaves them to their phase
+  close_lanes(step.preempts, step.num_preempts);
+  close_lanes(step.truncates, step.num_truncates);
+  return id;
 }
 
 kvc_status Stepper::step(StepPlan& plan) {
@@ -92,22 +108,6 @@ kvc_status Stepper::step(StepPlan& plan) {
   return KVC_OK;
 }
 
-// Clears the step's results and returns its id.
-uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
-  kvc_step& step = plan.step;
-  copies.next = std::exchange(executing_, &copies);
-  const uint64_t id = step.step_id = ++assigned_;
-  step.num_changes = step.num_copies = step.num_refused = 0;
-  step.shortage_blocks = 0;
-  step.num_slots =
-      step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
-  view_.retire(step.retired_step);
-  close_lanes(step.frees, step.num_frees);  // theirs are no decode items: the phases matter to them
-  close_lanes(step.preempts, step.num_preempts);
-  close_lanes(step.truncates, step.num_truncates);
-  return id;
-}
-
 void Stepper::end(CopyList& copies, uint64_t id) {
   CopyList** link = &executing_;
   while (*link != &copies) link = &(*link)->next;
@@ -126,7 +126,7 @@ void Stepper::find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin
   }
 }
 
-// Tokens that became known, then the commit: both or neither.
+// Adds the tokens that the item brings and commits: both or neither.
 void Stepper::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
   Request* request = nullptr;

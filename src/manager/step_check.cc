@@ -77,15 +77,15 @@ kvc_status Stepper::check_rows(const StepPlan& plan) {
   return KVC_OK;
 }
 
-// Tokens that have slots at most once item i is extended. What is known may be far ahead of them: the rest of
-// a prompt that is computed in chunks, or ids that the same item's commit brings.
+// The highest capacity of a request once item i is extended. Known tokens may be far ahead of the capacity:
+// the rest of a prompt that is computed in chunks, or tokens that the same item commits.
 uint64_t Stepper::extension_end(const StepPlan& plan, size_t i, const Request& request) const {
   const uint64_t count = plan.extension(i);
   if (plan.step.extend_tokens == nullptr) return request.capacity + count;
   return view_.capacity_for(request, request.known + plan.commit_tokens(i) + count);
 }
 
-// Table entries that the step may write at most. TableRows of requests that are cut in the same step count
+// Table entries that the step may write at most. Rows of requests that are cut in the same step count
 // whole.
 size_t Stepper::bound_changes(const StepPlan& plan) {
   const kvc_step& step = plan.step;
@@ -117,7 +117,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
       const Request* request = view_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
-      // Its item may bring ids before the step preempts it.
+      // Its item may add tokens before the step preempts it.
       const uint32_t item = item_marks_.item(view_.table().index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
       tokens = view_.capacity_for(*request, request->known + learned);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks must be cleared before they are written again: whose content each one has, and the list of
-// those handed to somebody who must not see it. Exists only in a manager that is asked to keep it. Takes no
-// memory after create(). Not thread-safe.
+// Which blocks must be cleared before they are written again: it knows whose content each block has, and
+// lists those that go to somebody else. Used only with KVC_MANAGER_ZERO_* flags. Takes no memory after
+// create(). Not thread-safe.
 #pragma once
 #include <kvcache.h>
 
@@ -23,7 +23,7 @@ class Zeroing {
   void hand_over(const BlockId* blocks, size_t count, uint64_t owner);
   // A copy is about to overwrite the whole block: clearing it is not needed, and would come after the copy.
   void overwrite(BlockId block, uint64_t owner);
-  // What is in the block is the owner's.
+  // The content of the block is the owner's.
   void set_owner(BlockId block, uint64_t owner) { owners_[index(block)] = owner; }
   uint64_t owner(BlockId block) const { return owners_[index(block)]; }
 

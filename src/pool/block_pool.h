@@ -179,8 +179,8 @@ class BlockPool {
     --(block.list == List::kLru ? pools_[block.pool].counts.lru : pools_[block.pool].counts.fenced);
     block.list = List::kHeld;
   }
-  // Makes `to`, a free block, what `from` is, which is held or in LRU, and `from` a free one. FREE is in
-  // order again after sort_free(); until then moved_to(from) is `to`.
+  // `to`, a free block, takes the place of `from`, which is held or in LRU and becomes free. sort_free() puts
+  // FREE in order again; until then moved_to(from) is `to`.
   void move(BlockId from, BlockId to) {
     Block& source = (*this)[from];
     Block& target = (*this)[to];

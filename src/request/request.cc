@@ -141,8 +141,8 @@ bool RequestTable::create(Memory& memory, size_t max_requests, size_t num_groups
                           uint32_t generation) {
   num_groups_ = num_groups;
   size_t tables;
-  return checked_mul(max_requests, num_groups, &tables) && tables_.create(memory, tables) &&
-         HandleTable::create(memory, max_requests, tag, generation);
+  return checked_mul(max_requests, num_groups, &tables) &&
+         HandleTable::create(memory, max_requests, tag, generation) && tables_.create(memory, tables);
 }
 
 Request* RequestTable::take() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request: a token sequence, and while admitted the blocks of every group that hold its KV.
+// A request: a sequence of tokens and, while it is admitted, the blocks of each group that hold its KV.
 //
-// Invariants: committed <= min(known, capacity); positions = ceil(capacity / block size) while admitted, 0
-// while waiting; tokens from published * block size on (at least) are in `tail`, earlier ones in the nodes
-// behind `cursor`; `cursor` is held in the tree. Entries of a window group's table in [sinks, dropped) are
-// empty. Driven by one thread at a time, under the manager's lock.
+// Invariants: committed <= min(known, capacity). positions is ceil(capacity / block size) while the request
+// is admitted, and 0 while it waits. `tail` has the tokens from published * block size on, perhaps more;
+// earlier ones are in the nodes from `cursor` to the root. The tree keeps `cursor` alive. In the table of a
+// window group the entries [sinks, dropped) are empty. One thread at a time uses a request, under the
+// manager's lock.
 #pragma once
 #include <kvcache.h>
 
@@ -48,10 +49,10 @@ struct GroupTable {
 };
 
 struct alignas(64) Request {
-  // The first line is all that a decode step inside a block touches. While append_limit is not 0 ("the lane
-  // is open") known may grow up to it, committed up to commit_limit, the next token goes to *next_token, and
-  // token t has slot slot_base + t in group 0, by these numbers alone: nothing shared, no table and no row
-  // changes. Whoever finds the request for anything else closes the lane.
+  // The first cache line is all that a decode step inside a block touches. The lane is open while
+  // append_limit is not 0. Then known may grow up to append_limit and committed up to commit_limit, the next
+  // token goes to *next_token, and token t has slot slot_base + t in group 0. Nothing shared, no table and no
+  // row changes. Any other operation closes the lane first.
   uint64_t id;  // 0 = entry not in use
   uint32_t known, capacity, committed;
   uint32_t append_limit, commit_limit;
@@ -83,8 +84,7 @@ struct alignas(64) Request {
   Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
   Buffer<kvc_extra_key> keys;
   uint32_t num_keys;
-  uint32_t block_size;  // of the manager, as max_tokens
-  uint64_t max_tokens;
+  uint32_t block_size, max_tokens;  // of the manager
 
   uint32_t prompt_len;
   uint32_t own_from;  // positions below came as a hit or by fork
@@ -97,8 +97,8 @@ struct alignas(64) Request {
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 
-  // The methods below keep the invariants: everyone reads the fields, only they set them. (`row` belongs to
-  // the rows of the steps, `stepped` to the step.)
+  // The methods below keep the invariants. Everyone reads the fields; only the methods set them, apart from
+  // `row`, `stepped`, `building` and `readmission`, which the rows, the step and the manager's Requests keep.
 
   uint32_t published_tokens() const { return published * block_size; }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
@@ -106,7 +106,7 @@ struct alignas(64) Request {
   void begin(uint32_t of_namespace, uint32_t size_of_blocks, uint64_t most_tokens) {
     ns = of_namespace;
     block_size = size_of_blocks;
-    max_tokens = most_tokens;
+    max_tokens = static_cast<uint32_t>(most_tokens);
   }
   // A new request: its options, and then its tokens, which are in `tail`, with `hashes` and `keys` in place.
   void configure(const kvc_request_config& config, uint64_t root);
@@ -212,6 +212,8 @@ struct alignas(64) Request {
     while (num_keys != 0 && keys.data[num_keys - 1].first_token >= tokens) --num_keys;
   }
 };
+
+static_assert(sizeof(Request) == 256);
 
 // All requests, each with a table per group.
 class RequestTable : public HandleTable<Request, HandleKind::kRequest> {

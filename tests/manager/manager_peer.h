@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the manager share: a view of its private parts, managers of small shapes, and token
-// sequences. Used while no other thread calls the manager.
+// What tests of the manager share: a view of its state that can also be written, managers of small shapes,
+// and token sequences. Used while no other thread calls the manager.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,23 +14,27 @@ namespace kvc {
 
 class ManagerPeer {
  public:
-  explicit ManagerPeer(kvc_manager* m) : m_(*m->impl) {}
+  explicit ManagerPeer(kvc_manager* m)
+      : state_(m->impl->read([](const StateReader& state) { return state; })),
+        matcher_(state_.shape, state_.blocks, hash_, arena_, mutex_) {}
 
-  BlockPool& pool() { return writable(m_.blocks_.pool()); }
-  PrefixTree& tree() { return writable(m_.blocks_.tree()); }
-  NamespaceTable& namespaces() { return writable(m_.blocks_.namespaces()); }
+  BlockPool& pool() { return writable(state_.pool()); }
+  PrefixTree& tree() { return writable(state_.tree()); }
+  NamespaceTable& namespaces() { return writable(state_.namespaces()); }
   // As if so many resets of all namespaces had been made before anything was published.
   void age_namespaces(uint64_t resets) { namespaces().global_resets_ = resets; }
-  PinTable& pins() { return writable(m_.pins_.table()); }
-  Counters& counters() { return m_.counters_; }
-  Request& request(uint64_t id) { return *m_.requests_.peek(id); }
-  uint64_t& live_requests() { return m_.requests_.num_admitted_; }
-  uint64_t& num_requests() { return m_.requests_.count_; }
-  kvc_block_copy* copies() { return m_.requests_.waiting_copies().out; }
-  size_t& num_copies() { return writable(m_.requests_.waiting_copies().count); }
-  const Matcher& matcher() const { return m_.matcher_; }
+  PinTable& pins() { return writable(state_.pins); }
+  Counters& counters() { return writable(state_.counters); }
+  Request& request(uint64_t id) { return writable(*state_.requests.table().find(id)); }
+  uint64_t& live_requests() { return writable(state_.requests.num_admitted()); }
+  uint64_t& num_requests() { return writable(state_.requests.count()); }
+  kvc_block_copy* copies() { return state_.requests.waiting_copies().out; }
+  size_t& num_copies() { return writable(state_.requests.waiting_copies().count); }
+
+  // The rules of matching, of this manager's shape and blocks.
+  const Matcher& matcher() const { return matcher_; }
   bool serves_boundary(const Request& request, uint32_t group, size_t position) const {
-    return m_.shape().serves_boundary(group, request.prompt_len, position);
+    return state_.shape.serves_boundary(group, request.prompt_len, position);
   }
 
  private:
@@ -38,7 +42,12 @@ class ManagerPeer {
   static T& writable(const T& part) {
     return const_cast<T&>(part);
   }
-  Manager& m_;
+  const StateReader state_;
+  Memory memory_{default_env()};
+  Arena arena_{memory_};
+  TableHash hash_;
+  std::mutex mutex_;
+  const Matcher matcher_;
 };
 
 struct ManagerOf {
