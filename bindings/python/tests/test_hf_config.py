@@ -37,7 +37,7 @@ def test_it_says_what_the_command_says(tmp_path):
         said = subprocess.run([COMMAND, "estimate", str(write(tmp_path, config) / "config.json"), "--dtype", "int8", "--json"], capture_output=True, text=True)
         try:
             own = kvcache.Model.from_config(tmp_path).estimate("int8")
-        except kvcache.InvalidArgumentError as error:
+        except kvcache.errors.InvalidArgumentError as error:
             assert (said.returncode, said.stderr) == (2, f"kvcache: {error}\n")
             continue
         answer = json.loads(said.stdout)
@@ -65,7 +65,7 @@ def test_random_configs_are_read_or_refused_as_the_oracle_does(tmp_path):
         try:
             expected = config_oracle.read(outer)
         except ValueError:
-            with pytest.raises(kvcache.InvalidArgumentError):
+            with pytest.raises(kvcache.errors.InvalidArgumentError):
                 kvcache.Model.from_config(write(tmp_path, outer))
             continue
         model = kvcache.Model.from_config(write(tmp_path, outer))
