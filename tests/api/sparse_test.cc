@@ -358,7 +358,7 @@ TEST(SparseAttention, BadArgumentsAreRefused) {
   refused([](C&) {});
   scene.a.struct_size = 8;
   refused([](C&) {});
-  scene.a.struct_size = sizeof scene.a;
+  scene.a.struct_size = sizeof(kvc_attention);
   scene.a.q = scene.q.data();
   EXPECT_EQ(kvc_storage_select_blocks(s, nullptr, &sparse.choice, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_select_blocks(s, &scene.a, nullptr, nullptr), KVC_ERROR_INVALID_ARGUMENT);

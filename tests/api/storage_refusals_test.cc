@@ -34,8 +34,8 @@ TEST(Storage, RunsOfASelectionThatGoesPastTheBlockAreRefused) {
   size_t count = 0;
   ASSERT_EQ(kvc_storage_runs(s.get(), 1, &part, runs, 16, &count), KVC_OK) << kvc_last_error();
   ASSERT_EQ(count, 2u);
-  EXPECT_EQ(runs[0].bytes, 2u * 20 * 2);
-  EXPECT_EQ(runs[1].bytes, 2u * 12 * 2);
+  EXPECT_EQ(runs[0].bytes, 2u * 20 * 4);
+  EXPECT_EQ(runs[1].bytes, 2u * 12 * 4);
 }
 
 TEST(Storage, BadCallsChangeNothing) {
