@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernel sources are written in. One source compiles with nvcc, as HIP, and as plain C++ for the
-// emulator (emulator/emulator.h), where the tests run it. Everything is in kvc::gpu:
+// The language of kernel sources. One source compiles with nvcc, as HIP, and as plain C++ for the emulator
+// (emulator/emulator.h), on which tests run it. Everything is in kvc::gpu:
 //
 //   KVC_KERNEL(threads, blocks) name(args)   a kernel for blocks of `threads`, at least `blocks` resident
 //   KVC_ARGUMENT(type) args                  its one argument, which stays in constant memory
-//   KVC_DEVICE, KVC_HOST_DEVICE              functions of the device, of both sides; inlined
+//   KVC_DEVICE, KVC_HOST_DEVICE              inlined functions of the device; of host and device
 //   KVC_SHARED(type, name, count)            `name` points to `count` elements that the block shares
 //   KVC_DYNAMIC_SHARED(type, name)           the bytes that launch() was given, aligned to 16
 //   launch(kernel, grid, threads, shared, stream, args...)    0, or the runtime's error code
 //   threadIdx.x, blockIdx.x/y/z, gridDim.x/y/z, blockDim.x    blocks are one-dimensional
 //   kWave, lane(), wave()                    threads that step together: 32 or 64
 //   sync_block(), sync_wave()                barriers: all threads of the block or wave come to the same one
-//   shuffle(), shuffle_xor(), shuffle_up(), ballot()          across the wave, all of its lanes taking part
+//   shuffle(), shuffle_xor(), shuffle_up(), ballot()          across the wave; all lanes take part
 //   copy_async(), commit_async(), wait_async<n>()             16 bytes from global to shared memory
 //   mma(), load_matrix(), ... (kHasMma)                       tiles of tensor cores
 //   load_once(), store_once()                memory that is not read again soon
 //   atomic_add(), atomic_max()
-//   greater(a, b)                            of a NaN and a number the number
-//   half_of_float(), e4m3_of_float(), ...    (kHasHalf, kHasFp8) conversions of the device, NaNs aside those
-//   of IEEE mul_rn(), add_rn(), sub_rn(), fma_rn()   rounded on their own, never contracted: results equal
-//   the CPU's
+//   greater(a, b)                            of a NaN and a number, the number
+//   half_of_float(), e4m3_of_float(), ...    (kHasHalf, kHasFp8) the device's conversions: IEEE's, but for
+//   NaN mul_rn(), add_rn(), sub_rn(), fma_rn()   each rounded by itself, never contracted: as on the CPU
 //
 // The geometry of a launch never depends on kWave, and kWave is in no kernel's template arguments: the host
 // side of HIP does not know it. `threads` is a multiple of 64.
@@ -58,7 +57,7 @@ namespace kvc::gpu {
 KVC_DEVICE uint32_t lane() { return threadIdx.x % kWave; }
 KVC_DEVICE uint32_t wave() { return threadIdx.x / kWave; }
 
-// Over teams of `width` neighbouring lanes, a power of two of at most kWave; each lane has the result.
+// Over teams of `width` neighbouring lanes, a power of two up to kWave; each lane gets the result.
 template <typename T, typename Combine>
 KVC_DEVICE T team_reduce(T value, uint32_t width, Combine combine) {
   for (uint32_t mask = width / 2; mask != 0; mask /= 2) value = combine(value, shuffle_xor(value, mask));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device implementation (backend/) asks of a vendor's runtime, and nothing more. Three
-// implementations of these functions exist, of which a library is linked with one: cuda/, hip/, and
-// emulator/, which emulates devices for tests. All but the first few act on the calling thread's current
-// device. Functions return the runtime's own error code, 0 = done, and may be called by any thread.
+// What the backend (backend/) needs of a vendor's runtime, and nothing more. There are three implementations,
+// and a library is linked with one: cuda/, hip/, and emulator/, which emulates devices for tests. All but the
+// first few act on the calling thread's current device. Functions return the runtime's own error code, 0 =
+// done, and may be called by any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ using Stream = void*;  // cudaStream_t, hipStream_t
 using Event = void*;
 
 extern const char* const kName;           // of the backend: "cuda"
-extern const char* const kArchitectures;  // that kernels are built for, apart by blanks
+extern const char* const kArchitectures;  // that kernels are built for, separated by blanks
 extern const int32_t kDlpackDevice;
 
 const char* error_text(Error error);
@@ -27,21 +27,20 @@ struct Properties {
   uint32_t num_processors;
   uint32_t shared_bytes;   // of a block, at most
   bool has_mma;            // tensor cores and asynchronous copies as kernels use them
-  bool reads_host_memory;  // any, not only what is pinned, without fetching pages one fault at a time
+  bool reads_host_memory;  // any host memory, not only pinned, without a fault per page
   bool virtual_memory;     // reserve() and map() work
   bool managed_memory;     // allocate_managed() works, and the host may touch the memory while kernels run
 };
 
 Error device_count(uint32_t* count);
-// Why there is no device and what helps, in a line: `error` comes from device_count() or properties(), 0 = it
-// found none.
+// Why there is no device and what helps, in one line: `error` comes from device_count() or properties(), 0 =
+// it found none.
 void explain_none(Error error, char* text, size_t size);
 Error properties(uint32_t device, Properties* out);
 Error current_device(uint32_t* device);
 Error set_device(uint32_t device);
 Error free_memory(uint64_t* bytes);
-// Waits for all that is enqueued on the device, in any stream. What is being captured is not enqueued, and
-// its capture goes on.
+// Waits for all work enqueued on the device, in any stream. Captures go on; captured work is not enqueued.
 Error synchronize_device();
 
 Error allocate(uint64_t bytes, void** memory);  // aligned to 256
@@ -63,7 +62,8 @@ Error export_memory(void* memory, unsigned char* handle);
 Error import_memory(const unsigned char* handle, void** memory);
 Error close_memory(void* memory);  // of import_memory
 
-// Addresses first, memory for parts of them later. Sizes and offsets are multiples of map_granularity().
+// Reserves addresses; memory for parts of them comes later. Sizes and offsets are multiples of
+// map_granularity().
 Error map_granularity(uint64_t* bytes);
 Error reserve(uint64_t bytes, void** addresses);
 Error map(void* at, uint64_t bytes, void** mapping);  // *mapping ends it
@@ -73,7 +73,7 @@ Error free_addresses(void* addresses, uint64_t bytes);
 Error create_stream(Stream* stream);  // independent of the default stream
 Error destroy_stream(Stream stream);
 Error synchronize(Stream stream);
-Error find_capture(Stream stream, uint64_t* id);  // in which the stream takes part; 0 = none
+Error find_capture(Stream stream, uint64_t* id);  // that the stream takes part in; 0 = none
 Error create_event(Event* event);
 Error destroy_event(Event event);
 Error record(Event event, Stream stream);
@@ -83,7 +83,7 @@ Error synchronize_event(Event event);
 
 // Enqueued. Host memory is pinned.
 Error copy(void* to, const void* from, uint64_t bytes, Stream stream);
-// Copies of which none touches what another writes; they are done in any order.
+// Independent copies, done in any order.
 struct Copies {
   static constexpr size_t kMost = 256;
 
@@ -95,8 +95,8 @@ struct Copies {
 Error copy(const Copies& copies, Stream stream);
 Error fill(void* memory, unsigned char value, uint64_t bytes, Stream stream);
 
-// As long as it lives, what this thread allocates, asks or waits for does not end captures that are under
-// way, unless it waits for what is captured.
+// While it lives, calls of this thread (allocating, asking, waiting) do not end captures, unless the thread
+// waits for captured work.
 class AllowWhileCapturing {
  public:
   AllowWhileCapturing();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of functions through which the library uses devices of this backend, and the entry that gives it
-// away.
+// The backend table of these devices, and the entry that returns it.
 #include "backend/device_storage.h"
 #include "backend/devices.h"
 #include "backend/memory.h"
@@ -177,7 +176,7 @@ kvc_backend make_table() {
 }  // namespace
 }  // namespace kvc::gpu
 
-// KVC_BACKEND_ENTRY; the build renames it where backends are parts of the library.
+// KVC_BACKEND_ENTRY; the build renames it for backends that are part of the library.
 extern "C" [[gnu::visibility("default")]] kvc_status kvc_backend_entry_v1(const kvc_backend_host* host,
                                                                           const kvc_backend** backend) {
   kvc::gpu::set_host(host);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxPackets = 8;  // beyond that, one copy is faster
 
-// Streams for calls without one. They live as long as the process: their number is that of calls at one time.
+// Streams for calls without one. They live as long as the process; there are as many as calls at one time.
 struct OwnStreams {
   std::mutex mutex;
   std::vector<DeviceStream*> idle;

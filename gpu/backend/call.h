@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of a storage on its way to the device: the current device, the stream, host arrays as they come
-// along, and workspace. Everything is enqueued; without a stream of the caller the call uses one of the
-// library's and waits at its end.
+// One call of a storage on its way to the device: the current device, the stream, host arrays and workspace.
+// Everything is enqueued. Without a stream of the caller, the call uses one of the library's and waits at its
+// end.
 #pragma once
 #include "backend/host_arrays.h"
 #include "backend/staging.h"
@@ -17,8 +17,8 @@ class CallMemory {
   explicit CallMemory(uint32_t device) : workspace(device), staging(device) {}
   ~CallMemory();
 
-  void note(DeviceStream& stream);  // something is enqueued there
-  void wait();                      // for all of it
+  void note(DeviceStream& stream);  // work was enqueued there
+  void wait();                      // for all of that work
 
   Workspace workspace;
   Staging staging;
@@ -37,12 +37,11 @@ class Call {
   kvc_status begin();
   // Host arrays that the device needs: add them before upload().
   HostArrays& arrays() { return arrays_; }
-  // Bytes of memory for `workspace` bytes, aligned to kWorkspaceAlignment, and for the copies of `arrays`.
+  // Bytes for a workspace, aligned to kWorkspaceAlignment, and for the copies of `arrays`.
   static uint64_t needed(uint64_t workspace, const HostArrays& arrays);
-  // Sends the arrays, and takes `workspace` bytes beside them. `given`: needed() bytes on the device, for
-  // both.
+  // Sends the arrays, and takes `workspace` bytes. `given`: needed() bytes on the device to use for both.
   kvc_status upload(uint64_t workspace = 0, char* given = nullptr);
-  // Memory that the caller gives: its address on the device.
+  // Replaces the address of the caller's memory by the device's.
   template <typename T>
   kvc_status address(T*& memory, const char* name) {
     void* on_device;
@@ -53,7 +52,7 @@ class Call {
 
   runtime::Stream stream() const { return stream_->handle(); }
   char* workspace() const { return workspace_; }
-  // After the last launch: its error, or that of waiting.
+  // Call it after the last launch. Returns the error of the launch or of waiting.
   kvc_status end(runtime::Error error, const char* doing);
 
  private:

@@ -12,8 +12,8 @@
 namespace kvc::gpu {
 namespace {
 
-// How many copies, from the first on, may be done in any order: no block is written twice, or read and
-// written.
+// The number of copies, from the first on, that may be done in any order: no block is written twice, or both
+// read and written.
 size_t independent_copies(const kvc_block_copy* copies, size_t count) {
   if (count < 2) return count;
   std::unordered_set<int32_t> read, written;
@@ -100,8 +100,7 @@ kvc_status DeviceStorage::copy_blocks(const kvc_block_copy* copies, size_t count
   call.arrays().add(sent, count);
   KVC_TRY(call.upload());
   runtime::Error error = 0;
-  for (size_t done = 0;
-       done < count && error == 0;) {  // one after the other where one needs another's result
+  for (size_t done = 0; done < count && error == 0;) {  // in order where a copy needs the result of another
     if (copies[done].source == copies[done].destination) {
       ++done;
       continue;
@@ -134,7 +133,7 @@ kvc_status DeviceStorage::swap_blocks(const kvc_backend_swap& swap, DeviceStream
   KVC_TRY(call.address(own.pages, "pages"));
   KVC_TRY(call.address(last, "the end of pages"));
   const BlockParts parts = block_parts(layout_);
-  // What is not pinned, a copy engine reads by way of the host, which waits.
+  // With memory that is not pinned, the copy engine would make the host wait.
   const SwapPath path = is_known(swap.pages)
                             ? choice.choose({swap.out != 0, parts.bytes, parts.count * swap.num_copies})
                             : SwapPath::kKernel;

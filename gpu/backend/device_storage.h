@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A storage on a device: its slab, and the operations of kvc_backend on it. Arguments were checked by the
-// library; what is checked here is that the device can do it. Thread-safe as kvc_storage.
+// A storage on a device: its slab, and the operations of kvc_backend on it. The library has checked
+// arguments; this checks that the device can do the work. Thread-safe as kvc_storage.
 #pragma once
 #include "backend/call.h"
 #include "layout/layout.h"
@@ -29,9 +29,9 @@ class DeviceStorage {
   DeviceStorage(uint32_t device, const Layout& layout, const kvc_backend_memory& slab)
       : device_(device), layout_(layout), slab_(slab), memory_(device) {}
   kvc_status clear();
-  // That select_blocks() needs beside the caller's arrays.
+  // Workspace of select_blocks().
   uint64_t selection_bytes(const kvc_backend_attention& attention) const;
-  // The caller's arrays as the device finds them.
+  // Replaces the caller's addresses by the device's.
   kvc_status find_rows(Call& call, kvc_backend_rows* rows) const;
 
   const uint32_t device_;

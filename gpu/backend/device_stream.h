@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of a device, made here or adopted, and events. A stream is known to whoever has used it: they hold
-// it, and can tell when it was ended, after which nothing in it is left to be done. Thread-safe.
+// Streams of a device, made here or adopted, and events. Users of a stream hold it, and can ask whether it
+// has ended: then no work is left in it. Thread-safe.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -13,18 +13,17 @@ class DeviceStream {
  public:
   static kvc_status create(uint32_t device, DeviceStream** stream);
   static kvc_status adopt(uint32_t device, runtime::Stream handle, DeviceStream** stream);
-  void close();  // after what is enqueued
+  void close();  // after the enqueued work
 
   uint32_t device() const { return device_; }
   runtime::Stream handle() const { return handle_; }
-  // 0 = it is not being captured.
+  // 0 = the stream is not being captured.
   kvc_status find_capture(uint64_t* id) const;
-  // Waits for what is enqueued; for nothing when the stream has ended.
+  // Waits for the enqueued work; returns at once if the stream has ended.
   kvc_status synchronize();
-  // The same, and a capture that the stream takes part in goes on; what it has captured is not enqueued.
+  // The same, without ending a capture of the stream. Captured work is not enqueued.
   void finish();
-  // What `other` does from now on comes after what is enqueued here. False: that cannot be had without
-  // waiting.
+  // What `other` does from now on comes after the enqueued work here. False: not possible without waiting.
   bool order_before(const DeviceStream& other);
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 

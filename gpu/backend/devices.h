@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that the runtime finds, asked for once. Any thread.
+// The devices that the runtime finds; it is asked once. Any thread.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of a backend: a status, with its text handed to the library that opened the backend. Any thread.
+// Errors of a backend: a status, and a text for the library that opened the backend. Any thread.
 #pragma once
 #include "backend/backend.h"
 #include "runtime.h"
@@ -12,14 +12,14 @@ void set_host(const kvc_backend_host* host);
 [[gnu::cold]] kvc_status refuse(kvc_status status, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// What a call of the runtime has answered: OK, OUT_OF_MEMORY or DEVICE. `doing` completes "... failed".
+// The status of a runtime error: OK, OUT_OF_MEMORY or DEVICE. `doing` completes "... failed".
 [[gnu::cold]] kvc_status report(runtime::Error error, const char* doing);
 inline kvc_status check(runtime::Error error, const char* doing) {
   return error == 0 ? kvc_status{KVC_OK} : report(error, doing);
 }
 
-// Makes a device the thread's current one, as long as it lives. What the thread does with the device, memory
-// and waiting included, ends no capture of another stream, whichever thread has begun that.
+// Makes a device the thread's current one while it lives. Meanwhile nothing that the thread does with the
+// device, allocating and waiting included, ends a capture of another stream.
 class OnDevice {
  public:
   explicit OnDevice(uint32_t device) {

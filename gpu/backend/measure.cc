@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_storage_measure: rows are gathered piece by piece into workspace and compared there with the caller's;
-// the host adds up what the parts of the device have found.
+// kvc_storage_measure: gathers rows piece by piece into workspace and compares them with the caller's; the
+// host adds up the parts.
 #include <algorithm>
 
 #include "backend/device_storage.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
 
-// Tokens of a call that are measured at once, and where.
+// The tokens that are measured at once, and their memory.
 struct Pieces {
   Pieces(const Layout& layout, const kvc_backend_rows& rows, void* workspace) {
     const uint64_t heads = uint64_t{layout.num_heads} * rows.num_layers;
@@ -45,7 +45,7 @@ kvc_backend_rows tokens_of(const kvc_backend_rows& rows, uint64_t first, uint64_
   return part;
 }
 
-// The same tokens, as floats without gaps.
+// The same tokens as contiguous floats.
 kvc_backend_rows restored_of(const Layout& layout, const kvc_backend_rows& rows, const Pieces& pieces) {
   kvc_backend_rows out = rows;
   out.dtype = KVC_FLOAT32;

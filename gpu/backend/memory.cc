@@ -19,7 +19,7 @@ constexpr uint32_t kAlignment = 256;  // of device memory, at least
 constexpr uint32_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-// Who takes a piece of memory back, when the device has done what may still use it.
+// Releases a piece of memory after the work that may use it.
 struct Owner {
   uint32_t device;
   void* base;  // as the runtime gave it
@@ -173,7 +173,7 @@ kvc_status find_address(uint32_t device, const void* memory, const char* name, v
   if (memory == nullptr || is_reserved(memory)) return KVC_OK;
   runtime::Found found;
   KVC_TRY(check(runtime::find_address(memory, &found), "looking at an address"));
-  // Ordinary host memory may have an address and yet be no place to read from: each page would be a fault.
+  // Ordinary host memory may have a device address, but each page would be a fault.
   const bool own = found.known && found.on_device != nullptr;
   if (own) *on_device = found.on_device;
   if (own || devices().properties[device].reads_host_memory) return KVC_OK;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device, each piece with an owner that knows how it is given back: device memory in one piece,
-// pinned host memory, managed memory, and memory of other processes. Nothing is taken from another place than
-// the one that was asked for. Any thread.
+// Memory of a device: device memory, pinned host memory, managed memory, and memory of other processes. Each
+// piece has an owner that releases it. The kind of memory is always the one asked for. Any thread.
 #pragma once
 #include "backend/backend.h"
 
@@ -18,10 +17,10 @@ kvc_status unregister_memory(uint32_t device, void* memory);
 kvc_status export_memory(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle);
 kvc_status import_memory(uint32_t device, const kvc_memory_handle* handle, kvc_backend_memory* memory);
 
-// Where the device finds what a caller calls `name`, whose memory it must be able to read. nullptr stays
+// The device's address of the caller's memory `name`, which the device must be able to read. nullptr stays
 // nullptr.
 kvc_status find_address(uint32_t device, const void* memory, const char* name, void** on_device);
-// Whether the memory was pinned, registered or allocated by the runtime; whether its pages move. By the
+// Whether the memory was pinned, registered or allocated by the runtime; whether its pages move. For the
 // current device.
 bool is_known(const void* memory);
 bool is_managed(const void* memory);

@@ -17,8 +17,7 @@ constexpr uint64_t kPieceBytes = uint64_t{1} << 30;
 constexpr size_t kMaxThreads = 8;
 constexpr uintptr_t kPage = 4096;
 
-// Memory and its pieces, of which each but the first begins with a page: two in one page would be two owners
-// of it.
+// Memory and its pieces. Each piece but the first begins at a page, so that no page has two owners.
 struct Region {
   uintptr_t begin, end;
   bool fresh;
@@ -31,10 +30,10 @@ struct Region {
 };
 
 struct Regions {
-  std::mutex mutex;  // never held while the runtime is at work
+  std::mutex mutex;  // never held during a call of the runtime
   std::map<uintptr_t, Region> all;
 
-  // The one that begins last at or before an address.
+  // The last one that begins at or before an address.
   std::map<uintptr_t, Region>::iterator before(uintptr_t address) {
     const auto next = all.upper_bound(address);
     return next == all.begin() ? all.end() : std::prev(next);
@@ -73,7 +72,7 @@ runtime::Error register_all(uint32_t device, const Region& region) {
   try {
     for (size_t i = 1; i < std::min({count, kMaxThreads, size_t{std::thread::hardware_concurrency()}}); ++i)
       threads.emplace_back(work);
-  } catch (const std::exception&) {  // those that there are do it
+  } catch (const std::exception&) {  // the existing threads do it
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the runtime knows because it was registered: piece by piece, by several threads. No copy
-// of the runtime's may go across the end of a piece. Any thread.
+// Host memory that is registered with the runtime, piece by piece and by several threads. A copy of the
+// runtime must not cross the end of a piece. Any thread.
 #pragma once
 #include "backend/error.h"
 
 namespace kvc::gpu {
 
-// All of it or nothing; no part of it may be registered already. `fresh`: its pages are nobody's yet, and are
-// touched first, which takes longest. kvc_device_unregister gives back only what is not `fresh`.
+// All of it or nothing; no part of it may be registered already. `fresh`: the pages are new and must be
+// touched first, which takes longest. kvc_device_unregister releases only memory that is not `fresh`.
 kvc_status register_pieces(uint32_t device, void* memory, uint64_t bytes, bool fresh);
 kvc_status unregister_pieces(uint32_t device, void* memory, bool fresh);
 
-// The piece that an address lies in; of memory that was not registered here, everything.
+// The piece that holds an address. Memory that was not registered here is one piece.
 struct MemoryPiece {
   uintptr_t begin = 0, end = UINTPTR_MAX;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing blocks of a storage for attention.
+// Chooses blocks of a storage for attention.
 #include "kernels/select.h"
 
 #include "backend/attention_args.h"

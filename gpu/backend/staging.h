@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory from which the device fetches what is too large for a launch's arguments. A piece is
-// written again only after its copy is done, which is asked for and never waited for. Thread-safe.
+// Pinned host memory for host arrays that are too large for the arguments of a launch. A piece is reused only
+// after its copy is done; that is asked, never waited for. Thread-safe.
 #pragma once
 #include <mutex>
 #include <vector>

@@ -15,12 +15,12 @@
 namespace kvc::gpu {
 namespace {
 
-// Of threads, of the kernel that swaps: with 16 KiB on their way in each of them they fill the link to the
-// host, and leave most of the device to others.
+// Thread blocks of the swap kernel. With 16 KiB in flight each, they fill the link to the host and leave most
+// of the device to other kernels.
 constexpr uint32_t kSwapBlocks = 16;
 
 struct Known {
-  std::mutex mutex;                                // of whoever measures
+  std::mutex mutex;                                // held while measuring
   std::atomic<const SwapChoice*> choice{nullptr};  // never freed
 };
 Known& known(uint32_t device) {
@@ -28,7 +28,7 @@ Known& known(uint32_t device) {
   return all[device];
 }
 
-// Collects copies and enqueues as many of them at once as the runtime takes.
+// Collects copies, and enqueues as many at once as the runtime takes.
 class CopyList {
  public:
   explicit CopyList(runtime::Stream stream) : stream_(stream) {}
@@ -139,7 +139,7 @@ const SwapChoice& swap_choice(uint32_t device, bool measure) {
   if (!lock.owns_lock()) return guess();
   if (const SwapChoice* choice = here.choice.load(std::memory_order_acquire); choice != nullptr)
     return *choice;
-  // Tried once: where it fails, the guess stays.
+  // Measured once: if that fails, the guess stays.
   auto made = std::make_unique<SwapChoice>();
   {
     const OnDevice on(device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of whole blocks as work in a stream, and which way they take on a device: measured once, by whoever
-// asks first. Any thread.
+// Swaps of whole blocks as work in a stream, and the choice between copy engine and kernel, measured once per
+// device. Any thread.
 #pragma once
 #include "backend/call.h"
 #include "kernels/swap_choice.h"
@@ -8,10 +8,10 @@
 
 namespace kvc::gpu {
 
-// What is known: with `measure`, it is found out first, unless somebody is at it. Else a guess.
+// The measured choice, or else a guess. With `measure`, measures first, unless another thread does so now.
 const SwapChoice& swap_choice(uint32_t device, bool measure);
 
-// To be followed by call.end(). `slab` and swap.pages are addresses on the device.
+// Call call.end() after it. `slab` and swap.pages are addresses on the device.
 kvc_status enqueue_swap(Call& call, const Layout& layout, void* slab, const kvc_backend_swap& swap,
                         SwapPath path);
 

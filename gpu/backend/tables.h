@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index arrays of a batch at fixed addresses, brought up to date in a stream. Any thread.
+// Updates the index arrays of a batch, which are at fixed addresses, in a stream. Any thread.
 #pragma once
 #include "backend/device_stream.h"
 

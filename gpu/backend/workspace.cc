@@ -38,7 +38,7 @@ kvc_status Workspace::take(DeviceStream& stream, uint64_t capture, uint64_t byte
   const std::lock_guard lock(mutex_);
   for (Block& idle : idle_) {
     if (idle.bytes != bytes || idle.capture != capture) continue;
-    // In a graph other streams are other branches, which run side by side with this one.
+    // In a graph, other streams are branches that may run at the same time.
     const bool free = idle.last == &stream || (capture == 0 && (idle.last == nullptr || idle.last->ended()));
     if (!free) continue;
     *block = idle;
@@ -62,7 +62,7 @@ kvc_status Workspace::grow(DeviceStream& stream, uint64_t capture, uint64_t byte
     return KVC_OK;
   }
   if (!runtime::is_out_of_memory(error) || capture != 0) return report(error, "an allocation of workspace");
-  for (Block& idle : idle_) {  // another stream's, after what it does with it
+  for (Block& idle : idle_) {  // of another stream, after the work there
     if (idle.bytes < bytes || idle.capture != 0 || !idle.last->order_before(stream)) continue;
     *block = idle;
     idle = idle_.back();

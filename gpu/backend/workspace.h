@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory for one call at a time, kept for later ones, by size classes. What a call has used goes at
-// once to the next call in the same stream, and to one in another stream only in the order of both. What was
-// used while its stream was captured belongs to the graph from then on: only later calls in the same stream
-// and capture get it again, since other streams of the capture are other branches of the graph, which may run
-// at the same time. Thread-safe.
+// Device memory for one call at a time, in size classes, kept for later calls. The next call in the same
+// stream may use it at once; a call in another stream only if the streams are ordered. Memory that was used
+// during a capture belongs to the graph: only later calls in the same stream and capture get it again, since
+// other streams of the capture are branches that may run at the same time. Thread-safe.
 #pragma once
 #include <mutex>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tests steer emulated devices: failures on demand, streams as an engine has them, capture and replay.
-// The emulated backend exports one function that returns this table, beside its entry.
+// How tests control emulated devices: failures on demand, an engine's own streams, capture and replay.
+// Besides its entry, the emulated backend exports one function that returns this table.
 #pragma once
 #include <cstdint>
 
@@ -13,12 +13,12 @@ enum class Failure : int32_t {
 };
 
 struct Control {
-  // The failure happens at the n-th occasion from now, 1 = the next; 0 = never, and what was lost is found
+  // The failure happens at the n-th occasion from now, 1 = the next; 0 = never, and a lost device works
   // again.
   void (*fail)(Failure failure, uint64_t n);
   uint64_t (*num_occasions)(Failure failure);  // so far
 
-  // Streams of the runtime, to be adopted. A stream that is held does nothing until it is let go.
+  // Streams of the runtime, to be adopted. A stream that is held does nothing until it is released.
   void* (*create_stream)(uint32_t device);
   void (*destroy_stream)(void* stream);
   void (*hold)(void* stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs kernels on the CPU, so that their sources can be tested where there is no GPU: block by block, each
-// thread a fiber. It is made to find mistakes, not to be fast:
+// Runs kernels on the CPU, so that tests need no GPU: block by block, each thread a fiber. It is made to find
+// mistakes, not to be fast:
 // - blocks, and the threads between two barriers, run in an order drawn from a seed: a missing barrier shows
 //   as a wrong result under one of a few seeds;
 // - shared memory is filled with NaNs before each block and stands between guards;
@@ -44,14 +44,14 @@ constexpr uint32_t kMaxThreads = 1024;
 // as a runtime would; nothing was run.
 int launch(const LaunchConfig& config, void* stream, std::function<void()> thread);
 
-// Who runs a launch, and when; `work` may be called later, by any thread. nullptr: at once. The result is
-// that of launch().
+// How launches run; `work` may be called later, by any thread. nullptr: at once. The result is that of
+// launch().
 using Enqueue = int (*)(void* stream, std::function<void()> work);
 void set_enqueue(Enqueue enqueue);
 
 void set_seed(uint64_t seed);  // of all later launches
-// What is mixed into the seeds of launches that this thread of the system runs from now on, so that a launch
-// that is done again, by a graph, draws other orders. 0 = nothing.
+// Is mixed into the seeds of later launches by this thread of the system, so that a launch that a graph
+// replays draws another order. 0 = nothing.
 void set_replay(uint64_t seed);
 using FaultHandler = void (*)(const std::string& what);
 FaultHandler set_fault_handler(FaultHandler handler);  // returns the last one; nullptr = print and abort
@@ -71,7 +71,7 @@ void sync_block(const Place& place);
 // apart.
 constexpr size_t kMaxExchange = 64;
 const unsigned char* exchange(const void* mine, size_t bytes, const Place& place);
-// The block's variable that `key` stands for: the same memory for all threads.
+// The block's variable with this key: the same memory for all threads.
 void* shared_variable(const void* key, size_t bytes, size_t alignment);
 void* dynamic_shared();
 // The first `valid` of `bytes` bytes are copied, the others become 0.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A captured graph of an emulated device: pieces of work, each of which comes after some of the earlier ones.
-// It is made to find mistakes: a replay draws its order from a seed, among all orders that are allowed, and
-// does work that has no order side by side, on threads of its own. Memory that two branches share without
-// being ordered then shows as a wrong result under one of a few seeds. Thread-safe.
+// A captured graph of an emulated device: nodes of work, each after some of the earlier ones. It is made to
+// find mistakes: a seed draws the order of a replay among all allowed orders, and unordered work runs in
+// parallel on its own threads. If two unordered branches share memory, one of a few seeds gives a wrong
+// result. Thread-safe.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
@@ -20,7 +20,7 @@ class Graph {
  public:
   // Adds work that comes after the nodes `after`, and returns its number.
   size_t add(Work work, Nodes after);
-  // Whether all work is done when these nodes are.
+  // Whether all work is done when these nodes are done.
   bool ends_with(const Nodes& last) const;
 
   // What a replay with this seed does: one group after the other, the nodes of a group side by side.

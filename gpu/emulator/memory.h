@@ -15,7 +15,7 @@ inline constexpr uint64_t kChunkBytes = uint64_t{2} << 20;   // granularity of m
 void* allocate(uint32_t device, Kind kind, uint64_t bytes);
 bool release(void* memory, Kind kind);     // false: there is no such memory
 bool adopt(void* memory, uint64_t bytes);  // registered; false: a part of it is known already
-// Whether it lies in memory that the device reads without reading any host memory.
+// Whether the device can read it without access to ordinary host memory.
 bool is_known(uint32_t device, const void* memory);
 bool is_managed(const void* memory);
 // Whether a copy may read or write it: all of it lies in one piece of memory, or in none.

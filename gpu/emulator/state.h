@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime of emulated devices knows beside its memory and streams, and what every call of it asks
-// first: whether it fails, as a test wanted, and whether it ends the captures that are under way.
-// Thread-safe.
+// State of the emulated runtime besides memory and streams. Each call first asks it whether a test wants the
+// call to fail, and whether the call breaks current captures. Thread-safe.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -37,10 +36,10 @@ State& state();
 
 // Of this thread.
 uint32_t& device_in_use();
-bool& allowed_while_capturing();  // what it allocates, asks or waits for ends no capture
+bool& allowed_while_capturing();  // its calls do not break captures
 
 Error check();
-// What ends captures, as engines begin them: everything that asks, waits, allocates or frees, in any thread.
+// Calls that break captures: all that ask, wait, allocate or free, in any thread.
 Error check_captures();
 Error check_allocation();
 

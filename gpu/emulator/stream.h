@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of emulated devices: queues, each with a thread, that do one piece of work after the other; and
-// capture, in which work becomes nodes of a graph instead, to be replayed. Thread-safe.
+// Streams of emulated devices: queues with a thread each, which run work in order; and capture, which turns
+// work into nodes of a graph. Thread-safe.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -24,7 +24,7 @@ struct Capture {
   std::atomic<bool> broken{false}, ended{false};
 };
 
-// Where a stream stands in a capture: what it does next comes after these nodes.
+// The place of a stream in a capture: its next work comes after these nodes.
 struct Point {
   std::shared_ptr<Capture> capture;  // nullptr = in none
   Nodes after;
@@ -67,12 +67,12 @@ class Stream {
   std::thread thread_;
 };
 
-// Waits until nothing is left to be done in any stream of the device.
+// Waits until no work is left in any stream of the device.
 void wait_for_device(uint32_t device);
 
-// Whether any capture is under way, by any stream.
+// Whether any stream is being captured.
 bool captures_exist();
-// Marks all captures as broken: something happened that no capture survives.
+// Marks all captures as broken.
 void break_captures();
 
 }  // namespace kvc::gpu::host

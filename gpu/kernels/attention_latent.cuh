@@ -2,7 +2,7 @@
 // Multi-head latent attention on tensor cores: rows of 576 elements of 16 bits that are the keys of all query
 // heads, and whose first 512 are the values. A block has up to 64 rows (query, query head). Halves of a tile,
 // 32 tokens, come through a ring of stages and are read from there twice: for the logits a warp has 16 rows
-// and 16 tokens, for the values all rows and 64 of the 512 elements. In between the weights lie in shared
+// and 16 tokens, for the values all rows and 64 of the 512 elements. In between, the weights are in shared
 // memory.
 #pragma once
 #include "kernels/attention_mma_products.cuh"

@@ -4,15 +4,15 @@
 // heads of a KV head fill them in decode.
 //
 // Tiles of 64 tokens come through a ring of kStages stages in shared memory, by asynchronous copies of 16
-// bytes. A tile is asked for kStages - 1 tiles ahead, its block table entries one tile before that: the size
-// of blocks costs no latency. Tokens that no row sees are never read and are zeros in shared memory, so that
-// what stands there, NaN included, meets nobody.
+// bytes. A tile is requested kStages - 1 tiles ahead, its block table entries one tile earlier: small blocks
+// cost no latency. Tokens that no row sees are not read and are zeros in shared memory, so that their
+// contents, NaN included, do not matter.
 //
 // Quantized rows stay codes in shared memory and become halves in registers. The scale of a key's row
 // multiplies its logit and that of a value's row its weight; weights are kept near 1, where halves are exact
 // enough, by a power of two (`unit`) that the sums are counted in. Offsets of asymmetric rows are sums of
-// their own. A query row of bfloats is likewise scaled into the range of halves. How all of this is cut for
-// a type and a head dim is in attention_mma_shape.cuh.
+// their own. A query row of bfloats is likewise scaled into the range of halves. attention_mma_shape.cuh has
+// the sizes for each type and head dim.
 #pragma once
 #include "kernels/attention_mma_products.cuh"
 

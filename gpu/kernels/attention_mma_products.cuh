@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of attend_mma: a step's logits from queries and keys, and its values' sums from weights and
-// values, all in shared memory but the weights. Fragments are those of mma.m16n8k16; what a lane holds of
-// coded rows is said in attention_mma_shape.cuh.
+// values, all in shared memory but the weights. Fragments are those of mma.m16n8k16; attention_mma_shape.cuh
+// says what a lane holds of quantized rows.
 #pragma once
 #include "kernels/attention_codes.cuh"
 #include "kernels/attention_mma_rows.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of a piece in products of 16 x 8 tiles: lane l has rows l / 4 and l / 4 + 8 (halves 0 and 1), and of
-// each tile of 8 tokens columns 2 (l % 4) and the next. Logits become those of kvc_attention here.
+// each tile of 8 tokens columns 2 (l % 4) and the next. Here products become the logits of
+// kvc_backend_attention.
 #pragma once
 #include "kernels/attention_part.cuh"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How attend_mma (attention_mma.cuh) is cut for a stored type and a head dim, and where its shared memory
-// lies.
+// Sizes of attend_mma (attention_mma.cuh) for a stored type and a head dim, and the layout of its shared
+// memory.
 #pragma once
 #include "kernels/attention_mma_rows.cuh"
 #include "kernels/attention_scales.cuh"
@@ -28,9 +28,8 @@ struct MmaShape {
   static constexpr uint32_t kStepTokens = kDecode ? kWarpTokens : kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
-  // Together the blocks of a multiprocessor have 64 KiB or more on their way. Coded rows take more
-  // instructions for a byte, and more blocks, which hide each other's latency, are worth more to them than a
-  // third stage.
+  // The blocks of a multiprocessor have 64 KiB or more in flight. Quantized rows need more instructions per
+  // byte: for them more blocks, which hide each other's latency, are better than a third stage.
   static constexpr uint32_t kStages = !kDecode || (kQuantized && kTileBytes == 16u << 10) ? 2 : 3;
   static constexpr uint32_t kRingTiles = kStages + 1;  // tiles whose tokens are known
 

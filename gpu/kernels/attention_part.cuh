@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both families of attention kernels do alike with a part: finding its tokens and rows, logits, and
-// where results go.
+// What both families of attention kernels do with a part: finding its tokens and rows, logits, and places of
+// results.
 #pragma once
 #include "kernels/attention_plan.cuh"
 #include "kernels/packed.cuh"

@@ -104,8 +104,8 @@ struct PlainShared {
   }
 };
 
-// Rotates rows [count][dim] by the orthonormal Walsh-Hadamard matrix, dim a power of two.
-KVC_DEVICE void rotate_rows(float* rows, uint32_t count, uint32_t dim) {
+// The orthonormal Walsh-Hadamard transform of rows [count][dim], dim a power of two.
+KVC_DEVICE void hadamard_rows(float* rows, uint32_t count, uint32_t dim) {
   for (uint32_t half = 1; half < dim; half *= 2) {
     sync_block();
     for (uint32_t i = threadIdx.x; i < count * dim / 2; i += kPlainThreads) {
@@ -227,7 +227,7 @@ attend_plain(AttentionArgs args, Plan plan) {
       shared.row_max[threadIdx.x] = minus_infinity();
       shared.row_sum[threadIdx.x] = 0;
     }
-    if (args.hadamard != 0) rotate_rows(shared.q, kRows, args.k_dim);
+    if (args.hadamard != 0) hadamard_rows(shared.q, kRows, args.k_dim);
 
     for (int32_t tile = part.first_tile; tile < part.end_tile; ++tile) {
       const int64_t position = piece.span.position(tile);
@@ -254,7 +254,7 @@ attend_plain(AttentionArgs args, Plan plan) {
       output.put_lse(r, end.lse);
       shared.decay[r] = end.factor;
     }
-    if (args.hadamard != 0) rotate_rows(shared.sums, kRows, args.v_dim);
+    if (args.hadamard != 0) hadamard_rows(shared.sums, kRows, args.v_dim);
     sync_block();
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) {
       const uint32_t r = i / args.v_dim, e = i % args.v_dim;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which positions the rows of a piece see: the rules of kvc_attention, in 64-bit positions, for a run of
-// queries at once (Reach, Span: what must be read at all) and for one query and one token. Pure functions.
+// Which positions the rows of a piece see: the rules of kvc_backend_attention, in 64-bit positions, for
+// several queries at once (Reach, Span: what must be read at all) and for one query and one token. Pure
+// functions.
 #pragma once
 #include "kernels/attention.h"
 
@@ -14,7 +15,7 @@ struct RequestView {
   int64_t kv_start, kv_len;
 };
 
-// Positions are below 2^31. Whatever stands in an array of the device, sums of positions do not overflow.
+// Positions are below 2^31. Whatever an array of the device holds, sums of positions do not overflow.
 inline constexpr uint64_t kPositions = (uint64_t{1} << 62) - 1;
 
 KVC_DEVICE RequestView view_request(const AttentionArgs& args, uint32_t request) {
@@ -29,7 +30,7 @@ KVC_DEVICE RequestView view_request(const AttentionArgs& args, uint32_t request)
   return view;
 }
 
-// Whether a request is no larger than the call's memory has room for.
+// Whether a request is within the bounds of the call's memory.
 KVC_DEVICE bool is_within(const AttentionBounds& bounds, const RequestView& view) {
   return view.queries <= bounds.max_queries && view.first_query <= bounds.total_queries &&
          view.queries <= bounds.total_queries - view.first_query &&
@@ -43,7 +44,7 @@ KVC_DEVICE int64_t clamped(uint64_t n) {
   return n < (uint64_t{1} << 62) ? static_cast<int64_t>(n) : int64_t{1} << 62;
 }
 
-// What queries first..last see at most, the masks apart: [0, sinks) and [low, end), sinks <= end.
+// What queries first..last can see at most, without masks: [0, sinks) and [low, end), sinks <= end.
 struct Reach {
   int64_t sinks, low, end;
 };
@@ -79,7 +80,7 @@ KVC_DEVICE int64_t mask_begin(const AttentionArgs& args, uint32_t request) {
   return args.mask_starts != nullptr ? static_cast<int64_t>(args.mask_starts[request]) : 0;
 }
 
-// Whether query i sees position j, the block mask apart.
+// Whether query i sees position j, without the block mask.
 KVC_DEVICE bool sees(const AttentionArgs& args, const RequestView& view, int64_t i, int64_t j) {
   const Reach reach = reach_of(args, view, i, i);
   if (j >= reach.end || (j < reach.low && j >= reach.sinks)) return false;
@@ -91,7 +92,7 @@ KVC_DEVICE bool sees(const AttentionArgs& args, const RequestView& view, int64_t
   return (args.mask[bit / 8] >> bit % 8 & 1) != 0;
 }
 
-// Whether queries first..last see all tokens of the tile at `position`, the block mask apart.
+// Whether queries first..last see all tokens of the tile at `position`, without the block mask.
 KVC_DEVICE bool sees_tile(const AttentionArgs& args, const RequestView& view, int64_t first, int64_t last,
                           int64_t position) {
   const int64_t end = position + kAttentionTile;
@@ -100,8 +101,7 @@ KVC_DEVICE bool sees_tile(const AttentionArgs& args, const RequestView& view, in
   return end <= least.end && (position >= most.low || end <= least.sinks);
 }
 
-// Positions that each of queries first..last sees and reads: whoever is there need not ask further. Empty
-// unless begin < end.
+// Positions that all of queries first..last see and read, without further checks. Empty unless begin < end.
 struct Whole {
   int64_t begin, end;
   KVC_DEVICE bool holds_tile(int64_t position) const {
@@ -127,7 +127,7 @@ KVC_DEVICE bool is_seen(const AttentionArgs& args, const RequestView& view, uint
   const Reach reach = reach_of(args, view, first, last);
   if (j >= reach.end || (j < reach.low && j >= reach.sinks)) return false;
   if (!reads_block(args, view.request, head, args.block_size.divide(static_cast<uint32_t>(j)))) return false;
-  // Between them they see all of their reach, unless a mask hides it.
+  // Together they see all of their reach, unless a mask hides it.
   if (args.mask == nullptr) return true;
   for (int64_t i = first; i <= last; ++i) {
     if (sees(args, view, i, j)) return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scales and offsets of the tokens of tiles, in a ring in shared memory beside that of attention_tokens.cuh:
-// a token each of the first 64 threads of a block. Loading and keeping are apart, so that nobody waits.
+// a token for each of the first 64 threads of a block. Loading and keeping are separate, so that no thread
+// waits.
 #pragma once
 #include "kernels/attention_mma_rows.cuh"
 #include "kernels/attention_tokens.cuh"

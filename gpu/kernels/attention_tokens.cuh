@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tokens of tiles are, found by the first 64 threads of a block, a token each, some tiles ahead,
-// and kept in a ring in shared memory. Finding and keeping are apart, so that what is loaded in
-// between costs no time; a tile that is kept replaces the tile that was kept kRingTiles tiles before.
+// Where the tokens of tiles are. The first 64 threads of a block find them, a token each and some tiles
+// ahead, and keep them in a ring in shared memory. Finding and keeping are separate, so that loads in between
+// cost no time; a tile that is kept replaces the tile that was kept kRingTiles tiles before.
 #pragma once
 #include "kernels/attention_part.cuh"
 
 namespace kvc::gpu {
 
 struct TokenPlace {
-  int32_t block = 0;  // as it is in the table: nothing waits for it before it is kept
+  int32_t block = 0;  // from the table; nothing waits for the load before it is kept
   uint32_t token = 0;
   bool is_read = false;
   uint32_t seen = 0;  // of the 32 tokens of this warp, a bit each: those that are read

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that move keys, values and indices: what a device implementation calls. Results equal those of the
-// CPU (storage/storage.h) bit by bit. Every function enqueues on `stream` and returns 0 or the runtime's
-// error code; none synchronizes, allocates or keeps an argument, so all may be captured in a graph. Arguments
-// are valid and complete; every array is in memory that the device reads, and stays until the work is done.
+// Kernels that move keys, values and indices. Results equal those of the CPU (storage/storage.h) bit by bit.
+// Every function enqueues on `stream` and returns 0 or the runtime's error code; none synchronizes, allocates
+// or keeps an argument, so all may be captured in a graph. Arguments are valid and complete; every array is
+// in memory that the device reads, and stays until the work is done.
 #pragma once
 #include "backend/operations.h"
 #include "layout/layout.h"
@@ -20,8 +20,8 @@ int store_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, S
 // kvc_storage_gather, likewise; without rope_table.
 int gather_rows(const Layout& layout, const void* slab, const kvc_backend_rows& rows, Stream stream);
 
-// How rows of the caller, [layers][tokens][heads][elements], differ from others, float32 without gaps: from
-// what gather_rows() made of the same call. Tokens that it skips are left out. `sums` [2: keys, values]
+// How rows of the caller, [layers][tokens][heads][elements], differ from contiguous float32 rows that
+// gather_rows() made of the same call. Skipped tokens are left out. `sums` [2: keys, values]
 // [num_layers][kCompareParts] are added to.
 struct ErrorSums {
   uint64_t elements, finite;  // all; those of the caller that are finite, of which the rest speaks

@@ -61,8 +61,8 @@ KVC_DEVICE void find_stored(const PlaneArgs& plane, uint64_t block, uint64_t hea
   place->token = static_cast<uint32_t>(token % kTileTokens);
 }
 
-// What leads to the blocks of tokens of the call: slots, or blocks. Below 0: the token is skipped. Loads of
-// several tokens do not wait for each other.
+// The slots or blocks of tokens of the call; below 0: the token is skipped. Loads of several tokens do not
+// wait for each other.
 template <uint32_t n>
 KVC_DEVICE void look_up(const RowsArgs& args, const uint64_t (&tokens)[n], int64_t (&found)[n]) {
   if (args.slots != nullptr) {
@@ -194,12 +194,12 @@ struct RowsPlan {
   bool scaled;          // rows have scales of their own
 };
 
-// What a call moves; `units` of its planes are left to who launches.
+// What a call moves; the launch sets `units` of the planes.
 RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows);
 // The stored keys alone.
 RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 
-// Blocks of `per_block` out of `count`; kernels loop over what a grid cannot hold.
+// Blocks of threads for `count` items, `per_block` each; kernels loop if the grid is too small.
 inline uint32_t blocks_for(uint64_t count, uint64_t per_block) {
   const uint64_t blocks = (count + per_block - 1) / per_block;
   return static_cast<uint32_t>(blocks < 1u << 30 ? blocks : 1u << 30);

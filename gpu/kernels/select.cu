@@ -12,7 +12,7 @@
 namespace kvc::gpu {
 namespace {
 
-constexpr uint32_t kBoundThreads = kPlainThreads;  // that rotate_rows() works with
+constexpr uint32_t kBoundThreads = kPlainThreads;  // that hadamard_rows() works with
 constexpr uint32_t kTeam = 8;    // lanes that share a block's bounds, 8 elements each at a time
 constexpr uint32_t kBlocks = 2;  // of a team at once
 constexpr uint32_t kUnit = kBoundThreads / kTeam * kBlocks;  // blocks of one request and head
@@ -108,7 +108,7 @@ KVC_DEVICE void load_rows(const AttentionArgs& a, uint32_t request, uint32_t hea
         (a.q_offsets[request] + m / group) * a.q_token_stride + (head * group + m % group) * a.q_head_stride;
     q[i] = load_float(a.q_dtype, a.q, row + i % dim);
   }
-  if (a.hadamard != 0) rotate_rows(q, rows, dim);
+  if (a.hadamard != 0) hadamard_rows(q, rows, dim);
   sync_block();
   for (uint32_t i = threadIdx.x; i < rows * dim; i += kBoundThreads) q[i] *= a.scale;
   sync_block();

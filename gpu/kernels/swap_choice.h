@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which way blocks take between the device and pages of the host: by the copy engine, a copy for each
-// contiguous run, or by a kernel (swap_blocks()). Copy engines are best at large runs and pay for
-// every one of them; where that changes depends on the machine, so both ways are measured once. Immutable
-// after that; any thread may read it.
+// How blocks move between the device and pages of the host: by the copy engine, one copy per contiguous run,
+// or by a kernel (swap_blocks()). Copy engines are best with large runs, since each run costs time. The limit
+// depends on the machine, so both are measured once. Then immutable; any thread may read it.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions of memory on devices. Each piece is remembered with its owner until it is given back.
+// C functions of memory on devices. Each piece is recorded with its owner until it is released.
 #include <map>
 #include <mutex>
 
@@ -28,7 +28,7 @@ Pieces& pieces() {
   return *all;
 }
 
-// Takes the memory that take(backend, device, &memory) brings.
+// Records the memory that take(backend, device, &memory) returns.
 template <typename Take>
 kvc_status keep_piece(const char* device, void** memory, Take&& take) {
   Piece piece = {};

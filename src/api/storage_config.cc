@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A storage's configuration: defaults, ranges, the layout that follows from it, and how many blocks a share
-// of the memory is.
+// A storage's configuration: defaults, ranges, the resulting layout, and the number of blocks in a fraction
+// of memory.
 #include "api/storage_handle.h"
 
 namespace kvc {

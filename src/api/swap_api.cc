@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions that move whole blocks between a storage and pages of the host: every block, page and address
-// is checked before anything is copied.
+// C functions that move whole blocks between a storage and pages of the host. They check every block, page
+// and address before they copy anything.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -15,7 +15,7 @@ using ull = unsigned long long;
 
 constexpr uint64_t kPageAlignment = 16;  // of the vectors that kernels copy
 
-// The pages, with the default of page_bytes filled in; and how many there are.
+// Checks the pages, fills in the default of page_bytes, and counts the pages.
 kvc_status check_pages(const kvc_storage& storage, kvc_backend_swap* swap, uint64_t* num_pages) {
   const uint64_t block_bytes = storage.layout.block_bytes;
   if (swap->page_bytes == 0) swap->page_bytes = block_bytes;
@@ -43,7 +43,7 @@ kvc_status check_page(size_t entry, int32_t page, uint64_t num_pages) {
               ull{num_pages});
 }
 
-// No place is written twice, whose content would depend on who is last.
+// Destinations must be unique: otherwise the result would depend on the order.
 kvc_status check_destinations(const kvc_backend_swap& swap) {
   const auto rises = [](const kvc_block_copy& a, const kvc_block_copy& b) {
     return a.destination < b.destination;

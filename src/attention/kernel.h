@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of kernels of one instruction set: all of it is written once over the vector of simd.h. Included
-// once by each kernels_*.cc, which sets what simd.h wants, KVC_ATTENTION_KERNELS (the table) and
+// The table of kernels of one instruction set, written once over the vector of simd.h. Each kernels_*.cc
+// includes it once, after setting what simd.h needs, KVC_ATTENTION_KERNELS (the table) and
 // KVC_ATTENTION_NAME.
 #pragma once
 #include "attention/kernel_amx_bf16.h"
@@ -13,11 +13,11 @@
 
 namespace kvc {
 
-// Constant-initialised: loading the library runs no code of an instruction set that may not be there.
+// Constant-initialised: loading the library runs no code of an instruction set that may be missing.
 #define KVC_OF(function) KVC_ATTENTION_NAMESPACE::function
 constinit const Kernels KVC_ATTENTION_KERNELS = {
     KVC_ATTENTION_NAME,
-    // Processors with tile registers take twice as long for VDPBF16PS as for the two additions it stands for.
+    // On processors with tile registers, VDPBF16PS takes twice as long as the two additions that it replaces.
     KVC_ATTENTION_LEVEL == 4 ? &kAvx512Kernels : nullptr,
     KVC_ATTENTION_LEVEL >= 3,
     KVC_ATTENTION_LEVEL > 0,

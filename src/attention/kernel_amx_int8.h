@@ -15,7 +15,7 @@ constexpr uint32_t kDigitRows = kTileRows / 2;
 // then added: for each 64 elements of four segments' keys and values all 128.
 constexpr uint32_t kLinesPerKeys = 10, kLinesPerQuad = 5, kLinesPerProduct = 8, kLinesPerSum = 4;
 
-// 16 rows that lie at one distance from each other are a tile where they are; others are brought together.
+// 16 rows with a constant stride are a tile in place; other rows are copied together.
 template <int tile>
 inline void load_rows(const Rows& rows, uint32_t first, size_t from, __m512i* copy) {
   const uint64_t* at = rows.at + first;
@@ -77,13 +77,13 @@ void row_scores_amx(const ScoreArgs& a) {
   }
 }
 
-// Whether values are taken four tokens at a time, which leaves o in an order of its own.
+// Whether values are taken four tokens at a time, which leaves o in another order.
 inline bool in_quads(Form form, uint32_t dim, uint32_t group) {
   return (form == kI8 || form == kU8) && dim % 64 == 0 && (group % 64 == 0 || group >= dim);
 }
 
 // The values of a tile as quads of tokens: [64 columns][4][16 quads][16 columns][4]. Interleaving leaves each
-// 64 columns in the order of the lanes of 128 bits; mend_quads() restores it.
+// 64 columns in the order of 128-bit lanes; mend_quads() restores it.
 inline void pack_quads(const ValueArgs& a) {
   const uint32_t quads = a.segments * (kSegment / 4);
   for (uint32_t t = 0; t < quads; ++t) {

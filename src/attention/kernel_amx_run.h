@@ -15,8 +15,8 @@ inline void fetch_next(Lines*& ahead, const Lines* end, uint32_t count) {
   if (ahead != end) fetch(*ahead, count);
 }
 
-// Calls each(i, j, whether i is new) for terms i + j < orders, small ones first. Which these are must not
-// depend on the numbers of terms, which follow from other rows and tokens too.
+// Calls each(i, j, whether i is new) for terms i + j < orders, small ones first. The order must not depend on
+// the numbers of terms, which other rows and tokens determine too.
 template <class Each>
 inline void for_products(uint32_t orders, uint32_t left_terms, uint32_t right_terms, Each each) {
   for (uint32_t i = left_terms; i-- != 0;) {
@@ -52,8 +52,8 @@ struct Factors {
 };
 
 // The products of a step, of one or two halves. kFirst: with those of each tile its sums begin, at what is in
-// add_to or at 0, and what it held before is stored, one tile beside the products of another. The order is
-// the fastest that was found: what comes from afar first, and no factor before it is needed.
+// add_to or at 0, and what it held before is stored, one tile beside the products of another. This order was
+// the fastest: loads from far away first, and no factor before it is needed.
 template <uint32_t kHalves, bool kFirst>
 inline void multiply_step(const Factors& x, const Sums& before, const Sums* add_to) {
   const auto begin = [&]<int tile>() {
@@ -132,9 +132,9 @@ inline uint32_t count_seen(const RunArgs& a, uint32_t first, uint32_t rows) {
   return segments;
 }
 
-// The phases of a block of rows one after the other: multiplied in between, in the tile registers, the
-// vectors would only be slowed down. What is written must stay in the first-level cache, to come back from
-// the second costs more than all that is read there: so few scores at a time, and results once for all.
+// The phases of a block of rows run one after the other: interleaving them with products in the tile
+// registers only slows down the vectors. Written data must stay in the first-level cache, since reading it
+// back from the second costs more than all other reads: hence few scores at a time, and results once.
 template <uint32_t kHalves, uint32_t kTerms>
 inline void run_block(const RunArgs& a, uint32_t row, uint32_t rows, Lines*& ahead) {
   set_tile_rows(kHalves == 2 ? kTileRows : rows);

@@ -68,8 +68,8 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       float* o = a.o + size_t{row} * a.v_dim;
       for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
     };
-    // There, what rounding a logit leaves out may be above all others; a row that has seen nothing is there
-    // too.
+    // For such large logits, the rounding error may exceed all other logits. A row that has seen nothing is
+    // here too.
     const auto is_large = [&] { return !(__builtin_fabsf(a.row_max[row]) <= kLargeLogit); };
     bool raised = is_large();
     if (raised) raise_top();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels cut rows, columns and segments into blocks that fit the registers: as many sums as there is
-// room for. Internal linkage, as all that includes simd.h.
+// How kernels divide rows, columns and segments into blocks: as many sums as fit the registers. Internal
+// linkage, like everything that includes simd.h.
 #pragma once
 #include "attention/simd.h"
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels share: the fetching of the next tile, scales, and probabilities times scales.
+// Shared by kernels: fetching the next tile, scales, and probabilities times scales.
 #pragma once
 #include "attention/kernel_blocks.h"
 
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// Spread evenly over the work: many at once would wait for each other, and with none the memory waits.
+// Fetches are spread evenly over the work: many at once would wait for each other, and without any the memory
+// would be idle.
 inline void fetch(Lines& lines, uint32_t count) {
   lines.due += count;
   for (; lines.due >= kMaxSegments && lines.row != lines.end; lines.due -= kMaxSegments) {
@@ -17,7 +18,7 @@ inline void fetch(Lines& lines, uint32_t count) {
     if (lines.at >= lines.row_bytes) lines.at = 0, ++lines.row;
   }
 }
-// Keys first, then values: for kernels with more time beside the values.
+// Keys first, then values.
 inline void fetch_ahead(Lines* ahead, uint32_t count) {
   Lines& from = ahead[ahead[0].row == ahead[0].end ? 1 : 0];
   Lines lines = from;  // in registers
@@ -46,8 +47,8 @@ inline void load_scales(const Rows& rows, const Rows& next, bool fetches, uint32
   }
 }
 
-// What the codes of a group of columns are multiplied by and what is added for them all: probabilities with
-// the scales, and with the offsets.
+// The factors of the codes of a group of columns, and the sum that is added to all: probabilities times
+// scales, and times offsets.
 struct Weights {
   float of[4 * kTile];
   float base[4];

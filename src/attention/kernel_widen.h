@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that turn a tile into floats once, for the many rows that then read it: else each few rows would
-// convert it again.
+// Kernels that convert a tile to floats once, for many rows; otherwise every few rows would convert it again.
 #pragma once
 #include "attention/kernel_blocks.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of functions that exists once per instruction set, over one tile: up to 64 tokens of one KV head
+// The table of functions of one instruction set. They work on one tile: up to 64 tokens of one KV head
 // against the rows (query, query head) that read it. Plain data only: this header is compiled with the
 // options of every instruction set, so it must not define functions. Stateless; any thread may call them.
 #pragma once
@@ -16,8 +16,8 @@ enum Form : uint32_t { kF32, kF16, kBf16, kI8, kU8, kI4, kU4, kE4M3, kE5M2, kNum
 inline constexpr uint8_t kBits[kNumForms] = {32, 16, 16, 8, 8, 4, 4, 8, 8};
 inline constexpr uint32_t kNumTiledForms = 3;  // the floats
 
-// Keys or values of a tile, where they lie: at places that count from an address, so that all heads of a tile
-// share them.
+// Where the keys or values of a tile are: offsets from an address, so that all heads of a tile share the
+// offsets.
 struct Rows {
   uint64_t base;             // address
   const uint64_t* at;        // plain: of each token; tiled: of each segment
@@ -27,8 +27,8 @@ struct Rows {
   uint32_t group;            // elements that share a scale: the dim if not quantized
 };
 
-// What is yet to be fetched of a tile's rows: a line of each segment by turns, since memory gives several
-// runs of lines faster than one after the other.
+// What is left to fetch of a tile's rows: one line of each segment in turn, since memory is faster with
+// several sequences of lines at once.
 struct Lines {
   uint64_t base;
   const uint64_t *row, *end;      // places of the first segment: the one to go on with
@@ -37,9 +37,9 @@ struct Lines {
   uint32_t due;                   // lines that were asked for but not yet fetched
 };
 
-// What is read comes with the rows `next` of the same shape, which are fetched into the L2 cache meanwhile:
-// by kernels of scores that read line by line, the line at the same place; by the others, Lines. Without
-// places in `next` nothing is fetched.
+// While a kernel reads, it fetches the rows `next` of the same shape into the L2 cache: kernels of scores
+// that read line by line fetch the same line of `next`; others use Lines. Without offsets in `next`, nothing
+// is fetched.
 struct ScoreArgs {
   uint32_t rows, dim, segments;
   uint32_t q_terms;    // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
@@ -92,13 +92,13 @@ struct ValueArgs {
   bool is_packed;  // the call before had the same v, and `packed` is as it left it
 };
 
-// Many rows against a run of tiles, where there is attend_run: all that is multiplied is cut into terms of
-// bf16 first, which add up to it, and packed into words of two elements.
+// Many rows against several tiles, where attend_run exists: all factors are first split into bf16 terms that
+// add up to them, and packed into words of two elements.
 inline constexpr uint32_t kRunTiles = 8;  // at most
 inline constexpr uint32_t kRunSegments = kRunTiles * kMaxSegments;
 inline constexpr uint32_t kScoreSegments = 2 * kMaxSegments;  // whose scores are there at once
-inline constexpr uint32_t kRunRows = 32;                      // that go together, and the fewest that gain
-inline constexpr uint32_t kMaxTerms = 3;                      // of queries and keys: every bit of a float
+inline constexpr uint32_t kRunRows = 32;    // processed together; with fewer it does not pay
+inline constexpr uint32_t kMaxTerms = 3;    // of queries and keys: every bit of a float
 inline constexpr uint32_t kValueTerms = 2;  // of probabilities and values: 2^-18 of it is left out
 
 // Keys or values of a tile with an even number of segments; dim % 32 == 0.
@@ -147,11 +147,11 @@ struct Kernels {
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
   bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values takes tokens together
-  // Called by each thread after its last tile: add_values may keep the elements of o in an order of its own,
-  // and all of them special registers.
+  // Each thread calls it after its last tile: add_values may keep the elements of o in another order, and any
+  // kernel may use special registers.
   void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
   void (*scale)(float* row, uint32_t dim, float factor);  // dim % 16 == 0
-  // Return how many terms there are, or 0 if something is not finite.
+  // Return the number of terms, or 0 if something is not finite.
   uint32_t (*pack_queries)(const float* q, uint32_t rows, uint32_t dim, uint32_t* to, size_t term_words);
   uint32_t (*pack_keys)(const PackArgs&);
   uint32_t (*pack_values)(const PackArgs&);

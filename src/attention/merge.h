@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial results over disjoint sets of keys become the result over all of them. Pure; any thread may call.
+// Merges partial results over disjoint sets of keys into the result over all keys. Pure; any thread may call.
 #pragma once
 #include <cstddef>
 #include <cstdint>

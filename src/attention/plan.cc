@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kPreferredRows = 512;
 
-// Keys and values that go to attend_run together, packed, should stay in the cache beside queries and
-// results: so many bytes of them, but two tiles at least; of longer rows none.
+// Packed keys and values of one attend_run should stay in the cache beside queries and results: this many
+// bytes, but at least two tiles; longer rows do not use it.
 constexpr size_t kRunBytes = size_t{256} << 10;
 constexpr uint32_t kMaxRunDim = 1024;
 
@@ -106,7 +106,7 @@ bool PieceWalk::next(Piece* piece) {
   }
   const uint32_t num_heads = args_.layout->num_heads;
   const uint64_t all_rows = view.queries * shape_.group;
-  // Heads lie side by side in a block, so a piece takes as many as it has room for: all of them in decoding.
+  // The heads of a block are adjacent, so a piece takes as many as fit: all of them in decode.
   const uint32_t rows_of_head = static_cast<uint32_t>(std::min<uint64_t>(all_rows, shape_.piece_rows));
   // With a block mask each reads other blocks.
   const uint32_t heads =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How attend() cuts its arguments into pieces: one request, a run of KV heads, a run of rows (query, query
-// head) of each of them; and pieces with many tokens into splits, when there are too few for all workers.
-// Nothing is stored: every worker walks through the same pieces in the same order.
+// How attend() divides a call into pieces: one request, consecutive KV heads, and consecutive rows (query,
+// query head) of each. If there are too few pieces for all workers, pieces with many tokens are divided into
+// splits. Nothing is stored: every worker walks through the same pieces in the same order.
 #pragma once
 #include "attention/attention.h"
 #include "attention/visibility.h"
@@ -12,7 +12,7 @@ inline constexpr uint32_t kMaxRows = 512;        // of a piece, all its heads to
 inline constexpr size_t kPartialsPerWorker = 4;  // for results of splits; see find_split()
 inline constexpr uint64_t kMinSplit = 16;        // segments
 
-// How stored keys or values come to the kernels.
+// How kernels get stored keys or values.
 enum class Source {
   kRows,
   kTiles,
@@ -29,11 +29,11 @@ struct AttentionShape {
   Source k_source, v_source;
   Form k_form, v_form;
   uint32_t k_group, v_group;  // elements that share a scale; the dim if none do
-  uint32_t run_tiles;         // that go to Kernels::attend_run together, at most; 0: none does
+  uint32_t run_tiles;         // at most, for one call of Kernels::attend_run; 0 = it is not used
 };
 AttentionShape find_shape(const Layout& layout, uint32_t num_q_heads);
 
-// Whether keys may go to kernels that read queries as digits; see ScoreArgs.
+// Whether kernels may read queries as digits for these keys; see ScoreArgs.
 inline bool has_bytes(const AttentionShape& shape) {
   return (shape.k_form == kI8 || shape.k_form == kU8) && shape.k_dim % 64 == 0;
 }
@@ -46,14 +46,14 @@ struct Piece {
   uint32_t rows;       // of each head
   Span span;
   uint64_t splits;       // at least 1
-  size_t first_partial;  // with several splits: where their results lie
+  size_t first_partial;  // with several splits: the first of their results
 };
 
 class PieceWalk {
  public:
   PieceWalk(const AttentionArgs& args, const AttentionShape& shape, uint64_t split_segments)
       : args_(args), shape_(shape), split_(split_segments) {}
-  bool next(Piece* piece);  // false: there is no further piece
+  bool next(Piece* piece);  // false: no more pieces
 
  private:
   const AttentionArgs& args_;

@@ -91,7 +91,8 @@ class Selection {
  private:
   void set(uint64_t block) { bits_[block / 8] = static_cast<uint8_t>(bits_[block / 8] | 1u << block % 8); }
 
-  // Sets the blocks that are kept in any case, returns how many, and lists the others that a query reaches.
+  // Sets the blocks that are always kept, returns their number, and lists the other blocks that a query
+  // reaches.
   uint64_t find_candidates() {
     const uint64_t size = args_.layout->block_size;
     const Reach reach = find_reach(args_, view_, 0, view_.queries - 1);
@@ -148,7 +149,7 @@ class Selection {
     std::fill(negative + dim, positive + padded_dim(*args_.layout), 0.0f);
   }
 
-  // The bounds of tile `tile` of the candidates, as the kernels want them; past the last one the last one.
+  // The bounds of tile `tile` of the candidates for the kernels; past the last candidate, the last one again.
   void point(size_t tile, uint64_t* rows) {
     const uint32_t dim = bounds_dim(*args_.layout);
     for (size_t t = 0; t < kTile; ++t) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A vector of floats as wide as the instruction set of the file that includes this, which sets
 // KVC_ATTENTION_LEVEL (0 portable, 1 AVX2, 2 AVX-512, 3 AVX-512 with BF16) and KVC_ATTENTION_NAMESPACE.
-// Everything has internal linkage: no function compiled for one instruction set can stand in for another's.
+// Everything has internal linkage, so that no function is linked in place of another instruction set's.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -68,7 +68,7 @@ inline Half load_bytes(const char* at) {
   return Half{static_cast<uint16_t>(wide[0]), static_cast<uint16_t>(wide[1]), static_cast<uint16_t>(wide[2]),
               static_cast<uint16_t>(wide[3])};
 }
-// a is what comes back where b is not a number.
+// Returns a where b is NaN.
 inline F max(F b, F a) { return b > a ? b : a; }
 inline bool any_greater(F a, F b) {
   bool any = false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles that a piece reads, found one after the other: which of its tokens some row sees, and where the
-// keys and values of the first KV head lie. Table entries of blocks that no row sees are never used.
+// Finds the tiles that a piece reads, one after the other: which tokens some row sees, and where the keys and
+// values of the first KV head are. Table entries of blocks that no row sees are never used.
 #pragma once
 #include "attention/plan.h"
 
 namespace kvc {
 
-inline constexpr uint64_t kNoToken = 1ull << 62;  // from no address on there is memory so far away
+inline constexpr uint64_t kNoToken = 1ull << 62;  // beyond all memory, from any address
 
 struct Tile {
   uint32_t segments;
@@ -28,7 +28,7 @@ class TileWalk {
   TileWalk(const AttentionArgs& args, const AttentionShape& shape, const Piece& piece, uint64_t from,
            uint64_t to)
       : args_(args), shape_(shape), piece_(piece), at_(from), to_(to) {}
-  bool next(Tile* tile);  // false: there is no further tile that some row sees
+  bool next(Tile* tile);  // false: no row sees any further tile
 
  private:
   void find_visible(Tile* tile) const;

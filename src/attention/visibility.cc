@@ -9,7 +9,7 @@
 namespace kvc {
 namespace {
 
-int64_t clamped(uint64_t n) {  // far beyond every position, yet without overflow in sums
+int64_t clamped(uint64_t n) {  // beyond every position, without overflow in sums
   return static_cast<int64_t>(std::min<uint64_t>(n, std::numeric_limits<int64_t>::max() / 2));
 }
 
@@ -91,7 +91,7 @@ uint32_t visible_bits(const AttentionArgs& args, const RequestView& view, uint64
     bytes |= static_cast<uint32_t>(args.mask[at]) << (at - from / 8) * 8;
   }
   const uint32_t masked = bytes >> from % 8 & ((1u << count) - 1);
-  const uint32_t before = static_cast<uint32_t>(first - position);  // positions that no mask hides
+  const uint32_t before = static_cast<uint32_t>(first - position);  // positions that the mask does not cover
   return bits & (masked << before | ((1u << before) - 1));
 }
 

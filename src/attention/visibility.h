@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which positions the queries of a request see: the causal, window, sink, bit mask and block mask rules of
-// AttentionArgs, asked for a run of queries at once (Span: what must be read at all) or for one query and 16
-// tokens (bits).
-// Pure functions of the arguments.
+// kvc_backend_attention, for several queries at once (Span: what must be read at all) or for one query and 16
+// tokens (bits). Pure functions of the arguments.
 #pragma once
 #include "attention/attention.h"
 #include "attention/kernels.h"
@@ -21,8 +20,7 @@ struct RequestView {
 };
 RequestView view_request(const AttentionArgs& args, size_t request);
 
-// What queries first..last can see at most, the masks apart: positions [0, sinks) and [low, end), sinks <=
-// end.
+// What queries first..last can see at most, without masks: positions [0, sinks) and [low, end), sinks <= end.
 struct Reach {
   int64_t sinks, low, end;
 };
@@ -37,11 +35,11 @@ struct Span {
 };
 Span find_span(const AttentionArgs& args, const RequestView& view, uint64_t first, uint64_t last);
 
-// Whether queries first..last see every token of the segment that starts at `position`, the block mask apart.
+// Whether queries first..last see every token of the segment at `position`, without the block mask.
 bool all_visible(const AttentionArgs& args, const RequestView& view, uint64_t first, uint64_t last,
                  int64_t position);
 
-// Bit t: query i sees position + t, t < 16, the block mask apart.
+// Bit t: query i sees position + t, t < 16, without the block mask.
 uint32_t visible_bits(const AttentionArgs& args, const RequestView& view, uint64_t i, int64_t position);
 
 // The block mask: whether KV head `head` reads block `block` of the request's table; bit t: whether it reads

@@ -9,7 +9,7 @@
 namespace kvc {
 namespace {
 
-// Whether keys are integers with one scale a row, so that only sums of products need it.
+// Whether keys are integers with one scale per row, which then applies to the sums of products.
 bool has_integer_products(const AttentionShape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
   return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= kMaxIntegerDim;
@@ -84,8 +84,8 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
   return true;
 }
 
-// Makes a step what the kernels read. Returns what is to be fetched meanwhile: past the last step that one
-// again, which costs nothing.
+// Prepares a step for the kernels. Returns the step to fetch meanwhile; past the last step that one again,
+// which costs nothing.
 const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
   Pointers& step = step_at(now);
   packed_ = false;
@@ -97,7 +97,7 @@ const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
   return ahead;
 }
 
-// Rows [row, row + rows) of a head, at most kRowsAtOnce; the first of them fetch what comes next.
+// Rows [row, row + rows) of a head, at most kRowsAtOnce. The first of them fetch the next step.
 void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
                   uint32_t rows) {
   const Tile& tile = *now.tile;
@@ -133,7 +133,7 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
   add_values(piece, now, next, row, rows);
 }
 
-// Nothing of what was widened: that fetched it.
+// Nothing if it was widened, which has fetched it.
 void Worker::point_ahead(const Pointers& next, bool fetches, Lines* ahead) {
   const bool keys = fetches && k_form_ == shape_.k_form, values = fetches && v_form_ == shape_.v_form;
   const uint32_t segments = next.tile->segments;
@@ -147,8 +147,8 @@ void Worker::point_ahead(const Pointers& next, bool fetches, Lines* ahead) {
   ahead[1] = lines(next.v, values, kSegment, v_bytes);
 }
 
-// A row whose probability of a token is 0 because it does not see it must not even multiply its value, which
-// may be anything: rows that see the same tokens go together, the others' values replaced by zeros.
+// A row must not multiply the value of a token that it does not see, since 0 times NaN is NaN: rows that see
+// the same tokens are processed together, with zeros for other values.
 void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
                         uint32_t rows) {
   const Tile& tile = *now.tile;
@@ -166,7 +166,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
   const auto add = kernels_->add_values[v_form_];
   packed_ = true;
   if (tile.all) return add(all);
-  // Nearly always all values are finite, and 0 times one is nothing: then all rows go together after all.
+  // Nearly always all values are finite, and 0 times a value is 0: then all rows are processed together.
   const size_t count = size_t{rows} * shape_.v_dim;
   std::copy_n(o, count, scratch_.o_before);
   add(all);
@@ -205,7 +205,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* partial) {
   const uint64_t segments = piece.span.segments;
   TileWalk walk(args_, shape_, piece, segments * split / piece.splits, segments * (split + 1) / piece.splits);
 
-  // A ring of steps: those that are worked on and those after them.
+  // A ring of steps: current ones and later ones.
   size_t filled = 0;
   bool more = true;
   for (size_t now = 0;;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker's part of attend(): the memory it works in, and the work on one split of one piece. A worker
-// belongs to one thread; it writes the output rows of its pieces, or, of a split, its partial.
+// One worker's part of attend(): its memory, and the work on one split of one piece. A worker belongs to one
+// thread. It writes the output rows of a piece or, for a split, a partial result.
 #pragma once
 #include <algorithm>
 
@@ -9,31 +9,31 @@
 
 namespace kvc {
 
-// Steps, tiles of a head, that are known: those worked on and as many after them, which are fetched
+// Steps (a tile of a head) in the ring: those being worked on, and as many later ones that are fetched
 // meanwhile.
 inline constexpr uint32_t kSteps = 2 * kRunTiles, kFewSteps = 4;  // powers of 2
 
-// Rows that go from scores to values together, before those after them: what lies between stays in the cache.
+// Rows that are processed together from scores to values, so that intermediate results stay in the cache.
 inline constexpr uint32_t kRowsAtOnce = 64;
 
-// From so many rows of a head on, a tile is widened to floats once rather than by each few rows.
+// With at least this many rows of a head, a tile is widened to floats once, not for every few rows.
 inline constexpr uint32_t kManyRows = 16;
 
-// Highest logit of a row that has seen nothing: finite, so differences are.
+// Row max of a row that has seen nothing: finite, so that differences are.
 inline constexpr float kNothing = -1e30f;
 
 inline constexpr float kLog2e = 1.4426950408889634f;
 
-// Up to so many rows of a head, those of Kernels for few are used.
+// Up to this many rows of a head use the kernels for few rows.
 inline constexpr uint32_t kFewRows = 4;
 
-// Rows of queries and results lie apart: so many are fetched ahead.
+// Rows of queries and results are not adjacent: this many are fetched ahead.
 inline constexpr uint32_t kRowsAhead = 16;
 
-// Beyond so many products of 8 and 16 bits, spread over 8 sums, these would overflow.
+// With more products of 8 and 16 bits, 8 sums would overflow.
 inline constexpr uint32_t kMaxIntegerDim = 2048;
 
-// Of a query, of a result.
+// A row of queries or results.
 struct RowPlace {
   uint64_t token;
   uint32_t head;
@@ -42,18 +42,18 @@ struct RowPlace {
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
-  Rows k, v;      // mostly by the tile's places; else by these, which are addresses
+  Rows k, v;      // mostly by the tile's offsets; else by these addresses
   uint64_t k_at[kTile], v_at[kTile], v_scale_at[kTile];
 };
 
-// Steps that go to Kernels::attend_run together, of those found so far.
+// Steps that Kernels::attend_run takes together.
 struct Run {
   size_t first;
   uint32_t count;
   size_t filled;
 };
 
-// All arrays of a worker, carved out of one run of bytes. Rows count through all heads of a piece.
+// All arrays of a worker, in one piece of memory. Rows are numbered through all heads of a piece.
 struct Scratch {
   static size_t bytes(const AttentionShape& shape);
   Scratch(char* memory, const AttentionShape& shape) { carve(memory, shape); }

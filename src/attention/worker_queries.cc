@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker's queries come to the kernels: as floats, as pairs of bf16, or as pairs of integers.
+// Prepares a worker's queries for the kernels: as floats, as pairs of bf16, or as pairs of integers.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -50,7 +50,7 @@ float largest(const float* x, size_t count) {
   return std::bit_cast<float>(top);
 }
 
-// As ScoreArgs::q_digits wants row r.
+// Row r in the form of ScoreArgs::q_digits.
 void split_digits(const int16_t* x, uint32_t dim, uint32_t r, int8_t* digits) {
   int8_t* to = digits + size_t{r / 8} * dim * 16 + r % 8 / 4 * 32 + r % 4 * 4;
   for (uint32_t e = 0; e < dim; e += 4, x += 4, to += 64) {

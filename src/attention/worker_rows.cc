@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the kernels find the keys and values of a step: in the slab, or as rows of floats that are made of
-// them.
+// Where kernels find the keys and values of a step: in the slab, or converted to rows of floats.
 #include <algorithm>
 
 #include "attention/places.h"
@@ -9,7 +8,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint64_t kHere[kTile] = {};  // places that are all the same
+constexpr uint64_t kHere[kTile] = {};  // offsets that are all 0
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of many rows, as prefill has them: tiles go to Kernels::attend_run, several at once. What those
-// kernels cannot do goes the way of all others, tile by tile.
+// The path for many rows, as in prefill: Kernels::attend_run takes several tiles at once. What it cannot do
+// uses the path of tile by tile.
 #include <algorithm>
 #include <iterator>
 
@@ -17,7 +17,7 @@ bool Worker::choose_runs(const Piece& piece) const {
   return keys && (v_form_ == kBf16 || v_form_ == kF32);
 }
 
-// How many of the steps from `now` on go together; 0: not even that one.
+// The number of steps from `now` on that can be taken together; 0: not even that one.
 uint32_t Worker::count_run(size_t now, size_t filled) {
   uint32_t count = 0;
   for (; count < shape_.run_tiles && now + count < filled; ++count) {
@@ -30,8 +30,8 @@ uint32_t Worker::count_run(size_t now, size_t filled) {
   return count;
 }
 
-// Fills in what a run multiplies: for all rows, or for one and those that see the same, whatever the tokens
-// that these do not see hold. False: something else is not finite. The steps stay as they are.
+// Packs the factors of a run, for all rows or for rows that see the same tokens; other tokens may hold
+// anything. False: a factor is not finite. The steps stay as they are.
 bool Worker::pack_run(const Piece& piece, const Run& steps, const uint32_t* row, RunArgs* run) {
   const bool in_place = k_form_ == kBf16 && shape_.k_source == Source::kTiles;
   const size_t key_words = size_t{kSegment} * shape_.k_dim / 2, value_words = size_t{kTile} / 2 * 16;
@@ -112,7 +112,8 @@ void Worker::attend_run(const Piece& piece, const Run& steps) {
     return;
   }
   clear_o(piece);
-  // What is not finite must not reach those who do not see it: rows that see the same go together.
+  // NaN and infinity must not reach rows that do not see them: rows that see the same tokens are processed
+  // together.
   const auto see_the_same = [&](uint32_t a, uint32_t b) {
     for (uint32_t i = 0; i < steps.count; ++i) {
       const Tile& tile = *step_at(steps.first + i).tile;

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-// Backends that are parts of this library: the build lists them as KVC_STATIC(name) KVC_STATIC(name) ...
+// Backends that are part of this library: the build lists them as KVC_STATIC(name) KVC_STATIC(name) ...
 #ifndef KVC_STATIC_BACKENDS
 #define KVC_STATIC_BACKENDS
 #endif
@@ -77,7 +77,7 @@ bool exists(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// Of this library, or of the program that it is linked into.
+// The folder of this library, or of the program that it is linked into.
 std::string own_folder() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&set_error), &info) == 0 || info.dli_fname == nullptr) return ".";
@@ -86,7 +86,7 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// Looks for the file; `searched` gets all that was looked for.
+// Finds the file; `searched` gets all places that were searched.
 std::string find_file(const std::string& file, const char* path, std::string* searched) {
   const auto found = [&](const std::string& place) {
     if (exists(place)) return true;

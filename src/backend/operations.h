@@ -112,11 +112,11 @@ typedef struct kvc_backend_attention {
   // How a GPU does it.
   uint32_t on_device;      // 1 = all arrays are the device's memory; the host does not read them
   uint32_t invariant;      // 1 = the bits of a request do not depend on the rest of the batch
-  uint32_t planned;        // 1 = `plan` holds what an earlier call has worked out
+  uint32_t planned;        // 1 = `plan` holds the plan of an earlier call
   uint64_t total_queries;  // the most queries of all requests in this call and all replays ...
   uint64_t max_queries;    // ... queries of one request ...
   uint64_t max_kv_len;     // ... and tokens of one request
-  uint64_t shared_tokens;  // the first tokens of all requests are these many same ones
+  uint64_t shared_tokens;  // the first tokens of all requests that are the same; 0 = none
   void *plan, *workspace;  // NULL = the library's own
   uint64_t plan_bytes, workspace_bytes;
 } kvc_backend_attention;
@@ -132,7 +132,7 @@ typedef struct kvc_backend_attention_info {
   uint64_t plan_bytes, workspace_bytes, selection_bytes;
 } kvc_backend_attention_info;
 
-// Which blocks attention is to read: kvc_storage_select_blocks. Of the attention it reads queries, lengths
+// Which blocks attention should read: kvc_storage_select_blocks. Of the attention it reads queries, lengths
 // and block tables; all else is NULL.
 typedef struct kvc_backend_selection {
   const uint16_t* bounds;  // [num_blocks][num_heads][2: largest, smallest][k_dim] float16

@@ -83,8 +83,8 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
               &rows);
   const auto plan = ask<kvc_attention_info>(kvc_storage_explain, storage_.get(), &attention);
   const bool shares = plan.plan_bytes != 0 && !options_.own_plans;
-  const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
-  launch.plan = shares ? schedule.data() : nullptr;
+  const BenchMemory plan_memory(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
+  launch.plan = shares ? plan_memory.data() : nullptr;
   launch.plan_bytes = plan.plan_bytes;
   const uint32_t flags = launch.flags;
   std::optional<BenchArray> results;

@@ -48,8 +48,8 @@ void Stream::submit(Task* task) {
   wake_.notify_one();
 }
 
-// Tasks in the queue may still use the old one, which therefore stays in the arena: all that were given up
-// are smaller together than the present one.
+// Tasks in the queue may still use the old memory, which therefore stays in the arena. All old pieces
+// together are smaller than the current one.
 void* Stream::scratch(size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > scratch_bytes_) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of the CPU: a queue of tasks and the thread that runs them one after the other. Streams run side by
-// side. An Event marks a place in a stream; another stream, or the host, can wait until it is reached.
+// Streams of the CPU: a queue of tasks, and a thread that runs them in order. Streams run in parallel. An
+// Event marks a place in a stream; another stream or the host can wait until it is reached.
 //
-// A task waits only for what was submitted before it, so that waiting always ends. In a steady state nothing
-// is allocated: tasks come from the stream's arena. Thread-safe, but for close().
+// A task waits only for tasks that were submitted before it, so that waiting always ends. In a steady state
+// nothing is allocated: tasks come from the stream's arena. Thread-safe, except close().
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -17,7 +17,7 @@ namespace kvc {
 
 class Stream {
  public:
-  // Work in the queue; what it needs stands behind this header. run() ends what the task holds.
+  // Work in the queue; its data follows this header. run() releases what the task holds.
   struct Task {
     void (*run)(Task* task);
     Task* next;
@@ -25,7 +25,7 @@ class Stream {
   };
 
   static Stream* create(const Env& env);  // nullptr: no memory, or no thread
-  // Waits for the queue and ends the thread. Places in the stream can still be asked for.
+  // Waits for the queue and ends the thread. passed() and wait() still work afterwards.
   void close();
 
   // A task of type T with `extra` bytes behind it, to be filled and submitted; nullptr: no memory.
@@ -40,8 +40,8 @@ class Stream {
     return task;
   }
   void submit(Task* task);
-  // At least `bytes` bytes, aligned to 64, for tasks of this stream: one after the other may use them, until
-  // close(). nullptr: no memory.
+  // At least `bytes` bytes, aligned to 64, which the tasks of this stream use in turn until close(). nullptr:
+  // no memory.
   void* scratch(size_t bytes);
 
   // Places: the number of tasks up to there.
@@ -57,7 +57,7 @@ class Stream {
   void* allocate(size_t* bytes);  // rounds it up
   void work();
 
-  std::atomic<uint32_t> holders_{1};  // whoever may close() it, and places in it
+  std::atomic<uint32_t> holders_{1};  // the owner, and places in the stream
   std::mutex mutex_;                  // all that follows
   std::condition_variable wake_, done_;
   Memory memory_;
@@ -71,7 +71,7 @@ class Stream {
   std::thread thread_;
 };
 
-// The place in a stream where it was recorded last; passed if it never was.
+// The place in a stream where the event was last recorded; passed if never recorded.
 class Event {
  public:
   Event() = default;
@@ -82,7 +82,7 @@ class Event {
   void record(Stream& stream);
   bool passed();
   void wait();
-  // What `stream` does from now on comes after the event. False: no memory.
+  // Later work of `stream` waits for the event. False: no memory.
   [[nodiscard]] bool delay(Stream& stream);
 
  private:

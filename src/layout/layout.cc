@@ -128,7 +128,8 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
       add(plane.offset(layer, block, head, first), uint64_t{end - first} * plane.row_bytes);
     }
   };
-  // Planes of a cell follow each other; so do heads or tokens inside an area. The loops go in memory's order.
+  // The planes of a cell are adjacent, and so are heads or tokens inside an area. The loops follow the order
+  // in memory.
   const uint32_t layer_end = selection.first_layer + selection.num_layers;
   const uint32_t head_end = selection.first_head + selection.num_heads;
   const bool all_tokens = selection.first_token == 0 && selection.num_tokens == layout.block_size;

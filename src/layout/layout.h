@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes of one token's key or value lie. A storage is a slab plus a few planes (keys, values, their
-// scales), each affine in byte strides over [layer, block, head, token]; the row of elements of one
-// (layer, block, head, token) is contiguous, or, in a tiled plane, spread over a tile of 16 tokens so that a
-// vector register holds one element pair of 16 tokens. All offsets are 64-bit. Immutable after make_layout();
-// any thread may read it.
+// Where the bytes of one token's key or value are. A storage is a slab with a few planes (keys, values, their
+// scales). A plane has byte strides over [layer, block, head, token]. The row of elements of one (layer,
+// block, head, token) is contiguous; in a tiled plane it is spread over a tile of 16 tokens, so that a vector
+// register holds one element pair of 16 tokens. All offsets are 64-bit. Immutable after make_layout(); any
+// thread may read it.
 #pragma once
 #include <kvcache.h>
 
@@ -44,7 +44,7 @@ void write_tiled(const Plane& plane, const char* row, uint32_t count, uint64_t t
 void read_tiled(const Plane& plane, const char* tile, uint64_t token, uint32_t count, char* row);
 
 inline constexpr uint32_t kMaxRowElements = 8192;
-// Tokens of a block that a manager counts; on the CPU one may also be as large as a whole request.
+// The largest block of a manager; on the CPU, a block may also hold a whole request.
 inline constexpr uint32_t kMaxPageTokens = 1024, kMaxBlockTokens = 1u << 20;
 inline constexpr int kNumPlanes = 4;
 
@@ -57,14 +57,14 @@ struct Layout {
   uint32_t scale_group;     // elements of a row per scale; 0 = rows have no scales
   bool asymmetric;          // (scale, offset) instead of a scale
   uint32_t channel_tokens;  // tokens that share a scale per channel of the keys; 0 = scales are those of rows
-  bool hadamard;            // rows are stored rotated
+  bool hadamard;            // rows are stored with the Hadamard transform
   float k_factor,
       v_factor;  // the scale of all keys, of all values; 0 = scales are in the planes, if anywhere
   Plane k, v;
   // float32: a row has one scale per group, or a (scale, offset) pair; with channel_tokens, what k_scale
   // calls a token is that many of them.
   Plane k_scale, v_scale;
-  uint64_t cell_bytes;   // what lies together: one layer of a block, or, in BHLNC, one head of it
+  uint64_t cell_bytes;   // contiguous bytes: one layer of a block or, in BHLNC, one head of a block
   uint64_t block_bytes;  // of all layers
   uint64_t slab_bytes;
 
@@ -81,8 +81,8 @@ struct Layout {
   }
 };
 
-// Where the bytes of a whole block lie: `count` parts of `bytes` bytes each, part i of block b at
-// b * block + i * part. Page by page, a block's parts follow each other.
+// Where the bytes of a block are: `count` parts of `bytes` bytes each; part i of block b is at b * block + i
+// * part. In a page, the parts of a block follow each other.
 struct BlockParts {
   uint64_t count, bytes, block, part;
 };
@@ -92,8 +92,8 @@ inline BlockParts block_parts(const Layout& layout) {
   return {layout.num_layers, layout.cell_bytes, layout.k.block, layout.k.layer};
 }
 
-// What a storage is made of; a complete, in-range description. The result has 0 in slab_bytes if it would be
-// larger than the address space.
+// The complete, valid description of a storage. In the result, slab_bytes is 0 if it would exceed the address
+// space.
 struct LayoutShape {
   uint32_t preset;  // KVC_LAYOUT_*
   int32_t dtype;
@@ -115,9 +115,9 @@ constexpr bool head_major(uint32_t preset) {
   return preset == KVC_LAYOUT_LBHNC || preset == KVC_LAYOUT_BLHNC || preset == KVC_LAYOUT_BHLNC;
 }
 
-// The selected bytes of all planes of a block as runs, ascending, neighbours joined. Writes at most
-// `capacity` of them and returns how many there are. Of a tiled plane whole tiles are selected, of scales
-// that tokens share all that one of them reads.
+// The selected bytes of all planes of a block as runs in ascending order; adjacent runs are joined. Writes at
+// most `capacity` runs and returns their number. In a tiled plane, whole tiles are selected; of scales that
+// tokens share, all that one of the tokens reads.
 size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& selection, kvc_run* runs,
                    size_t capacity);
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What quantization costs and saves, measured: from the floats before and after and the bytes that were
-// really stored, codes and scales. Nothing is assumed from a format. Elements that were not finite before
-// have no error and are left out of the errors; a finite one that comes back otherwise has an infinite error.
-// A meter belongs to one thread at a time.
+// Measures what quantization costs and saves, from the floats before and after and the bytes stored (codes
+// and scales). Elements that were not finite before are not counted in the errors; a finite one that becomes
+// NaN or infinite has an infinite error. A meter belongs to one thread at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +17,7 @@ struct QuantMetrics {
   double max_error;
 };
 
-// What they are made of: of elements that were finite before the sums of squares of these and of their
-// errors.
+// Sums behind the metrics: of elements that were finite before, the squares and the squared errors.
 struct QuantSums {
   uint64_t bytes = 0, elements = 0, finite = 0;
   double signal = 0, noise = 0, max_error = 0;

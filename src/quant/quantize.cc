@@ -16,7 +16,7 @@ namespace {
 // Elements that pass through the stack at once, as floats in units of the scale.
 constexpr size_t kChunk = 256;
 
-// How the elements of a group become codes: (clamp(x, lo, hi) - offset) * inverse, rounded.
+// A code is (clamp(x, lo, hi) - offset) * inverse, rounded.
 struct Step {
   float scale, offset, inverse, lo, hi;
 };
@@ -50,7 +50,7 @@ float largest_code(const QuantFormat& format) {
 
 bool keeps_nan(const QuantFormat& format) { return is_convertible(format.dtype); }
 
-// What NaN is replaced by.
+// The replacement of NaN.
 float nan_value(const QuantFormat& format) {
   return keeps_nan(format) ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
 }
@@ -78,7 +78,7 @@ Step make_step(const QuantFormat& format, float lo, float hi) {
   return step;
 }
 
-// The rare way: n elements, `stride` apart, with an infinity among them.
+// The rare case: n elements, `stride` apart, with an infinity among them.
 Step step_with_infinity(const QuantFormat& format, const float* in, size_t n, size_t stride) {
   KeyRange finite;
   bool plus = false, minus = false;

@@ -114,8 +114,8 @@ void gather_row(const Context& c, const Stored& stored, const Place& place, char
   }
 }
 
-// Calls row(place, t) for each row of each token, in the order in which the caller's rows usually lie:
-// measured, that is faster than the order of the slab.
+// Calls row(place, t) for each row of each token, in the usual order of the caller's rows, which measures
+// faster than the order of the slab.
 template <typename Row>
 void for_each_row(const Layout& layout, uint32_t layer, const int64_t* slots, size_t count, Row&& row) {
   for (size_t t = 0; t < count; ++t) {

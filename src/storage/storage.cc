@@ -79,7 +79,7 @@ void Storage::wait() {
 }
 
 void Storage::drop_pending() {
-  const std::lock_guard lock(pending_mutex_);  // also while notifying: afterwards there may be no storage
+  const std::lock_guard lock(pending_mutex_);  // held while notifying: afterwards the storage may be gone
   if (--num_pending_ == 0) none_pending_.notify_all();
 }
 

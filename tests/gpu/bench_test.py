@@ -68,7 +68,7 @@ class GpuBench(unittest.TestCase):
         self.assertIs(found["check"]["right"], True)
         self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / (2 * 40 * 48 * 2), 1, places=6)
 
-    def test_each_layer_may_work_out_a_schedule_of_its_own(self):
+    def test_each_layer_may_make_its_own_plan(self):
         for options, own in (((), False), (("--own-plans",), True)):
             found = self.found("graph", "attention", *SHAPE, *options)
             self.assertIs(found["own_plans"], own)
