@@ -41,10 +41,10 @@ final class Scenario {
     return IntStream.range(0, values.limit()).mapToObj(i -> " " + values.get(i)).collect(Collectors.joining());
   }
 
-  private void manager(int[] a) throws KvCacheException {
-    Config config = new Config().numBlocks(a[0]).blockSize(a[1]).eventCapacity(a[2]).maxRequests(a[3]);
+  private void manager(long[] a) throws KvCacheException {
+    Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3]);
     if (a.length > 4) {
-      config.groups(new Config.Group(), new Config.Group(a[4], a[5], 0, 0));
+      config.groups(new Config.Group(), new Config.Group(a[4], (int) a[5], 0, 0));
     }
     if (m != null) {
       step.close();
@@ -123,9 +123,10 @@ final class Scenario {
     return list(slots);
   }
 
-  private String execute(String word, int[] a) throws KvCacheException {
+  private String execute(String word, long[] numbers) throws KvCacheException {
+    int[] a = Arrays.stream(numbers).mapToInt(number -> (int) number).toArray();
     switch (word) {
-      case "manager" -> manager(a);
+      case "manager" -> manager(numbers); // a window may have 2^40 tokens
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
       case "close" -> m.closeNamespace(space(a[0]));
       case "reset" -> m.reset(space(a[0]));
@@ -179,7 +180,7 @@ final class Scenario {
       if (words[0].isEmpty() || words[0].startsWith("#")) {
         continue;
       }
-      int[] numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
+      long[] numbers = Arrays.stream(words).skip(1).mapToLong(Long::parseLong).toArray();
       String text;
       try {
         text = "0" + scenario.execute(words[0], numbers);
