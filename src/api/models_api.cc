@@ -12,7 +12,7 @@
 namespace {
 
 constexpr size_t kNearNames = 4;
-constexpr size_t kShownName = 80;  // Of a name that nobody knows: the text has room for more than that.
+constexpr size_t kShownName = 80;  // Characters of an unknown name in the error text.
 
 kvc_status unknown_model(std::string_view name) {
   const char* near[kNearNames] = {};
@@ -21,10 +21,10 @@ kvc_status unknown_model(std::string_view name) {
   for (size_t i = 0, at = 0; i < count; ++i)
     at +=
         static_cast<size_t>(std::snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ", near[i]));
-  return kvc::fail(KVC_ERROR_NOT_FOUND, "there is no preset \"%.*s%s\"; %s%s",
+  return kvc::fail(KVC_ERROR_NOT_FOUND, "no preset \"%.*s%s\"; %s%s",
                    static_cast<int>(std::min(name.size(), kShownName)), name.data(),
                    name.size() > kShownName ? "..." : "",
-                   count == 0 ? "kvc_model_get lists all" : "near: ", list);
+                   count == 0 ? "kvc_model_get lists all" : "nearest: ", list);
 }
 
 }  // namespace

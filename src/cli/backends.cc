@@ -23,8 +23,7 @@ constexpr MemoryKind kMemoryKinds[] = {{"host", KVC_MEMORY_HOST},
                                        {"external", KVC_MEMORY_EXTERNAL}};
 
 Json device_info(const std::string& device) {
-  kvc_device_info info{};
-  info.struct_size = sizeof info;
+  auto info = make<kvc_device_info>();
   Json json;
   json["device"] = device;
   if (kvc_device_properties(device.c_str(), &info) != KVC_OK) {
@@ -50,8 +49,7 @@ Json device_info(const std::string& device) {
 }
 
 Json backend_info(const std::string& name) {
-  kvc_backend_info info{};
-  info.struct_size = sizeof info;
+  auto info = make<kvc_backend_info>();
   Json json;
   json["name"] = name;
   const kvc_status status = kvc_backend_properties(name.c_str(), &info);

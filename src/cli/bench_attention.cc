@@ -40,10 +40,8 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
     for (size_t i = 0; i < elements; ++i) std::memmove(&q[i * 2], &q[i * 4 + 2], 2);
   std::vector<uint64_t> offsets(options_.batch + 1), lens(options_.batch, options_.context);
   for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
-  kvc_attention attention{};
-  attention.struct_size = sizeof attention;
-  kvc_attention_launch launch{};
-  launch.struct_size = sizeof launch;
+  auto attention = make<kvc_attention>();
+  auto launch = make<kvc_attention_launch>();
   attention.launch = &launch;
   attention.dtype = dtype;
   attention.num_requests = options_.batch;
@@ -73,7 +71,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   // A step stores at the end of each request the request's first token of layer 0.
   const std::vector<int64_t> firsts = slots_at(0), slots = slots_at(options_.context - 1);
   rows.slots = firsts.data();
-  check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");
+  check(kvc_storage_gather(storage_.get(), &rows, nullptr));
   const BenchMemory device_slots = place(slots.data(), slots.size() * sizeof slots[0]);
   rows.slots = reinterpret_cast<const int64_t*>(device_slots.data());
   rows.flags = stream_ != nullptr ? KVC_ROWS_ON_DEVICE : 0;
@@ -83,9 +81,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   if (options_.rope)
     rotate_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
               &rows);
-  kvc_attention_info plan{};
-  plan.struct_size = sizeof plan;
-  check(kvc_storage_explain(storage_.get(), &attention, &plan), "kvc_storage_explain");
+  const auto plan = ask<kvc_attention_info>(kvc_storage_explain, storage_.get(), &attention);
   const bool shares = plan.plan_bytes != 0 && !options_.own_plans;
   const BenchMemory schedule(device_, own_kind(device_), shares ? plan.plan_bytes : 1);
   launch.plan = shares ? schedule.data() : nullptr;
@@ -99,8 +95,8 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchTimes times = time([&](uint32_t call) {
     rows.first_layer = attention.layer = layer_of(call);
     launch.flags = flags | (shares && call % kModelLayers != 0 ? KVC_LAUNCH_PLANNED : 0);
-    if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()), "kvc_storage_store");
-    check(kvc_storage_attend(storage_.get(), &attention, stream_.get()), "kvc_storage_attend");
+    if (stores_tokens) check(kvc_storage_store(storage_.get(), &rows, stream_.get()));
+    check(kvc_storage_attend(storage_.get(), &attention, stream_.get()));
   });
   if (options_.check) {
     checked_.limit = dtype == KVC_FLOAT32 && dtype_ == KVC_FLOAT32 ? kFloatError : kHalfError;
@@ -146,10 +142,10 @@ void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
     row.block_table = nullptr;
     int64_t slot = static_cast<int64_t>(i * options_.block_size);
     row.slots = &slot;
-    check(kvc_storage_gather(firsts.storage(), &row, nullptr), "kvc_storage_gather on the CPU");
+    check(kvc_storage_gather(firsts.storage(), &row, nullptr));
     slot = static_cast<int64_t>(i * request_blocks_ * options_.block_size) + last;
     if (options_.rope) rotate_by(table.data(), options_, &last, &row);
-    check(kvc_storage_store(reference.storage(), &row, nullptr), "kvc_storage_store on the CPU");
+    check(kvc_storage_store(reference.storage(), &row, nullptr));
   }
 }
 
@@ -174,8 +170,7 @@ std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, b
         reference.table().begin() + static_cast<std::ptrdiff_t>(i / (n / requests.size()) * request_blocks_);
     tables.insert(tables.end(), first, first + static_cast<std::ptrdiff_t>(request_blocks_));
   }
-  kvc_attention attention{};
-  attention.struct_size = sizeof attention;
+  auto attention = make<kvc_attention>();
   attention.q = q_rows.data();
   attention.out = results.data();
   attention.num_requests = n;
@@ -184,7 +179,7 @@ std::vector<float> BenchSubject::attend_on_the_cpu(const std::vector<char>& q, b
   attention.block_tables = tables.data();
   attention.table_stride = request_blocks_;
   attention.num_q_heads = options_.heads;
-  check(kvc_storage_attend(reference.storage(), &attention, nullptr), "kvc_storage_attend on the CPU");
+  check(kvc_storage_attend(reference.storage(), &attention, nullptr));
   return results;
 }
 

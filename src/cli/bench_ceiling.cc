@@ -9,18 +9,17 @@ namespace {
 
 // A storage of blocks of 2 MiB, as many as fit into `bytes` and at least two; their number and size.
 Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint64_t* block_bytes) {
-  kvc_storage_config config{};
-  config.struct_size = sizeof config;
+  auto config = make<kvc_storage_config>();
   config.num_layers = config.num_heads = 1;
   config.head_dim = 512;
   config.block_size = 1024;
   config.dtype = KVC_BFLOAT16;
   config.device = device;
   config.num_blocks = 1;
-  check(kvc_storage_size(&config, block_bytes, nullptr), "kvc_storage_size");
+  check(kvc_storage_size(&config, block_bytes, nullptr));
   *num_blocks = std::max<size_t>(bytes / *block_bytes / 2, 1) * 2;
   config.num_blocks = *num_blocks;
-  return create_storage(config);
+  return Storage(ask<kvc_storage*>(kvc_storage_create, &config));
 }
 
 // Bytes per second at which the device copies blocks of 2 MiB, each byte counted once. This is the fastest
@@ -34,9 +33,8 @@ double device_copy_bandwidth(const char* device, size_t bytes) {
   std::vector<kvc_block_copy> copies(half);
   for (size_t i = 0; i < half; ++i) copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(half + i)};
   const double seconds = median_seconds([&] {
-    check(kvc_storage_copy_blocks(storage.get(), copies.data(), half, stream.get()),
-          "kvc_storage_copy_blocks");
-    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
+    check(kvc_storage_copy_blocks(storage.get(), copies.data(), half, stream.get()));
+    check(kvc_stream_synchronize(stream.get()));
   });
   return static_cast<double>(half * block_bytes) / seconds;
 }
@@ -52,7 +50,7 @@ double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
   for (size_t i = 0; i < num_blocks; ++i) copies[i].source = copies[i].destination = static_cast<int32_t>(i);
   const double seconds = median_seconds([&] {
     swap_blocks(storage.get(), copies, out, pages.data(), num_blocks * block_bytes, stream.get());
-    check(kvc_stream_synchronize(stream.get()), "kvc_stream_synchronize");
+    check(kvc_stream_synchronize(stream.get()));
   });
   return static_cast<double>(num_blocks * block_bytes) / seconds;
 }

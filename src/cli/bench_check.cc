@@ -58,8 +58,7 @@ BenchArray::BenchArray(const char* device, void* data, uint64_t rows, uint32_t h
   if (row_bytes % 16 != 0)
     throw InputError("--check needs tokens whose rows are a multiple of 16 bytes, and these have " +
                      std::to_string(row_bytes) + ": give another --head-dim, or leave --check out");
-  kvc_storage_config config{};
-  config.struct_size = sizeof config;
+  auto config = make<kvc_storage_config>();
   config.num_blocks = rows;
   config.num_layers = config.num_heads = 1;
   config.block_size = heads;
@@ -70,23 +69,21 @@ BenchArray::BenchArray(const char* device, void* data, uint64_t rows, uint32_t h
   config.memory = data;
   config.memory_size = rows * row_bytes;
   config.device = device;
-  storage_ = create_storage(config);
+  storage_.reset(ask<kvc_storage*>(kvc_storage_create, &config));
 }
 
 void BenchArray::move(const std::vector<uint64_t>& rows, bool out, std::vector<float>* values) {
   const BenchMemory memory = shared_floats(device_, values->size());
   if (!out) std::memcpy(memory.data(), values->data(), values->size() * sizeof(float));
   const std::vector<int32_t> table(rows.begin(), rows.end());
-  kvc_rows all{};
-  all.struct_size = sizeof all;
+  auto all = make<kvc_rows>();
   all.k = memory.data();
   all.num_tokens = rows.size() * heads_;
   all.dtype = KVC_FLOAT32;
   all.block_table = table.data();
   all.block_table_size = table.size();
   check(out ? kvc_storage_gather(storage_.get(), &all, nullptr)
-            : kvc_storage_store(storage_.get(), &all, nullptr),
-        "kvc_storage_gather or store for --check");
+            : kvc_storage_store(storage_.get(), &all, nullptr));
   if (out) std::memcpy(values->data(), memory.data(), values->size() * sizeof(float));
 }
 
@@ -103,24 +100,21 @@ void BenchArray::spoil(const std::vector<uint64_t>& rows) {
 
 BenchRows gather_floats(const char* device, kvc_storage* storage, uint32_t layer,
                         const std::vector<int64_t>& slots) {
-  kvc_storage_info info{};
-  info.struct_size = sizeof info;
-  check(kvc_storage_properties(storage, &info), "kvc_storage_properties");
+  const auto info = ask<kvc_storage_info>(kvc_storage_properties, storage);
   const bool latent = (info.flags & KVC_STORAGE_LATENT) != 0;
   BenchRows found;
   found.keys.resize(slots.size() * info.num_heads * info.head_dim);
   found.values.resize(latent ? 0 : slots.size() * info.num_heads * info.v_head_dim);
   const BenchMemory k = shared_floats(device, found.keys.size()),
                     v = shared_floats(device, found.values.size());
-  kvc_rows rows{};
-  rows.struct_size = sizeof rows;
+  auto rows = make<kvc_rows>();
   rows.k = k.data();
   rows.v = latent ? nullptr : v.data();
   rows.num_tokens = slots.size();
   rows.first_layer = layer;
   rows.dtype = KVC_FLOAT32;
   rows.slots = slots.data();
-  check(kvc_storage_gather(storage, &rows, nullptr), "kvc_storage_gather for --check");
+  check(kvc_storage_gather(storage, &rows, nullptr));
   std::copy_n(reinterpret_cast<const float*>(k.data()), found.keys.size(), found.keys.begin());
   std::copy_n(reinterpret_cast<const float*>(v.data()), found.values.size(), found.values.begin());
   return found;

@@ -14,15 +14,8 @@
 
 namespace kvcli {
 
-struct StreamDeleter {
-  void operator()(kvc_stream* stream) const { kvc_stream_destroy(stream); }
-};
-using Stream = std::unique_ptr<kvc_stream, StreamDeleter>;
-
 inline Stream create_stream(const char* device) {
-  kvc_stream* stream = nullptr;
-  if (device != nullptr) check(kvc_stream_create(device, &stream), "kvc_stream_create");
-  return Stream(stream);
+  return Stream(device == nullptr ? nullptr : ask<kvc_stream*>(kvc_stream_create, device));
 }
 
 /// Memory that the host writes and the device reads.
@@ -37,7 +30,7 @@ inline uint32_t own_kind(const char* device) {
 class BenchMemory {
  public:
   BenchMemory(const char* device, uint32_t kind, size_t bytes) {
-    check(kvc_device_allocate(device, kind, bytes, &data_), "kvc_device_allocate");
+    check(kvc_device_allocate(device, kind, bytes, &data_));
   }
   ~BenchMemory() { kvc_device_release(data_); }
   BenchMemory(BenchMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
@@ -53,12 +46,11 @@ inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes)
   constexpr size_t kPiece = size_t{1} << 20;
   for (size_t at = 0; at < bytes; at += kPiece) {
     const kvc_upload piece = {from + at, to + at, std::min(kPiece, bytes - at)};
-    kvc_table_update update{};
-    update.struct_size = sizeof update;
+    auto update = make<kvc_table_update>();
     update.uploads = &piece;
     update.num_uploads = 1;
-    check(kvc_stream_update_tables(stream, &update), "kvc_stream_update_tables");
-    check(kvc_stream_synchronize(stream), "kvc_stream_synchronize");
+    check(kvc_stream_update_tables(stream, &update));
+    check(kvc_stream_synchronize(stream));
   }
 }
 
@@ -66,8 +58,7 @@ inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes)
 inline void swap_blocks(kvc_storage* storage, const std::vector<kvc_block_copy>& copies, bool out,
                         void* pages, size_t bytes, kvc_stream* stream) {
   check(out ? kvc_storage_swap_out(storage, copies.data(), copies.size(), pages, bytes, 0, stream)
-            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages, bytes, 0, stream),
-        "kvc_storage_swap_out or in");
+            : kvc_storage_swap_in(storage, copies.data(), copies.size(), pages, bytes, 0, stream));
 }
 
 }  // namespace kvcli

@@ -18,8 +18,7 @@ BenchTimes BenchSubject::move(Move what) {
   const std::vector<BenchBlocks> blocks = sampled_blocks();
   const bool checks = options_.check && what != Move::kRotateThenStore, gathers = what == Move::kGather;
   std::optional<BenchArray> arrays[2];  // keys and values that are gathered
-  if (!gathers)
-    check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");  // stored again below
+  if (!gathers) check(kvc_storage_gather(storage_.get(), &rows, nullptr));  // stored again below
   if (checks && !gathers) clear(blocks);
   std::vector<uint64_t> sampled;
   for (const BenchBlocks& block : blocks)
@@ -52,10 +51,9 @@ BenchTimes BenchSubject::move(Move what) {
   }
   const BenchTimes times = time([&](uint32_t call) {
     rows.first_layer = layer_of(call);
-    if (what == Move::kRotateThenStore) check(kvc_rope_apply(&keys), "kvc_rope_apply");
+    if (what == Move::kRotateThenStore) check(kvc_rope_apply(&keys));
     check(gathers ? kvc_storage_gather(storage_.get(), &rows, stream_.get())
-                  : kvc_storage_store(storage_.get(), &rows, stream_.get()),
-          "kvc_storage_store or gather");
+                  : kvc_storage_store(storage_.get(), &rows, stream_.get()));
   });
   if (!checks) return times;
   if (!gathers) {
@@ -80,8 +78,7 @@ BenchTimes BenchSubject::copy() {
   const double calls = static_cast<double>(table_.size()) / static_cast<double>(copies.size());
   const BenchTimes times = time([&](uint32_t call) {
     if (layer_of(call) != 0) return;
-    check(kvc_storage_copy_blocks(storage_.get(), copies.data(), copies.size(), stream_.get()),
-          "kvc_storage_copy_blocks");
+    check(kvc_storage_copy_blocks(storage_.get(), copies.data(), copies.size(), stream_.get()));
   });
   if (options_.check) {  // each destination equals its source now
     std::vector<BenchBlocks> sources, copied;
@@ -139,7 +136,7 @@ std::vector<BenchBlocks> BenchSubject::sampled_blocks() const {
 void BenchSubject::clear(const std::vector<BenchBlocks>& blocks) {
   std::vector<int32_t> ids(blocks.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = table_[blocks[i].first];
-  check(kvc_storage_zero_blocks(storage_.get(), ids.data(), ids.size(), nullptr), "kvc_storage_zero_blocks");
+  check(kvc_storage_zero_blocks(storage_.get(), ids.data(), ids.size(), nullptr));
 }
 
 // As move(): gathers rows and stores them again, with rotated keys or not.
@@ -152,7 +149,7 @@ BenchReference BenchSubject::store_on_the_cpu(const std::vector<BenchBlocks>& bl
   kvc_rows rows = rows_of(row_dtype(dtype_), tokens, k, v);
   rows.block_table = reference.table().data();
   rows.block_table_size = reference.table().size();
-  check(kvc_storage_gather(reference.storage(), &rows, nullptr), "kvc_storage_gather on the CPU");
+  check(kvc_storage_gather(reference.storage(), &rows, nullptr));
   std::vector<float> table;
   std::vector<int64_t> positions;
   if (options_.rope) {
@@ -162,7 +159,7 @@ BenchReference BenchSubject::store_on_the_cpu(const std::vector<BenchBlocks>& bl
         positions.push_back(static_cast<int64_t>(t % options_.context));
     rotate_by(table.data(), options_, positions.data(), &rows);
   }
-  check(kvc_storage_store(reference.storage(), &rows, nullptr), "kvc_storage_store on the CPU");
+  check(kvc_storage_store(reference.storage(), &rows, nullptr));
   return reference;
 }
 

@@ -51,9 +51,8 @@ BenchReference::BenchReference(kvc_storage_config config, const BenchSource& sou
   for (const BenchBlocks& some : blocks) config.num_blocks += some.count;
   table_.resize(config.num_blocks);
   std::iota(table_.begin(), table_.end(), 0);
-  storage_ = create_storage(config);
-  kvc_rows rows{};
-  rows.struct_size = sizeof rows;
+  storage_.reset(ask<kvc_storage*>(kvc_storage_create, &config));
+  auto rows = make<kvc_rows>();
   rows.dtype = KVC_FLOAT32;
   rows.block_table = table_.data();
   rows.block_table_size = table_.size();
@@ -68,7 +67,7 @@ BenchReference::BenchReference(kvc_storage_config config, const BenchSource& sou
         rows.k = const_cast<float*>(source.keys().data()) + source.key_of(first_layer + layer, token);
         if (source.has_values())
           rows.v = const_cast<float*>(source.values().data()) + source.value_of(first_layer + layer, token);
-        check(kvc_storage_store(storage_.get(), &rows, nullptr), "kvc_storage_store on the CPU");
+        check(kvc_storage_store(storage_.get(), &rows, nullptr));
         rows.first_token += rows.num_tokens;
       }
     }

@@ -12,8 +12,7 @@ std::vector<float> rope_angles(const BenchOptions& options) {
   for (size_t i = 0; i < frequencies.size(); ++i)
     frequencies[i] = std::pow(10000.0, -2.0 * static_cast<double>(i) / options.head_dim);
   std::vector<float> table(options.context * options.head_dim);
-  check(kvc_rope_table(frequencies.data(), frequencies.size(), 1, nullptr, options.context, table.data()),
-        "kvc_rope_table");
+  check(kvc_rope_table(frequencies.data(), frequencies.size(), 1, nullptr, options.context, table.data()));
   return table;
 }
 
@@ -24,8 +23,7 @@ void rotate_by(const float* table, const BenchOptions& options, const void* posi
 }
 
 kvc_rope_rows keys_of(const kvc_rows& rows, const BenchOptions& options) {
-  kvc_rope_rows keys{};
-  keys.struct_size = sizeof keys;
+  auto keys = make<kvc_rope_rows>();
   keys.x = rows.k;
   keys.num_tokens = rows.num_tokens;
   keys.table = rows.rope_table;

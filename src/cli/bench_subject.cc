@@ -36,7 +36,6 @@ BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
     throw InputError("--rope excludes --latent: only a part of a latent row rotates; leave one out");
   request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
   kvc_storage_config& config = config_;
-  config.struct_size = sizeof config;
   config.num_blocks = options.batch * request_blocks_;
   config.num_heads = options.kv_heads;
   config.head_dim = options.head_dim;
@@ -51,13 +50,12 @@ BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
                      options.block_size % 16 == 0 && options.head_dim % 2 == 0 && !options.latent;
   config.flags = (tiled ? KVC_STORAGE_TILED_KEYS : 0) | (options.latent ? KVC_STORAGE_LATENT : 0);
   uint64_t layer_bytes = 0;
-  check(kvc_storage_size(&config, nullptr, &layer_bytes), "kvc_storage_size");
+  check(kvc_storage_size(&config, nullptr, &layer_bytes));
   const uint64_t cold = kColdBytes / options.queries / layer_bytes + 1;
   layers_ = options.layers != 0 ? options.layers : static_cast<uint32_t>(std::clamp<uint64_t>(cold, 1, 4096));
   config.num_layers = layers_;
-  storage_ = create_storage(config);
-  info_.struct_size = sizeof info_;
-  check(kvc_storage_properties(storage_.get(), &info_), "kvc_storage_properties");
+  storage_.reset(ask<kvc_storage*>(kvc_storage_create, &config));
+  info_ = ask<kvc_storage_info>(kvc_storage_properties, storage_.get());
   table_.resize(config.num_blocks);
   std::iota(table_.begin(), table_.end(), 0);
   std::shuffle(table_.begin(), table_.end(), random_);
@@ -102,7 +100,7 @@ BenchTimes BenchSubject::time(const std::function<void(uint32_t call)>& work) {
     for (uint32_t i = 0; i < passes * layers_; ++i) work(i);
     watch.stop();
     enqueued.push_back(watch.seconds());
-    if (stream_ != nullptr) check(kvc_stream_synchronize(stream_.get()), "kvc_stream_synchronize");
+    if (stream_ != nullptr) check(kvc_stream_synchronize(stream_.get()));
   });
   const auto middle = enqueued.begin() + static_cast<std::ptrdiff_t>(enqueued.size() / 2);
   std::nth_element(enqueued.begin(), middle, enqueued.end());
@@ -123,14 +121,13 @@ uint64_t BenchSubject::run_bytes() const {
   kvc_run run;
   size_t count = 0;
   const kvc_selection layer = {0, 1, 0, info_.num_heads, 0, info_.block_size};
-  check(kvc_storage_runs(storage_.get(), 0, &layer, &run, 1, &count), "kvc_storage_runs");
+  check(kvc_storage_runs(storage_.get(), 0, &layer, &run, 1, &count));
   return run.bytes;
 }
 
 kvc_rows BenchSubject::rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k,
                                const BenchMemory& v) const {
-  kvc_rows rows{};
-  rows.struct_size = sizeof rows;
+  auto rows = make<kvc_rows>();
   rows.k = k.data();
   rows.v = options_.latent ? nullptr : v.data();
   rows.dtype = dtype;
@@ -157,7 +154,7 @@ void BenchSubject::fill() {
       rows.k = k.data() + source_->key_of(rows.first_layer, rows.first_token) * sizeof(float);
       if (source_->has_values())
         rows.v = v.data() + source_->value_of(rows.first_layer, rows.first_token) * sizeof(float);
-      check(kvc_storage_store(storage_.get(), &rows, nullptr), "kvc_storage_store");
+      check(kvc_storage_store(storage_.get(), &rows, nullptr));
     }
 }
 

@@ -96,7 +96,7 @@ class BenchSubject {
   Stream stream_;
   BenchTimer timer_;
   Storage storage_;
-  kvc_storage_config config_{};
+  kvc_storage_config config_ = make<kvc_storage_config>();
   kvc_storage_info info_{};
   std::unique_ptr<BenchSource> source_;
   BenchCheck checked_;

@@ -23,10 +23,7 @@ Words choices(const CLI::Option& option) {
 Words model_names() {
   Words names;
   for (size_t i = 0; i < kvc_model_count(); ++i) {
-    kvc_model model{};
-    model.struct_size = sizeof model;
-    check(kvc_model_get(i, &model), "kvc_model_get");
-    names.emplace_back(model.name);
+    names.emplace_back(ask<kvc_model>(kvc_model_get, i).name);
   }
   return names;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The errors of kvcache(1). InputError: an option or a file is wrong (exit code 2). LibraryError: a call of
-// the library failed, or its results contradict each other (exit code 1). Each text names the problem and the
-// fix.
+// The errors of kvcache(1), besides kvc::Error for a failed call. InputError: an option or a file is wrong
+// (exit code 2). LibraryError: results of the library contradict each other (exit code 1).
 #pragma once
 
 #include <stdexcept>

@@ -17,18 +17,12 @@
 
 #include "cli/dtype.h"
 #include "cli/library.h"
+#include "cli/table.h"
 
 namespace kvcli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-kvc_model preset(size_t index) {
-  kvc_model model{};
-  model.struct_size = sizeof model;
-  check(kvc_model_get(index, &model), "kvc_model_get");
-  return model;
-}
 
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
@@ -46,40 +40,31 @@ kvc_model read_config(const std::string& path) {
     if (text.size() > kMaxConfigBytes)
       throw InputError(source + ": longer than 16 MiB; give the config.json of a model");
   }
-  kvc_model model{};
-  model.struct_size = sizeof model;
+  auto model = make<kvc_model>();
   const kvc_status status = kvc_model_from_config(text.data(), text.size(), &model);
   if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(source + ": " + kvc_last_error());
-  check(status, "kvc_model_from_config");
+  check(status);
   return model;
 }
 
 /// Presets win over files of the same name; "./" names such a file.
 kvc_model find_model(const std::string& name) {
-  kvc_model model{};
-  model.struct_size = sizeof model;
+  auto model = make<kvc_model>();
   const kvc_status status = kvc_model_find(name.c_str(), &model);
   if (status == KVC_OK) return model;
-  if (status != KVC_ERROR_NOT_FOUND) check(status, "kvc_model_find");
+  if (status != KVC_ERROR_NOT_FOUND) check(status);
   const std::string text = kvc_last_error();
   std::error_code ignored;
   if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
   throw InputError(text + "; list all with `kvcache models`, or give the path of a config.json");
 }
 
-kvc_memory_estimate ask(const kvc_memory_query& query) {
-  kvc_memory_estimate estimate{};
-  estimate.struct_size = sizeof estimate;
+kvc_memory_estimate estimate_of(const kvc_memory_query& query) {
+  auto estimate = make<kvc_memory_estimate>();
   const kvc_status status = kvc_estimate_memory(&query, &estimate);
   if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(std::string("estimate: ") + kvc_last_error());
-  check(status, "kvc_estimate_memory");
+  check(status);
   return estimate;
-}
-
-std::string grouped(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
-  return text;
 }
 
 /// In the largest unit that gives at least 1.
@@ -91,12 +76,6 @@ std::string rounded(uint64_t bytes) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << number << ' ' << kUnits[unit];
   return text.str();
-}
-
-void row(std::ostream& out, const char* name, const std::string& value, const std::string& note = "") {
-  out << "  " << std::left << std::setw(22) << name << std::right << std::setw(26) << value;
-  if (!note.empty()) out << "   " << note;
-  out << '\n';
 }
 
 /// What a token stores in a layer.
@@ -246,8 +225,7 @@ uint64_t parse_bytes(const std::string& text) {
 
 void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& out) {
   const kvc_model model = find_model(options.model);
-  kvc_memory_query query{};
-  query.struct_size = sizeof query;
+  auto query = make<kvc_memory_query>();
   query.model = &model;
   query.tokens = options.context == 0 ? model.max_context : options.context;
   query.num_sequences = options.batch;
@@ -260,7 +238,7 @@ void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& 
   query.channel_keys = options.channel_keys ? 1 : 0;
   query.channel_tokens = options.channel_tokens;
   if (!options.budget.empty()) query.budget_bytes = parse_bytes(options.budget);
-  const kvc_memory_estimate answer = ask(query);
+  const kvc_memory_estimate answer = estimate_of(query);
   if (as_json)
     out << estimate_json(options, model, query, answer).dump(2) << '\n';
   else
@@ -276,12 +254,11 @@ void print_models(bool as_json, std::ostream& out) {
         << '\n';
   }
   for (size_t i = 0; i < kvc_model_count(); ++i) {
-    const kvc_model model = preset(i);
-    kvc_memory_query query{};
-    query.struct_size = sizeof query;
+    const kvc_model model = ask<kvc_model>(kvc_model_get, i);
+    auto query = make<kvc_memory_query>();
     query.model = &model;
     query.dtype = KVC_FLOAT16;
-    const kvc_memory_estimate answer = ask(query);
+    const kvc_memory_estimate answer = estimate_of(query);
     if (as_json) {
       list.push_back({{"name", model.name},
                       {"num_layers", model.num_layers},

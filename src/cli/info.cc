@@ -23,20 +23,9 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 
-/// The properties of a manager whose config has only num_blocks.
-kvc_properties default_properties() {
-  kvc_manager_config config{};
-  config.struct_size = sizeof config;
-  config.num_blocks = kExampleBlocks;
-  const Manager manager = create_manager(config);
-  kvc_properties properties{};
-  properties.struct_size = sizeof properties;
-  check(kvc_manager_properties(manager.get(), &properties), "kvc_manager_properties");
-  return properties;
-}
-
 nlohmann::ordered_json library_info(const std::vector<std::string>& backends) {
-  const kvc_properties properties = default_properties();
+  const kvc::Manager manager(kExampleBlocks);
+  const auto properties = ask<kvc_properties>(kvc_manager_properties, manager.get());
   nlohmann::ordered_json json;
   json["version"] = version_text(kvc_version());
   json["header_version"] =

@@ -228,8 +228,6 @@ int main(int argc, char** argv) {
   } catch (const InputError& error) {
     std::cerr << "kvcache: " << error.what() << '\n';
     return kExitUsage;
-  } catch (const LibraryError& error) {
-    std::cerr << "kvcache: " << error.what() << '\n';
   } catch (const std::bad_alloc&) {
     std::cerr << "kvcache: out of memory; use fewer requests, blocks or concurrency\n";
   } catch (const std::exception& error) {

@@ -60,7 +60,7 @@ class Replay {
   uint64_t blocks_of(uint64_t tokens) const {
     return (tokens + options_.block_size - 1) / options_.block_size;
   }
-  kvc_stats stats() const;
+  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, manager_.get()); }
   std::span<const int32_t> export_table(uint64_t request, uint64_t max_tokens);
 
   const Trace& trace_;
@@ -90,18 +90,15 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   for (const TraceRequest& request : trace.requests) {
     longest = std::max<uint64_t>(longest, uint64_t{request.input_length} + request.num_outputs());
   }
-  kvc_manager_config config{};
-  config.struct_size = sizeof config;
+  auto config = make<kvc_manager_config>();
   config.num_blocks = options.num_blocks;
   config.block_size = options.block_size;
   config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and one that waits.
   config.max_request_tokens = longest;
   config.vocab_size = kVocabSize;
-  manager_ = create_manager(config);
+  manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
 
-  kvc_pool_info pool{};
-  pool.struct_size = sizeof pool;
-  check(kvc_manager_pool_info(manager_.get(), 0, &pool), "kvc_manager_pool_info");
+  const auto pool = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), 0u);
   usable_blocks_ = pool.num_blocks;
 
   const uint64_t row_stride = options.maintain_tables ? std::min(blocks_of(longest), usable_blocks_) : 0;
@@ -156,18 +153,15 @@ bool Replay::admit(Waiting& waiting) {
   if (create || oracle_) make_tokens(trace_, waiting.index, waiting.produced, tokens_);
   const uint32_t length = request.input_length + waiting.produced;
 
-  kvc_request_config config{};
-  config.struct_size = sizeof config;
+  auto config = make<kvc_request_config>();
   config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
-    kvc_prompt prompt = {};
-    prompt.struct_size = sizeof prompt;
+    auto prompt = make<kvc_prompt>();
     prompt.tokens = tokens_.data();
     prompt.num_tokens = length;
-    check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id),
-          "kvc_manager_create_request");
+    check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id));
   }
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
   waiting.seconds += prompt_watch_.stop();
@@ -176,7 +170,7 @@ bool Replay::admit(Waiting& waiting) {
     ++result_.failed_allocations;
     return false;
   }
-  check(status, "kvc_manager_admit_request");
+  check(status);
   result_.prompt_calls.add(waiting.seconds);
   live_.push_back(
       {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
@@ -201,7 +195,7 @@ void Replay::commit(const Live& request, Stopwatch& watch) {
   watch.start();
   const kvc_status status = kvc_manager_commit_tokens(manager_.get(), request.id, request.length);
   watch.stop();
-  check(status, "kvc_manager_commit_tokens");
+  check(status);
 }
 
 /// Decodes one token for every live request. The same call commits the token before it.
@@ -314,18 +308,10 @@ void Replay::sample_occupancy() {
   sample_interval_ *= 2;
 }
 
-kvc_stats Replay::stats() const {
-  kvc_stats stats{};
-  stats.struct_size = sizeof stats;
-  check(kvc_manager_stats(manager_.get(), &stats), "kvc_manager_stats");
-  return stats;
-}
-
 /// The block table of a request with slots for at most max_tokens.
 std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tokens) {
   table_.resize(blocks_of(max_tokens));
-  check(kvc_manager_export_tables(manager_.get(), &request, 1, 0, -1, table_.data(), table_.size()),
-        "kvc_manager_export_tables");
+  check(kvc_manager_export_tables(manager_.get(), &request, 1, 0, -1, table_.data(), table_.size()));
   while (!table_.empty() && table_.back() == -1) table_.pop_back();
   return table_;
 }
@@ -342,7 +328,7 @@ void Replay::finish() {
   }
   if (!result_.right()) return;  // Wrong contents are reported first.
   check_against(library, result_, usable_blocks_);
-  if (options_.verify) check(kvc_manager_check(manager_.get()), "kvc_manager_check");
+  if (options_.verify) check(kvc_manager_check(manager_.get()));
 }
 
 }  // namespace

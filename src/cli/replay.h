@@ -20,7 +20,7 @@ struct ReplayOptions {
   bool data = false;             // With verify: bytes go through a kvc_storage.
 };
 
-/// Throws LibraryError if a call fails, or if the statistics of the library and the engine differ.
+/// Throws kvc::Error if a call fails, LibraryError if the statistics of the library and the engine differ.
 ReplayResult replay(const Trace& trace, const ReplayOptions& options);
 
 }  // namespace kvcli

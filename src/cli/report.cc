@@ -7,29 +7,15 @@
 #include <sstream>
 #include <string>
 
+#include "cli/table.h"
+
 namespace kvcli {
 namespace {
-
-std::string grouped(uint64_t number) {
-  const std::string digits = std::to_string(number);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
 
 std::string fixed(double number, int digits) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(digits) << number;
   return text.str();
-}
-
-void row(std::ostream& out, const char* name, const std::string& value, const std::string& note = "") {
-  out << "  " << std::left << std::setw(20) << name << std::right << std::setw(16) << value;
-  if (!note.empty()) out << "   " << note;
-  out << '\n';
 }
 
 nlohmann::ordered_json latency_json(const Latencies& calls) {

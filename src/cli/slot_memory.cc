@@ -35,34 +35,32 @@ class ArrayMemory : public SlotMemory {
 class StorageMemory : public SlotMemory {
  public:
   StorageMemory(uint64_t num_blocks, uint32_t block_size) {
-    kvc_storage_config config{};
-    config.struct_size = sizeof config;
+    auto config = make<kvc_storage_config>();
     config.num_blocks = num_blocks;
     config.num_layers = config.num_heads = 1;
     config.head_dim = 2;
     config.block_size = block_size;
     config.dtype = KVC_FLOAT32;
-    storage_ = create_storage(config);
+    storage_.reset(ask<kvc_storage*>(kvc_storage_create, &config));
   }
   void write(std::span<const int64_t> slots, std::span<const uint64_t> values) override {
     keys_.assign(values.begin(), values.end());
     inverse_.resize(values.size());
     for (size_t i = 0; i < values.size(); ++i) inverse_[i] = ~values[i];
     const kvc_rows rows = rows_of(slots);
-    check(kvc_storage_store(storage_.get(), &rows, nullptr), "kvc_storage_store");
+    check(kvc_storage_store(storage_.get(), &rows, nullptr));
   }
   void read(std::span<const int64_t> slots, std::span<uint64_t> values) override {
     keys_.resize(slots.size());
     inverse_.resize(slots.size());
     const kvc_rows rows = rows_of(slots);
-    check(kvc_storage_gather(storage_.get(), &rows, nullptr), "kvc_storage_gather");
+    check(kvc_storage_gather(storage_.get(), &rows, nullptr));
     for (size_t i = 0; i < slots.size(); ++i) values[i] = keys_[i] == ~inverse_[i] ? keys_[i] : 0;
   }
 
  private:
   kvc_rows rows_of(std::span<const int64_t> slots) {
-    kvc_rows rows{};
-    rows.struct_size = sizeof rows;
+    auto rows = make<kvc_rows>();
     rows.k = keys_.data();
     rows.v = inverse_.data();
     rows.slots = slots.data();

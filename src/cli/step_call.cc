@@ -18,7 +18,6 @@ StepCall::StepCall(uint32_t max_requests, uint64_t row_stride, bool want_slots)
       status_(size_t{2} * max_requests),
       copies_(max_requests) {
   std::iota(offsets_.begin(), offsets_.end(), uint64_t{0});  // One token each.
-  step_.struct_size = sizeof step_;
   step_.fill_id = -1;
   step_.frees = frees_.data();
   step_.requests = requests_.data();
@@ -45,7 +44,7 @@ double StepCall::run(kvc_manager* manager, Stopwatch& watch, bool extending) {
   const kvc_status status = kvc_manager_step(manager, &step_);
   const double seconds = watch.stop();
 
-  check(status, "kvc_manager_step");
+  check(status);
   step_.retired_step = step_.step_id;
   check_answers(extending);
   return seconds;

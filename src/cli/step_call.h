@@ -50,7 +50,7 @@ class StepCall {
   std::vector<int64_t> slots_;
   std::vector<kvc_status> status_;
   std::vector<kvc_block_copy> copies_;
-  kvc_step step_{};
+  kvc_step step_ = make<kvc_step>();
 };
 
 }  // namespace kvcli

@@ -30,7 +30,7 @@ class LineReader {
     for (auto c = buffer_->sbumpc(); c != Traits::eof(); c = buffer_->sbumpc()) {
       if (c == '\n') return true;
       if (line.size() == kMaxLineBytes)
-        fail("longer than 16 MiB", "is this a trace? It has one JSON object a line");
+        fail("longer than 16 MiB", "give a trace, which has one JSON object per line");
       line.push_back(Traits::to_char_type(c));
     }
     return !line.empty();
@@ -126,7 +126,7 @@ Trace read_trace(std::istream& in, const std::string& name, uint64_t max_request
     if (!blank) append_request(line, reader, trace);
   }
   if (trace.requests.empty())
-    throw InputError(name + ": no requests; give a trace with one JSON object a line");
+    throw InputError(name + ": no requests; give a trace with one JSON object per line");
   return trace;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table row per architecture says what its configs leave out and how they write down windows.
+// A table has, for each architecture, the defaults of its configs and the form of its windows.
 #include "models/hf_config.h"
 
 #include <algorithm>
@@ -20,20 +20,20 @@ constexpr uint64_t kMaxDim = 65536;
 constexpr uint64_t kMaxHidden = uint64_t{1} << 24;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 
-// Defaults that are no numbers.
+// Special defaults.
 constexpr uint64_t kRequired = Section::kRequired;
 constexpr uint64_t kSameAsHeads = UINT64_MAX;
 constexpr uint64_t kFromHidden = UINT64_MAX;
 
 enum class Windows {
-  kNever,         // The architecture has none, whatever the config says.
-  kAllLayers,     // sliding_window, if it is a number, holds for every layer.
-  kIfSwitchedOn,  // use_sliding_window, then for layers from max_window_layers on.
+  kNever,         // The architecture has none.
+  kAllLayers,     // sliding_window holds for every layer.
+  kIfSwitchedOn,  // With use_sliding_window: layers from max_window_layers on.
   kEverySixth,    // All but every sliding_window_pattern-th layer.
   kEverySecond    // All but every second layer.
 };
 
-// What holds if a config does not say it.
+// Defaults for fields that a config omits.
 struct Architecture {
   const char* model_type;
   const char* class_name;  // In "architectures", for configs without a model_type.
@@ -50,7 +50,7 @@ struct Architecture {
 };
 
 constexpr Architecture gemma3(const char* model_type, const char* class_name) {
-  return {.model_type = model_type,  // The multimodal configs state only what differs from these.
+  return {.model_type = model_type,  // Multimodal configs have only what differs.
           .class_name = class_name,
           .windows = Windows::kEverySixth,
           .window = 4096,
@@ -144,7 +144,7 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
     model.head_dim = static_cast<uint32_t>(config.whole("qk_nope_head_dim", 1, kMaxDim / 2)) + model.rope_dim;
     model.v_head_dim = static_cast<uint32_t>(config.whole("v_head_dim", 1, kMaxDim));
     model.latent_dim = latent + model.rope_dim;
-    model.num_kv_heads = 1;  // What the config counts are the heads that are made of the latent row.
+    model.num_kv_heads = 1;  // The config counts the heads that are computed from it.
     return;
   }
   model.num_kv_heads = static_cast<uint32_t>(
@@ -174,7 +174,7 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
   model.rope_dim = static_cast<uint32_t>(model.head_dim * rotated);
 }
 
-// Layers with the window, from "layer_types", which newer configs spell out.
+// Layers with the window, from "layer_types" of newer configs.
 Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers) {
   if (!types.is_array() || types.size() < num_layers) {
     config.fail("layer_types", "is " + types.shown(),
@@ -225,7 +225,7 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
   if (architecture.windows == Windows::kIfSwitchedOn && !config.flag_or("use_sliding_window", false)) return;
   uint64_t window = config.has("sliding_window") ? 0 : architecture.window;
   if (config.find("sliding_window")) window = config.whole("sliding_window", 1, kMaxTokens);
-  if (window == 0 || window >= model.max_context) return;  // It hides nothing.
+  if (window == 0 || window >= model.max_context) return;  // It covers the whole context.
   const Layers windowed = windowed_layers(config, architecture, model.num_layers);
   for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
     if (!windowed[layer]) continue;
@@ -252,7 +252,7 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   constexpr Kind kKinds[] = {{"default", KVC_ROPE_NONE},    {"linear", KVC_ROPE_LINEAR},
                              {"dynamic", KVC_ROPE_DYNAMIC}, {"yarn", KVC_ROPE_YARN},
                              {"llama3", KVC_ROPE_LLAMA3},   {"longrope", KVC_ROPE_LONGROPE},
-                             {"su", KVC_ROPE_LONGROPE}};  // Its first name.
+                             {"su", KVC_ROPE_LONGROPE}};  // Its former name.
   const char* key = scaling.find("rope_type") ? "rope_type" : "type";
   const std::optional<Json> name = scaling.text(key);
   if (!name) scaling.fail("rope_type", "is missing", "give default, linear, dynamic, yarn, ...");
@@ -290,7 +290,7 @@ void read_rope(const Section& config, const Architecture& architecture, kvc_mode
   if (const std::optional<Section> scaling = config.section("rope_scaling"))
     read_scaling(config, *scaling, model);
 
-  // transformers 5 keeps all of it in one place, by kind of layer where kinds differ.
+  // transformers 5 has all of it in one object, or in one per kind of layer.
   const std::optional<Section> all = config.section("rope_parameters");
   if (!all) return;
   const std::optional<Section> full = all->section("full_attention"),
@@ -302,7 +302,7 @@ void read_rope(const Section& config, const Architecture& architecture, kvc_mode
 }
 
 kvc_model read_config(const Section& outer) {
-  const std::optional<Section> inner = outer.section("text_config");  // Of models that also see or hear.
+  const std::optional<Section> inner = outer.section("text_config");  // Multimodal models.
   const Section& config = inner ? *inner : outer;
   const Architecture& architecture = find_architecture(outer, config);
 

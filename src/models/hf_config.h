@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the config.json that Hugging Face keeps beside a model's weights. A file comes from anywhere: the
-// answer is a model within the limits of the library, or INVALID_ARGUMENT with a text that names the key, its
-// value and the fix. Values that a config leaves out are those of the transformers library where a published
-// model relies on them; everything else must be there.
+// Reads a Hugging Face config.json. The text is not trusted: the result is a model within the limits of the
+// library, or INVALID_ARGUMENT with a text that names the field, its value and the fix. A field that is
+// omitted has the default of the transformers library if published models rely on that; else it is required.
 #pragma once
 #include <kvcache.h>
 
@@ -10,7 +9,7 @@
 
 namespace kvc {
 
-// Nothing is written on failure. Throws std::bad_alloc and nothing else.
+// Nothing is written on failure. Throws only std::bad_alloc.
 kvc_status parse_hf_config(std::string_view text, kvc_model* out);
 
 }  // namespace kvc

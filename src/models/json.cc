@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One scanner checks a text and finds the ends of values in it.
+// The same scanner checks a text and finds the end of each value.
 #include "models/json.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ struct Scanner {
     space();
     return take(':') || fail("a colon is missing");
   }
-  // A value, and the space around it.
+  // A value with the space around it.
   bool value(int depth) {
     space();
     const char c = peek();
@@ -111,7 +111,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kSpace) + 1);
 }
 
-// All of a text as a number, by std::from_chars.
+// The whole text as a number.
 template <typename T>
 std::optional<T> number_of(std::string_view text) {
   T number;
@@ -133,7 +133,7 @@ kvc_status Json::parse(std::string_view text, Json* out) {
   return KVC_OK;
 }
 
-// The item at *at of an object or array, and where the next one is.
+// Reads the item at *at of an object or array, and moves *at to the next one.
 bool Json::next(size_t* at, Json* name, Json* value) const {
   Scanner scanner{text_, *at};
   scanner.space();
@@ -146,7 +146,7 @@ bool Json::next(size_t* at, Json* name, Json* value) const {
   const size_t begin = scanner.at;
   scanner.value(0);
   *value = Json(trimmed(text_.substr(begin, scanner.at - begin)));
-  *at = scanner.at + 1;  // Behind the comma.
+  *at = scanner.at + 1;  // After the comma.
   return true;
 }
 
@@ -180,7 +180,7 @@ std::string Json::printable(size_t most) const {
         std::from_chars(text_.data() + i + 1, text_.data() + i + 5, code, 16);
         c = code < 128 ? static_cast<char>(code) : '?';
         i += 4;
-      } else if (c >= 'a') {  // Newlines and the like; the others stand for themselves.
+      } else if (c >= 'a') {  // Newlines and the like. Others stand for themselves.
         c = '?';
       }
     }

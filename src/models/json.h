@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON without a tree: a value is the piece of the text that it is written in, so that reading a hostile text
-// takes no memory. The text must outlive its values.
+// A JSON reader without a tree: a value is a part of the text, so reading takes no memory, whatever the text
+// is. The text must outlive its values.
 #pragma once
 #include <kvcache.h>
 
@@ -12,7 +12,7 @@ namespace kvc {
 
 class Json {
  public:
-  // Checks the whole text. INVALID_ARGUMENT: it is not JSON (RFC 8259), or nested deeper than 64 levels.
+  // Checks the whole text. INVALID_ARGUMENT: not JSON (RFC 8259), or nested deeper than 64 levels.
   static kvc_status parse(std::string_view text, Json* out);
 
   Json() = default;
@@ -21,24 +21,24 @@ class Json {
   bool is_array() const { return text_.front() == '['; }
   bool is_string() const { return text_.front() == '"'; }
 
-  // Of a boolean, a whole number from 0 to 2^64 - 1, a finite number: nothing if it is something else.
+  // A boolean, a whole number from 0 to 2^64 - 1, a finite number; nothing if it is not one.
   std::optional<bool> boolean() const;
   std::optional<uint64_t> whole() const;
   std::optional<double> number() const;
 
-  // Of a string: whether it says this, and its characters with '?' in place of what is no printable ASCII.
+  // Of a string: whether it equals `ascii`; and its first characters, with '?' for other than printable
+  // ASCII.
   bool says(std::string_view ascii) const;
   std::string printable(size_t most) const;
 
-  // Of an object: the last member of this name.
+  // Of an object: the last member with this name.
   std::optional<Json> member(std::string_view name) const;
-  // Calls function(name, value) for each member, or for each element with a name that is null, until it
-  // returns false.
+  // Calls function(name, value) for each member or element until it returns false. Elements have no name.
   template <typename Function>
   void each(Function&& function) const;
   size_t size() const;
 
-  // For an error text: short whatever it is.
+  // A short form for error texts.
   std::string shown() const;
 
  private:
@@ -55,16 +55,16 @@ void Json::each(Function&& function) const {
     if (!function(name, value)) return;
 }
 
-// An object, and where it is. Values are taken out with their type and range checked; what is wrong is thrown
-// as Refused, after the error text of the thread has been set.
+// An object and its position. Reads values with type and range checked. A wrong value sets the error text of
+// the thread and throws Refused.
 class Section {
  public:
   struct Refused {};
-  static constexpr uint64_t kRequired = 0;  // As the fallback of whole_or: there is none.
+  static constexpr uint64_t kRequired = 0;  // As a fallback: the value is required.
 
   explicit Section(Json object, std::string prefix = "") : object_(object), prefix_(std::move(prefix)) {}
 
-  // The value; nothing if it is missing or null.
+  // Nothing if the value is missing or null.
   std::optional<Json> find(const char* key) const;
   bool has(const char* key) const { return object_.member(key).has_value(); }
   [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& fix) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimate is linear in blocks up to the point where the window is full, and again behind it: both
-// inverses are divisions, so they are exact at any size.
+// The estimate is linear in blocks until the window is full, and linear again after that. Both inverses are
+// divisions, so they are exact.
 #include "models/memory.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kMaxDim = 65536;  // Of heads and elements: with these limits a block's bytes fit 64 bits.
+constexpr uint32_t kMaxDim =
+    65536;  // Heads and elements. Within these limits the bytes of a block fit 64 bits.
 constexpr uint32_t kMaxBlockSize = 1024;
 constexpr uint32_t kDefaultBlockSize = 16;
 constexpr uint32_t kScaleBytes = 4;
@@ -62,18 +63,18 @@ kvc_status check_model(const kvc_model& model) {
   return KVC_OK;
 }
 
-// What keys, values and latent rows take.
+// The size of keys, values and latent rows.
 struct Element {
   uint32_t bits;
   uint32_t scale_group;  // UINT32_MAX = one per row; 0 = no scales
   uint32_t scale_bytes;
-  uint32_t channel_tokens;  // tokens that share a key's scales per channel; 0 = its scales are those of rows
+  uint32_t channel_tokens;  // tokens that share the scales of channels; 0 = keys have scales of rows
 
   uint64_t row_bytes(uint64_t dim) const {
     const uint64_t scales = scale_group == 0 ? 0 : ceil_div(dim, scale_group) * scale_bytes;
     return ceil_div(dim * bits, 8) + scales;
   }
-  // Of the keys of some tokens; part of a group of tokens counts as its share, rounded up.
+  // Bytes of the keys of some tokens. A part of a group of tokens counts as its share, rounded up.
   uint64_t key_bytes(uint64_t dim, uint64_t tokens) const {
     if (channel_tokens == 0) return tokens * row_bytes(dim);
     return tokens * ceil_div(dim * bits, 8) + ceil_div(tokens * dim * scale_bytes, channel_tokens);
@@ -132,15 +133,15 @@ uint32_t count_window_layers(const kvc_model& model) {
   return count == 0 ? model.num_layers : static_cast<uint32_t>(count);
 }
 
-// Blocks that a full window and the chunk being written span at the worst place; UINT64_MAX if that is beyond
-// counting, which no sequence reaches. A window of 1 counts as 2, as in a manager.
+// Most blocks that a full window and the chunk being written span; UINT64_MAX if that overflows, which no
+// sequence reaches. A window of 1 counts as 2, as in a manager.
 uint64_t window_span(uint64_t window, uint64_t chunk, uint64_t block_size) {
   size_t tokens, span;
   if (!checked_add(std::max<uint64_t>(window, 2) - 1, chunk - 1, &tokens)) return UINT64_MAX;
   return checked_add(ceil_div(tokens, block_size), 1, &span) ? span : UINT64_MAX;
 }
 
-// The most blocks of which each sequence may have so many in both groups.
+// Most blocks per sequence, in both groups, that fit into `bytes`.
 uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t span) {
   const uint64_t before = bytes / (full + window);
   if (window == 0 || before < span) return before;
@@ -206,7 +207,7 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
     const uint64_t share = query.budget_bytes / num_sequences;
     const uint64_t most = blocks_within(share - std::min(share, estimate.residual_bytes),
                                         estimate.full_block_bytes, estimate.window_block_bytes, span);
-    // A block has at least a byte per token, so only "any number" is too much for this product.
+    // A token has at least one byte, so the product only overflows for "any number".
     estimate.max_tokens = most == UINT64_MAX ? most : most * block_size;
     estimate.max_sequences = query.budget_bytes / estimate.sequence_bytes;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// models.def as a constant table that is checked while compiling, and the search for names.
+// models.def as a constant table, checked at compile time, and the search for names.
 #include "models/registry.h"
 
 #include <algorithm>
@@ -66,15 +66,15 @@ bool any_alias(const Entry& entry, Function&& function) {
   return false;
 }
 
-constexpr size_t kLongestGuess = 128;  // Longer texts are near to nothing.
+constexpr size_t kLongestGuess = 128;  // Longer texts are similar to no name.
 
 bool contains(std::string_view text, std::string_view part) {
   return std::search(text.begin(), text.end(), part.begin(), part.end(),
                      [](char x, char y) { return lower(x) == lower(y); }) != text.end();
 }
 
-// Edits that make b of a, neither of them empty; a text that holds the other counts as nearer, since names
-// are often written with more or less behind them ("-instruct").
+// Edit distance of two nonempty texts. It is smaller if one contains the other, since names often have a
+// suffix more or less ("-instruct").
 size_t distance(std::string_view a, std::string_view b) {
   if (contains(a, b) || contains(b, a))
     return (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) + 3) / 4;
@@ -124,7 +124,8 @@ kvc_model model_at(size_t index) {
   model.rope_scaling = entry.rope_scaling;
   model.rope_flags = entry.rope_flags;
   model.rope_attention_factor = entry.rope_attention_factor;
-  if (entry.rope_scaling == KVC_ROPE_LLAMA3 || entry.rope_scaling == KVC_ROPE_YARN) {  // all presets alike
+  if (entry.rope_scaling == KVC_ROPE_LLAMA3 ||
+      entry.rope_scaling == KVC_ROPE_YARN) {  // the same in all presets
     model.rope_low_rotations = 1;
     model.rope_high_rotations = entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
   }
@@ -155,7 +156,7 @@ size_t near_models(std::string_view name, const char** names, size_t capacity) {
   for (; count < capacity; ++count) {
     const size_t i =
         static_cast<size_t>(std::min_element(std::begin(distances), std::end(distances)) - distances);
-    if (distances[i] * 2 > name.size()) break;  // More than half of it would be another.
+    if (distances[i] * 2 > name.size()) break;  // More than half of the name differs.
     names[count] = kEntries[i].name;
     distances[i] = SIZE_MAX / 2;
   }

@@ -28,10 +28,10 @@ uint32_t scaling_of(const kvc_model& model, uint32_t layer) {
   return is_local(model, layer) ? uint32_t{KVC_ROPE_NONE} : model.rope_scaling;
 }
 
-double slow_turns(const kvc_model& model) {
+double low_rotations(const kvc_model& model) {
   return model.rope_low_rotations != 0 ? model.rope_low_rotations : 1;
 }
-double fast_turns(const kvc_model& model) {
+double high_rotations(const kvc_model& model) {
   if (model.rope_high_rotations != 0) return model.rope_high_rotations;
   return model.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
 }
@@ -42,12 +42,12 @@ kvc_status check_positive(const char* name, double value) {
               1 / kMostRopeNumber, kMostRopeNumber);
 }
 
-// The share of a frequency that is left as it is: 0 up to `low`, 1 from `high` on.
+// The unchanged share of a frequency: 0 up to `low`, 1 from `high`.
 double ramp(double x, double low, double high) { return std::clamp((x - low) / (high - low), 0.0, 1.0); }
 
-// Pair (counted with fractions) that turns `turns` times within the original context.
-double pair_of(double turns, double theta, double context, uint32_t dim) {
-  return dim * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+// The pair, as a fraction, with so many rotations within the original context.
+double pair_of(double rotations, double theta, double context, uint32_t dim) {
+  return dim * std::log(context / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
 }
 
 double attention_factor_of(const kvc_model& model, uint32_t scaling) {
@@ -67,9 +67,9 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
     return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u; models have at most %d", layer, model.num_layers,
                 KVC_MODEL_MAX_LAYERS);
   }
-  const uint32_t turning = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
-  if (turning == 0 || turning % 2 != 0 || turning > kMaxRopeDim) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_dim is %u; an even number, 2 .. %u", turning,
+  const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
+  if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim) {
+    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating,
                 kMaxRopeDim);
   }
   if ((model.rope_flags & ~uint32_t{KVC_MODEL_ROPE_EXACT_RAMP}) != 0)
@@ -85,10 +85,10 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_scaling %u is not known", scaling);
   if (scaling != KVC_ROPE_NONE) status = check_positive("rope_factor", model.rope_factor);
   if (status != KVC_OK) return status;
-  if (scaling == KVC_ROPE_DYNAMIC && (turning == 2 || model.max_context == 0)) {
+  if (scaling == KVC_ROPE_DYNAMIC && (rotating == 2 || model.max_context == 0)) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
                 "dynamic scaling with rope_dim %u and max_context %llu; at least 4, and the trained context",
-                turning, static_cast<unsigned long long>(model.max_context));
+                rotating, static_cast<unsigned long long>(model.max_context));
   }
   if (scaling >= KVC_ROPE_YARN && model.rope_original_context < 2) {
     return fail(KVC_ERROR_INVALID_ARGUMENT,
@@ -96,13 +96,13 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
                 static_cast<unsigned long long>(model.rope_original_context));
   }
   if (scaling == KVC_ROPE_YARN || scaling == KVC_ROPE_LLAMA3) {
-    status = check_positive("rope_low_rotations", slow_turns(model));
-    if (status == KVC_OK) status = check_positive("rope_high_rotations", fast_turns(model));
+    status = check_positive("rope_low_rotations", low_rotations(model));
+    if (status == KVC_OK) status = check_positive("rope_high_rotations", high_rotations(model));
     if (status != KVC_OK) return status;
-    if (fast_turns(model) <= slow_turns(model)) {
+    if (high_rotations(model) <= low_rotations(model)) {
       return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g", fast_turns(model),
-                  slow_turns(model));
+                  "kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g", high_rotations(model),
+                  low_rotations(model));
     }
     if (scaling == KVC_ROPE_YARN && model.rope_theta == 1)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "YaRN with a rope_theta of 1; give another base");
@@ -111,12 +111,12 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
     return fail(KVC_ERROR_UNSUPPORTED,
                 "LongRoPE needs factors: short_factor or long_factor of the model's config.json");
   }
-  for (uint32_t i = 0; scaling == KVC_ROPE_LONGROPE && i < turning / 2; ++i) {
+  for (uint32_t i = 0; scaling == KVC_ROPE_LONGROPE && i < rotating / 2; ++i) {
     if (factors[i] >= 1 / kMostRopeNumber && factors[i] <= kMostRopeNumber) continue;
     return fail(KVC_ERROR_INVALID_ARGUMENT, "factors[%u] is %g; give a number from %g to %g", i, factors[i],
                 1 / kMostRopeNumber, kMostRopeNumber);
   }
-  *dim = turning;
+  *dim = rotating;
   return KVC_OK;
 }
 
@@ -131,17 +131,17 @@ double rope_frequencies(const kvc_model& model, uint32_t layer, uint64_t length,
     const double stretch = static_cast<double>(std::max(length, trained)) / static_cast<double>(trained);
     theta *= std::pow(factor * (stretch - 1) + 1, static_cast<double>(dim) / (dim - 2));
   }
-  double low = 0, high = 0;  // YaRN: pairs between which slowing down sets in
+  double low = 0, high = 0;  // YaRN: the ends of the ramp, as pairs
   if (scaling == KVC_ROPE_YARN) {
-    low = pair_of(fast_turns(model), theta, context, dim);
-    high = pair_of(slow_turns(model), theta, context, dim);
+    low = pair_of(high_rotations(model), theta, context, dim);
+    high = pair_of(low_rotations(model), theta, context, dim);
     if ((model.rope_flags & KVC_MODEL_ROPE_EXACT_RAMP) == 0) low = std::floor(low), high = std::ceil(high);
     low = std::max(low, 0.0), high = std::min(high, dim - 1.0);
     if (low == high) high += 0.001;
   }
   for (uint32_t i = 0; i < dim / 2; ++i) {
     const double frequency = std::pow(theta, -2.0 * i / dim);
-    double kept = 1;  // of it; the rest is divided by `factor`
+    double kept = 1;  // the unchanged share
     double slowed = factor;
     switch (scaling) {
       case KVC_ROPE_LINEAR:
@@ -151,7 +151,8 @@ double rope_frequencies(const kvc_model& model, uint32_t layer, uint64_t length,
         kept = 1 - ramp(i, low, high);
         break;
       case KVC_ROPE_LLAMA3:
-        kept = ramp(context * frequency / (2 * std::numbers::pi), slow_turns(model), fast_turns(model));
+        kept =
+            ramp(context * frequency / (2 * std::numbers::pi), low_rotations(model), high_rotations(model));
         break;
       case KVC_ROPE_LONGROPE:
         kept = 0;

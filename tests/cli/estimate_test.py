@@ -104,7 +104,7 @@ class Estimate(command.CommandTest):
 
     def test_wrong_usage(self):
         self.assert_refused(command.run("estimate"))
-        self.assert_refused(command.run("estimate", "lama-3.1-8b"), "near: llama-3.1-8b", "kvcache models")
+        self.assert_refused(command.run("estimate", "lama-3.1-8b"), "nearest: llama-3.1-8b", "kvcache models")
         self.assert_refused(command.run("estimate", "x" * 100000), "no preset")
         for option, value in (("--dtype", "fp12"), ("--context", 0), ("--context", -1), ("--batch", 0), ("--block-size", 0),
                               ("--block-size", 1025), ("--budget", "much"), ("--budget", "0"), ("--scale-group", 64),

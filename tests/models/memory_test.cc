@@ -59,6 +59,8 @@ TEST(MemoryEstimate, OfGroupedQueryAttentionIsTheKnownNumber) {
   EXPECT_EQ(estimate(query).total_bytes, 3'221'225'472u);
   query.dtype = 0;
   EXPECT_EQ(estimate(query).total_bytes, 6'442'450'944u);
+  query.dtype = 0;
+  EXPECT_EQ(estimate(query).total_bytes, 6'442'450'944u) << "0 is KVC_FLOAT32";
 }
 
 TEST(MemoryEstimate, CountsABlockThatIsBegunAsAWholeOne) {

@@ -96,7 +96,7 @@ TEST(Presets, EachTakesTheBytesPerTokenAndHasTheWindowsWrittenHere) {
     kvc_memory_query query = {};
     query.struct_size = sizeof query;
     query.model = &model;
-    for (const int32_t dtype : {0, int32_t{KVC_FLOAT16}, int32_t{KVC_BFLOAT16}}) {
+    for (const int32_t dtype : {KVC_FLOAT16, KVC_BFLOAT16}) {
       query.dtype = dtype;
       kvc_memory_estimate estimate = {};
       estimate.struct_size = sizeof estimate;
@@ -159,6 +159,7 @@ TEST(Presets, DeepSeekV3StoresLatentRowsAndNot128Heads) {
   EXPECT_EQ(model.num_q_heads, 128u);
   kvc_memory_query query = {};
   query.struct_size = sizeof query;
+  query.dtype = KVC_FLOAT16;
   query.model = &model;
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
@@ -202,8 +203,8 @@ TEST(FindModel, AnUnknownNameIsNotFoundAndTheTextHasNearOnes) {
     EXPECT_EQ(kvc_model_find(name.c_str(), &model), KVC_ERROR_NOT_FOUND) << name;
     return std::string(kvc_last_error());
   };
-  EXPECT_NE(text("lama-3.1-8b").find("near: llama-3.1-8b"), std::string::npos);
-  EXPECT_NE(text("qwen2.5-7b-instruct").find("near: qwen2.5-7b"), std::string::npos);
+  EXPECT_NE(text("lama-3.1-8b").find("nearest: llama-3.1-8b"), std::string::npos);
+  EXPECT_NE(text("qwen2.5-7b-instruct").find("nearest: qwen2.5-7b"), std::string::npos);
   EXPECT_NE(text("someone/gpt-oss-20b-finetune").find("gpt-oss-20b"), std::string::npos);
   EXPECT_NE(text("llama").find("llama-"), std::string::npos);
   EXPECT_NE(text("completely different").find("kvc_model_get lists all"), std::string::npos);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays a trace against the library as a synchronous engine with continuous batching would drive it: what would hit, evict and
-preempt with this many blocks? Counts are those of `kvcache replay`, the C++ program, to the last digit."""
+"""Replays a trace through the library as a synchronous engine with continuous batching does, and counts hits, evictions and preemptions.
+All counts equal those of the command `kvcache replay`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .trace import VOCAB_SIZE, TraceRequest, longest, output_tokens, prompt_toke
 
 @dataclass
 class ReplayResult:
-    """Prompt, cached and queried tokens and blocks count a request's first admission. Seconds are those inside the library's
-    calls, as Python sees them; step_ns and admit_ns one number per call."""
+    """Prompt, cached and queried tokens and blocks are those of the first admission of each request. step_ns and admit_ns have the time of each
+    call, measured in Python."""
 
     requests: int = 0
-    rejected: int = 0  # longer than the pool: could never run
+    rejected: int = 0  # longer than the pool
     preemptions: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -46,19 +46,19 @@ class ReplayResult:
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
     def percentile_us(self, which: str, percent: float) -> float:
-        """Of "step" or "admit": microseconds that `percent` of the calls do not exceed."""
+        """Microseconds that `percent` of the calls of a kind, "step" or "admit", do not exceed."""
         times = self.step_ns if which == "step" else self.admit_ns
         return float(np.percentile(times, percent)) / 1000 if times else 0.0
 
     def summary(self) -> "dict[str, Any]":
-        """All counts and the usual percentiles, for printing."""
+        """All counts and some percentiles."""
         counts = {name: value for name, value in asdict(self).items() if not isinstance(value, list)}
         times = {f"{which}_us_p{percent}": round(self.percentile_us(which, percent), 2) for which in ("admit", "step") for percent in (50, 95, 99)}
         return {**counts, "hit_rate": self.hit_rate, **times}
 
 
 class _Live:
-    """A live request: its tokens to come and how far it is."""
+    """A live request, its output tokens and its progress."""
 
     def __init__(self, request: Request, index: int, outputs: Any, produced: int, length: int):
         self.request, self.index, self.outputs, self.produced, self.length = request, index, outputs, produced, length
@@ -97,7 +97,7 @@ class _Replay:
         return self.result
 
     def head(self) -> "Optional[list[Any]]":
-        """The next request to admit; those that can never fit are passed over."""
+        """The next request to admit. Skips requests that can never fit."""
         while not self.queue and self.next < len(self.trace):
             request = self.trace[self.next]
             if -(-(request.input_length + request.num_outputs) // self.block_size) > self.num_blocks:
@@ -136,7 +136,7 @@ class _Replay:
         return True
 
     def call(self, items: "list[_Live]", frees: "list[Request]", extending: bool) -> "list[_Live]":
-        """One step: commits the items' tokens so far, frees, extends. Returns the items that got no space."""
+        """Runs a step that commits the items' tokens, frees and extends. Returns the items without space."""
         step = self.step
         step.num_frees, step.num_requests = len(frees), len(items)
         step.frees[: len(frees)] = [request.id for request in frees]
@@ -162,7 +162,7 @@ class _Replay:
         return short
 
     def decode(self) -> None:
-        """One more token for every live request; the youngest make room when there is none."""
+        """Decodes one token for every live request. Without space, preempts the youngest."""
         short = self.call(self.live, [], True)
         while short:
             if len(self.live) == 1:
@@ -179,7 +179,7 @@ class _Replay:
         self.result.output_tokens += len(self.live)
 
     def settle(self) -> None:
-        """Commits every token so far and frees finished requests, in order of admission."""
+        """Commits all tokens and frees finished requests, in order of admission."""
         finished = [item for item in self.live if item.produced == len(item.outputs)]
         for item in finished:
             item.request.commit(item.length)
@@ -190,8 +190,8 @@ class _Replay:
 
 def replay(trace: "str | os.PathLike[str] | Sequence[TraceRequest]", num_blocks: int, *, block_size: int = 16, concurrency: int = 16,
            max_requests: int = 0, sample_steps: int = 64, progress: "Optional[Callable[[int], Any]]" = None) -> ReplayResult:
-    """Replays a trace (a path, or TraceRequest objects) with `concurrency` live requests at most. `progress` is told how many
-    requests have been taken up; occupancy is sampled every sample_steps steps."""
+    """Replays a trace, a path or TraceRequest objects, with at most `concurrency` live requests. Calls `progress` with the number of requests
+    taken so far, and samples the occupancy every sample_steps steps."""
     requests = read_trace(trace, max_requests) if isinstance(trace, (str, os.PathLike)) else list(trace[: max_requests or None])
     engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps)
     with engine.manager:

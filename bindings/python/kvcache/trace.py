@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request traces in Mooncake's JSONL format: input_length, output_length, and hash_ids, one per 512 prompt tokens. Equal ids stand for
-equal text after equal text; tokens are made from them by the rule that every replay of this project shares."""
+"""Request traces in Mooncake's JSONL format: input_length, output_length, and hash_ids, one per 512 prompt tokens. Equal ids mean equal text
+with an equal prefix. A trace has no tokens: every replay of this project derives them from the ids by the same rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOCAB_SIZE = 128000
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """One request: its lengths in tokens, and hash_ids for all of its prompt. An engine produces at least one token."""
+    """One request: its lengths in tokens, and the hash_ids of its prompt. An engine produces at least one token."""
 
     input_length: int
     output_length: int
@@ -59,7 +59,7 @@ def read_trace(path: "str | os.PathLike[str]", max_requests: int = 0) -> "list[T
                 raise ValueError(f"{where}: hash_ids must be {needed} whole numbers below 2^55, one per 512 prompt tokens")
             requests.append(TraceRequest(length, outputs, tuple(ids[:needed])))
     if not requests:
-        raise ValueError(f"{path}: no requests; give a trace with one JSON object a line")
+        raise ValueError(f"{path}: no requests; give a trace with one JSON object per line")
     return requests
 
 

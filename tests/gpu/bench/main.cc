@@ -41,7 +41,7 @@ struct EngineStream {
 
 Stream adopt(void* handle) {
   kvc_stream* stream = nullptr;
-  check(kvc_stream_adopt(engine::device(), handle, 0, &stream), "kvc_stream_adopt");
+  check(kvc_stream_adopt(engine::device(), handle, 0, &stream));
   return Stream(stream);
 }
 
@@ -105,7 +105,7 @@ void add_link(Json* json, const BenchMemory& device, uint64_t bytes, const Engin
 Json ceilings(uint64_t bytes, uint32_t steps) {
   kvc_device_info info{};
   info.struct_size = sizeof info;
-  check(kvc_device_properties(engine::device(), &info), "kvc_device_properties");
+  check(kvc_device_properties(engine::device(), &info));
   bytes = std::min(bytes, info.free_bytes / 4) / 16 * 16;
   const BenchMemory from(engine::device(), KVC_MEMORY_DEVICE, bytes),
       to(engine::device(), KVC_MEMORY_DEVICE, bytes);

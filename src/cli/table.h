@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables for people.
+#pragma once
+
+#include <cstdint>
+#include <iomanip>
+#include <ostream>
+#include <string>
+
+namespace kvcli {
+
+/// 1,234,567
+inline std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+inline void row(std::ostream& out, const char* name, const std::string& value, const std::string& note = "") {
+  out << "  " << std::left << std::setw(22) << name << std::right << std::setw(26) << value;
+  if (!note.empty()) out << "   " << note;
+  out << '\n';
+}
+
+}  // namespace kvcli
