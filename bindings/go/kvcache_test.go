@@ -172,7 +172,7 @@ func TestNamespacesPinsAndKeys(t *testing.T) {
 	must(t, m.CloseNamespace(b))
 }
 
-func TestRawBlocksAndEvents(t *testing.T) {
+func TestExternalHoldsAndEvents(t *testing.T) {
 	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4, EventCapacity: 16})
 	blocks := make([]int32, 2)
 	must(t, m.AcquireBlocks(0, blocks))

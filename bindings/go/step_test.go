@@ -151,9 +151,9 @@ func TestOptionsOfAdmissionsEqualThoseOfSingleCalls(t *testing.T) {
 	many, s := newAdmittingStep(t)
 	prompts := [][]int32{sequence(0, 9), sequence(20, 13), sequence(0, 9)}
 	options := func(m *Manager) []RequestOptions {
-		space, err := m.OpenNamespace(Identity{Tenant: []byte("x")})
+		namespace, err := m.OpenNamespace(Identity{Tenant: []byte("x")})
 		must(t, err)
-		return []RequestOptions{{Namespace: space, Lookahead: 3}, {Slots: 4, UserData: 7, ExtraKeys: []ExtraKey{{0, 4, [32]byte{1}}, {4, 3, [32]byte{2}}}},
+		return []RequestOptions{{Namespace: namespace, Lookahead: 3}, {Slots: 4, UserData: 7, ExtraKeys: []ExtraKey{{0, 4, [32]byte{1}}, {4, 3, [32]byte{2}}}},
 			{NoRead: true, ExtraKeys: []ExtraKey{{4, 2, [32]byte{3}}}}}
 	}
 	singles := options(one)

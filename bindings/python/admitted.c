@@ -12,7 +12,7 @@ static int succeeded(kvc_status status) {
   return status == KVC_OK;
 }
 
-// Entries [from, to) of all tables as the library has them now.
+// Reads entries [from, to) of all tables from the library.
 static int read_tables(Admitted* self, Py_ssize_t from, Py_ssize_t to) {
   if (to > self->room) {
     const Py_ssize_t room = to + to / 2 + 8;
@@ -26,7 +26,7 @@ static int read_tables(Admitted* self, Py_ssize_t from, Py_ssize_t to) {
   for (Py_ssize_t g = 0; g < self->num_groups; ++g) {
     int32_t* const table = self->tables + g * self->room;
     const uint64_t id = self->id;
-    if (to - from == 1) {  // growth of one block: not the whole row
+    if (to - from == 1) {  // growth by one block: reads one entry
       int64_t slot;
       if (!succeeded(kvc_manager_export_slots(self->m, id, (uint32_t)g, (uint64_t)(from * self->block_size),
                                               1, &slot, sizeof slot)))
@@ -86,7 +86,7 @@ static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to) {
   if (from > to) from = to;
   PyObject* const groups = PyList_New(self->num_groups);
   for (Py_ssize_t g = 0; groups && g < self->num_groups; ++g) {
-    PyObject* const ids = PyList_New(to - from);  // may run finalizers, and those grow the tables
+    PyObject* const ids = PyList_New(to - from);  // may run finalizers, which may grow the tables
     const int32_t* const table = self->tables + g * self->room;
     for (Py_ssize_t i = from; ids && i < to; ++i) {
       PyObject* const id = PyLong_FromLong(table[i]);
@@ -173,28 +173,28 @@ static PyObject* admitted_commit(Admitted* self, PyObject* args) {
 }
 
 static PyMemberDef admitted_members[] = {
-    {"id", T_ULONGLONG, offsetof(Admitted, id), READONLY, "of the request in the library"},
-    {"known", T_PYSSIZET, offsetof(Admitted, known), READONLY, "tokens that the library was told"},
-    {"committed", T_PYSSIZET, offsetof(Admitted, committed), READONLY, "tokens that are committed"},
+    {"id", T_ULONGLONG, offsetof(Admitted, id), READONLY, "id of the request in the library"},
+    {"known", T_PYSSIZET, offsetof(Admitted, known), READONLY, "known tokens of the library"},
+    {"committed", T_PYSSIZET, offsetof(Admitted, committed), READONLY, "committed tokens"},
     {"num_blocks", T_PYSSIZET, offsetof(Admitted, num_blocks), READONLY, "entries of each table"},
     {"quiet", T_PYSSIZET, offsetof(Admitted, quiet), 0,
-     "up to so many tokens no block is taken and none becomes full"},
+     "up to this many tokens, no block is taken and none becomes full"},
     {"unreturned", T_PYSSIZET, offsetof(Admitted, unreturned), 0,
-     "popped blocks that the engine has not given back"},
+     "popped blocks that the engine has not yet freed"},
     {NULL, 0, 0, 0, NULL}};
 
 static PyMethodDef admitted_methods[] = {
     {"ids", (PyCFunction)admitted_ids, METH_VARARGS,
-     "ids(first=0, last=all): a list of block ids per group."},
+     "ids(first=0, last=all): returns a list of block ids per group."},
     {"refresh", (PyCFunction)admitted_refresh, METH_NOARGS,
-     "refresh(): reads the tables again, after a window has returned blocks."},
+     "refresh(): reads the tables again, after a window freed blocks."},
     {"grow", (PyCFunction)admitted_grow, METH_O,
-     "grow(tokens): slots for so many; the new ids per group, or None without space."},
+     "grow(tokens): takes slots; returns the new block ids per group, or None if there is no space."},
     {"commit", (PyCFunction)admitted_commit, METH_VARARGS,
      "commit(tokens, count): commits the first `count` of all tokens."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot admitted_slots[] = {{Py_tp_doc, "A request that holds blocks, with a copy of its tables."},
+static PyType_Slot admitted_slots[] = {{Py_tp_doc, "An admitted request, with a copy of its block tables."},
                                        {Py_tp_new, admitted_new},
                                        {Py_tp_dealloc, admitted_dealloc},
                                        {Py_tp_members, admitted_members},

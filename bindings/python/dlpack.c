@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack tensors as capsules: ended by whoever takes them, or here if nobody does. Over external memory a
-// tensor keeps its owner, a Python object, since it may outlive the storage.
+// DLPack tensors as capsules. The consumer of a capsule calls its deleter; this file does if there is none. A
+// tensor over external memory keeps the owner, a Python object, because it may outlive the storage.
 #include "native.h"
 
 typedef struct Tensor {  // DLManagedTensor
@@ -14,7 +14,7 @@ typedef struct Tensor {  // DLManagedTensor
   void (*deleter)(struct Tensor*);
 } Tensor;
 
-typedef struct Owned {  // what `manager` of a tensor with an owner is
+typedef struct Owned {  // `manager` of a tensor with an owner
   Tensor tensor, *inner;
   PyObject* owner;
 } Owned;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hand-written C of the package and the wrapper that SWIG writes have in common.
+// Declarations that the hand-written C of the package and the wrapper of SWIG share.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -10,8 +10,8 @@ kvc_manager* kvc_manager_of(PyObject* object);
 // typemaps.i. Raises the exception of a status, with the text of this thread's failed call.
 void kvc_raise(kvc_status status);
 
-// arrays.c. What an array argument must be.
-enum { kSigned, kUnsigned, kBytes };  // integers, integers (of either sign), anything that is so many bytes
+// arrays.c. The requirements on an array argument.
+enum { kSigned, kUnsigned, kBytes };  // integers; integers of either sign; any memory of this many bytes
 typedef struct kvc_array_rule {
   const char *name, *type;  // of the argument; of its elements, in C
   int kind, writable;
@@ -25,26 +25,26 @@ typedef struct kvc_buffer {
   int32_t single;
 } kvc_buffer;
 
-// Gets the elements of an argument and their number; None gives NULL and count 0. On failure it sets an
-// exception and returns false. Call kvc_release_array() in either case.
+// Gets the elements of an argument and their number; None gives NULL and 0. On failure it sets an exception
+// and returns false. Call kvc_release_array() in either case.
 int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, void** data,
                   size_t* count);
 void kvc_release_array(kvc_buffer* buffer);
 
-// tokens.c. A new reference to items[i] of what PySequence_Fast() returned. NULL with an exception if its
+// tokens.c. A new reference to items[i] of the result of PySequence_Fast(). NULL with an exception if its
 // length is no longer `length`: Python code that runs while a list is read may change the list.
 PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char* name);
-// tokens.c. items[first .. first + count) as int32, of what PySequence_Fast() returned; false with an
-// exception that names the array and the place.
+// tokens.c. Reads items[first .. first + count) of the result of PySequence_Fast() as int32. Returns false
+// with an exception that names the array and the index.
 int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const char* name, int32_t* out);
-// tokens.c. Token ids as an int32 memoryview: worth it for a list that several calls will take.
+// tokens.c. Token ids as an int32 memoryview, for a list that several calls take.
 PyObject* kvc_pack_tokens(PyObject* tokens);
 
 // dlpack.c. A DLManagedTensor as a capsule; `owner`, unless None, lives as long as the tensor.
 PyObject* kvc_dlpack_capsule(void* tensor, PyObject* owner);
-// (device type, device number) of a DLManagedTensor, which is ended.
+// (device type, device number) of a DLManagedTensor, whose deleter is called.
 PyObject* kvc_dlpack_device(void* tensor);
 
-// admitted.c, slots.c. Add their types to the module.
+// admitted.c, slots.c. Add the types to the module.
 int kvc_add_admitted(PyObject* module);
 int kvc_add_slots(PyObject* module);

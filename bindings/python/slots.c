@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduler in Python asks of its block manager for every request in every step, in C: a call that
-// finds nothing to do costs a dictionary lookup and two attributes. For kvcache/integrations/vllm.py.
+// allocate_slots() in C, which a scheduler in Python calls for every request in every step: a call with
+// nothing to do costs a dictionary lookup and two attributes. For kvcache/integrations/vllm.py.
 //
-// SlotAllocator answers allocate_slots() for requests that hold blocks, and passes everything else on to the
-// Python class that is derived from it. Used by one thread at a time, under the interpreter lock.
+// SlotAllocator handles admitted requests, and passes all others to the Python class that is derived from it.
+// One thread at a time uses it, under the interpreter lock.
 #include "admitted.h"
 
 typedef struct SlotAllocator {
   PyObject_HEAD PyObject *live, *empty,
       *blocks_type;  // {request_id: Admitted}, KVCacheBlocks of nothing, KVCacheBlocks
   Py_ssize_t max_model_len;
-  int publishes_at_once;  // blocks are published when they are scheduled, and nothing else is to be told
+  int publishes_at_once;  // blocks are published when they are scheduled, without further bookkeeping
 } SlotAllocator;
 
 static PyObject *s_request_id, *s_num_computed_tokens, *s_num_lookahead_tokens, *s_all_token_ids,
@@ -22,7 +22,7 @@ static int as_size(PyObject* number, Py_ssize_t* value) {
   return *value != -1 || !PyErr_Occurred();
 }
 
-// The list behind vLLM's read-only view, if there is one: it is read several times faster.
+// The list behind vLLM's read-only view, if it exists: it is read several times faster.
 static PyObject* tokens_of(PyObject* request) {
   PyObject* const own = PyObject_GetAttr(request, s_own_token_ids);
   if (own || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
@@ -30,7 +30,8 @@ static PyObject* tokens_of(PyObject* request) {
   return PyObject_GetAttr(request, s_all_token_ids);
 }
 
-// Slots up to `needed` tokens for a running request; what is full among the first `end` is published.
+// Takes slots for `needed` tokens of a running request, and publishes the full blocks of its first `end`
+// tokens.
 static PyObject* extend(const SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t end,
                         Py_ssize_t needed) {
   if (needed > self->max_model_len) needed = self->max_model_len;
@@ -59,7 +60,7 @@ static PyObject* extend(const SlotAllocator* self, Admitted* live, PyObject* req
   return result;
 }
 
-// As try_running(), of a request that runs.
+// As try_running(), for a running request.
 static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* args, Py_ssize_t lookahead,
                         PyObject** answer) {
   Py_ssize_t computed, added, end, needed;
@@ -80,7 +81,7 @@ static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* ar
   return 1;
 }
 
-// 1 and the answer (NULL: an exception) if the request runs and no unusual option is given, else 0.
+// Returns 1 and the answer (NULL = an exception) if the request runs and no unusual option is given; else 0.
 static int try_running(SlotAllocator* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
                        PyObject** answer) {
   Py_ssize_t lookahead = 0;
@@ -98,7 +99,7 @@ static int try_running(SlotAllocator* self, PyObject* const* args, Py_ssize_t na
   if (!found) return PyErr_Occurred() != NULL;
   if (Py_TYPE(found) != kvc_admitted_type) return 0;
   Admitted* const live = (Admitted*)found;
-  Py_INCREF(live);  // attributes may be code, which may end the request
+  Py_INCREF(live);  // reading attributes may run code that ends the request
   const int answered = try_admitted(self, live, args, lookahead, answer);
   Py_DECREF(live);
   return answered;
@@ -163,22 +164,25 @@ static PyMethodDef allocator_methods[] = {
      "               num_external_computed_tokens=0, delay_cache_blocks=False, num_encoder_tokens=0, "
      "full_sequence_must_fit=False,\n"
      "               reserved_blocks=0, has_scheduled_reqs=True, skip_zeroing_group_ids=())\n--\n\n"
-     "Slots for num_new_tokens after what is computed, all or nothing: the blocks that are new, or None if "
-     "there are too few.\n\n"
-     "A new request first takes the num_new_computed_tokens that get_computed_blocks() found; None, too, if "
-     "they are gone since. The\n"
-     "watermark holds for admissions while any request holds blocks; has_scheduled_reqs is not read."},
+     "Takes slots for num_new_tokens after the computed tokens, all or nothing. Returns the new blocks, or "
+     "None "
+     "if there are too few.\n\n"
+     "A new request first takes the num_new_computed_tokens that get_computed_blocks() found; returns None "
+     "if "
+     "they were evicted since.\n"
+     "The watermark applies to admissions while any request holds blocks; has_scheduled_reqs is not read."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot allocator_slots[] = {
-    {Py_tp_doc, "allocate_slots() of running requests; others go to _allocate_slots() of the derived class."},
-    {Py_tp_init, allocator_init},
-    {Py_tp_new, PyType_GenericNew},
-    {Py_tp_dealloc, allocator_dealloc},
-    {Py_tp_traverse, allocator_traverse},
-    {Py_tp_clear, allocator_clear},
-    {Py_tp_methods, allocator_methods},
-    {0, NULL}};
+static PyType_Slot allocator_slots[] = {{Py_tp_doc,
+                                         "Handles allocate_slots() of running requests; _allocate_slots() of "
+                                         "the derived class handles all others."},
+                                        {Py_tp_init, allocator_init},
+                                        {Py_tp_new, PyType_GenericNew},
+                                        {Py_tp_dealloc, allocator_dealloc},
+                                        {Py_tp_traverse, allocator_traverse},
+                                        {Py_tp_clear, allocator_clear},
+                                        {Py_tp_methods, allocator_methods},
+                                        {0, NULL}};
 static PyType_Spec allocator_spec = {"kvcache._native.SlotAllocator", sizeof(SlotAllocator), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                                      allocator_slots};

@@ -16,7 +16,7 @@ class Runner:
     def request(self, name):
         return self.m.request(self.requests.get(name, 0))
 
-    def space(self, name):
+    def namespace(self, name):
         return self.namespaces.get(name, 0)
 
     def kept(self, object):
@@ -27,18 +27,18 @@ class Runner:
         self.namespaces[name] = self.kept(self.m.namespace(model=bytes([model])))
 
     def line_close(self, name):
-        kvcache.Namespace(self.m, self.space(name)).close()
+        kvcache.Namespace(self.m, self.namespace(name)).close()
 
     def line_reset(self, name):
-        self.m.reset(self.space(name))
+        self.m.reset(self.namespace(name))
 
-    def line_allocate(self, name, space, first, count):
-        request = self.m.allocate(range(first, first + count), namespace=self.space(space))
+    def line_allocate(self, name, namespace, first, count):
+        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace))
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 
-    def line_create(self, name, space, first, count):
-        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.space(space)))
+    def line_create(self, name, namespace, first, count):
+        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace)))
 
     def line_admit(self, name):
         return [self.request(name).admit()]
@@ -73,17 +73,17 @@ class Runner:
     def line_slots(self, name, group, first, count):
         return self.request(name).slots(first, count, group)
 
-    def line_probe(self, space, first, count):
-        return [self.m.probe(range(first, first + count), namespace=self.space(space)).num_cached]
+    def line_probe(self, namespace, first, count):
+        return [self.m.probe(range(first, first + count), namespace=self.namespace(namespace)).num_cached]
 
-    def line_drop(self, space, first, count):
-        return [self.m.drop(range(first, first + count), namespace=self.space(space))]
+    def line_drop(self, namespace, first, count):
+        return [self.m.drop(range(first, first + count), namespace=self.namespace(namespace))]
 
     def line_evict(self, n):
         return [self.m.evict(n)]
 
-    def line_pin(self, name, space, first, count):
-        self.pins[name] = self.kept(self.m.pin(range(first, first + count), namespace=self.space(space)))
+    def line_pin(self, name, namespace, first, count):
+        self.pins[name] = self.kept(self.m.pin(range(first, first + count), namespace=self.namespace(namespace)))
 
     def line_unpin(self, name):
         kvcache.Pin(self.m, self.pins.get(name, 0), 0).close()
@@ -91,8 +91,8 @@ class Runner:
     def line_take(self, group, count):
         return self.m.acquire_blocks(count, group)
 
-    def line_publish(self, space, group, first, count, *blocks):
-        self.m.publish_blocks(range(first, first + count), blocks, namespace=self.space(space), group=group)
+    def line_publish(self, namespace, group, first, count, *blocks):
+        self.m.publish_blocks(range(first, first + count), blocks, namespace=self.namespace(namespace), group=group)
 
     def line_give(self, *blocks):
         self.m.release_blocks(blocks)
@@ -119,7 +119,7 @@ class Runner:
             step.admit_tokens[end : end + count] = range(first, first + count)
             step.admit_offsets[i + 1] = end = end + count
         step.num_requests, step.num_admissions, step.retired_step = 0, len(arriving), step.step_id
-        step.run([kvcache.RequestOptions(namespace=self.space(space), slots=slots) for _, space, slots, _, _ in arriving])
+        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots) for _, namespace, slots, _, _ in arriving])
         for (name, *_), status, id in zip(arriving, step.status, step.admitted.tolist()):
             if status == 0:
                 self.requests[name] = id

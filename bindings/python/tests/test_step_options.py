@@ -26,21 +26,21 @@ def step_of(m):
 
 def test_options_of_admissions_equal_those_of_single_calls():
     with Manager(64, 4) as one, Manager(64, 4) as many, step_of(many) as step:
-        spaces = [m.namespace(tenant=b"x") for m in (one, many)]
+        namespaces = [m.namespace(tenant=b"x") for m in (one, many)]
         prompts = [list(range(9)), list(range(9)), list(range(20, 33)), list(range(9))]
 
-        def options(space):
-            return [RequestOptions(namespace=space, lookahead=3), None, RequestOptions(slots=4, keys=KEYS, user_data=7),
-                    RequestOptions(namespace=space.id, flags=RequestFlags.NO_READ, max_cached_tokens=4)]
+        def options(namespace):
+            return [RequestOptions(namespace=namespace, lookahead=3), None, RequestOptions(slots=4, keys=KEYS, user_data=7),
+                    RequestOptions(namespace=namespace.id, flags=RequestFlags.NO_READ, max_cached_tokens=4)]
 
         for _ in range(2):  # the second time with hits
-            singles = [one.allocate(prompt, **each._asdict()) if each else one.allocate(prompt) for prompt, each in zip(prompts, options(spaces[0]))]
-            batch = [many.request(id) for id in admit(many, step, prompts, options(spaces[1]))]
+            singles = [one.allocate(prompt, **each._asdict()) if each else one.allocate(prompt) for prompt, each in zip(prompts, options(namespaces[0]))]
+            batch = [many.request(id) for id in admit(many, step, prompts, options(namespaces[1]))]
             assert (step.status[:4] == Status.OK).all()
             for i, (single, other) in enumerate(zip(singles, batch)):
                 assert step.cached[i] == single.num_cached
                 assert single.info._replace(namespace_id=0) == other.info._replace(namespace_id=0)
-                assert other.info.namespace_id == (0 if i in (1, 2) else spaces[1].id)
+                assert other.info.namespace_id == (0 if i in (1, 2) else namespaces[1].id)
                 assert single.block_table().tolist() == other.block_table().tolist() == step.block_tables[0, i, : step.num_blocks[i]].tolist()
                 single.commit(min(single.info.num_tokens, single.info.capacity))
                 other.commit(min(other.info.num_tokens, other.info.capacity))
@@ -51,8 +51,8 @@ def test_options_of_admissions_equal_those_of_single_calls():
             many.retire_step(step.step_id)
         assert step.cached[:4].tolist() == [8, 8, 4, 0]
         assert one.stats.cached_tokens == many.stats.cached_tokens == 20
-        for space in spaces:
-            space.close()
+        for namespace in namespaces:
+            namespace.close()
 
 
 def test_admissions_without_options_take_their_namespaces_from_the_step():

@@ -29,8 +29,8 @@ func sequence(first, count int) []int32 {
 	return tokens
 }
 
-func (r *runner) request(name int) kvcache.Request { return kvcache.Request(r.requests[name]) }
-func (r *runner) space(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
+func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(r.requests[name]) }
+func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
 func (r *runner) manager(a []int) (err error) {
 	config := kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3])}
@@ -87,7 +87,7 @@ func (r *runner) arrive(a []int) (text string, err error) {
 	options := make([]kvcache.RequestOptions, n)
 	for i := range options {
 		one := a[5*i:]
-		options[i] = kvcache.RequestOptions{Namespace: r.space(one[1]), Slots: uint64(one[2])}
+		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2])}
 		end += copy(r.step.AdmitTokens[end:], sequence(one[3], one[4]))
 		r.step.AdmitOffsets[i+1] = uint64(end)
 	}
@@ -158,14 +158,14 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		id, failure := r.m.OpenNamespace(kvcache.Identity{Model: []byte{byte(a[1])}})
 		err = keep(r.namespaces, a[0], id, failure)
 	case "close":
-		err = r.m.CloseNamespace(r.space(a[0]))
+		err = r.m.CloseNamespace(r.namespace(a[0]))
 	case "reset":
-		err = r.m.Reset(r.space(a[0]))
+		err = r.m.Reset(r.namespace(a[0]))
 	case "allocate":
-		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.space(a[1])})
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1])})
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "create":
-		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.space(a[1])})
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1])})
 		err = keep(r.requests, a[0], id, failure)
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))
@@ -193,16 +193,16 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		slots := make([]int64, a[3])
 		return list(slots, r.m.Slots(r.request(a[0]), uint32(a[1]), a[2], slots))
 	case "probe":
-		info, failure := r.m.Probe(r.space(a[0]), sequence(a[1], a[2]), nil)
+		info, failure := r.m.Probe(r.namespace(a[0]), sequence(a[1], a[2]), nil)
 		return said(info.NumCached, failure)
 	case "drop":
-		dropped, failure := r.m.DropPrefix(r.space(a[0]), sequence(a[1], a[2]), nil)
+		dropped, failure := r.m.DropPrefix(r.namespace(a[0]), sequence(a[1], a[2]), nil)
 		return said(dropped, failure)
 	case "evict":
 		evicted, failure := r.m.EvictBlocks(a[0])
 		return said(evicted, failure)
 	case "pin":
-		pin, _, failure := r.m.PinPrefix(r.space(a[1]), sequence(a[2], a[3]), nil)
+		pin, _, failure := r.m.PinPrefix(r.namespace(a[1]), sequence(a[2], a[3]), nil)
 		err = keep(r.pins, a[0], pin, failure)
 	case "unpin":
 		err = r.m.Unpin(kvcache.Pin(r.pins[a[0]]))
@@ -210,7 +210,7 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		taken := make([]int32, a[1])
 		return list(taken, r.m.AcquireBlocks(uint32(a[0]), taken))
 	case "publish":
-		err = r.m.PublishBlocks(r.space(a[0]), uint32(a[1]), sequence(a[2], a[3]), nil, blocks(a[4:]))
+		err = r.m.PublishBlocks(r.namespace(a[0]), uint32(a[1]), sequence(a[2], a[3]), nil, blocks(a[4:]))
 	case "give":
 		err = r.m.ReleaseBlocks(blocks(a))
 	case "step":

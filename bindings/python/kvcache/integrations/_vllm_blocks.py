@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the vLLM-shaped manager takes and gives: groups from a KVCacheConfig, identities of requests, blocks, events."""
+"""Conversions between vLLM and the library: groups of a KVCacheConfig, extra keys of requests, blocks, events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _WINDOW = {"SlidingWindowSpec", "SlidingWindowMLASpec"}
 
 
 def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
-    """The groups of a KVCacheConfig and their block size. Raises UnsupportedError for a kind of layer or a mix of block sizes
-    that the library has no groups for."""
+    """Returns the groups of a KVCacheConfig and their block size. Raises UnsupportedError for kinds of layers that the library does not have,
+    and for several block sizes."""
     groups, sizes = [], set()
     for entry in kv_cache_config.kv_cache_groups:
         spec = entry.kv_cache_spec
@@ -38,7 +38,7 @@ def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
 
 
 def identity_keys(request: Any) -> "list[ExtraKey]":
-    """What makes the KV of equal token ids different: adapter and salt, as a key on the first token, and multimodal spans."""
+    """Returns the extra keys of a request: adapter and salt, as a key of the first token, and multimodal spans."""
     parts: "list[tuple[str, ...]]" = []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
@@ -57,7 +57,7 @@ def _digest(parts: "Iterable[tuple[str, ...]]") -> bytes:
 
 
 class KVCacheBlock(NamedTuple):
-    """One block of a table. `owner` is set while a popped request waits to be given back."""
+    """A block of a table. `owner` is set from pop_blocks_for_free() until free_blocks()."""
 
     block_id: int
     owner: Any = None
@@ -68,7 +68,7 @@ class KVCacheBlock(NamedTuple):
 
 
 class KVCacheBlocks:
-    """Block ids per group. Made from lists of ids, or from a function that finds them when somebody asks."""
+    """Block ids per group, from lists of ids or from a function that is called when they are first read."""
 
     __slots__ = ("_ids",)
 
@@ -90,7 +90,7 @@ class KVCacheBlocks:
     def get_block_ids(self, allow_none: bool, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]": ...
 
     def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]":
-        """The ids, a list per group (those of group_ids, or all). allow_none: None when all are empty."""
+        """Returns the ids, a list per group (of group_ids, or of all). With allow_none, returns None if all are empty."""
         ids = self._found()
         if group_ids is not None:
             ids = [ids[group] for group in group_ids]
@@ -109,7 +109,7 @@ class KVCacheBlocks:
 
 
 def vllm_events(events: Iterable[Any], groups: "Sequence[Group]", block_size: int) -> "Iterator[Any]":
-    """The library's events as those of vLLM: neighbours of one chain become one BlockStored. Hashes are the chained digests."""
+    """Yields the library's events as those of vLLM. Consecutive events of one chain become one BlockStored. Hashes are the chained digests."""
     from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored
 
     runs: "list[list[Any]]" = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BlockSpaceManager, the block manager of vLLM before v1 and of engines that took its interface over.
+"""BlockSpaceManager, the block manager of vLLM before v1 and of engines with the same interface.
 
 Sequences are objects with seq_id, get_token_ids() and get_len(); a sequence group has get_seqs(). Copies and swaps are returned as pairs
 that the engine executes before the step's kernels: swaps in first, then swaps out, then copies.
@@ -25,8 +25,8 @@ class AllocStatus(enum.Enum):
 
 
 class _Sequence:
-    """A sequence that holds blocks of the device, or, swapped out, blocks of the host: int32 by position, -1 where a window has
-    passed. computed: tokens that the engine has computed, or is about to."""
+    """A sequence that holds blocks of the device or, if it is swapped out, blocks of the host: int32 by position, -1 for entries that left a
+    window. computed: tokens that the engine has computed, or is computing."""
 
     __slots__ = ("request", "known", "computed", "host_blocks")
 
@@ -36,8 +36,8 @@ class _Sequence:
 
 
 class BlockSpaceManager:
-    """block_size: tokens per block. num_gpu_blocks, num_cpu_blocks: of the device and of the host. watermark: part of the device's
-    blocks that an admission leaves free. sliding_window: tokens that a query reads, or None."""
+    """block_size: tokens per block. num_gpu_blocks, num_cpu_blocks: blocks of the device and of the host. watermark: part of the device's
+    blocks that an admission must leave available. sliding_window: tokens that a query reads, or None."""
 
     def __init__(self, block_size: int, num_gpu_blocks: int, num_cpu_blocks: int = 0, watermark: float = 0.01,
                  sliding_window: Optional[int] = None, enable_caching: bool = False) -> None:
@@ -52,7 +52,7 @@ class BlockSpaceManager:
     # ---- prompts
 
     def can_allocate(self, seq_group: Any, num_lookahead_slots: int = 0) -> AllocStatus:
-        """Whether the prompt fits now, after other sequences have ended, or never. Cached blocks are not counted as needed twice."""
+        """Says whether the prompt fits now, later, or never. Cached blocks that it would hit are not counted twice."""
         sequence, = _single(seq_group)
         blocks = -(-(sequence.get_len() + num_lookahead_slots) // self.block_size)
         if blocks > self.num_total_gpu_blocks - self.watermark_blocks:
@@ -62,7 +62,7 @@ class BlockSpaceManager:
         return AllocStatus.OK if info.blocks_needed + more + self.watermark_blocks <= info.blocks_available else AllocStatus.LATER
 
     def allocate(self, seq_group: Any) -> None:
-        """Takes blocks for the prompt. Raises NoSpaceError if can_allocate() was not OK; fork() makes further sequences of a group."""
+        """Takes blocks for the prompt. Raises NoSpaceError. fork() creates further sequences of a group."""
         sequence, = _single(seq_group)
         if sequence.seq_id in self._sequences:
             raise ValueError(f"sequence {sequence.seq_id} has blocks already; free it first")
@@ -74,8 +74,8 @@ class BlockSpaceManager:
         return self._held(seq).request.num_cached
 
     def mark_blocks_as_computed(self, seq_group: Any, token_chunk_size: int) -> None:
-        """The next token_chunk_size tokens of the group's sequences are being computed. Their full blocks can be found; with a window, not
-        before the next call, as that also returns blocks which this step still reads."""
+        """States that the next token_chunk_size tokens of the group's sequences are being computed. Their full blocks are published; with a window
+        only by the next call, because publishing also frees blocks that this step still reads."""
         for seq in self._on_device(seq_group):
             held = self._held(seq)
             computed = min(held.computed + token_chunk_size, held.known)
@@ -94,8 +94,8 @@ class BlockSpaceManager:
         return needed <= self.get_num_free_gpu_blocks()
 
     def append_slots(self, seq: Any, num_lookahead_slots: int = 0) -> "list[tuple[int, int]]":
-        """Slots for the tokens that the sequence has gained, of which the last is not computed yet. Returns copies as (source,
-        destination). Raises NoSpaceError; then nothing has changed."""
+        """Takes slots for the new tokens of the sequence, of which the last is not computed yet. Returns copies as (source, destination).
+        Raises NoSpaceError; then nothing is changed."""
         held = self._held(seq)
         length = seq.get_len()
         held.request.reserve(length + num_lookahead_slots)
@@ -107,7 +107,7 @@ class BlockSpaceManager:
         return [(int(source), int(destination)) for source, destination in self.device.take_pending().copies]
 
     def fork(self, parent_seq: Any, child_seq: Any) -> None:
-        """The child shares all computed blocks of the parent; whoever writes first into a shared block gets a copy (append_slots)."""
+        """Creates the child, which shares all computed blocks of the parent. The first to write to a shared block gets a copy (append_slots)."""
         if child_seq.seq_id in self._sequences:
             raise ValueError(f"sequence {child_seq.seq_id} has blocks already; free it first")
         parent = self._held(parent_seq)
@@ -115,12 +115,12 @@ class BlockSpaceManager:
         self._sequences[child_seq.seq_id] = _Sequence(parent.request.fork(), parent.computed, parent.computed)
 
     def get_block_table(self, seq: Any) -> "list[int]":
-        """Block ids; -1 where a window has passed."""
+        """Returns the block ids; -1 for entries that left a window."""
         ids: "list[int]" = self._held(seq).request.block_table().tolist()
         return ids
 
     def free(self, seq: Any) -> None:
-        """Gives everything back. A sequence that holds nothing is passed over."""
+        """Frees the blocks of a sequence. Does nothing for a sequence that holds none."""
         held = self._sequences.pop(seq.seq_id, None)
         if held is None:
             return
@@ -131,11 +131,11 @@ class BlockSpaceManager:
     # ---- swapping
 
     def can_swap_out(self, seq_group: Any) -> bool:
-        """Whether the host has room for what the group has computed."""
+        """Whether the host has room for the computed blocks of the group."""
         return sum(self._host_need(seq) for seq in self._on_device(seq_group)) <= self.get_num_free_cpu_blocks()
 
     def swap_out(self, seq_group: Any) -> "list[tuple[int, int]]":
-        """Moves the group to the host: (device block, host block) to copy. Raises NoSpaceError; then nothing has changed."""
+        """Moves the group to the host. Returns the copies, (device block, host block). Raises NoSpaceError; then nothing is changed."""
         needed = sum(self._host_need(seq) for seq in self._on_device(seq_group))
         if needed > self.get_num_free_cpu_blocks():
             raise NoSpaceError(f"{needed} host blocks are needed, {self.get_num_free_cpu_blocks()} are free; free sequences or give more")
@@ -157,8 +157,8 @@ class BlockSpaceManager:
         return AllocStatus.OK if needed + self.watermark_blocks <= self.get_num_free_gpu_blocks() else AllocStatus.LATER
 
     def swap_in(self, seq_group: Any) -> "list[tuple[int, int]]":
-        """Moves the group back: (host block, device block) to copy; what is still cached on the device is not copied. Raises
-        NoSpaceError; then nothing has changed."""
+        """Moves the group back. Returns the copies, (host block, device block); blocks that are still cached on the device are not copied.
+        Raises NoSpaceError; then nothing is changed."""
         needed = self._device_need(seq_group, 0)
         if needed > self.get_num_free_gpu_blocks():
             raise NoSpaceError(f"{needed} device blocks are needed, {self.get_num_free_gpu_blocks()} are free; ask can_swap_in() first")
@@ -178,7 +178,7 @@ class BlockSpaceManager:
     # ---- the pools
 
     def get_num_free_gpu_blocks(self) -> int:
-        """Blocks of the device that are free, or cached and held by nobody."""
+        """Returns the number of blocks of the device that are free or cached."""
         info = self.device.pool_info()
         return info.free + info.cached
 
@@ -190,7 +190,7 @@ class BlockSpaceManager:
         return True
 
     def get_prefix_cache_hit_rate(self) -> float:
-        """Hit blocks of those looked up, 0 .. 1; -1 before the first lookup."""
+        """Returns the part of the blocks of all lookups that were hits, 0 .. 1; -1 before the first lookup."""
         stats = self.device.stats
         return stats.block_hits / stats.block_queries if stats.block_queries else -1.0
 

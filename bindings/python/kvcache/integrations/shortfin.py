@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages as Shortfin's LLM server handles them: a cache hands out pages, a request locks them, and their indices go to the kernels.
+"""Shortfin's page cache: a cache hands out pages, a request locks them, and kernels get their indices.
 
     cache = AttnPageCache(num_pages=256, page_tokens=16)
     request = InferenceExecRequest(InferencePhase.PREFILL, tokens)
-    request.lock_initial_cache_pages(cache, cache.lookup(tokens))          # what is known already
+    request.lock_initial_cache_pages(cache, cache.lookup(tokens))          # pages that are cached
     pages = cache.acquire_free_pages(request.num_missing_pages())
-    if pages is None: ...                                                  # no room: request.free_cache_pages(), try later
+    if pages is None: ...                                                  # no room: call request.free_cache_pages(), and try later
     request.lock_new_cache_pages(cache, pages)
-    ...                                                                    # prefill from request.num_cached_tokens on
-    request.publish_cache_pages()                                          # written: others may share them
-    request.reset(InferencePhase.DECODE)                                   # one more page where the next token needs one
+    ...                                                                    # prefill from token request.num_cached_tokens on
+    request.publish_cache_pages()                                          # their KV is written: other requests may reuse it
+    request.reset(InferencePhase.DECODE)                                   # takes one more page if the next token needs it
 
 A page holds page_tokens tokens of all layers. Every page that lookup() and acquire_free_pages() return is held, so it cannot be given
 to anybody else before it is released; releasing it twice is an error. A cache may be used by many threads, a request by one.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class InferencePhase(enum.Enum):
-    """What a request computes next."""
+    """The next phase of a request."""
 
     PREFILL = 1
     DECODE = 2
@@ -45,12 +45,12 @@ class AttnPageEntry:
 
     @property
     def state(self) -> BlockState:
-        """FREE, CACHED (findable, held by nobody), LIVE or RESERVED (held)."""
+        """FREE, CACHED (published, not held), LIVE or RESERVED (held)."""
         return self.cache.manager.block_info(self.index).state
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody holds it."""
+        """Whether the page is held."""
         return self.cache.manager.block_info(self.index).external_holds > 0
 
     def __eq__(self, other: object) -> bool:
@@ -71,33 +71,33 @@ class AttnPageCache:
         self.page_tokens = page_tokens
 
     def acquire_free_pages(self, count: int) -> "Optional[list[AttnPageEntry]]":
-        """`count` pages, or None if there are fewer: cached ones that nobody holds are evicted for it."""
+        """Takes `count` pages and returns them; None if there are too few. Evicts cached pages if needed."""
         try:
             return self._pages(self.manager.acquire_blocks(count)) if count else []
         except NoSpaceError:
             return None
 
     def release_pages(self, pages: "Sequence[AttnPageEntry]") -> None:
-        """Gives back one hold on each, all or nothing. Published pages stay cached, the first of them longest. Raises NotHeldError."""
+        """Releases one hold of each page, all or nothing. Published pages stay cached; the last is evicted first. Raises NotHeldError."""
         for page in pages:
             if page.cache is not self:
                 raise ValueError(f"page {page.index} is of another cache; release it there")
         self.manager.release_blocks([page.index for page in pages])
 
     def lookup(self, tokens: Any) -> "list[AttnPageEntry]":
-        """The pages of the longest published prefix, all but the last token at most; held until released."""
+        """Returns the pages of the longest published prefix, without the last token. They are held until they are released."""
         return self._pages(self.manager.acquire_prefix(tokens[: max(0, len(tokens) - 1)]))
 
     def publish(self, tokens: Any, pages: "Sequence[AttnPageEntry]") -> int:
-        """The full pages among `pages` hold the KV of `tokens` and may be found from now on. Returns their number. Pages that hold the
-        same tokens as published ones become copies: nobody's table changes."""
+        """Publishes the full pages among `pages` as the KV of `tokens`. Returns their number. A page with the same tokens as a published one
+        becomes a copy of it; no table changes."""
         full = min(len(tokens) // self.page_tokens, len(pages))
         self.manager.publish_blocks(tokens[: full * self.page_tokens], [page.index for page in pages[:full]])
         return full
 
     @property
     def num_free_pages(self) -> int:
-        """Pages that acquire_free_pages() could give."""
+        """Returns the number of pages that acquire_free_pages() can take."""
         info = self.manager.pool_info()
         return info.free + info.cached
 
@@ -106,7 +106,7 @@ class AttnPageCache:
 
 
 class InferenceExecRequest:
-    """A request and the pages locked to it. tokens: those known so far. start_position: the first that the phase computes."""
+    """A request and its locked pages. tokens: the known tokens. start_position: the first token that the phase computes."""
 
     def __init__(self, phase: InferencePhase, input_token_ids: "Sequence[int]", rid: Optional[str] = None):
         self.phase, self.rid = phase, rid
@@ -116,35 +116,35 @@ class InferenceExecRequest:
         self._cache: Optional[AttnPageCache] = None
 
     def reset(self, phase: InferencePhase) -> None:
-        """Enters the next phase; locked pages stay."""
+        """Begins the next phase. Locked pages stay."""
         self.phase = phase
 
     def lock_initial_cache_pages(self, cache: AttnPageCache, pages: "Sequence[AttnPageEntry]") -> None:
-        """Takes over the pages of lookup(), which hold the first tokens. Raises ValueError if pages are locked already."""
+        """Locks the pages of lookup(), which hold the first tokens. Raises ValueError if pages are locked already."""
         if self.locked_pages is not None:
             raise ValueError(f"{len(self.locked_pages)} pages are locked already; call free_cache_pages() first")
         self._cache, self.locked_pages = cache, list(pages)
         self.num_cached_tokens = len(pages) * cache.page_tokens
 
     def lock_new_cache_pages(self, cache: AttnPageCache, pages: "Sequence[AttnPageEntry]") -> None:
-        """Takes over pages of acquire_free_pages(), behind those locked before."""
+        """Locks pages of acquire_free_pages(), after the pages that are locked already."""
         if self.locked_pages is None or cache is not self._cache:
             raise ValueError("no pages of this cache are locked; call lock_initial_cache_pages() first, with [] if nothing was found")
         self.locked_pages += pages
 
     def num_needed_pages(self) -> int:
-        """Pages that the phase needs: for the tokens (prefill), and for the next one too (decode)."""
+        """Returns the number of pages that the phase needs: for the tokens (prefill), or for the tokens and the next one (decode)."""
         if self._cache is None:
             raise ValueError("no cache yet; call lock_initial_cache_pages() first")
         tokens = len(self.input_token_ids) + (self.phase == InferencePhase.DECODE)
         return -(-tokens // self._cache.page_tokens)
 
     def num_missing_pages(self) -> int:
-        """Pages still to be locked before the phase can run."""
+        """Returns the number of pages that must still be locked before the phase can run."""
         return max(0, self.num_needed_pages() - len(self.locked_pages or ()))
 
     def cache_page_indices(self, max_len: Optional[int] = None) -> "list[int]":
-        """Indices of the pages that the phase reads and writes, in order. Raises ValueError if pages are missing or do not fit max_len."""
+        """Returns the indices of the pages that the phase reads and writes, in order. Raises ValueError if pages are missing or exceed max_len."""
         needed = self.num_needed_pages()
         if self.num_missing_pages():
             raise ValueError(f"{self.phase.name} needs {needed} pages, {len(self.locked_pages or ())} are locked; lock_new_cache_pages() first")
@@ -153,11 +153,11 @@ class InferenceExecRequest:
         return [page.index for page in (self.locked_pages or [])[:needed]]
 
     def publish_cache_pages(self) -> int:
-        """All known tokens are written: their full pages may be found from now on. Returns the number of published pages."""
+        """Publishes the full pages of all known tokens, which must be written. Returns the number of published pages."""
         return self._cache.publish(self.input_token_ids, self.locked_pages) if self._cache and self.locked_pages else 0
 
     def free_cache_pages(self) -> None:
-        """Releases all pages. Doing so again does nothing."""
+        """Releases all pages. Calling it again does nothing."""
         pages, self.locked_pages, cache, self._cache = self.locked_pages, None, self._cache, None
         self.num_cached_tokens = 0
         if cache and pages:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transformers.Cache whose keys and values lie in the library: paged, shared between calls of generate(), in float or int8.
+"""A transformers.Cache with keys and values in the library: paged, shared between calls of generate(), of any stored type.
 
     pool = CachePool(model.config, num_blocks=1024)              # blocks of 16 tokens, for all calls
-    sequences = pool.generate(model, input_ids, max_new_tokens=64)   # known prefixes of input_ids are not computed again
+    sequences = pool.generate(model, input_ids, max_new_tokens=64)   # cached prefixes of input_ids are not computed again
 
 or, step by step, with any caller of the model:
 
     with pool.new_cache(input_ids) as cache:
         sequences = model.generate(input_ids, past_key_values=cache, max_new_tokens=64)
-        cache.commit(sequences)                                  # what was generated may be found, too
+        cache.commit(sequences)                                  # publishes the generated tokens too
 
-For models on the CPU whose layers have full or sliding-window attention. A pool belongs to one model: equal tokens mean equal keys and
-values; give `namespace` for each adapter. One thread uses a cache, any number a pool.
+For models on the CPU whose layers have full or sliding-window attention. A pool belongs to one model, because equal tokens must have equal keys
+and values; give each adapter a `namespace`. One thread uses a cache; any thread may use a pool.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
 
 
 def _layer_windows(config: Any) -> "list[int]":
-    """The window of each layer; 0 = full attention."""
+    """Returns the window of each layer; 0 = full attention."""
     window: int = getattr(config, "sliding_window", None) or 0
     types: "list[str]" = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
@@ -47,7 +47,7 @@ def _layer_windows(config: Any) -> "list[int]":
 
 
 def _inputs_beside_ids(model: Any) -> "set[str]":
-    """Inputs of a model other than input_ids, their mask and a cache."""
+    """Returns the inputs of a model other than input_ids, their mask and a cache."""
     return set(inspect.signature(model.forward).parameters) - _NOT_INPUTS
 
 
@@ -67,14 +67,14 @@ def _is_padded(input_ids: torch.Tensor, attention_mask: "Optional[torch.Tensor]"
 
 
 class _GroupStore:
-    """The layers of one group: their storage, and where its block ids begin."""
+    """The layers of one group: their storage, and its first block id."""
 
     def __init__(self, manager: Manager, index: int, window: int, storage: Storage):
         self.index, self.window, self.storage = index, window, storage
         self.first_slot = manager.pool_info(index).first_block * storage.block_size
 
     def slots(self, requests: "Sequence[Request]", first: int, last: int) -> Any:
-        """int64 [requests * tokens]: slots of the tokens first .. last - 1 of each, as the storage counts them."""
+        """Returns the slots in the storage of tokens first .. last - 1 of each request: int64 [requests * tokens]."""
         slots = np.concatenate([request.slots(first, last - first, self.index) for request in requests])
         if (slots < 0).any():
             raise RuntimeError(f"tokens {first} .. {last - 1} are partly behind the window of {self.window}; they cannot be read again")
@@ -84,9 +84,9 @@ class _GroupStore:
 class CachePool:
     """Blocks for the keys and values of one model.
 
-    num_blocks: of each kind of layer (full attention, sliding window). dtype: "float32", "bfloat16", "float16", "int8", or any that
-    kvcache.Storage takes; default: that of the configuration. retention_tokens: windows before every multiple of it can be continued from,
-    too, not only those at the ends of prompts and sequences. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
+    num_blocks: blocks of each kind of layer (full attention, sliding window). dtype: "float32", "bfloat16", "float16", "int8", or any other of
+    kvcache.Storage; default: that of the configuration. retention_tokens: also keep the windows before every multiple of it reusable, besides
+    those at the ends of prompts and sequences. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
 
     def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: "Optional[str]" = None, retention_tokens: int = 0,
                  **storage_options: Any):
@@ -104,16 +104,16 @@ class CachePool:
             _GroupStore(self.manager, i, window, Storage(num_blocks, windows.count(window), heads, dim, dtype=stored,
                                                          block_size=block_size, **storage_options))
             for i, window in enumerate(kinds)]
-        # For each layer of the model: its group, and its number there.
+        # For each layer of the model: its group, and its index in the group.
         self._places = [(self._groups[kinds.index(window)], windows[:layer].count(window)) for layer, window in enumerate(windows)]
 
     @property
     def storages(self) -> "list[Storage]":
-        """One per kind of layer: full attention first."""
+        """The storages, one per kind of layer; full attention first."""
         return [group.storage for group in self._groups]
 
     def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> "PagedCache":
-        """A cache for prompts [batch, tokens] that already holds the longest prefix that is known of all of them. Padded prompts share nothing:
+        """Returns a cache for prompts [batch, tokens]. It holds the longest prefix that is cached for all of them. Padded prompts share nothing:
         prompts whose mask has a 0 and, without a mask, prompts in which transformers finds padding (see generate()). Give the model the same
         mask, or none if there is none here. Raises NoSpaceError; then nothing is held."""
         return self._new_cache(input_ids, _is_padded(input_ids, attention_mask, self._config, {}), namespace)
@@ -130,7 +130,7 @@ class CachePool:
                 least = min(request.num_cached for request in requests)
                 if least == hit:
                     return PagedCache(self, requests, len(prompts[0]), hit)
-                hit = least  # admitting one prompt has evicted what another was to find
+                hit = least  # the admission of one prompt evicted blocks of another
             except BaseException:
                 _close(requests)
                 raise
@@ -138,7 +138,7 @@ class CachePool:
 
     def generate(self, model: Any, input_ids: torch.Tensor, *, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0,
                  stopping_criteria: Any = None, **options: Any) -> Any:
-        """model.generate() with a cache of this pool. Blocks that a window leaves behind are freed while it runs.
+        """Calls model.generate() with a cache of this pool. Blocks behind a window are freed while it runs.
 
         Without attention_mask, transformers infers one, as in model.generate(): every pad_token_id in input_ids is padding, unless that id is
         also an end-of-sequence id. Prompts with padding share nothing. Give the mask if they are not padded.
@@ -156,8 +156,7 @@ class CachePool:
 
 
 class PagedCache(Cache):
-    """The cache of one call. Beam search and several sequences per prompt are not supported. Closing it keeps what was
-    committed findable."""
+    """The cache of one call. Beam search and several sequences per prompt are not supported. Committed tokens stay cached after close()."""
 
     def __init__(self, pool: CachePool, requests: "list[Request]", num_known: int, num_cached: int):
         self._pool, self._requests = pool, requests
@@ -165,7 +164,7 @@ class PagedCache(Cache):
         super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
 
     def close(self) -> None:
-        """Gives the blocks back. Doing so again does nothing."""
+        """Frees the blocks. Closing again does nothing."""
         _close(self._requests)
         self._requests = []
 
@@ -176,7 +175,7 @@ class PagedCache(Cache):
         self.close()
 
     def commit(self, sequences: torch.Tensor) -> None:
-        """sequences [batch, tokens]: prompts and what was generated. All tokens whose keys and values are stored can be found from now on."""
+        """Publishes all tokens whose keys and values are stored. sequences [batch, tokens]: the prompts with the generated tokens."""
         stored = min(layer.length for layer in self.layers)
         if sequences.shape[0] != len(self._requests):
             raise ValueError(f"sequences has {sequences.shape[0]} rows; the cache has {len(self._requests)} requests")
@@ -203,9 +202,9 @@ class PagedCache(Cache):
             self._capacity = capacity
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forgets the last -tokens_to_remove tokens. Raises UnsupportedError if a window needed then is gone."""
+        """Removes the last -tokens_to_remove tokens. Raises UnsupportedError if a window that is needed then is gone."""
         if tokens_to_remove > 0:
-            raise ValueError(f"tokens_to_remove is {tokens_to_remove}; give the negative number of tokens to forget")
+            raise ValueError(f"tokens_to_remove is {tokens_to_remove}; give the negative number of tokens to remove")
         length = max(0, self.get_seq_length() + tokens_to_remove)
         if length < self._known:
             for request in self._requests:
@@ -225,7 +224,7 @@ class PagedCache(Cache):
 
 
 class PagedLayer(CacheLayerMixin):
-    """One layer. length: tokens whose keys and values it holds."""
+    """A layer of a cache. length: tokens whose keys and values it holds."""
 
     is_compileable = False
     is_croppable = True
@@ -239,7 +238,7 @@ class PagedLayer(CacheLayerMixin):
         self._cache, self._group, self._index = cache, group, index
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> "tuple[torch.Tensor, torch.Tensor]":
-        """Stores [batch, heads, tokens, head_dim] and returns all that the new tokens may see, as get_mask_sizes() says."""
+        """Stores keys and values [batch, heads, tokens, head_dim]. Returns those that the new tokens may see, as get_mask_sizes() says."""
         cache, group = self._cache, self._group
         batch, _, tokens, _ = key_states.shape
         if batch != len(cache._requests):
@@ -256,7 +255,7 @@ class PagedLayer(CacheLayerMixin):
         return _states(keys, batch, key_states), _states(values, batch, value_states)
 
     def _num_visible(self) -> int:
-        """Held tokens that the next one may see."""
+        """Returns the number of stored tokens that the next token may see."""
         return min(self.length, self._group.window - 1) if self.is_sliding else self.length
 
     def get_mask_sizes(self, query_length: int) -> "tuple[int, int]":
@@ -270,7 +269,7 @@ class PagedLayer(CacheLayerMixin):
         return self._group.window if self.is_sliding else -1
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """The pool has done it."""
+        """Does nothing: the pool has initialised the layer."""
 
     def offload(self) -> None:
         raise UnsupportedError("a PagedCache is in host memory; turn offloading off")
@@ -279,7 +278,7 @@ class PagedLayer(CacheLayerMixin):
 
 
 class _Committer(StoppingCriteria):
-    """Tells a cache of every token that was generated, and stops nothing."""
+    """Passes every generated token to a cache. Never stops."""
 
     def __init__(self, cache: PagedCache):
         self._cache = cache
@@ -290,13 +289,13 @@ class _Committer(StoppingCriteria):
 
 
 def _rows(states: torch.Tensor) -> Any:
-    """[batch, heads, tokens, dim] as the storage takes it: [batch * tokens, heads, dim]."""
+    """Converts [batch, heads, tokens, dim] to rows of the storage, [batch * tokens, heads, dim]."""
     rows = states.detach().transpose(1, 2).reshape(-1, states.shape[1], states.shape[3]).contiguous()
     return rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype == torch.bfloat16 else rows.numpy()
 
 
 def _states(rows: Any, batch: int, like: torch.Tensor) -> torch.Tensor:
-    """The other way round, of one layer: [1, batch * tokens, heads, dim] from a gather."""
+    """Converts rows of one layer of a gather, [1, batch * tokens, heads, dim], back."""
     states = torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16) if like.dtype == torch.bfloat16 else torch.from_numpy(rows)
     return states.reshape(batch, -1, *states.shape[2:]).transpose(1, 2)
 

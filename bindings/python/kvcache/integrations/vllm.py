@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for vLLM's block managers: KVCacheManager for v1 (the interface of vLLM 0.33), BlockSpaceManager for v0.
+"""Replacements of vLLM's block managers: KVCacheManager for v1 (the interface of vLLM 0.33), BlockSpaceManager for v0.
 
     import vllm.v1.core.sched.scheduler as scheduler
     from kvcache.integrations.vllm import KVCacheManager
     scheduler.KVCacheManager = KVCacheManager
 
-What differs from vLLM's own: a hit is compared token by token, not by hash alone; reset_prefix_cache() succeeds while requests run; of equal
-idle blocks one stays; a hit does not end inside an image. Not supported, and refused: Mamba, chunked local and cross attention, groups of
-several block sizes, context parallelism, hash look-ahead, reading `coordinator`.
+Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
+blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba, chunked local and cross attention, groups of several
+block sizes, context parallelism, hash look-ahead, reading `coordinator`.
 
-Publishing follows vLLM: with full attention alone blocks are findable as soon as they are scheduled, which is right where the kernels of
-a step run in order. With a sliding window a request is committed when its tokens are computed, because that also returns the
-blocks behind the window. One thread calls a manager, as in vLLM.
+Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
+a step run in order. With a sliding window, a request is committed when its tokens are computed, because a commit also returns the blocks
+behind the window. One thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .block_space import AllocStatus, BlockSpaceManager
 
 
 class _Prompt:
-    """What a request that is not admitted was looked up with: its tokens, and what else identifies them."""
+    """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys."""
 
     __slots__ = ("request", "tokens", "keys", "shared")
 
     def __init__(self, request: Any):
         self.request = request
-        # The list behind vLLM's read-only view, if there is one, is read several times faster.
+        # The list behind vLLM's read-only view, if it exists, is read several times faster.
         self.tokens = _native.kvc_pack_tokens(getattr(request, "_all_token_ids", request.all_token_ids))
         self.keys = identity_keys(request)
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
 
 
 class KVCacheManager(_native.SlotAllocator):
-    """Parameters as vLLM's KVCacheManager. `manager` is the Manager behind it; its block 0 is the null block."""
+    """Takes the parameters of vLLM's KVCacheManager. `manager` is the underlying Manager; its block 0 is the null block."""
 
     def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
                  max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True, use_eagle: bool = False,
@@ -78,7 +78,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         self._new_ids: "list[int]" = []
         self._events = EventReader(self.manager) if enable_kv_cache_events else None
-        # Its allocate_slots() answers for running requests; what it leaves comes to _allocate_slots().
+        # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
         super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len, not self._windows and not self._zeroing)
 
     # ---- finding and allocating
@@ -92,8 +92,8 @@ class KVCacheManager(_native.SlotAllocator):
         return self.enable_caching and not request.skip_reading_prefix_cache
 
     def get_computed_blocks(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int]":
-        """(blocks of the longest cached prefix, its tokens, tokens that some group alone could have reused or 0). Holds nothing and
-        changes nothing, until the ids of the blocks are asked for: that makes them the most recently used."""
+        """Returns the blocks of the longest cached prefix, its tokens, and the tokens that only some group could reuse (or 0). Holds nothing. It
+        changes nothing until the ids of the blocks are read, which makes these blocks the most recently used."""
         prompt = self._prompts[request.request_id] = _Prompt(request)
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
@@ -148,11 +148,11 @@ class KVCacheManager(_native.SlotAllocator):
         return new
 
     def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
-        """(cached tokens, at most `limit` and all tokens but one; tokens that some group has beyond them)."""
+        """Returns the cached tokens (at most `limit`, and at most all tokens but one), and the tokens that only some group has after them."""
         tokens, keys = prompt.tokens, prompt.keys
         if limit is not None and limit + 1 < len(tokens):
             length = limit + 1
-            for key in keys:  # in order: a span that the limit cuts is left out whole, as no hit ends inside
+            for key in keys:  # in order; no hit ends inside a span, so a span that the limit cuts is left out
                 if key.first_token < length < key.first_token + key.num_tokens:
                     length = key.first_token
             tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
@@ -170,7 +170,7 @@ class KVCacheManager(_native.SlotAllocator):
     def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> "Optional[_native.Admitted]":
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or prompt.request is not request or len(prompt.tokens) != request.num_tokens:
-            prompt = _Prompt(request)  # not looked up before
+            prompt = _Prompt(request)  # it was not looked up
         known = len(prompt.tokens)
         if reserved:
             self._probe(prompt, None)
@@ -183,7 +183,7 @@ class KVCacheManager(_native.SlotAllocator):
         config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
                         | (_native.KVC_REQUEST_FULL_MUST_FIT if whole else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
         config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
-        # To the end of the last block. Slots for nothing but the hit cannot be asked for: 0 means all, so at least one.
+        # To the end of the last block. At least 1, because 0 means all tokens.
         config.slots = max(1, min(-(-needed // self.block_size) * self.block_size, known) - hit)
         m = self.manager._m
         try:
@@ -197,7 +197,7 @@ class KVCacheManager(_native.SlotAllocator):
         return live
 
     def _fits(self, live: _native.Admitted, request: Any, needed: int, whole: bool, reserved: int) -> bool:
-        """Whether there is room for more of a request, all of it if `whole`, beside what is reserved for others."""
+        """Whether the blocks suffice for `needed` tokens (with `whole`: all tokens) besides those that are reserved for others."""
         if whole:
             needed = max(needed, min(request.num_tokens, self.max_model_len))
         missing = len(self.groups) * (-(-needed // self.block_size) - live.num_blocks)
@@ -208,7 +208,7 @@ class KVCacheManager(_native.SlotAllocator):
             live.commit(request.all_token_ids, num_tokens)
 
     def _processed(self, request: Any) -> int:
-        """Tokens that no step in flight computes any more."""
+        """Number of tokens that no step in flight computes."""
         processed: int = min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
         return processed
 
@@ -217,28 +217,28 @@ class KVCacheManager(_native.SlotAllocator):
             live.refresh()
         return live.ids()
 
-    # ---- publishing and giving back
+    # ---- publishing and freeing
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
-        """Makes what is computed findable (after delay_cache_blocks)."""
+        """Publishes the computed blocks (after delay_cache_blocks)."""
         live = self._live.get(request.request_id)
         if self.enable_caching and live is not None:
             self._commit(live, request, min(num_computed_tokens, request.num_tokens))
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
-        """Returns the blocks that the window has left behind."""
+        """Frees the blocks behind the window."""
         live = self._live.get(request_id)
         if self._windows and live is not None and live.committed < min(processed_computed_tokens, live.known):
             live.commit((), min(processed_computed_tokens, live.known))  # no token is new
 
     def free(self, request: Any) -> None:
-        """Gives all blocks back; what is published stays cached, the deepest block is evicted first."""
+        """Frees the request. Its published blocks stay cached; the deepest is evicted first."""
         live = self._pop(request)
         if live is not None:
             _native.kvc_manager_free_request(self.manager._m, live.id)
 
     def pop_blocks_for_free(self, request: Any) -> "list[KVCacheBlock]":
-        """The blocks of a request, which ends; they are free once the engine has given all of them to block_pool.free_blocks()."""
+        """Ends a request and returns its blocks. They become free when the engine has passed all of them to block_pool.free_blocks()."""
         live = self._pop(request)
         if live is None:
             return []
@@ -256,20 +256,20 @@ class KVCacheManager(_native.SlotAllocator):
         return live
 
     def reset_prefix_cache(self) -> bool:
-        """Forgets everything cached. Always succeeds: running requests keep their blocks and publish nothing more."""
+        """Forgets all cached content. Always succeeds: running requests keep their blocks and publish nothing more."""
         self.manager.reset()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
         return True
 
     def evict_blocks(self, block_ids: "set[int]") -> None:
-        """Forgets blocks by their ids, whoever holds them (a connector failed to load them)."""
+        """Makes blocks unfindable by their ids, for example when a connector failed to load them."""
         self.manager.unpublish_blocks([id for id in sorted(block_ids) if id != NULL_BLOCK])
 
     # ---- what requests hold
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
-        """The block table of a request; none if it holds nothing. Block 0 stands where a window has passed."""
+        """Returns the block table of a request; empty if it holds nothing. Entries that left a window are block 0."""
         live = self._live.get(request_id)
         if live is None:
             return self.empty_kv_cache_blocks
@@ -284,7 +284,7 @@ class KVCacheManager(_native.SlotAllocator):
         return tuple(ids[:blocks] for ids in self.get_block_ids(request_id))
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> "list[int]":
-        """Per group, blocks at the front of the table that every request holds (for cascade attention)."""
+        """Returns, per group, the number of first blocks of the table that every request holds (for cascade attention)."""
         common = []
         for ids in self.get_block_ids(running_request_id):
             shared = (id != NULL_BLOCK and self.manager.block_info(id).requests == len(self._live) for id in ids)
@@ -299,20 +299,20 @@ class KVCacheManager(_native.SlotAllocator):
         return KVCacheBlocks([[block.block_id for block in group] for group in blocks])
 
     def truncate_computed_blocks(self, blocks: KVCacheBlocks, num_computed_tokens: int) -> KVCacheBlocks:
-        """The part of a lookup's result below an end of a block."""
+        """Returns the first num_computed_tokens tokens, a multiple of the block size, of the result of a lookup."""
         if num_computed_tokens % self.block_size:
-            raise ValueError(f"num_computed_tokens {num_computed_tokens} is no multiple of the block size {self.block_size}")
+            raise ValueError(f"num_computed_tokens {num_computed_tokens} is not a multiple of the block size {self.block_size}")
         return KVCacheBlocks([ids[: num_computed_tokens // self.block_size] for ids in blocks.get_block_ids()])
 
     # ---- what the engine collects every step
 
     def take_new_block_ids(self) -> "list[int]":
-        """Blocks to be cleared before use, if the engine's configuration asks for that."""
+        """Returns the new blocks to clear before use, if the engine's configuration asks for it."""
         ids, self._new_ids = self._new_ids, []
         return ids
 
     def record_blocks_for_zeroing(self, request_id: str, start_token: int) -> None:
-        """Once more, the blocks of a request from start_token on (a load has failed)."""
+        """Records the blocks of a request from start_token on again, after a failed load."""
         live = self._live[request_id]
         if self._zeroing:
             self._record_for_zeroing(live, start_token // self.block_size, 0, ())
@@ -323,22 +323,22 @@ class KVCacheManager(_native.SlotAllocator):
             self._new_ids += [id for id in ids[begin:] if id != NULL_BLOCK]
 
     def take_kv_cache_block_copies(self) -> "tuple[list[Any], list[Any]]":
-        """Nothing: without partial hits and forks no block is ever copied."""
+        """Empty: without partial hits and forks no block is copied."""
         return [], []
 
     def take_boundary_state_offloads(self) -> "dict[str, list[tuple[int, int, int]]]":
-        """Nothing: there are no Mamba states."""
+        """Empty: there are no Mamba states."""
         return {}
 
     def finalize_partial_tail_offloads(self, request: Any) -> "list[tuple[int, int, int]]":
-        """Nothing: there are no Mamba states."""
+        """Empty: there are no Mamba states."""
         return []
 
     def new_step_starts(self) -> None:
-        """Nothing is kept per step."""
+        """Does nothing: nothing is kept per step."""
 
     def take_events(self) -> "list[Any]":
-        """vLLM's events since the last call. Raises RuntimeError if the ring has lost some: consumers must then read the state anew."""
+        """Returns vLLM's events since the last call. Raises RuntimeError if some were lost: consumers must then read the state anew."""
         if self._events is None:
             return []
         lost = self._events.lost
@@ -348,7 +348,7 @@ class KVCacheManager(_native.SlotAllocator):
         return events
 
     def make_prefix_cache_stats(self) -> Any:
-        """vLLM's PrefixCacheStats since the last call; None without log_stats."""
+        """Returns vLLM's PrefixCacheStats since the last call; None without log_stats."""
         stats, self.prefix_cache_stats = self.prefix_cache_stats, _new_stats() if self.log_stats else None
         return stats
 
@@ -364,7 +364,7 @@ class _BlockPool:
         self._manager = manager
 
     def get_num_free_blocks(self) -> int:
-        """Blocks that are free, or cached and held by nobody."""
+        """Returns the number of blocks that are free or cached."""
         info = self._manager.pool_info()
         return info.free + info.cached
 
@@ -372,7 +372,7 @@ class _BlockPool:
         return self._manager.usage
 
     def free_blocks(self, ordered_blocks: "Iterable[KVCacheBlock]") -> None:
-        """Takes back what pop_blocks_for_free() gave."""
+        """Frees blocks of pop_blocks_for_free()."""
         for block in ordered_blocks:
             live = block.owner
             if live is None or not live.unreturned:

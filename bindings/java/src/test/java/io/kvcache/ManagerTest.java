@@ -145,7 +145,7 @@ class ManagerTest {
   }
 
   @Test
-  void rawBlocksEventsGroupsAndPools() throws Exception {
+  void externalHoldsEventsGroupsAndPools() throws Exception {
     try (Manager m = new Manager(new Config().numBlocks(16, 8).blockSize(4).eventCapacity(16).groups(new Group(), new Group(8, 0, 0, 1)))) {
       IntBuffer blocks = Buffers.ints(2), held = Buffers.ints(2);
       m.acquireBlocks(0, blocks);

@@ -29,7 +29,7 @@ final class Scenario {
     return m.request(requests.getOrDefault(name, 0L));
   }
 
-  private long space(int name) {
+  private long namespace(int name) {
     return namespaces.getOrDefault(name, 0L);
   }
 
@@ -41,10 +41,10 @@ final class Scenario {
     return IntStream.range(0, values.limit()).mapToObj(i -> " " + values.get(i)).collect(Collectors.joining());
   }
 
-  private void manager(int[] a) throws KvCacheException {
-    Config config = new Config().numBlocks(a[0]).blockSize(a[1]).eventCapacity(a[2]).maxRequests(a[3]);
+  private void manager(long[] a) throws KvCacheException {
+    Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3]);
     if (a.length > 4) {
-      config.groups(new Config.Group(), new Config.Group(a[4], a[5], 0, 0));
+      config.groups(new Config.Group(), new Config.Group(a[4], (int) a[5], 0, 0));
     }
     if (m != null) {
       step.close();
@@ -76,7 +76,7 @@ final class Scenario {
     RequestOptions[] options = new RequestOptions[a.length / 5];
     int end = 0;
     for (int i = 0; i < options.length; ++i) {
-      options[i] = new RequestOptions().namespace(space(a[5 * i + 1])).slots(a[5 * i + 2]);
+      options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]);
       step.admitTokens.put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
       end += a[5 * i + 4];
       step.admitOffsets.put(i + 1, end);
@@ -104,7 +104,7 @@ final class Scenario {
   }
 
   private String allocate(int[] a) throws KvCacheException {
-    Request made = m.allocate(sequence(a[2], a[3]), new RequestOptions().namespace(space(a[1])));
+    Request made = m.allocate(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1])));
     requests.put(a[0], made.id());
     return " " + made.cached();
   }
@@ -123,13 +123,14 @@ final class Scenario {
     return list(slots);
   }
 
-  private String execute(String word, int[] a) throws KvCacheException {
+  private String execute(String word, long[] numbers) throws KvCacheException {
+    int[] a = Arrays.stream(numbers).mapToInt(number -> (int) number).toArray();
     switch (word) {
-      case "manager" -> manager(a);
+      case "manager" -> manager(numbers); // a window may have 2^40 tokens
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
-      case "close" -> m.closeNamespace(space(a[0]));
-      case "reset" -> m.reset(space(a[0]));
-      case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(space(a[1]))).id());
+      case "close" -> m.closeNamespace(namespace(a[0]));
+      case "reset" -> m.reset(namespace(a[0]));
+      case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1]))).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
       case "reserve" -> request(a[0]).reserve(a[1]);
       case "commit" -> request(a[0]).commit(a[1]);
@@ -137,11 +138,11 @@ final class Scenario {
       case "preempt" -> request(a[0]).preempt();
       case "free" -> request(a[0]).free();
       case "fork" -> requests.put(a[1], request(a[0]).fork().id());
-      case "pin" -> pins.put(a[0], m.pin(space(a[1]), sequence(a[2], a[3])));
+      case "pin" -> pins.put(a[0], m.pin(namespace(a[1]), sequence(a[2], a[3])));
       case "unpin" -> m.unpin(pins.getOrDefault(a[0], 0L));
       case "publish" -> {
         int[] blocks = Arrays.copyOfRange(a, 4, a.length);
-        m.publishBlocks(space(a[0]), a[1], sequence(a[2], a[3]), Buffers.ints(blocks.length).put(blocks).flip());
+        m.publishBlocks(namespace(a[0]), a[1], sequence(a[2], a[3]), Buffers.ints(blocks.length).put(blocks).flip());
       }
       case "give" -> m.releaseBlocks(Buffers.ints(a.length).put(a).flip());
       default -> {
@@ -158,8 +159,8 @@ final class Scenario {
       case "copies" -> m.takePending().copies().stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
       case "table" -> list(request(a[0]).blockTable(a[1]));
       case "slots" -> slots(a);
-      case "probe" -> " " + m.probe(space(a[0]), sequence(a[1], a[2]));
-      case "drop" -> " " + m.drop(space(a[0]), sequence(a[1], a[2]));
+      case "probe" -> " " + m.probe(namespace(a[0]), sequence(a[1], a[2]));
+      case "drop" -> " " + m.drop(namespace(a[0]), sequence(a[1], a[2]));
       case "evict" -> " " + m.evict(a[0]);
       case "take" -> take(a);
       case "step" -> decode(a, true);
@@ -179,7 +180,7 @@ final class Scenario {
       if (words[0].isEmpty() || words[0].startsWith("#")) {
         continue;
       }
-      int[] numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
+      long[] numbers = Arrays.stream(words).skip(1).mapToLong(Long::parseLong).toArray();
       String text;
       try {
         text = "0" + scenario.execute(words[0], numbers);

@@ -354,7 +354,7 @@ class StorageTest {
   }
 
   @Test
-  void aStoreTurnsKeysAsApplyDoes() throws Exception {
+  void aStoreRotatesKeysAsApplyDoes() throws Exception {
     int tokens = slots().remaining();
     ByteBuffer table = Buffers.bytes(4 * tokens * DIM / 2), gotK = Buffers.bytes(k.capacity()), gotV = Buffers.bytes(v.capacity());
     for (int i = 0; i < tokens * DIM / 2; ++i) {
