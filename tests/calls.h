@@ -18,6 +18,7 @@ struct PromptArgument {
 
 static inline kvc_status poll_events(kvc_manager* m, uint64_t* cursor, kvc_event* events, size_t event_size,
                                      size_t capacity, size_t* count, int32_t* tokens, size_t token_capacity) {
+  if (count == NULL) return kvc_manager_poll_events(m, cursor, NULL);
   kvc_event_batch batch = {sizeof(kvc_event_batch), events, event_size, capacity, 0, tokens, token_capacity};
   const kvc_status status = kvc_manager_poll_events(m, cursor, &batch);
   if (status == KVC_OK) *count = batch.count;
@@ -26,6 +27,7 @@ static inline kvc_status poll_events(kvc_manager* m, uint64_t* cursor, kvc_event
 
 /* The pending copies of a manager that has no blocks to clear. */
 static inline kvc_status take_copies(kvc_manager* m, kvc_block_copy* copies, size_t capacity, size_t* count) {
+  if (count == NULL) return kvc_manager_take_pending(m, NULL);
   kvc_pending_work work = {sizeof(kvc_pending_work), copies, capacity, 0, NULL, 0, 0};
   const kvc_status status = kvc_manager_take_pending(m, &work);
   if (status == KVC_OK || status == KVC_ERROR_BUFFER_TOO_SMALL) *count = work.num_copies;
@@ -34,6 +36,7 @@ static inline kvc_status take_copies(kvc_manager* m, kvc_block_copy* copies, siz
 
 /* The pending blocks to clear of a manager that has no pending copies. */
 static inline kvc_status take_zero_blocks(kvc_manager* m, int32_t* blocks, size_t capacity, size_t* count) {
+  if (count == NULL) return kvc_manager_take_pending(m, NULL);
   kvc_pending_work work = {sizeof(kvc_pending_work), NULL, 0, 0, blocks, capacity, 0};
   const kvc_status status = kvc_manager_take_pending(m, &work);
   if (status == KVC_OK || status == KVC_ERROR_BUFFER_TOO_SMALL) *count = work.num_zero_blocks;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backend/device_storage.h"
-#include "kernels/carver.h"
+#include "base/carver.h"
 #include "kernels/kernels.h"
 
 namespace kvc::gpu {
@@ -20,7 +20,7 @@ struct Pieces {
                    v_token = rows.v != nullptr ? heads * layout.v_dim : 0;
     tokens = std::clamp<uint64_t>(kPieceBytes / ((k_token + v_token) * sizeof(float)), 1, rows.num_tokens);
     num_sums = 2 * uint64_t{rows.num_layers} * kCompareParts;
-    Carver carver(workspace);
+    Carver<16> carver(workspace);
     carver.take(&k, tokens * k_token);
     carver.take(&v, tokens * v_token);
     carver.take(&sums, num_sums);

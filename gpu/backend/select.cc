@@ -16,8 +16,8 @@ struct Work {
   uint64_t bytes;         // with the copies of host arrays
 };
 
-Work plan_work(const Layout& layout, const void* slab, uint32_t device,
-               const kvc_backend_attention& attention) {
+Work prepare(const Layout& layout, const void* slab, uint32_t device,
+             const kvc_backend_attention& attention) {
   Work work = {};
   work.limits = limits_of(device, attention);
   work.args.attention = args_of(layout, slab, attention);
@@ -32,12 +32,12 @@ Work plan_work(const Layout& layout, const void* slab, uint32_t device,
 }  // namespace
 
 uint64_t DeviceStorage::selection_bytes(const kvc_backend_attention& attention) const {
-  return plan_work(layout_, address_, device_, selection_part(attention)).bytes;
+  return prepare(layout_, address_, device_, selection_part(attention)).bytes;
 }
 
 kvc_status DeviceStorage::select_blocks(const kvc_backend_attention& attention,
                                         const kvc_backend_selection& selection, DeviceStream* stream) {
-  const Work work = plan_work(layout_, address_, device_, attention);
+  const Work work = prepare(layout_, address_, device_, attention);
   KVC_TRY(check_workspace(attention, work.bytes, "selection_bytes"));
   SelectionArgs args = {selection, work.args.attention};
   char* given = static_cast<char*>(attention.workspace);

@@ -156,14 +156,10 @@ kvc_status enqueue_swap(Call& call, const Layout& layout, void* slab, const kvc_
                         SwapPath path) {
   if (path == SwapPath::kCopyEngine)
     return check(copy_parts(layout, static_cast<char*>(slab), swap, call.stream()), "copying blocks");
-  const kvc_block_copy* sent = swap.copies;
-  call.arrays().add(sent, swap.num_copies);
+  kvc_backend_swap sent = swap;
+  call.arrays().add(sent.copies, sent.num_copies);
   KVC_TRY(call.upload());
-  return check(swap.out != 0 ? swap_out(layout, slab, swap.pages, swap.page_bytes, sent, swap.num_copies,
-                                        kSwapBlocks, call.stream())
-                             : swap_in(layout, slab, swap.pages, swap.page_bytes, sent, swap.num_copies,
-                                       kSwapBlocks, call.stream()),
-               "swapping blocks");
+  return check(gpu::swap_blocks(layout, slab, sent, kSwapBlocks, call.stream()), "swapping blocks");
 }
 
 }  // namespace kvc::gpu

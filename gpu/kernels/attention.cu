@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of attention: which kernels, with which workspace, in which order.
+// The host's part of attention: which kernels run, with which memory, in which order.
+#include "base/carver.h"
 #include "kernels/attention.h"
-#include "kernels/attention_make_schedule.cuh"
+#include "kernels/attention_make_plan.cuh"
 #include "kernels/attention_merge.cuh"
 #include "kernels/attention_mma.h"
 #include "kernels/attention_plain.cuh"
-#include "kernels/carver.h"
 
 namespace kvc::gpu {
 namespace {
@@ -15,13 +15,23 @@ constexpr uint32_t kPlainRows = 8;
 uint64_t ceil_of(uint64_t n, uint64_t d) { return (n + d - 1) / d; }
 uint64_t at_most_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// Of all that the host knows of what a schedule holds and where.
-uint64_t key_of(const AttentionArgs& args, const Schedule& schedule) {
-  const uint64_t words[] = {
-      args.num_requests,  args.num_heads,      args.num_q_heads,         args.causal,
-      args.window,        args.sinks,          args.q_starts != nullptr, args.kv_starts != nullptr,
-      schedule.tile_rows, schedule.invariant,  schedule.num_blocks,      schedule.min_rows,
-      schedule.max_rows,  schedule.max_pieces, schedule.max_slots};
+// A hash of all that the host knows about a plan and its arrays.
+uint64_t key_of(const AttentionArgs& args, const Plan& plan) {
+  const uint64_t words[] = {args.num_requests,
+                            args.num_heads,
+                            args.num_q_heads,
+                            args.causal,
+                            args.window,
+                            args.sinks,
+                            args.q_starts != nullptr,
+                            args.kv_starts != nullptr,
+                            plan.tile_rows,
+                            plan.invariant,
+                            plan.num_blocks,
+                            plan.min_rows,
+                            plan.max_rows,
+                            plan.max_pieces,
+                            plan.max_parts};
   uint64_t key = 0x9E3779B97F4A7C15;
   for (const uint64_t word : words) {
     key = (key ^ word) * 0xD6E8FEB86659FD93;
@@ -30,20 +40,20 @@ uint64_t key_of(const AttentionArgs& args, const Schedule& schedule) {
   return key;
 }
 
-// The arrays of a schedule, where the memory begins that `shared` and `workspace` carve up, if it is there.
-void take_arrays(const AttentionArgs& args, Schedule* schedule, Carver* shared, Carver* workspace) {
-  shared->take(&schedule->totals.words, 3);
-  shared->take(&schedule->first_piece, uint64_t{args.num_requests} + 1);
-  shared->take(&schedule->first_unit, schedule->max_pieces + 1);
-  shared->take(&schedule->request_of, schedule->max_pieces);
-  workspace->take(&schedule->part_out, schedule->max_slots * schedule->tile_rows * args.v_dim);
-  workspace->take(&schedule->part_lse, schedule->max_slots * schedule->tile_rows);
+// Takes the arrays of a plan from the memory of `shared` and `workspace`, if there is any.
+void take_arrays(const AttentionArgs& args, Plan* plan, Carver<16>* shared, Carver<16>* workspace) {
+  shared->take(&plan->totals.words, 3);
+  shared->take(&plan->first_piece, uint64_t{args.num_requests} + 1);
+  shared->take(&plan->first_unit, plan->max_pieces + 1);
+  shared->take(&plan->request_of, plan->max_pieces);
+  workspace->take(&plan->part_out, plan->max_parts * plan->tile_rows * args.v_dim);
+  workspace->take(&plan->part_lse, plan->max_parts * plan->tile_rows);
 }
 
 template <uint32_t kRows>
-int launch_plain(const AttentionArgs& args, const Schedule& schedule, Stream stream) {
-  return launch(attend_plain<kRows>, {schedule.num_blocks}, kPlainThreads,
-                PlainShared<kRows>::bytes(args.k_dim, args.v_dim), stream, args, schedule);
+int launch_plain(const AttentionArgs& args, const Plan& plan, Stream stream) {
+  return launch(attend_plain<kRows>, {plan.num_blocks}, kPlainThreads,
+                PlainShared<kRows>::bytes(args.k_dim, args.v_dim), stream, args, plan);
 }
 
 AttentionPlane describe_plane(const Plane& plane, const char* slab, uint32_t layer) {
@@ -62,7 +72,7 @@ bool is_aligned(const AttentionPlane& plane) {
   return (reinterpret_cast<uintptr_t>(plane.data) | plane.block | plane.head | plane.token) % 16 == 0;
 }
 
-// Shared memory of a block, with what for_each_part() has.
+// Shared memory of a block, with that of for_each_part().
 uint64_t needed(const MmaKernel& kernel) { return kernel.shared_bytes + sizeof(PartWalk); }
 
 // Why tensor cores cannot be used, or nullptr.
@@ -71,7 +81,7 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
   if (args.q_dtype != KVC_BFLOAT16 && args.q_dtype != KVC_FLOAT16) return "queries of 32 bits";
   if (args.k.dtype == KVC_BFLOAT16 && args.q_dtype != KVC_BFLOAT16) return "float16 queries, bfloat16 keys";
   if (args.k.element_tile != 0 || args.v.element_tile != 0) return "tiled keys";
-  if (args.hadamard != 0) return "rotated rows";
+  if (args.hadamard != 0) return "rows with the Hadamard transform";
   if (reinterpret_cast<uintptr_t>(args.out) % 4 != 0) return "results that are not aligned to 4";
   if (args.out_dtype != KVC_FLOAT32 && (args.out_token_stride | args.out_head_stride) % 2 != 0)
     return "results of 16 bits with odd strides";  // elements are written two at a time
@@ -103,33 +113,32 @@ AttentionSupport find_support(const AttentionArgs& args, const AttentionLimits& 
   return {reason == nullptr ? AttentionPath::kMma : AttentionPath::kPlain, reason};
 }
 
-Schedule make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32_t tile_rows,
-                    uint64_t min_rows, uint64_t max_rows, uint32_t blocks) {
+Plan make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32_t tile_rows,
+                uint64_t min_rows, uint64_t max_rows, uint32_t blocks) {
   const uint64_t group = args.num_q_heads / args.num_heads;
-  Schedule schedule = {};
-  schedule.tile_rows = tile_rows;
-  schedule.bounds = limits;
-  schedule.is_first = min_rows == 1;
-  schedule.min_rows = min_rows;
-  schedule.max_rows = max_rows;
-  schedule.invariant = limits.invariant;
-  schedule.num_blocks = limits.num_multiprocessors * blocks;
-  schedule.max_pieces = max_rows <= tile_rows ? args.num_requests
-                                              : limits.total_queries * group / tile_rows + args.num_requests;
-  schedule.max_slots = 2 * uint64_t{schedule.num_blocks};
+  Plan plan = {};
+  plan.tile_rows = tile_rows;
+  plan.bounds = limits;
+  plan.is_first = min_rows == 1;
+  plan.min_rows = min_rows;
+  plan.max_rows = max_rows;
+  plan.invariant = limits.invariant;
+  plan.num_blocks = limits.num_multiprocessors * blocks;
+  plan.max_pieces = max_rows <= tile_rows ? args.num_requests
+                                          : limits.total_queries * group / tile_rows + args.num_requests;
+  plan.max_parts = 2 * uint64_t{plan.num_blocks};
   if (limits.invariant != 0) {
     // Sinks may add a tile to those of the length. Requests of many rows have no parts.
     const uint64_t tiles = ceil_of(limits.max_kv_len, kAttentionTile) + 1;
     const uint64_t pieces = args.num_requests * ceil_of(kDecodeRows, tile_rows);
-    schedule.max_slots =
-        min_rows > kDecodeRows ? 0 : pieces * args.num_heads * ceil_of(tiles, kInvariantTiles);
-    if (schedule.max_slots != 0) {
-      // Slots are numbered by units, those of requests without parts included.
-      schedule.max_slots += schedule.max_pieces * args.num_heads;
+    plan.max_parts = min_rows > kDecodeRows ? 0 : pieces * args.num_heads * ceil_of(tiles, kInvariantTiles);
+    if (plan.max_parts != 0) {
+      // Parts are numbered by units, those of requests without parts included.
+      plan.max_parts += plan.max_pieces * args.num_heads;
     }
   }
-  schedule.totals.key = key_of(args, schedule);
-  return schedule;
+  plan.totals.key = key_of(args, plan);
+  return plan;
 }
 
 }  // namespace
@@ -171,65 +180,66 @@ void describe_storage(const Layout& layout, const char* slab, uint32_t layer, At
   args->v_factor = layout.v_factor;
 }
 
-AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& limits) {
-  AttentionPlan plan = {};
-  plan.support = find_support(args, limits);
-  plan.limits = limits;
-  if (plan.support.path == AttentionPath::kUnsupported) return plan;
+AttentionConfig configure_attention(const AttentionArgs& args, const AttentionLimits& limits) {
+  AttentionConfig config = {};
+  config.support = find_support(args, limits);
+  config.limits = limits;
+  if (config.support.path == AttentionPath::kUnsupported) return config;
   const uint64_t group = args.num_q_heads / args.num_heads;
-  Schedule* schedules = plan.schedules.of_class;
-  plan.num_classes = 1;
-  if (plan.support.path == AttentionPath::kPlain) {
+  Plan* plans = config.plans.of_class;
+  config.num_classes = 1;
+  if (config.support.path == AttentionPath::kPlain) {
     const bool many =
         PlainShared<kPlainRows>::bytes(args.k_dim, args.v_dim) + sizeof(PartWalk) <= limits.shared_bytes;
-    plan.plain_rows = many ? kPlainRows : 1;
-    schedules[0] = make_class(args, limits, plan.plain_rows, 1, ~uint64_t{0}, 2);
+    config.plain_rows = many ? kPlainRows : 1;
+    plans[0] = make_class(args, limits, config.plain_rows, 1, ~uint64_t{0}, 2);
   } else if (args.latent != 0) {
-    const MmaKernel kernel = plan.kernels[0] = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
-    schedules[0] = make_class(args, limits, kernel.rows, 1, ~uint64_t{0}, kernel.blocks);
+    const MmaKernel kernel = config.kernels[0] = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
+    plans[0] = make_class(args, limits, kernel.rows, 1, ~uint64_t{0}, kernel.blocks);
   } else {
-    const MmaKernel decode = plan.kernels[0] = mma_kernel(args.k.dtype, args.k_dim, true);
-    schedules[0] = make_class(args, limits, decode.rows, 1, kDecodeRows, decode.blocks);
+    const MmaKernel decode = config.kernels[0] = mma_kernel(args.k.dtype, args.k_dim, true);
+    plans[0] = make_class(args, limits, decode.rows, 1, kDecodeRows, decode.blocks);
     if (limits.max_queries * group > kDecodeRows) {
-      const MmaKernel prefill = plan.kernels[1] = mma_kernel(args.k.dtype, args.k_dim, false);
-      schedules[1] = make_class(args, limits, prefill.rows, kDecodeRows + 1, ~uint64_t{0}, prefill.blocks);
-      plan.num_classes = 2;
+      const MmaKernel prefill = config.kernels[1] = mma_kernel(args.k.dtype, args.k_dim, false);
+      plans[1] = make_class(args, limits, prefill.rows, kDecodeRows + 1, ~uint64_t{0}, prefill.blocks);
+      config.num_classes = 2;
     }
   }
-  Carver shared(nullptr), workspace(nullptr);
-  for (uint32_t i = 0; i < plan.num_classes; ++i) take_arrays(args, &schedules[i], &shared, &workspace);
-  plan.plan_bytes = shared.used();
-  plan.workspace_bytes = workspace.used();
-  return plan;
+  Carver<16> shared(nullptr), workspace(nullptr);
+  for (uint32_t i = 0; i < config.num_classes; ++i) take_arrays(args, &plans[i], &shared, &workspace);
+  config.plan_bytes = shared.used();
+  config.workspace_bytes = workspace.used();
+  return config;
 }
 
-int launch_attention(const AttentionPlan& plan, const AttentionArgs& args, const AttentionMemory& memory,
+int launch_attention(const AttentionConfig& config, const AttentionArgs& args, const AttentionMemory& memory,
                      Stream stream) {
   if (args.num_requests == 0) return 0;
-  Schedules schedules = plan.schedules;
-  Carver shared(memory.schedule), workspace(memory.workspace);
-  for (uint32_t i = 0; i < plan.num_classes; ++i)
-    take_arrays(args, &schedules.of_class[i], &shared, &workspace);
-  if (memory.scheduled == 0) {
-    const int error = launch(make_schedule, {plan.num_classes}, kScheduleThreads, 0, stream, args, schedules);
+  Plans plans = config.plans;
+  Carver<16> shared(memory.plan), workspace(memory.workspace);
+  for (uint32_t i = 0; i < config.num_classes; ++i)
+    take_arrays(args, &plans.of_class[i], &shared, &workspace);
+  if (memory.planned == 0) {
+    const int error = launch(make_plan, {config.num_classes}, kPlanThreads, 0, stream, args, plans);
     if (error != 0) return error;
   }
   uint64_t pieces = 1;
-  for (uint32_t i = 0; i < plan.num_classes; ++i) {
-    const Schedule& schedule = schedules.of_class[i];
-    pieces = schedule.max_pieces > pieces ? schedule.max_pieces : pieces;
-    const int error = plan.support.path == AttentionPath::kMma
-                          ? plan.kernels[i].launch(args, schedule, stream)
-                      : plan.plain_rows == 1 ? launch_plain<1>(args, schedule, stream)
-                                             : launch_plain<kPlainRows>(args, schedule, stream);
+  for (uint32_t i = 0; i < config.num_classes; ++i) {
+    const Plan& plan = plans.of_class[i];
+    pieces = plan.max_pieces > pieces ? plan.max_pieces : pieces;
+    const int error = config.support.path == AttentionPath::kMma
+                          ? config.kernels[i].launch(args, plan, stream)
+                      : config.plain_rows == 1 ? launch_plain<1>(args, plan, stream)
+                                               : launch_plain<kPlainRows>(args, plan, stream);
     if (error != 0) return error;
   }
-  const uint64_t most = 8 * uint64_t{plan.limits.num_multiprocessors};
+  const uint64_t most = 8 * uint64_t{config.limits.num_multiprocessors};
   const uint64_t blocks = at_most_of(pieces * args.num_heads, most);
-  // A few results of many parts keep more of the device busy by the row.
+  // A few results of many parts are split by elements, to keep more of the device busy.
   const uint64_t shares = at_most_of(ceil_of(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
-  return launch(merge_parts, {static_cast<uint32_t>(blocks), plan.num_classes, static_cast<uint32_t>(shares)},
-                kMergeThreads, 0, stream, args, schedules);
+  return launch(merge_parts,
+                {static_cast<uint32_t>(blocks), config.num_classes, static_cast<uint32_t>(shares)},
+                kMergeThreads, 0, stream, args, plans);
 }
 
 int launch_merge(const MergeArgs& args, Stream stream) {

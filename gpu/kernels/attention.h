@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paged attention on a device: what kvc_attention says (the CPU's src/attention/reference.cc defines the
-// result), as three kernels that are enqueued one after the other and never wait for the host:
+// Paged attention on a device: what kvc_backend_attention says (the CPU's src/attention/reference.cc defines
+// the result), in three kernels. They are enqueued one after the other and never wait for the host:
 //
-//   schedule   cuts the work into pieces, a request and a tile of its rows (query, query head of one KV
-//   head),
-//              and gives each block of the device an equal share of all (piece, KV head, tile of 64 tokens)
-//   attend     each block goes through its share; a piece that lies in one share is written to `out`, parts
-//              of the others go to the workspace
-//   merge      parts become the result, weighted by their log-sum-exp, always in the same order
+//   plan     cuts the work into pieces (a request, a tile of its rows (query, query head of one KV head)),
+//   and
+//            gives each block of the device an equal share of all (piece, KV head, tile of 64 tokens)
+//   attend   each block works through its share. A piece that lies in one share is written to `out`; parts of
+//            the others go to the workspace
+//   merge    merges parts by their log-sum-exp, always in the same order
 //
-// Calls whose requests have the same lengths may share a schedule, so that a step with many layers makes one.
+// Calls whose requests have the same lengths may share a plan: a step with many layers makes one.
 //
-// All lengths are read on the device: what was captured in a graph may be replayed with others, within the
-// bounds that the workspace was sized for; a request beyond them gets NaN. A piece sees its own request
-// alone; with `invariant` it is also cut at fixed numbers of tokens, and its bits do not depend on what else
-// is in the batch.
+// The device reads all lengths: a captured graph may be replayed with others, within the bounds that the
+// workspace was sized for. A request beyond them gets NaN. A piece sees only its own request. With
+// `invariant` it is also cut at fixed numbers of tokens, so that its bits do not depend on the rest of the
+// batch.
 //
-// Requests of at most kDecodeRows rows per KV head and those with more are separate classes with kernels of
-// their own. Two families of kernels (attention_path):
+// Requests of at most kDecodeRows rows per KV head and larger ones are separate classes with their own
+// kernels. There are two families of kernels (AttentionPath):
 //   mma    tensor cores; 16-bit queries, head_dim 64, 128 or 256, or latent rows of 576 with values of 512
 //   plain  everything else, and every device
 //
-// Arrays are the device's, unless they are said to be the host's. Arguments are valid, as after the checks of
-// the C API. A launch function returns 0 or the runtime's error code.
+// Arrays are the device's, unless a comment says the host's. Arguments are valid, as after the checks of the
+// C API. A launch function returns 0 or the runtime's error code.
 #pragma once
 #include "backend/operations.h"
 #include "kernels/divide.h"
@@ -31,8 +31,8 @@
 
 namespace kvc::gpu {
 
-struct AttentionPlan;  // attention_plan.h
-struct CascadePlan;
+struct AttentionConfig;  // attention_config.h
+struct CascadeConfig;
 
 inline constexpr uint32_t kAttentionTile = 64;  // tokens
 inline constexpr uint32_t kDecodeRows = 16;
@@ -64,11 +64,11 @@ struct AttentionArgs : kvc_backend_attention {
   const uint32_t* table_rows;  // [num_requests] table row of a request, or nullptr = the request's number
 };
 
-// Sets what a storage says: planes, dims and scales of one layer, whose slab is the device's memory.
+// Sets what the storage determines: planes, dims and scales of one layer. The slab is the device's memory.
 void describe_storage(const Layout& layout, const char* slab, uint32_t layer, AttentionArgs* args);
 
-// How much there can be: in this call, or in all replays of a graph. Memory has this size. The device checks
-// it: of a request that goes beyond, results are NaN, and nothing else is touched.
+// The most there can be in this call or, of a graph, in all replays. Memory is sized by it. The device checks
+// it: a request beyond it gets NaN, and nothing else is touched.
 struct AttentionBounds {
   uint64_t total_queries;  // of all requests
   uint64_t max_queries;    // of one request
@@ -89,31 +89,31 @@ struct AttentionSupport {
   const char* reason;  // kUnsupported: what is not supported; kPlain: why not kMma
 };
 
-// Looks at the planes, dims, types and options; arrays count as given or not. An unsupported call has no more
-// in its plan than the reason.
-AttentionPlan plan_attention(const AttentionArgs& args, const AttentionLimits& limits);
+// Looks at planes, dims, types and options, and whether arrays are given. For an unsupported call it sets
+// only the reason.
+AttentionConfig configure_attention(const AttentionArgs& args, const AttentionLimits& limits);
 
-// Memory of a call, aligned to 16; it need not be cleared.
+// Memory of a call, aligned to 16, with any contents.
 struct AttentionMemory {
-  void* schedule;      // AttentionPlan::plan_bytes
-  void* workspace;     // AttentionPlan::workspace_bytes, until the call is done
-  uint32_t scheduled;  // 1 = `schedule` holds what an earlier call has made: it is not made again
+  void* plan;        // AttentionConfig::plan_bytes
+  void* workspace;   // AttentionConfig::workspace_bytes, until the call is done
+  uint32_t planned;  // 1 = `plan` holds the plan of an earlier call
 };
 
-// All kernels, or those after the schedule. A schedule of a call with other num_requests, heads, causality,
-// window or sinks, of another kernel, or none at all makes results NaN; one of other lengths or limits those
-// of pieces that it does not fit, and of rows that it does not know they may be anything.
-int launch_attention(const AttentionPlan& plan, const AttentionArgs& args, const AttentionMemory& memory,
+// Enqueues all kernels, or those after the plan. With a plan of other num_requests, heads, causality, window,
+// sinks or kernels, or with none at all, results are NaN. With a plan of other lengths or limits, pieces that
+// it does not fit are NaN, and rows that it does not know may be anything.
+int launch_attention(const AttentionConfig& config, const AttentionArgs& args, const AttentionMemory& memory,
                      Stream stream);
 
-// Attention over disjoint sets of keys becomes attention over all of them: outs [num_partials][num_rows][dim]
-// of a float type, lses [num_partials][num_rows]. Row i is query i / num_heads and query head i % num_heads.
-// lse (or nullptr) may be that of the first partial, and so may out, if its strides are those of outs.
+// Merges attention over disjoint sets of keys: outs [num_partials][num_rows][dim] of a float type, lses
+// [num_partials][num_rows]. Row i is query i / num_heads and query head i % num_heads. lse (or nullptr) may
+// be that of the first partial, and so may out, if it has the strides of outs.
 struct MergeArgs {
   const void* outs;
   const float* lses;
   uint64_t num_partials, num_rows;
-  const uint64_t* num_queries;  // of the rows those of so many queries are merged, or nullptr = all
+  const uint64_t* num_queries;  // merges the rows of this many queries; nullptr = all
   uint32_t num_heads;
   uint32_t dim;
   int32_t dtype, out_dtype;  // out_dtype 0 = dtype
@@ -125,19 +125,19 @@ struct MergeArgs {
 int launch_merge(const MergeArgs& args, Stream stream);
 
 // Attention of requests that share their first blocks: the shared part is read once for all queries of a
-// group, as one request without causality, the rest of each request by itself, and both are merged. Requests
-// group_offsets[g] .. group_offsets[g + 1] - 1 are group g; the first prefix_lens[g] tokens of all of them
-// are those of its first one, and lie before all of its queries.
+// group, as one request without causality; then the rest of each request by itself; both are merged. Group g
+// is requests group_offsets[g] .. group_offsets[g + 1] - 1. They share their first prefix_lens[g] tokens,
+// which come before all of their queries.
 struct CascadeArgs {
   AttentionArgs attention;
   uint32_t num_groups;
   const uint64_t* group_offsets;  // [num_groups + 1]
   const uint64_t* prefix_lens;    // [num_groups]
 };
-// Unsupported: windows, ALiBi, block masks, kv_starts, and a bit mask without mask_starts, which lie behind
-// the prefixes. The schedules of both parts lie one after the other.
-CascadePlan plan_cascade(const CascadeArgs& args, const AttentionLimits& limits);
-int launch_cascade(const CascadePlan& plan, const CascadeArgs& args, const AttentionMemory& memory,
+// Unsupported: windows, ALiBi, block masks, kv_starts, and a bit mask without mask_starts behind the
+// prefixes. The plans of both parts lie one after the other.
+CascadeConfig configure_cascade(const CascadeArgs& args, const AttentionLimits& limits);
+int launch_cascade(const CascadeConfig& config, const CascadeArgs& args, const AttentionMemory& memory,
                    Stream stream);
 
 }  // namespace kvc::gpu

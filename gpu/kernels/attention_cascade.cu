@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared prefixes: two calls of attention, one over the prefixes and one over what follows them, in float32,
-// and a merge.
-#include "kernels/attention_plan.h"
-#include "kernels/carver.h"
+// Shared prefixes: one call of attention over the prefixes, one over what follows them, both in float32, and
+// a merge.
+#include "base/carver.h"
+#include "kernels/attention_config.h"
 
 namespace kvc::gpu {
 namespace {
@@ -16,7 +16,7 @@ struct CascadeArrays {
   float* outs;           // [2][queries][num_q_heads][v_dim]
   float* lses;           // [2][queries][num_q_heads]
   char* workspace;       // of both calls, one after the other
-  char* schedules[2];    // in memory that calls share
+  char* plans[2];        // in memory that calls may share
 };
 
 // A block per group.
@@ -27,7 +27,7 @@ describe_groups(CascadeArgs args, CascadeArrays arrays, uint64_t total_queries) 
   for (uint64_t r = first + threadIdx.x; r < end; r += kThreads)
     arrays.kv_starts[r] = args.prefix_lens[group];
   if (threadIdx.x != 0) return;
-  // A request beyond the bounds spoils its own results alone, in the part that follows.
+  // A request beyond the bounds spoils only its own results, in the part that follows.
   const auto offset_of = [&](uint64_t request) {
     const uint64_t offset = args.attention.q_offsets[request];
     return offset < total_queries ? offset : total_queries;
@@ -37,7 +37,7 @@ describe_groups(CascadeArgs args, CascadeArrays arrays, uint64_t total_queries) 
   arrays.table_rows[group] = static_cast<uint32_t>(first);
 }
 
-// Results of one of the calls: rows side by side in the workspace, without the sink logits, which the merge
+// Results of one of the calls: contiguous rows in the workspace, without the sink logits, which the merge
 // counts.
 void write_partial(float* out, float* lse, AttentionArgs* args) {
   args->out = out;
@@ -74,20 +74,19 @@ AttentionArgs suffix_args(const CascadeArgs& args, uint64_t rows, const CascadeA
   return suffix;
 }
 
-// The arrays of a planned call, where the memory begins that `shared` and `workspace` carve up, if it is
-// there.
-CascadeArrays take_arrays(const CascadePlan& plan, const CascadeArgs& args, Carver* shared,
-                          Carver* workspace) {
+// Takes the arrays of a configured call from the memory of `shared` and `workspace`, if there is any.
+CascadeArrays take_arrays(const CascadeConfig& config, const CascadeArgs& args, Carver<16>* shared,
+                          Carver<16>* workspace) {
   CascadeArrays arrays = {};
   workspace->take(&arrays.q_offsets, uint64_t{args.num_groups} + 1);
   workspace->take(&arrays.table_rows, args.num_groups);
   workspace->take(&arrays.kv_starts, args.attention.num_requests);
-  workspace->take(&arrays.outs, 2 * plan.rows * args.attention.v_dim);
-  workspace->take(&arrays.lses, 2 * plan.rows);
-  const uint64_t of_prefix = plan.prefix.workspace_bytes, of_suffix = plan.suffix.workspace_bytes;
+  workspace->take(&arrays.outs, 2 * config.rows * args.attention.v_dim);
+  workspace->take(&arrays.lses, 2 * config.rows);
+  const uint64_t of_prefix = config.prefix.workspace_bytes, of_suffix = config.suffix.workspace_bytes;
   workspace->take(&arrays.workspace, of_prefix < of_suffix ? of_suffix : of_prefix);
-  shared->take(&arrays.schedules[0], plan.prefix.plan_bytes);
-  shared->take(&arrays.schedules[1], plan.suffix.plan_bytes);
+  shared->take(&arrays.plans[0], config.prefix.plan_bytes);
+  shared->take(&arrays.plans[1], config.suffix.plan_bytes);
   return arrays;
 }
 
@@ -105,45 +104,45 @@ const char* why_not_shared(const AttentionArgs& args) {
 
 }  // namespace
 
-CascadePlan plan_cascade(const CascadeArgs& args, const AttentionLimits& limits) {
-  CascadePlan plan = {};
+CascadeConfig configure_cascade(const CascadeArgs& args, const AttentionLimits& limits) {
+  CascadeConfig config = {};
   if (const char* reason = why_not_shared(args.attention); reason != nullptr) {
-    plan.prefix.support = plan.suffix.support = {AttentionPath::kUnsupported, reason};
-    return plan;
+    config.prefix.support = config.suffix.support = {AttentionPath::kUnsupported, reason};
+    return config;
   }
   CascadeArrays arrays = {};
   uint64_t given;  // kv_starts counts as given; nothing reads it
   arrays.kv_starts = &given;
-  plan.rows = limits.total_queries * args.attention.num_q_heads;
-  plan.prefix = plan_attention(prefix_args(args, arrays), prefix_limits(limits));
-  plan.suffix = plan_attention(suffix_args(args, plan.rows, arrays), limits);
-  Carver shared(nullptr), workspace(nullptr);
-  take_arrays(plan, args, &shared, &workspace);
-  plan.plan_bytes = shared.used();
-  plan.workspace_bytes = workspace.used();
-  return plan;
+  config.rows = limits.total_queries * args.attention.num_q_heads;
+  config.prefix = configure_attention(prefix_args(args, arrays), prefix_limits(limits));
+  config.suffix = configure_attention(suffix_args(args, config.rows, arrays), limits);
+  Carver<16> shared(nullptr), workspace(nullptr);
+  take_arrays(config, args, &shared, &workspace);
+  config.plan_bytes = shared.used();
+  config.workspace_bytes = workspace.used();
+  return config;
 }
 
-int launch_cascade(const CascadePlan& plan, const CascadeArgs& args, const AttentionMemory& memory,
+int launch_cascade(const CascadeConfig& config, const CascadeArgs& args, const AttentionMemory& memory,
                    Stream stream) {
   if (args.attention.num_requests == 0 || args.num_groups == 0) return 0;
-  Carver shared(memory.schedule), workspace(memory.workspace);
-  const CascadeArrays arrays = take_arrays(plan, args, &shared, &workspace);
+  Carver<16> shared(memory.plan), workspace(memory.workspace);
+  const CascadeArrays arrays = take_arrays(config, args, &shared, &workspace);
   int error = launch(describe_groups, {args.num_groups}, kThreads, 0, stream, args, arrays,
-                     plan.suffix.limits.total_queries);
+                     config.suffix.limits.total_queries);
   if (error != 0) return error;
-  error = launch_attention(plan.prefix, prefix_args(args, arrays),
-                           {arrays.schedules[0], arrays.workspace, memory.scheduled}, stream);
+  error = launch_attention(config.prefix, prefix_args(args, arrays),
+                           {arrays.plans[0], arrays.workspace, memory.planned}, stream);
   if (error != 0) return error;
-  error = launch_attention(plan.suffix, suffix_args(args, plan.rows, arrays),
-                           {arrays.schedules[1], arrays.workspace, memory.scheduled}, stream);
+  error = launch_attention(config.suffix, suffix_args(args, config.rows, arrays),
+                           {arrays.plans[1], arrays.workspace, memory.planned}, stream);
   if (error != 0) return error;
   const AttentionArgs& attention = args.attention;
   MergeArgs merge = {};
   merge.outs = arrays.outs;
   merge.lses = arrays.lses;
   merge.num_partials = 2;
-  merge.num_rows = plan.rows;
+  merge.num_rows = config.rows;
   merge.num_queries = attention.q_offsets + attention.num_requests;
   merge.num_heads = attention.num_q_heads;
   merge.dim = attention.v_dim;

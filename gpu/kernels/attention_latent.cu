@@ -17,9 +17,9 @@ namespace {
 template <class Shape>
 MmaKernel describe() {
   return {Shape::kRows, Shape::kBlocks, Shape::kSharedBytes,
-          [](const AttentionArgs& args, const Schedule& schedule, Stream stream) {
-            return launch(attend_latent<Shape>, {schedule.num_blocks}, Shape::kThreads, Shape::kSharedBytes,
-                          stream, args, schedule);
+          [](const AttentionArgs& args, const Plan& plan, Stream stream) {
+            return launch(attend_latent<Shape>, {plan.num_blocks}, Shape::kThreads, Shape::kSharedBytes,
+                          stream, args, plan);
           }};
 }
 

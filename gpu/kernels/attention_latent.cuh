@@ -19,7 +19,7 @@ struct LatentShape {
   static constexpr uint32_t kStageTokens = 32, kTokenWarps = kStageTokens / 16;
   static constexpr uint32_t kStages = 4;
   static constexpr uint32_t kElements = kValueDim / kWarps;  // of a warp
-  static constexpr uint32_t kSlots = 3;                      // this tile and those of the next stages
+  static constexpr uint32_t kRingTiles = 3;                  // this tile and those of the next stages
   static_assert(kRowTiles * kTokenWarps == kWarps && kAttentionTile == 2 * kStageTokens);
 
   static constexpr uint32_t kQ = 0;
@@ -27,9 +27,10 @@ struct LatentShape {
   static constexpr uint32_t kTiles = kQ + kRows * kRowBytes;
   static constexpr uint32_t kWeights = kTiles + kStages * kStageBytes;  // [kRows][kStageTokens], 16 bits
   static constexpr uint32_t kTokens = kWeights + kRows * kStageTokens * 2;
-  static constexpr uint32_t kTops = kTokens + TokenRing<kSlots>::kBytes;  // [kTokenWarps][kRows] float
-  static constexpr uint32_t kDecays = kTops + kTokenWarps * kRows * 4;    // [kRows] float
-  static constexpr uint32_t kRowInfo = kDecays + kRows * 4;               // [kRows] MmaRow
+  static constexpr uint32_t kRowMaxima =
+      kTokens + TokenRing<kRingTiles>::kBytes;                               // [kTokenWarps][kRows] float
+  static constexpr uint32_t kDecays = kRowMaxima + kTokenWarps * kRows * 4;  // [kRows] float
+  static constexpr uint32_t kRowInfo = kDecays + kRows * 4;                  // [kRows] MmaRow
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   static constexpr uint32_t kBlocks = 1;
 
@@ -43,8 +44,8 @@ struct LatentShape {
 template <class S>
 class LatentWorker {
  public:
-  KVC_DEVICE LatentWorker(const AttentionArgs& args, const Schedule& schedule, unsigned char* shared)
-      : args_(args), schedule_(schedule), shared_(shared) {}
+  KVC_DEVICE LatentWorker(const AttentionArgs& args, const Plan& plan, unsigned char* shared)
+      : args_(args), plan_(plan), shared_(shared) {}
 
   KVC_DEVICE void run(const Part& part) {
     constexpr int32_t kAhead = static_cast<int32_t>(S::kStages) - 1;
@@ -74,12 +75,14 @@ class LatentWorker {
  private:
   static constexpr uint32_t kTilesOfElements = S::kElements / 8;
 
-  KVC_DEVICE TokenRing<S::kSlots> tokens() const { return TokenRing<S::kSlots>(shared_ + S::kTokens); }
+  KVC_DEVICE TokenRing<S::kRingTiles> tokens() const {
+    return TokenRing<S::kRingTiles>(shared_ + S::kTokens);
+  }
   KVC_DEVICE unsigned char* stage(int32_t half) const {
     return shared_ + S::kTiles + static_cast<uint32_t>(half) % S::kStages * S::kStageBytes;
   }
-  KVC_DEVICE float* tops(uint32_t warp) const {
-    return reinterpret_cast<float*>(shared_ + S::kTops) + warp * S::kRows;
+  KVC_DEVICE float* row_maxima(uint32_t warp) const {
+    return reinterpret_cast<float*>(shared_ + S::kRowMaxima) + warp * S::kRows;
   }
   KVC_DEVICE float* decays() const { return reinterpret_cast<float*>(shared_ + S::kDecays); }
   KVC_DEVICE MmaRow* rows() const { return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo); }
@@ -109,8 +112,8 @@ class LatentWorker {
         for (uint32_t c = 0; c < 4; ++c) sums_[i][n][c] = 0;
       }
     }
-    top_[0] = top_[1] = minus_infinity();
-    total_[0] = total_[1] = 0;
+    row_max_[0] = row_max_[1] = minus_infinity();
+    row_sum_[0] = row_sum_[1] = 0;
     sync_block();
   }
 
@@ -158,12 +161,13 @@ class LatentWorker {
     for (uint32_t i = 0; i < 2; ++i) {
       const MmaRow& row = rows()[row_at(i)];
       const float factor = row.factor;
-      float top = minus_infinity();
+      float row_max = minus_infinity();
       for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
       finish_logits(args_, part, row, position, seen, full, i, weights);
-      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { top = greater(top, greater(x, y)); });
-      top = team_greatest(top, 4);
-      if (lane() % 4 == 0) tops(token_warp())[row_at(i)] = top;
+      for_each_pair(weights, i,
+                    [&](uint32_t, float& x, float& y) { row_max = greater(row_max, greater(x, y)); });
+      row_max = team_greatest(row_max, 4);
+      if (lane() % 4 == 0) row_maxima(token_warp())[row_at(i)] = row_max;
     }
   }
 
@@ -172,11 +176,11 @@ class LatentWorker {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t m = row_at(i);
-      float top = top_[i];
+      float row_max = row_max_[i];
 #pragma unroll
-      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = greater(top, tops(w)[m]);
-      const float origin = top == minus_infinity() ? 0 : top, decay = exp2_fast(top_[i] - origin);
-      top_[i] = top;
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) row_max = greater(row_max, row_maxima(w)[m]);
+      const float origin = row_max == minus_infinity() ? 0 : row_max, decay = exp2_fast(row_max_[i] - origin);
+      row_max_[i] = row_max;
       float sum = 0;
       for_each_pair(weights, i, [&](uint32_t n, float& x, float& y) {
         x = exp2_fast(x - origin), y = exp2_fast(y - origin);
@@ -184,7 +188,7 @@ class LatentWorker {
         const uint32_t token = token_warp() * 16 + n + lane() % 4 * 2;
         *reinterpret_cast<uint32_t*>(shared_ + S::weight_offset(m, token)) = pack_pair<S::kBfloat>(x, y);
       });
-      total_[i] = total_[i] * decay + sum;
+      row_sum_[i] = row_sum_[i] * decay + sum;
       if (token_warp() == 0 && lane() % 4 == 0) decays()[m] = decay;
     }
   }
@@ -229,19 +233,19 @@ class LatentWorker {
 
   // Totals of both warps of a row go where the maxima of tiles were, factors of rows where their decays were.
   KVC_DEVICE void write(const Part& part) {
-    const PartOutput output{args_, schedule_, part};
+    const PartOutput output{args_, plan_, part};
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
-      const float total = team_sum(total_[i], 4);
-      if (lane() % 4 == 0) tops(token_warp())[row_at(i)] = total;
+      const float row_sum = team_sum(row_sum_[i], 4);
+      if (lane() % 4 == 0) row_maxima(token_warp())[row_at(i)] = row_sum;
     }
     sync_block();
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t m = row_at(i);
       if (m < part.piece.rows && token_warp() == 0 && lane() % 4 == 0) {
-        const float total = tops(0)[m] + tops(1)[m];
-        const RowEnd end = output.end(m, natural_lse(top_[i], total), total);
+        const float row_sum = row_maxima(0)[m] + row_maxima(1)[m];
+        const RowEnd end = output.end(m, natural_lse(row_max_[i], row_sum), row_sum);
         output.put_lse(m, end.lse);
         decays()[m] = end.factor;
       }
@@ -263,21 +267,21 @@ class LatentWorker {
   }
 
   const AttentionArgs& args_;
-  const Schedule& schedule_;
+  const Plan& plan_;
   unsigned char* const shared_;
   uint32_t num_rows_;
   float sums_[S::kRowTiles][kTilesOfElements][4];  // all rows, this warp's elements
-  float top_[2];                                   // of logits to base 2: this lane's rows
-  float total_[2];                                 // of weights: this lane's columns
+  float row_max_[2];                               // of logits to base 2: this lane's rows
+  float row_sum_[2];                               // of weights: this lane's columns
 };
 
 template <class Shape>
 KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
-attend_latent(AttentionArgs args, Schedule schedule) {
+attend_latent(AttentionArgs args, Plan plan) {
   if constexpr (kHasMma) {
     KVC_DYNAMIC_SHARED(unsigned char, shared);
-    LatentWorker<Shape> worker(args, schedule, shared);
-    for_each_part(args, schedule, [&](const Part& part) { worker.run(part); });
+    LatentWorker<Shape> worker(args, plan, shared);
+    for_each_part(args, plan, [&](const Part& part) { worker.run(part); });
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts become results: sums weighted by exp(lse - largest lse), in the order of their tokens.
+// Merges parts into results: sums weighted by exp(lse - largest lse), in the order of their tokens.
 #pragma once
 #include "kernels/attention_part.cuh"
 
@@ -7,65 +7,65 @@ namespace kvc::gpu {
 
 inline constexpr uint32_t kMergeThreads = 128;
 
-// Natural log-sum-exp of parts of which `top` is the largest one, and whose weights are `total` in sum.
-KVC_DEVICE float merged_lse(float top, float total) {
-  return total == 0 ? minus_infinity() : top + log2_fast(total) * kLn2;
+// Natural log-sum-exp of parts: `row_max` is their largest, `row_sum` the sum of their weights.
+KVC_DEVICE float merged_lse(float row_max, float row_sum) {
+  return row_sum == 0 ? minus_infinity() : row_max + log2_fast(row_sum) * kLn2;
 }
 
-// Slots of a (piece, head) that was cut: units [begin, end) of all.
-struct CutSlots {
-  const Schedule& schedule;
+// Parts in the workspace of a (piece, head) that was cut.
+struct CutParts {
+  const Plan& plan;
   uint64_t begin, units;  // units: of the whole class
   uint32_t first_owner;
 
-  KVC_DEVICE uint64_t slot(uint64_t i) const {
-    if (schedule.invariant != 0) return begin + i;
+  KVC_DEVICE uint64_t index(uint64_t i) const {
+    if (plan.invariant != 0) return begin + i;
     return 2 * (first_owner + i) + (i == 0 ? 1 : 0);
   }
 };
 
-// Parts whose loads are under way together.
+// Parts that are loaded at the same time.
 inline constexpr uint32_t kMergeInFlight = 8;
 
-// Blocks with the same x and y share the elements of a (piece, head).
-KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Schedules schedules) {
-  const Schedule schedule = schedules.of_class[blockIdx.y];
-  const uint64_t pieces = schedule.totals[0], units = schedule.totals[1];
+// Blocks with the same x and y share the elements of one (piece, head).
+KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Plans plans) {
+  const Plan plan = plans.of_class[blockIdx.y];
+  const uint64_t pieces = plan.totals[0], units = plan.totals[1];
   for (uint64_t i = blockIdx.x; i < pieces * args.num_heads; i += gridDim.x) {
     const uint64_t index = i / args.num_heads;
-    const uint64_t first = schedule.first_unit[index];
-    const uint64_t of_head = (schedule.first_unit[index + 1] - first) / args.num_heads;
+    const uint64_t first = plan.first_unit[index];
+    const uint64_t of_head = (plan.first_unit[index + 1] - first) / args.num_heads;
     Part part;
     part.head = static_cast<uint32_t>(i % args.num_heads);
     const uint64_t begin = first + part.head * of_head;
-    const uint32_t first_owner = owner_of(units, schedule.num_blocks, begin);
-    const uint64_t parts = schedule.invariant != 0
+    const uint32_t first_owner = owner_of(units, plan.num_blocks, begin);
+    const uint64_t parts = plan.invariant != 0
                                ? of_head
-                               : owner_of(units, schedule.num_blocks, begin + of_head - 1) - first_owner + 1;
+                               : owner_of(units, plan.num_blocks, begin + of_head - 1) - first_owner + 1;
     if (parts == 1) continue;
-    const CutSlots slots{schedule, begin, units, first_owner};
-    const uint32_t request = schedule.request_of[index];
-    part.piece = make_piece(args, schedule, request, index - schedule.first_piece[request]);
-    part.slot = -1;
-    const PartOutput output{args, schedule, part};
+    const CutParts cut{plan, begin, units, first_owner};
+    const uint32_t request = plan.request_of[index];
+    part.piece = make_piece(args, plan, request, index - plan.first_piece[request]);
+    part.index = -1;
+    const PartOutput output{args, plan, part};
     for (uint32_t at = blockIdx.z * kMergeThreads + threadIdx.x; at < part.piece.rows * args.v_dim;
          at += gridDim.z * kMergeThreads) {
       const uint32_t r = at / args.v_dim, e = at % args.v_dim;
-      float top = minus_infinity(), total = 0, sum = 0;
+      float row_max = minus_infinity(), row_sum = 0, sum = 0;
 #pragma unroll kMergeInFlight
       for (uint64_t p = 0; p < parts; ++p)
-        top = greater(top, schedule.part_lse[slots.slot(p) * schedule.tile_rows + r]);
+        row_max = greater(row_max, plan.part_lse[cut.index(p) * plan.tile_rows + r]);
 #pragma unroll kMergeInFlight
       for (uint64_t p = 0; p < parts; ++p) {
-        const uint64_t row = slots.slot(p) * schedule.tile_rows + r;
-        const float lse = schedule.part_lse[row];
+        const uint64_t row = cut.index(p) * plan.tile_rows + r;
+        const float lse = plan.part_lse[row];
         const bool empty = lse == minus_infinity();  // what stands in its row may be anything
-        const float weight = empty ? 0 : exp2_fast((lse - top) * kLog2e);
-        const float value = empty ? 0 : schedule.part_out[row * args.v_dim + e];
-        total += weight;
+        const float weight = empty ? 0 : exp2_fast((lse - row_max) * kLog2e);
+        const float value = empty ? 0 : plan.part_out[row * args.v_dim + e];
+        row_sum += weight;
         sum += weight * value;
       }
-      const RowEnd end = output.end(r, merged_lse(top, total), total);
+      const RowEnd end = output.end(r, merged_lse(row_max, row_sum), row_sum);
       output.row(r).put(e, sum * end.factor);
       if (e == 0) output.put_lse(r, end.lse);
     }
@@ -78,19 +78,19 @@ KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
     rows = *args.num_queries * args.num_heads;
   const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.dtype;
   for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    float top = minus_infinity();
+    float row_max = minus_infinity();
     for (uint64_t p = 0; p < args.num_partials; ++p) {
       const float lse = args.lses[p * args.num_rows + row];
-      top = lse > top ? lse : top;
+      row_max = lse > row_max ? lse : row_max;
     }
-    float total = 0;
+    float row_sum = 0;
     for (uint64_t p = 0; p < args.num_partials; ++p) {
       const float lse = args.lses[p * args.num_rows + row];
-      if (lse != minus_infinity()) total += exp2_fast((lse - top) * kLog2e);
+      if (lse != minus_infinity()) row_sum += exp2_fast((lse - row_max) * kLog2e);
     }
     const uint64_t query = row / args.num_heads;
     const auto head = static_cast<uint32_t>(row % args.num_heads);
-    RowEnd end{total == 0 ? 0 : 1 / total, merged_lse(top, total)};
+    RowEnd end{row_sum == 0 ? 0 : 1 / row_sum, merged_lse(row_max, row_sum)};
     if (args.sink_logits != nullptr) end = with_sink(end, args.sink_logits[head]);
     const uint64_t to = query * args.out_token_stride + head * args.out_head_stride;
     for (uint32_t e = threadIdx.x; e < args.dim; e += kMergeThreads) {
@@ -98,7 +98,7 @@ KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
       for (uint64_t p = 0; p < args.num_partials; ++p) {
         const float lse = args.lses[p * args.num_rows + row];
         if (lse == minus_infinity()) continue;  // what stands in its row may be anything
-        sum += exp2_fast((lse - top) * kLog2e) *
+        sum += exp2_fast((lse - row_max) * kLog2e) *
                load_float(args.dtype, args.outs, (p * args.num_rows + row) * args.dim + e);
       }
       store_float(dtype, args.out, to + e, sum * end.factor);

@@ -21,8 +21,8 @@ namespace kvc::gpu {
 template <class Shape>
 class MmaWorker {
  public:
-  KVC_DEVICE MmaWorker(const AttentionArgs& args, const Schedule& schedule, unsigned char* shared)
-      : args_(args), schedule_(schedule), shared_(shared) {}
+  KVC_DEVICE MmaWorker(const AttentionArgs& args, const Plan& plan, unsigned char* shared)
+      : args_(args), plan_(plan), shared_(shared) {}
 
   KVC_DEVICE void run(const Part& part) {
     TokenScales scales = begin(part);  // of the tile that is asked for next
@@ -59,8 +59,12 @@ class MmaWorker {
 
   // ---- shared memory ----
 
-  KVC_DEVICE TokenRing<S::kSlots> tokens() const { return TokenRing<S::kSlots>(shared_ + S::kTokens); }
-  KVC_DEVICE ScaleRing<S::kSlots> scales() const { return ScaleRing<S::kSlots>(shared_ + S::kScales); }
+  KVC_DEVICE TokenRing<S::kRingTiles> tokens() const {
+    return TokenRing<S::kRingTiles>(shared_ + S::kTokens);
+  }
+  KVC_DEVICE ScaleRing<S::kRingTiles> scales() const {
+    return ScaleRing<S::kRingTiles>(shared_ + S::kScales);
+  }
   KVC_DEVICE unsigned char* keys(int32_t tile) const {
     return shared_ + S::kTiles + static_cast<uint32_t>(tile) % S::kStages * S::kTileBytes;
   }
@@ -135,8 +139,8 @@ class MmaWorker {
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
       for (uint32_t half = 0; half < 2; ++half) {
-        top_[i][half] = minus_infinity();
-        total_[i][half] = offset_[i][half] = 0;
+        row_max_[i][half] = minus_infinity();
+        row_sum_[i][half] = offset_[i][half] = 0;
       }
 #pragma unroll
       for (uint32_t n = 0; n < kDimTiles; ++n) {
@@ -240,16 +244,16 @@ class MmaWorker {
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
       for (uint32_t half = 0; half < 2; ++half) {
-        float top = top_[i][half];
+        float row_max = row_max_[i][half];
 #pragma unroll
         for (uint32_t n = 0; n < kStepTiles; ++n) {
-          top = greater(top, greater(weights[i][n][2 * half], weights[i][n][2 * half + 1]));
+          row_max = greater(row_max, greater(weights[i][n][2 * half], weights[i][n][2 * half + 1]));
         }
-        top = team_greatest(top, 4);
-        const float origin = top == minus_infinity() ? 0 : top;
-        decay[i][half] = exp2_fast(top_[i][half] - origin);
-        changes |= top != top_[i][half];
-        top_[i][half] = top;
+        row_max = team_greatest(row_max, 4);
+        const float origin = row_max == minus_infinity() ? 0 : row_max;
+        decay[i][half] = exp2_fast(row_max_[i][half] - origin);
+        changes |= row_max != row_max_[i][half];
+        row_max_[i][half] = row_max;
         float sum = 0;
 #pragma unroll
         for (uint32_t n = 0; n < kStepTiles; ++n) {
@@ -260,7 +264,7 @@ class MmaWorker {
             sum += x;
           }
         }
-        total_[i][half] = total_[i][half] * decay[i][half] + sum;
+        row_sum_[i][half] = row_sum_[i][half] * decay[i][half] + sum;
       }
     }
     if (has_scales()) weigh_values(tile, first, decay, weights);
@@ -312,12 +316,12 @@ class MmaWorker {
 
   // Two neighbouring elements of a row at a time: columns of a product, or, of coded values, products.
   KVC_DEVICE void write_rows(const Part& part) {
-    const PartOutput output{args_, schedule_, part};
+    const PartOutput output{args_, plan_, part};
     for_each_row([&](uint32_t i, uint32_t half) {
       const uint32_t m = row_at(i, half);
-      const float total = team_sum(total_[i][half], 4), offset = team_sum(offset_[i][half], 4);
+      const float row_sum = team_sum(row_sum_[i][half], 4), offset = team_sum(offset_[i][half], 4);
       if (m < part.piece.rows) {
-        const RowEnd end = output.end(m, natural_lse(top_[i][half], total), total);
+        const RowEnd end = output.end(m, natural_lse(row_max_[i][half], row_sum), row_sum);
         const float unit = sum_unit() * end.factor, more = offset * end.factor;
         const OutputRow row = output.row(m);
 #pragma unroll
@@ -340,12 +344,12 @@ class MmaWorker {
   KVC_DEVICE void write_merged(const Part& part) {
     static_assert(S::kTokenWarps * 16 * (S::kDim + 2) * 4 <= S::kRowInfo - S::kTiles);
     float* const sums = reinterpret_cast<float*>(shared_ + S::kTiles);  // [warps][16][dim]
-    float* const tops = sums + S::kTokenWarps * 16 * S::kDim;           // [warps][16]
-    float* const totals = tops + S::kTokenWarps * 16;                   // [warps][16]
+    float* const row_maxima = sums + S::kTokenWarps * 16 * S::kDim;     // [warps][16]
+    float* const row_sums = row_maxima + S::kTokenWarps * 16;           // [warps][16]
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t row = warp() * 16 + row_at(0, half);
-      const float total = team_sum(total_[0][half], 4), offset = team_sum(offset_[0][half], 4);
+      const float row_sum = team_sum(row_sum_[0][half], 4), offset = team_sum(offset_[0][half], 4);
 #pragma unroll
       for (uint32_t n = 0; n < kDimTiles; ++n) {
 #pragma unroll
@@ -354,21 +358,21 @@ class MmaWorker {
               sums_[0][n][2 * half + c] * sum_unit() + offset;
         }
       }
-      if (lane() % 4 == 0) tops[row] = top_[0][half], totals[row] = total;
+      if (lane() % 4 == 0) row_maxima[row] = row_max_[0][half], row_sums[row] = row_sum;
     }
     sync_block();
-    const PartOutput output{args_, schedule_, part};
+    const PartOutput output{args_, plan_, part};
     for (uint32_t m = warp(); m < part.piece.rows; m += S::kTokenWarps) {
-      float top = minus_infinity(), total = 0, weight[S::kTokenWarps];
+      float row_max = minus_infinity(), row_sum = 0, weight[S::kTokenWarps];
 #pragma unroll
-      for (uint32_t w = 0; w < S::kTokenWarps; ++w) top = greater(top, tops[w * 16 + m]);
-      const float origin = top == minus_infinity() ? 0 : top;
+      for (uint32_t w = 0; w < S::kTokenWarps; ++w) row_max = greater(row_max, row_maxima[w * 16 + m]);
+      const float origin = row_max == minus_infinity() ? 0 : row_max;
 #pragma unroll
       for (uint32_t w = 0; w < S::kTokenWarps; ++w) {
-        weight[w] = exp2_fast(tops[w * 16 + m] - origin);
-        total += totals[w * 16 + m] * weight[w];
+        weight[w] = exp2_fast(row_maxima[w * 16 + m] - origin);
+        row_sum += row_sums[w * 16 + m] * weight[w];
       }
-      const RowEnd end = output.end(m, natural_lse(top, total), total);
+      const RowEnd end = output.end(m, natural_lse(row_max, row_sum), row_sum);
       const OutputRow row = output.row(m);
       for (uint32_t e = lane(); e < S::kDim; e += 32) {
         float sum = 0;
@@ -381,23 +385,23 @@ class MmaWorker {
   }
 
   const AttentionArgs& args_;
-  const Schedule& schedule_;
+  const Plan& plan_;
   unsigned char* const shared_;
-  uint32_t row_, num_rows_;        // first row of this warp; rows of the part
-  typename Products::Sums sums_;   // O, in units of sum_unit()
-  float top_[S::kRowTiles][2];     // of logits to base 2
-  float total_[S::kRowTiles][2];   // of weights: this lane's columns
-  float offset_[S::kRowTiles][2];  // of weights times offsets: likewise
-  float unit_, inverse_unit_;      // powers of two; 0 = no value with a scale was met
+  uint32_t row_, num_rows_;         // first row of this warp; rows of the part
+  typename Products::Sums sums_;    // O, in units of sum_unit()
+  float row_max_[S::kRowTiles][2];  // of logits to base 2
+  float row_sum_[S::kRowTiles][2];  // of weights: this lane's columns
+  float offset_[S::kRowTiles][2];   // of weights times offsets: likewise
+  float unit_, inverse_unit_;       // powers of two; 0 = no value with a scale was met
 };
 
 template <class Shape>
 KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
-attend_mma(AttentionArgs args, Schedule schedule) {
+attend_mma(AttentionArgs args, Plan plan) {
   if constexpr (kHasMma) {
     KVC_DYNAMIC_SHARED(unsigned char, shared);
-    MmaWorker<Shape> worker(args, schedule, shared);
-    for_each_part(args, schedule, [&](const Part& part) { worker.run(part); });
+    MmaWorker<Shape> worker(args, plan, shared);
+    for_each_part(args, plan, [&](const Part& part) { worker.run(part); });
   }
 }
 

@@ -2,7 +2,7 @@
 // The kernels of attention_mma.cuh and attention_latent.cuh as the host sees them. One source file per stored
 // type makes them.
 #pragma once
-#include "kernels/attention_plan.h"
+#include "kernels/attention_config.h"
 
 namespace kvc::gpu {
 

@@ -20,9 +20,9 @@ MmaKernel make_mma_kernel(uint32_t /*dim*/, bool /*decode*/) {
 template <class Shape>
 MmaKernel describe_mma_kernel() {
   return {Shape::kRows, Shape::kBlocks, Shape::kSharedBytes,
-          [](const AttentionArgs& args, const Schedule& schedule, Stream stream) {
-            return launch(attend_mma<Shape>, {schedule.num_blocks}, Shape::kThreads, Shape::kSharedBytes,
-                          stream, args, schedule);
+          [](const AttentionArgs& args, const Plan& plan, Stream stream) {
+            return launch(attend_mma<Shape>, {plan.num_blocks}, Shape::kThreads, Shape::kSharedBytes, stream,
+                          args, plan);
           }};
 }
 

@@ -32,14 +32,14 @@ struct MmaShape {
   // instructions for a byte, and more blocks, which hide each other's latency, are worth more to them than a
   // third stage.
   static constexpr uint32_t kStages = !kDecode || (kQuantized && kTileBytes == 16u << 10) ? 2 : 3;
-  static constexpr uint32_t kSlots = kStages + 1;  // tiles whose tokens are known
+  static constexpr uint32_t kRingTiles = kStages + 1;  // tiles whose tokens are known
 
   // Shared memory.
   static constexpr uint32_t kQ = 0;
   static constexpr uint32_t kTiles = kQ + kRows * kDim * 2;
   static constexpr uint32_t kTokens = kTiles + kStages * kTileBytes;
-  static constexpr uint32_t kScales = kTokens + TokenRing<kSlots>::kBytes;
-  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? ScaleRing<kSlots>::kBytes : 0);  // [kRows]
+  static constexpr uint32_t kScales = kTokens + TokenRing<kRingTiles>::kBytes;
+  static constexpr uint32_t kRowInfo = kScales + (kQuantized ? ScaleRing<kRingTiles>::kBytes : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   // Of a multiprocessor of 228 KiB and 64K registers. A block has 1 KiB that is the system's, and its
   // PartWalk; a thread so many registers, or a few less.

@@ -2,7 +2,7 @@
 // What both families of attention kernels do alike with a part: finding its tokens and rows, logits, and
 // where results go.
 #pragma once
-#include "kernels/attention_schedule.cuh"
+#include "kernels/attention_plan.cuh"
 #include "kernels/packed.cuh"
 
 namespace kvc::gpu {
@@ -88,9 +88,9 @@ struct OutputRow {
   }
 };
 
-// Natural log-sum-exp of a row with maximum `top` and sum `total`, both to base 2.
-KVC_DEVICE float natural_lse(float top, float total) {
-  return total > 0 ? (top + log2_fast(total)) * kLn2 : total == 0 ? minus_infinity() : total;
+// Natural log-sum-exp of a row with maximum `row_max` and sum `row_sum`, both to base 2.
+KVC_DEVICE float natural_lse(float row_max, float row_sum) {
+  return row_sum > 0 ? (row_max + log2_fast(row_sum)) * kLn2 : row_sum == 0 ? minus_infinity() : row_sum;
 }
 
 // The end of a row: what its sum of weighted values is multiplied by, and its natural log-sum-exp.
@@ -101,40 +101,40 @@ struct RowEnd {
 // a merge, so that neither overflows, whichever is the larger.
 KVC_DEVICE RowEnd with_sink(const RowEnd& row, float sink) {
   if (sink == minus_infinity()) return row;
-  const float top = row.lse > sink ? row.lse : sink;
-  const float weight = exp2_fast((row.lse - top) * kLog2e);
-  const float total = weight + exp2_fast((sink - top) * kLog2e);
-  return {row.factor * (weight / total), top + log2_fast(total) * kLn2};
+  const float row_max = row.lse > sink ? row.lse : sink;
+  const float weight = exp2_fast((row.lse - row_max) * kLog2e);
+  const float row_sum = weight + exp2_fast((sink - row_max) * kLog2e);
+  return {row.factor * (weight / row_sum), row_max + log2_fast(row_sum) * kLn2};
 }
 
 // Results of a part, wherever they belong.
 struct PartOutput {
   const AttentionArgs& args;
-  const Schedule& schedule;
+  const Plan& plan;
   const Part& part;
 
-  KVC_DEVICE uint64_t slot_row(uint32_t m) const {
-    return static_cast<uint64_t>(part.slot) * schedule.tile_rows + m;
+  KVC_DEVICE uint64_t part_row(uint32_t m) const {
+    return static_cast<uint64_t>(part.index) * plan.tile_rows + m;
   }
   KVC_DEVICE OutputRow row(uint32_t m) const {
-    if (part.slot >= 0) return {schedule.part_out + slot_row(m) * args.v_dim, KVC_FLOAT32};
+    if (part.index >= 0) return {plan.part_out + part_row(m) * args.v_dim, KVC_FLOAT32};
     const uint64_t element =
         q_query_of(args, part, m) * args.out_token_stride + q_head_of(args, part, m) * args.out_head_stride;
     const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
     return {static_cast<char*>(args.out) + element * (dtype == KVC_FLOAT32 ? 4 : 2), dtype};
   }
   KVC_DEVICE void put_lse(uint32_t m, float lse) const {
-    if (part.slot >= 0) {
-      schedule.part_lse[slot_row(m)] = lse;
+    if (part.index >= 0) {
+      plan.part_lse[part_row(m)] = lse;
     } else if (args.lse != nullptr) {
       args.lse[q_query_of(args, part, m) * args.num_q_heads + q_head_of(args, part, m)] = lse;
     }
   }
   // The end of row m, from the log-sum-exp of what it sees and the sum of its weights. The sink logit counts
   // where the row is complete, and so once.
-  KVC_DEVICE RowEnd end(uint32_t m, float lse, float total) const {
-    const RowEnd row{total == 0 ? 0 : 1 / total, lse};
-    if (args.sink_logits == nullptr || part.slot >= 0) return row;
+  KVC_DEVICE RowEnd end(uint32_t m, float lse, float row_sum) const {
+    const RowEnd row{row_sum == 0 ? 0 : 1 / row_sum, lse};
+    if (args.sink_logits == nullptr || part.index >= 0) return row;
     return with_sink(row, args.sink_logits[q_head_of(args, part, m)]);
   }
 };

@@ -81,9 +81,9 @@ template <uint32_t kRows>
 struct PlainShared {
   float* q;          // [kRows][k_dim]
   float* sums;       // [kRows][v_dim]
-  float* weights;    // [kRows][kAttentionTile]: logits, then exp2(logit - top)
-  float* top;        // [kRows] of logits to base 2
-  float* total;      // [kRows]
+  float* weights;    // [kRows][kAttentionTile]: logits, then exp2(logit - row_max)
+  float* row_max;    // [kRows] of logits to base 2
+  float* row_sum;    // [kRows]
   float* decay;      // [kRows] of what was summed before this tile
   uint64_t* blocks;  // [kAttentionTile]
   uint32_t* tokens;  // [kAttentionTile] of their blocks
@@ -98,9 +98,9 @@ struct PlainShared {
     q = reinterpret_cast<float*>(tokens + kAttentionTile);
     sums = q + kRows * k_dim;
     weights = sums + kRows * v_dim;
-    top = weights + kRows * kAttentionTile;
-    total = top + kRows;
-    decay = total + kRows;
+    row_max = weights + kRows * kAttentionTile;
+    row_sum = row_max + kRows;
+    decay = row_sum + kRows;
   }
 };
 
@@ -175,8 +175,8 @@ KVC_DEVICE void plain_softmax(const PlainShared<kRows>& shared) {
     float* row = shared.weights + r * kAttentionTile;
     float most = minus_infinity();
     for (uint32_t t = lane(); t < kAttentionTile; t += kWave) most = row[t] > most ? row[t] : most;
-    const float before = shared.top[r], top = team_max(most > before ? most : before, kWave);
-    const float origin = top == minus_infinity() ? 0 : top;
+    const float before = shared.row_max[r], row_max = team_max(most > before ? most : before, kWave);
+    const float origin = row_max == minus_infinity() ? 0 : row_max;
     float sum = 0;
     for (uint32_t t = lane(); t < kAttentionTile; t += kWave) {
       row[t] = exp2_fast(row[t] - origin);
@@ -185,8 +185,8 @@ KVC_DEVICE void plain_softmax(const PlainShared<kRows>& shared) {
     sum = team_sum(sum, kWave);
     if (lane() == 0) {
       shared.decay[r] = exp2_fast(before - origin);
-      shared.total[r] = shared.total[r] * shared.decay[r] + sum;
-      shared.top[r] = top;
+      shared.row_sum[r] = shared.row_sum[r] * shared.decay[r] + sum;
+      shared.row_max[r] = row_max;
     }
     sync_wave();
   }
@@ -213,10 +213,10 @@ KVC_DEVICE void plain_values(const AttentionArgs& args, const Part& part, const 
 
 template <uint32_t kRows>
 KVC_KERNEL(kPlainThreads, 2)
-attend_plain(AttentionArgs args, Schedule schedule) {
+attend_plain(AttentionArgs args, Plan plan) {
   KVC_DYNAMIC_SHARED(unsigned char, memory);
   const PlainShared<kRows> shared(memory, args.k_dim, args.v_dim);
-  for_each_part(args, schedule, [&](const Part& part) {
+  for_each_part(args, plan, [&](const Part& part) {
     const Piece& piece = part.piece;
     for (uint32_t i = threadIdx.x; i < kRows * args.k_dim; i += kPlainThreads) {
       const uint32_t r = i / args.k_dim, e = i % args.k_dim;
@@ -224,8 +224,8 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     }
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) shared.sums[i] = 0;
     if (threadIdx.x < kRows) {
-      shared.top[threadIdx.x] = minus_infinity();
-      shared.total[threadIdx.x] = 0;
+      shared.row_max[threadIdx.x] = minus_infinity();
+      shared.row_sum[threadIdx.x] = 0;
     }
     if (args.hadamard != 0) rotate_rows(shared.q, kRows, args.k_dim);
 
@@ -247,10 +247,10 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     }
 
     sync_block();
-    const PartOutput output{args, schedule, part};
+    const PartOutput output{args, plan, part};
     if (threadIdx.x < piece.rows) {
       const uint32_t r = threadIdx.x;
-      const RowEnd end = output.end(r, natural_lse(shared.top[r], shared.total[r]), shared.total[r]);
+      const RowEnd end = output.end(r, natural_lse(shared.row_max[r], shared.row_sum[r]), shared.row_sum[r]);
       output.put_lse(r, end.lse);
       shared.decay[r] = end.factor;
     }
@@ -258,7 +258,7 @@ attend_plain(AttentionArgs args, Schedule schedule) {
     sync_block();
     for (uint32_t i = threadIdx.x; i < kRows * args.v_dim; i += kPlainThreads) {
       const uint32_t r = i / args.v_dim, e = i % args.v_dim;
-      if (r < piece.rows) output.row(r).put(e, shared.total[r] == 0 ? 0 : shared.sums[i] * shared.decay[r]);
+      if (r < piece.rows) output.row(r).put(e, shared.row_sum[r] == 0 ? 0 : shared.sums[i] * shared.decay[r]);
     }
   });
 }

@@ -23,10 +23,10 @@ struct TokenScales {
   }
 };
 
-template <uint32_t kSlots>
+template <uint32_t kRingTiles>
 class ScaleRing {
  public:
-  static constexpr uint32_t kBytes = kSlots * kAttentionTile * sizeof(TokenScales);
+  static constexpr uint32_t kBytes = kRingTiles * kAttentionTile * sizeof(TokenScales);
 
   // `memory`: kBytes of the block's.
   KVC_DEVICE explicit ScaleRing(unsigned char* memory) : memory_(reinterpret_cast<float*>(memory)) {}
@@ -47,7 +47,7 @@ class ScaleRing {
 
  private:
   KVC_DEVICE float* array(int32_t tile, uint32_t which) const {
-    return memory_ + (static_cast<uint32_t>(tile) % kSlots * 4 + which) * kAttentionTile;
+    return memory_ + (static_cast<uint32_t>(tile) % kRingTiles * 4 + which) * kAttentionTile;
   }
 
   float* memory_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the tokens of tiles are, found by the first 64 threads of a block, a token each, some tiles ahead,
-// and kept in a ring of slots in shared memory. Finding and keeping are apart, so that what is loaded in
-// between costs no time; a tile that is kept takes the slot of that which was kept kSlots tiles before.
+// and kept in a ring in shared memory. Finding and keeping are apart, so that what is loaded in
+// between costs no time; a tile that is kept replaces the tile that was kept kRingTiles tiles before.
 #pragma once
 #include "kernels/attention_part.cuh"
 
@@ -28,10 +28,10 @@ struct RowOffset {
   KVC_DEVICE uint64_t bytes() const { return bits & ~kUnread; }
 };
 
-template <uint32_t kSlots>
+template <uint32_t kRingTiles>
 class TokenRing {
  public:
-  static constexpr uint32_t kBytes = kSlots * (kAttentionTile * 8 + 16);
+  static constexpr uint32_t kBytes = kRingTiles * (kAttentionTile * 8 + 16);
 
   // `memory`: kBytes of the block's.
   KVC_DEVICE explicit TokenRing(unsigned char* memory) : memory_(memory) {}
@@ -74,12 +74,12 @@ class TokenRing {
   KVC_DEVICE bool is_empty(int32_t tile) const { return (marks(tile)[0] | marks(tile)[1]) == 0; }
 
  private:
-  KVC_DEVICE static uint32_t slot(int32_t tile) { return static_cast<uint32_t>(tile) % kSlots; }
+  KVC_DEVICE static uint32_t ring_entry(int32_t tile) { return static_cast<uint32_t>(tile) % kRingTiles; }
   KVC_DEVICE uint64_t* rows(int32_t tile) const {
-    return reinterpret_cast<uint64_t*>(memory_) + slot(tile) * kAttentionTile;
+    return reinterpret_cast<uint64_t*>(memory_) + ring_entry(tile) * kAttentionTile;
   }
   KVC_DEVICE uint32_t* marks(int32_t tile) const {
-    return reinterpret_cast<uint32_t*>(memory_ + kSlots * kAttentionTile * 8) + slot(tile) * 4;
+    return reinterpret_cast<uint32_t*>(memory_ + kRingTiles * kAttentionTile * 8) + ring_entry(tile) * 4;
   }
 
   unsigned char* memory_;

@@ -98,13 +98,9 @@ int move(const BlockParts& parts, const Side& from, const Side& to, const kvc_bl
   return launch(move_blocks, grid, kThreads, 0, stream, args);
 }
 
-Side slab_side(const BlockParts& parts, const void* slab) {
-  return {static_cast<char*>(const_cast<void*>(slab)), parts.block, parts.part};
+Side slab_side(const BlockParts& parts, void* slab) {
+  return {static_cast<char*>(slab), parts.block, parts.part};
 }
-Side page_side(const BlockParts& parts, const void* pages, uint64_t page_bytes) {
-  return {static_cast<char*>(const_cast<void*>(pages)), page_bytes, parts.bytes};
-}
-
 }  // namespace
 
 int copy_blocks(const Layout& layout, void* slab, const kvc_block_copy* copies, size_t num_copies,
@@ -120,18 +116,13 @@ int zero_blocks(const Layout& layout, void* slab, const int32_t* blocks, size_t 
   return launch(clear_blocks, Grid{blocks_for(args.extent.num_vectors, kThreads)}, kThreads, 0, stream, args);
 }
 
-int swap_out(const Layout& layout, const void* slab, void* pages, uint64_t page_bytes,
-             const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream) {
+int swap_blocks(const Layout& layout, void* slab, const kvc_backend_swap& swap, uint32_t max_blocks,
+                Stream stream) {
   const BlockParts parts = block_parts(layout);
-  return move(parts, slab_side(parts, slab), page_side(parts, pages, page_bytes), pairs, num_pairs,
-              max_blocks, stream);
-}
-
-int swap_in(const Layout& layout, void* slab, const void* pages, uint64_t page_bytes,
-            const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream) {
-  const BlockParts parts = block_parts(layout);
-  return move(parts, page_side(parts, pages, page_bytes), slab_side(parts, slab), pairs, num_pairs,
-              max_blocks, stream);
+  const Side blocks = slab_side(parts, slab), pages = {swap.pages, swap.page_bytes, parts.bytes};
+  const bool out = swap.out != 0;
+  return move(parts, out ? blocks : pages, out ? pages : blocks, swap.copies, swap.num_copies, max_blocks,
+              stream);
 }
 
 }  // namespace kvc::gpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows out of a slab: copied, or converted and dequantized piece by piece; rows that are stored rotated as a
+// Rows out of a slab: copied, or converted and dequantized piece by piece; with the Hadamard transform, as a
 // whole.
+#include "kernels/hadamard.cuh"
 #include "kernels/quantize.cuh"
-#include "kernels/rotate.cuh"
 #include "kernels/rows_copy.cuh"
 
 namespace kvc::gpu {
@@ -30,7 +30,7 @@ gather_elements(KVC_ARGUMENT(RowsArgs) args) {
 // A block for each row.
 template <int32_t kStored, int32_t kTo>
 KVC_KERNEL(kRowThreads, 16)
-gather_rotated(KVC_ARGUMENT(RowsArgs) args) {
+gather_hadamard(KVC_ARGUMENT(RowsArgs) args) {
   KVC_DYNAMIC_SHARED(float, values);
   KVC_SHARED(uint32_t, not_finite, 1);
   const PlaneArgs& plane = args.planes[blockIdx.z];
@@ -42,7 +42,7 @@ gather_rotated(KVC_ARGUMENT(RowsArgs) args) {
     for (uint32_t e = threadIdx.x; e < n; e += kRowThreads)
       values[e] = stored_value<kStored>(args, plane, place, e, load_code<kStored>(place.stored, 0, 0, e));
     sync_block();
-    rotate_row(values, n, not_finite);
+    hadamard_row(values, n, not_finite);
     for (uint32_t e = 2 * threadIdx.x; e < n; e += 2 * kRowThreads) {
       const uint32_t codes[2] = {Element<kTo>::encode(values[e]),
                                  e + 1 < n ? Element<kTo>::encode(values[e + 1]) : 0};
@@ -57,7 +57,7 @@ int gather_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
   if constexpr (bits_of_element(kStored) < 16) {
     if (plan.args.hadamard) {
       const Grid grid = grid_of(&plan, num_layers, 1, [](const PlaneArgs&) { return uint64_t{1}; });
-      return launch(gather_rotated<kStored, kTo>, grid, kRowThreads, row_bytes_shared(plan), stream,
+      return launch(gather_hadamard<kStored, kTo>, grid, kRowThreads, row_bytes_shared(plan), stream,
                     plan.args);
     }
   }
@@ -68,27 +68,17 @@ int gather_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
                      : launch(gather_elements<kStored, kTo, false>, grid, kThreads, 0, stream, plan.args);
 }
 
-int gather_plan(const RowsPlan& plan, int32_t stored, int32_t outside, uint32_t num_layers, Stream stream) {
-  if (plan.num_planes == 0 || plan.args.num_tokens == 0) return 0;
-  if (plan.copy_bytes != 0) return launch_copy<Direction::kGather>(plan, stored, num_layers, stream);
-  return with_float_type(outside, [&]<int32_t kTo>() {
-    return with_stored_type(
-        stored, [&]<int32_t kStored>() { return gather_as<kStored, kTo>(plan, num_layers, stream); });
-  });
-}
-
 }  // namespace
 
 int gather_rows(const Layout& layout, const void* slab, const kvc_backend_rows& rows, Stream stream) {
-  return gather_plan(plan_rows(layout, const_cast<void*>(slab), rows), layout.k.dtype, rows.dtype,
-                     rows.num_layers, stream);
-}
-
-int dequantize_rows(const kvc_quant_format& format, const void* codes, const float* scales, size_t num_rows,
-                    uint32_t dim, float* out, Stream stream) {
-  const RowsPlan plan =
-      plan_arrays(format, out, num_rows, dim, const_cast<void*>(codes), const_cast<float*>(scales));
-  return gather_plan(plan, format.dtype, KVC_FLOAT32, 1, stream);
+  const RowsPlan plan = plan_rows(layout, const_cast<void*>(slab), rows);
+  const int32_t stored = layout.k.dtype;
+  if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
+  if (plan.copy_bytes != 0) return launch_copy<Direction::kGather>(plan, stored, rows.num_layers, stream);
+  return with_float_type(rows.dtype, [&]<int32_t kTo>() {
+    return with_stored_type(
+        stored, [&]<int32_t kStored>() { return gather_as<kStored, kTo>(plan, rows.num_layers, stream); });
+  });
 }
 
 }  // namespace kvc::gpu

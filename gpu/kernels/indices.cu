@@ -102,25 +102,6 @@ collect_blocks(KVC_ARGUMENT(CsrArgs) args) {
   }
 }
 
-struct DenseArgs {
-  const int32_t* offsets;
-  const int32_t* blocks;
-  uint32_t num_rows;
-  int32_t fill;
-  uint64_t row_stride;
-  int32_t* table;
-};
-
-KVC_KERNEL(kThreads, 4)
-spread_blocks(KVC_ARGUMENT(DenseArgs) args) {
-  for (uint32_t row = blockIdx.x; row < args.num_rows; row += gridDim.x) {
-    const auto first = static_cast<uint64_t>(args.offsets[row]);
-    const auto count = static_cast<uint64_t>(args.offsets[row + 1]) - first;
-    for (uint64_t i = threadIdx.x; i < args.row_stride; i += kThreads)
-      args.table[row * args.row_stride + i] = i < count ? args.blocks[first + i] : args.fill;
-  }
-}
-
 }  // namespace
 
 int apply_table_changes(int32_t* tables, uint64_t group_stride, uint64_t row_stride,
@@ -145,13 +126,6 @@ int build_csr(const int32_t* table, uint64_t row_stride, const int32_t* lengths,
   const int error = launch(make_offsets, Grid{1}, kThreads, 0, stream, args);
   if (error != 0 || num_rows == 0) return error;
   return launch(collect_blocks, Grid{blocks_for(num_rows, 1)}, kThreads, 0, stream, args);
-}
-
-int build_dense(const int32_t* offsets, const int32_t* blocks, uint32_t num_rows, uint64_t row_stride,
-                int32_t fill, int32_t* table, Stream stream) {
-  if (num_rows == 0) return 0;
-  const DenseArgs args{offsets, blocks, num_rows, fill, row_stride, table};
-  return launch(spread_blocks, Grid{blocks_for(num_rows, 1)}, kThreads, 0, stream, args);
 }
 
 }  // namespace kvc::gpu

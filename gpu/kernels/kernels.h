@@ -31,12 +31,6 @@ inline constexpr uint32_t kCompareParts = 64;
 int compare_rows(const Layout& layout, const kvc_backend_rows& rows, const float* k, const float* v,
                  ErrorSums* sums, Stream stream);
 
-// Rows in arrays of their own: kvc_quantize and kvc_dequantize, without KVC_QUANT_CHANNELS. [num_rows][dim].
-int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
-                  float* scales, Stream stream);
-int dequantize_rows(const kvc_quant_format& format, const void* codes, const float* scales, size_t num_rows,
-                    uint32_t dim, float* out, Stream stream);
-
 // kvc_storage_key_bounds: bounds.cu.
 int find_key_bounds(const Layout& layout, const void* slab, uint32_t layer, const int32_t* blocks,
                     size_t num_blocks, uint16_t* bounds, Stream stream);
@@ -48,15 +42,13 @@ int copy_blocks(const Layout& layout, void* slab, const kvc_block_copy* copies, 
                 Stream stream);
 int zero_blocks(const Layout& layout, void* slab, const int32_t* blocks, size_t num_blocks, Stream stream);
 
-// Between blocks of a slab and pages that hold one block each, its parts one after the other. Pages lie
-// `page_bytes` apart in memory that the device can address: another slab, or pinned memory of the host. In
-// `pairs`, source and destination are block and page (out) or page and block (in). At most `max_blocks`
-// blocks of threads work on it, so that other kernels keep the rest of the device; 0 = no limit. page_bytes
-// and addresses are multiples of 16. Whether this or the copy engine is faster: swap_choice.h.
-int swap_out(const Layout& layout, const void* slab, void* pages, uint64_t page_bytes,
-             const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream);
-int swap_in(const Layout& layout, void* slab, const void* pages, uint64_t page_bytes,
-            const kvc_block_copy* pairs, size_t num_pairs, uint32_t max_blocks, Stream stream);
+// Moves blocks between a slab and pages that hold one block each, its parts one after the other. Pages are
+// memory that the device can address: another slab, or pinned memory of the host. swap.copies and swap.pages
+// are the device's addresses. At most `max_blocks` blocks of threads work on it, so that other kernels keep
+// the rest of the device; 0 = no limit. page_bytes and addresses are multiples of 16. swap_choice.h chooses
+// between this and the copy engine.
+int swap_blocks(const Layout& layout, void* slab, const kvc_backend_swap& swap, uint32_t max_blocks,
+                Stream stream);
 
 // ---- indices that kernels read: indices.cu ----
 
@@ -76,8 +68,4 @@ int build_slots(const int32_t* table, uint64_t row_stride, const int32_t* rows, 
 int build_csr(const int32_t* table, uint64_t row_stride, const int32_t* lengths, uint32_t num_rows,
               uint32_t block_size, int32_t* offsets, int32_t* blocks, int32_t* last_block_tokens,
               Stream stream);
-// The way back; entries past a request's end become `fill`.
-int build_dense(const int32_t* offsets, const int32_t* blocks, uint32_t num_rows, uint64_t row_stride,
-                int32_t fill, int32_t* table, Stream stream);
-
 }  // namespace kvc::gpu

@@ -5,7 +5,7 @@
 
 namespace kvc::gpu {
 
-inline constexpr uint32_t kScheduleThreads = 256;
+inline constexpr uint32_t kPlanThreads = 256;
 
 // Of each thread's number the sum with those of all before it, in place. For all kWidth threads of a block,
 // before which each has written its own.
@@ -24,12 +24,12 @@ KVC_DEVICE void add_up(Sum* sums) {
 template <typename Value>
 KVC_DEVICE uint64_t prefix_sums(uint64_t n, uint64_t* first, uint64_t* sums, Value&& value) {
   uint64_t before = 0;
-  for (uint64_t chunk = 0; chunk < n; chunk += kScheduleThreads) {
+  for (uint64_t chunk = 0; chunk < n; chunk += kPlanThreads) {
     const uint64_t i = chunk + threadIdx.x;
     sums[threadIdx.x] = i < n ? value(i) : 0;
-    add_up<kScheduleThreads>(sums);
+    add_up<kPlanThreads>(sums);
     if (i < n) first[i + 1] = before + sums[threadIdx.x];
-    before += sums[kScheduleThreads - 1];
+    before += sums[kPlanThreads - 1];
     sync_block();
   }
   if (threadIdx.x == 0) first[0] = 0;

@@ -160,32 +160,4 @@ RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer) {
   return args;
 }
 
-RowsPlan plan_arrays(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim,
-                     void* codes, float* scales) {
-  RowsPlan plan = {};
-  plan.num_planes = 1;
-  plan.scaled = format.scale == 0;
-  RowsArgs& args = plan.args;
-  PlaneArgs& plane = args.planes[0];
-  const uint32_t group = format.group != 0 && format.group < dim ? format.group : dim;
-  args.asymmetric = (format.flags & KVC_QUANT_ASYMMETRIC) != 0;
-  plane.rows = reinterpret_cast<char*>(const_cast<float*>(in));
-  plane.row_token = int64_t{dim} * static_cast<int64_t>(sizeof(float));
-  plane.slab = static_cast<char*>(codes);
-  plane.block = (uint64_t{dim} * dtype_bits(format.dtype) + 7) / 8;
-  if (plan.scaled) {
-    plane.scales = reinterpret_cast<char*>(scales);
-    plane.scale_block = (dim + group - 1) / group * uint64_t{args.asymmetric ? 2u : 1u} * sizeof(float);
-  } else {
-    plane.step = fixed_step(format.dtype, format.scale);
-  }
-  plane.elements = dim;
-  plane.heads = divisor(1);
-  plane.group = small_divisor(group);
-  args.num_tokens = num_rows;
-  args.block_size = divisor(1);
-  finish(&plan, KVC_FLOAT32, format.dtype);
-  return plan;
-}
-
 }  // namespace kvc::gpu

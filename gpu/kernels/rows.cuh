@@ -33,7 +33,7 @@ struct RowsArgs {
   PlaneArgs planes[2];
   uint64_t num_tokens;
   const int64_t* slots;  // nullptr: by position
-  const int32_t* table;  // nullptr: block t is t
+  const int32_t* table;
   uint64_t first_token;
   Divisor block_size;
   bool asymmetric, hadamard;
@@ -73,7 +73,6 @@ KVC_DEVICE void look_up(const RowsArgs& args, const uint64_t (&tokens)[n], int64
 #pragma unroll
   for (uint32_t i = 0; i < n; ++i)
     found[i] = static_cast<int64_t>(args.block_size.divide(args.first_token + tokens[i]));
-  if (args.table == nullptr) return;
 #pragma unroll
   for (uint32_t i = 0; i < n; ++i) found[i] = args.table[found[i]];
 }
@@ -199,9 +198,6 @@ struct RowsPlan {
 RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows);
 // The stored keys alone.
 RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
-// Rows of codes in arrays of their own.
-RowsPlan plan_arrays(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim,
-                     void* codes, float* scales);
 
 // Blocks of `per_block` out of `count`; kernels loop over what a grid cannot hold.
 inline uint32_t blocks_for(uint64_t count, uint64_t per_block) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of select.h, and how they are launched. Bounds become integers of the same order and lie in the
 // workspace by column.
+#include "base/carver.h"
 #include "kernels/attention_plain.cuh"
-#include "kernels/carver.h"
 #include "kernels/prefix_sums.cuh"
 #include "kernels/rows.cuh"
 #include "kernels/select.h"
@@ -19,7 +19,7 @@ constexpr uint32_t kUnit = kBoundThreads / kTeam * kBlocks;  // blocks of one re
 constexpr uint32_t kMaxRows = 8;                             // of queries at once
 constexpr uint32_t kSharedBytes = 48 << 10;                  // that every device has
 
-Selection make_selection(const SelectionArgs& args, const AttentionLimits& limits, Carver* carver) {
+Selection make_selection(const SelectionArgs& args, const AttentionLimits& limits, Carver<16>* carver) {
   const AttentionArgs& a = args.attention;
   Selection made = {};
   made.limits = limits;
@@ -31,9 +31,9 @@ Selection make_selection(const SelectionArgs& args, const AttentionLimits& limit
   return made;
 }
 
-KVC_KERNEL(kScheduleThreads, 1)
+KVC_KERNEL(kPlanThreads, 1)
 plan_selection(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection) {
-  KVC_SHARED(uint64_t, sums, kScheduleThreads);
+  KVC_SHARED(uint64_t, sums, kPlanThreads);
   prefix_sums(args.attention.num_requests, selection.first_unit, sums, [&](uint64_t request) -> uint64_t {
     const uint32_t blocks = find_candidates(args, selection.limits, static_cast<uint32_t>(request)).scored();
     return uint64_t{blocks + kUnit - 1} / kUnit * args.attention.num_heads;
@@ -172,7 +172,7 @@ bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection
 }  // namespace
 
 uint64_t selection_workspace_bytes(const SelectionArgs& args, const AttentionLimits& limits) {
-  Carver carver(nullptr);
+  Carver<16> carver(nullptr);
   make_selection(args, limits, &carver);
   return carver.used();
 }
@@ -182,9 +182,9 @@ int launch_selection(const SelectionArgs& args, const AttentionLimits& limits, v
   const AttentionArgs& a = args.attention;
   const uint64_t rows = uint64_t{a.num_requests} * a.num_heads;
   if (rows == 0) return 0;
-  Carver carver(workspace);
+  Carver<16> carver(workspace);
   const Selection selection = make_selection(args, limits, &carver);
-  int error = launch(plan_selection, {1}, kScheduleThreads, 0, stream, args, selection);
+  int error = launch(plan_selection, {1}, kPlanThreads, 0, stream, args, selection);
   if (error != 0) return error;
   const uint64_t units = rows * ((selection.columns + kUnit - 1) / kUnit);
   const auto limited = [](uint64_t count, uint64_t most) {

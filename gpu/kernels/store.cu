@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows into a slab: copied, converted, or quantized, keys turned by their rotary embedding on the way. One
+// Rows into a slab: copied, converted or quantized; keys may be rotated by their rotary embedding. One
 // launch for keys and values of all layers. Three ways: pieces of rows that do not depend on each other;
 // groups of elements with a scale, a few lanes each, in registers; and whole rows in shared memory, which
-// takes whatever the others cannot: rotations over the row, odd groups, odd lengths.
+// takes what the others cannot: the Hadamard transform, odd groups, odd lengths.
+#include "kernels/hadamard.cuh"
 #include "kernels/quantize.cuh"
-#include "kernels/rotate.cuh"
 #include "kernels/rows_copy.cuh"
 
 namespace kvc::gpu {
@@ -12,7 +12,7 @@ namespace {
 
 // Rounded to the caller's type, as kvc_rope_apply leaves it. `second`: of the pair's two elements.
 template <int32_t kFrom>
-KVC_DEVICE float turned(float x, float other, float cosine, float sine, bool second) {
+KVC_DEVICE float rotated(float x, float other, float cosine, float sine, bool second) {
   const float sum = second ? add_rn(mul_rn(x, cosine), mul_rn(other, sine))
                            : sub_rn(mul_rn(x, cosine), mul_rn(other, sine));
   return Element<kFrom>::decode(Element<kFrom>::encode(sum));
@@ -37,10 +37,10 @@ KVC_DEVICE float turned_element(const kvc_backend_rotary& rotary, const RowPlace
   const uint32_t partner = second ? element - distance : element + distance;
   const float other = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, partner));
   const float* angles = angles_of(rotary, place);
-  return turned<kFrom>(x, other, angles[pair], angles[pairs + pair], second);
+  return rotated<kFrom>(x, other, angles[pair], angles[pairs + pair], second);
 }
 
-// A whole aligned piece of what turns: pieces are in it or outside of it, and so are their partners.
+// A whole aligned piece of the rotated elements: a piece and its partner are both inside or both outside.
 template <int32_t kFrom, uint32_t n>
 KVC_DEVICE void turn_piece(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t at,
                            float (&values)[n]) {
@@ -55,8 +55,8 @@ KVC_DEVICE void turn_piece(const kvc_backend_rotary& rotary, const RowPlace& pla
     for (uint32_t e = 0; e < n; e += 2) {
       const float a = values[e], b = values[e + 1], c = bits_float(cosines[e / 2]),
                   s = bits_float(sines[e / 2]);
-      values[e] = turned<kFrom>(a, b, c, s, false);
-      values[e + 1] = turned<kFrom>(b, a, c, s, true);
+      values[e] = rotated<kFrom>(a, b, c, s, false);
+      values[e + 1] = rotated<kFrom>(b, a, c, s, true);
     }
   } else {
     uint32_t others[n], cosines[n], sines[n];
@@ -64,8 +64,8 @@ KVC_DEVICE void turn_piece(const kvc_backend_rotary& rotary, const RowPlace& pla
     load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles), 0, 0, 0, n, cosines);
     load_codes<KVC_FLOAT32, true>(reinterpret_cast<const char*>(angles + pairs), 0, 0, 0, n, sines);
     for (uint32_t e = 0; e < n; ++e) {
-      values[e] = turned<kFrom>(values[e], Element<kFrom>::decode(others[e]), bits_float(cosines[e]),
-                                bits_float(sines[e]), second);
+      values[e] = rotated<kFrom>(values[e], Element<kFrom>::decode(others[e]), bits_float(cosines[e]),
+                                 bits_float(sines[e]), second);
     }
   }
 }
@@ -162,7 +162,7 @@ store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
       values[e] = value[0];
     }
     sync_block();
-    if (args.hadamard) rotate_row(values, n, not_finite);
+    if (args.hadamard) hadamard_row(values, n, not_finite);
     // Codes take the place of values, since those of int4 may share a byte across groups.
     const uint32_t groups = plane.scales != nullptr ? (n + plane.group.value - 1) / plane.group.value : 1;
     const uint32_t part = threadIdx.x % kRowTeam;
@@ -214,25 +214,17 @@ int store_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
                      : launch(store_elements<kFrom, kTo, false>, grid, kThreads, 0, stream, plan.args);
 }
 
-int store_plan(const RowsPlan& plan, int32_t outside, int32_t stored, uint32_t num_layers, Stream stream) {
-  if (plan.num_planes == 0 || plan.args.num_tokens == 0) return 0;
-  if (plan.copy_bytes != 0) return launch_copy<Direction::kStore>(plan, stored, num_layers, stream);
-  return with_float_type(outside, [&]<int32_t kFrom>() {
-    return with_stored_type(stored,
-                            [&]<int32_t kTo>() { return store_as<kFrom, kTo>(plan, num_layers, stream); });
-  });
-}
-
 }  // namespace
 
 int store_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, Stream stream) {
-  return store_plan(plan_rows(layout, slab, rows), rows.dtype, layout.k.dtype, rows.num_layers, stream);
-}
-
-int quantize_rows(const kvc_quant_format& format, const float* in, size_t num_rows, uint32_t dim, void* codes,
-                  float* scales, Stream stream) {
-  return store_plan(plan_arrays(format, in, num_rows, dim, codes, scales), KVC_FLOAT32, format.dtype, 1,
-                    stream);
+  const RowsPlan plan = plan_rows(layout, slab, rows);
+  const int32_t stored = layout.k.dtype;
+  if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
+  if (plan.copy_bytes != 0) return launch_copy<Direction::kStore>(plan, stored, rows.num_layers, stream);
+  return with_float_type(rows.dtype, [&]<int32_t kFrom>() {
+    return with_stored_type(
+        stored, [&]<int32_t kTo>() { return store_as<kFrom, kTo>(plan, rows.num_layers, stream); });
+  });
 }
 
 }  // namespace kvc::gpu

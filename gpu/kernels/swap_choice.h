@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which way blocks take between the device and pages of the host: by the copy engine, a copy for each
-// contiguous run, or by a kernel (swap_out(), swap_in()). Copy engines are best at large runs and pay for
-// every one of them; where that turns depends on the machine, so both ways are measured once. Immutable after
-// that; any thread may read it.
+// contiguous run, or by a kernel (swap_blocks()). Copy engines are best at large runs and pay for
+// every one of them; where that changes depends on the machine, so both ways are measured once. Immutable
+// after that; any thread may read it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ class SwapChoice {
 
   SwapPath choose(const Swap& swap) const;
   bool measured() const { return measured_; }
-  // Where the choice turns for many runs: shorter ones go by the kernel. UINT64_MAX: all do.
+  // Where the choice changes for many runs: shorter ones use the kernel. UINT64_MAX: all do.
   uint64_t kernel_below(bool out) const;
   double nanoseconds(SwapPath path, const Swap& swap) const;  // expected; of a way that was measured
 

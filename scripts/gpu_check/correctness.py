@@ -11,14 +11,14 @@ SANITIZERS = ("memcheck", "racecheck")
 
 # One or two of every kind of kernel, and a step of an engine.
 SMOKE = ("MatrixTest.*:CeilingsTest.CopyIsWhole:RowsTest.EveryLayoutAndType*:RowsTest.KeysThatAStoreRotates*:BlocksTest.CopiesAre*:BlocksTest.APage*:"
-         "BoundsTest.*:IndicesTest.Slots*:QuantizeTest.*:SelectTest.PicksWhat*:AttentionShapes.EveryTypeOnTensorCores*:AttentionShapes.LatentRows:"
+         "BoundsTest.*:IndicesTest.Slots*:RowsTest.EveryQuantizedFormat*:SelectTest.PicksWhat*:AttentionShapes.EveryTypeOnTensorCores*:AttentionShapes.LatentRows:"
          "AttentionShapes.EveryStoredType*:AttentionBatch.AScheduleIs*:AttentionCascade.OneGroup:AttentionRules.BitMaskAndTree:"
          "AttentionSinkLogits.GoWith*:AttentionStrides.OfQueries:Engine.ADecodeStepReplaysFromAGraph:EngineFork.*")
 # Short ones of every kind of kernel, for tools that take a hundred times as long; the first of them so early that they always run.
 FIRST_SANITIZED = ("AttentionShapes.LittleSharedMemory:AttentionBatch.AScheduleIsMadeOnTheDevice:RowsTest.ALongRow*:BlocksTest.ClearedBlocks*:"
                    "IndicesTest.ChangesReach*:Engine.ADecodeStepReplaysFromAGraph")
 SANITIZED = ("AttentionBoundsTest.NoLengths*:AttentionSharedSchedule.W*:AttentionSharedSchedule.OfOtherL*:AttentionShapes.TiledKeys:AttentionCascade.ATreeBehindThePrefix:"
-             "RowsTest.EveryBlockSizeOfTiledKeys*:BlocksTest.C*:BlocksTest.APage*:IndicesTest.*:QuantizeTest.*:MatrixTest.*:CeilingsTest.*")
+             "RowsTest.EveryBlockSizeOfTiledKeys*:BlocksTest.C*:BlocksTest.APage*:IndicesTest.*:RowsTest.EveryQuantizedFormat*:MatrixTest.*:CeilingsTest.*")
 SANITIZER_PROBE = "MatrixTest.*"
 
 # What a test says that has found nothing to test: on a machine with a device that is no reason to skip.

@@ -14,16 +14,16 @@ constexpr size_t kMaxTreeNodes = 65536;
 // The caller's kernel; UNSUPPORTED: it does not do this call.
 kvc_status attend_external(kvc_storage& storage, const kvc_attention& attention, kvc_stream* stream) {
   kvc_view k, v;
-  kvc_status status = kvc_storage_view(&storage, KVC_PLANE_K, attention.layer, &k);
-  if (status == KVC_OK && storage.layout.latent) {
+  void* handle = nullptr;
+  KVC_TRY(kvc_storage_view(&storage, KVC_PLANE_K, attention.layer, &k));
+  if (storage.layout.latent) {
     v = k;
     v.shape[3] = storage.layout.v_dim;
-  } else if (status == KVC_OK) {
-    status = kvc_storage_view(&storage, KVC_PLANE_V, attention.layer, &v);
+  } else {
+    KVC_TRY(kvc_storage_view(&storage, KVC_PLANE_V, attention.layer, &v));
   }
-  void* handle = nullptr;
-  if (status == KVC_OK && stream != nullptr) status = kvc_stream_handle(stream, &handle);
-  return status == KVC_OK ? storage.attention(storage.attention_data, &attention, &k, &v, handle) : status;
+  if (stream != nullptr) KVC_TRY(kvc_stream_handle(stream, &handle));
+  return storage.attention(storage.attention_data, &attention, &k, &v, handle);
 }
 
 kvc_attention_info translate(const kvc_backend_attention_info& from) {
@@ -50,9 +50,8 @@ extern "C" {
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     kvc_backend_attention a;
-    const kvc_status status = kvc::read_attention(
-        storage, attention, stream != nullptr ? AttentionUse::kEnqueue : AttentionUse::kNow, &a);
-    if (status != KVC_OK) return status;
+    KVC_TRY(kvc::read_attention(storage, attention,
+                                stream != nullptr ? AttentionUse::kEnqueue : AttentionUse::kNow, &a));
     KVC_REQUIRE_ARRAY(a.q, a.total_queries);
     KVC_REQUIRE_ARRAY(a.out, a.total_queries);
     if (a.num_requests == 0) return KVC_OK;
@@ -93,8 +92,7 @@ kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t*
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
     if (layer >= storage.layout.num_layers)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", layer, storage.layout.num_layers);
-    if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::check_blocks(storage.layout, blocks, num_blocks));
     return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, kvc::impl_of(stream));
   });
 }
@@ -104,8 +102,7 @@ kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attent
   return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     kvc_backend_attention a;
     kvc_backend_selection selection;
-    const kvc_status status = kvc::read_selection(storage, attention, choice, &a, &selection);
-    if (status != KVC_OK) return status;
+    KVC_TRY(kvc::read_selection(storage, attention, choice, &a, &selection));
     KVC_REQUIRE_ARRAY(a.q, a.total_queries);
     if (a.num_requests == 0) return KVC_OK;
     return storage.backend->select_blocks(storage.impl, &a, &selection, kvc::impl_of(stream));

@@ -72,8 +72,7 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
                 "request %zu: %lld tokens need more than table_stride, %llu entries", r,
                 static_cast<long long>(reach.end), ull{args.table_stride});
   }
-  if (const kvc_status status = check_entries(args, view, 0, reach.sinks, later); status != KVC_OK)
-    return status;
+  KVC_TRY(check_entries(args, view, 0, reach.sinks, later));
   return check_entries(args, view, reach.low, reach.end, later);
 }
 
@@ -195,10 +194,9 @@ kvc_status check_apart(const kvc_backend_attention& a, uint32_t dim) {
 }
 
 kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
-  kvc_status status = resolve_strides("q", *a, layout.k_dim, &a->q_token_stride, &a->q_head_stride);
-  if (status == KVC_OK)
-    status = resolve_strides("out", *a, layout.v_dim, &a->out_token_stride, &a->out_head_stride);
-  return status == KVC_OK ? check_apart(*a, layout.v_dim) : status;
+  KVC_TRY(resolve_strides("q", *a, layout.k_dim, &a->q_token_stride, &a->q_head_stride));
+  KVC_TRY(resolve_strides("out", *a, layout.v_dim, &a->out_token_stride, &a->out_head_stride));
+  return check_apart(*a, layout.v_dim);
 }
 
 kvc_status check_scalars(const Layout& layout, const kvc_backend_attention& a) {
@@ -215,8 +213,7 @@ kvc_status check_scalars(const Layout& layout, const kvc_backend_attention& a) {
                 static_cast<double>(a.scale), static_cast<double>(-kMostFactor),
                 static_cast<double>(kMostFactor));
   }
-  if (const kvc_status status = check_factor("kvc_attention.soft_cap", a.soft_cap); status != KVC_OK)
-    return status;
+  KVC_TRY(check_factor("kvc_attention.soft_cap", a.soft_cap));
   if (a.window > INT32_MAX || a.sinks > INT32_MAX)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "window %llu, sinks %llu; at most 2^31 - 1", ull{a.window},
                 ull{a.sinks});
@@ -233,13 +230,13 @@ kvc_status check_arrays(const kvc_storage& storage, bool later, kvc_backend_atte
   const AttentionArgs args{*a, &storage.layout, storage.slab(), nullptr};
   a->total_queries = a->max_queries = a->max_kv_len = 0;
   for (uint32_t r = 0; r < a->num_requests; ++r) {
-    if (const kvc_status status = check_request(args, r, later); status != KVC_OK) return status;
+    KVC_TRY(check_request(args, r, later));
     a->total_queries = a->q_offsets[r + 1];
     a->max_queries = std::max(a->max_queries, a->q_offsets[r + 1] - a->q_offsets[r]);
     a->max_kv_len = std::max(a->max_kv_len, a->kv_lens[r]);
   }
   if (a->shared_tokens != 0) {
-    if (const kvc_status status = check_shared(args); status != KVC_OK) return status;
+    KVC_TRY(check_shared(args));
   }
   return check_sink_logits(*a);
 }
@@ -317,22 +314,19 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
   KVC_REQUIRE_POINTER(attention);
   kvc_attention own;
   kvc_backend_attention a = {};
-  kvc_status status = read_struct(attention, attention->struct_size, "kvc_attention", &own);
-  if (status == KVC_OK) status = translate(storage.layout, own, &a);
-  if (status != KVC_OK) return status;
+  KVC_TRY(read_struct(attention, attention->struct_size, "kvc_attention", &own));
+  KVC_TRY(translate(storage.layout, own, &a));
   if (use == AttentionUse::kSelect) {
     a.mask = a.block_mask = nullptr;
     a.sink_logits = nullptr;
     a.out_token_stride = a.out_head_stride = 0;
   }
-  status = check_scalars(storage.layout, a);
-  if (status == KVC_OK) {
-    status = a.on_device != 0 ? check_limits(storage.layout, &a)
-                              : check_arrays(storage, use == AttentionUse::kEnqueue, &a);
-  }
-  if (status == KVC_OK) status = resolve_rows(storage.layout, &a);
-  if (status == KVC_OK) *out = use == AttentionUse::kSelect ? selection_part(a) : a;
-  return status;
+  KVC_TRY(check_scalars(storage.layout, a));
+  KVC_TRY(a.on_device != 0 ? check_limits(storage.layout, &a)
+                           : check_arrays(storage, use == AttentionUse::kEnqueue, &a));
+  KVC_TRY(resolve_rows(storage.layout, &a));
+  *out = use == AttentionUse::kSelect ? selection_part(a) : a;
+  return KVC_OK;
 }
 
 kvc_status read_selection(const kvc_storage& storage, const kvc_attention* attention,
@@ -341,14 +335,13 @@ kvc_status read_selection(const kvc_storage& storage, const kvc_attention* atten
   KVC_REQUIRE_POINTER(attention);
   KVC_REQUIRE_POINTER(choice);
   kvc_block_choice own;
-  kvc_status status = read_struct(choice, choice->struct_size, "kvc_block_choice", &own);
-  if (status == KVC_OK) status = read_attention(storage, attention, AttentionUse::kSelect, out);
-  if (status != KVC_OK) return status;
+  KVC_TRY(read_struct(choice, choice->struct_size, "kvc_block_choice", &own));
+  KVC_TRY(read_attention(storage, attention, AttentionUse::kSelect, out));
   *selection = {own.bounds,        own.top_k,      own.sink_blocks,
                 own.recent_blocks, own.block_mask, own.block_mask_stride};
   if (own.top_k == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_block_choice.top_k is 0; give at least 1");
-  status = check_mask_rows(storage.layout, *out, *selection);
-  if (status != KVC_OK || out->num_requests == 0) return status;
+  KVC_TRY(check_mask_rows(storage.layout, *out, *selection));
+  if (out->num_requests == 0) return KVC_OK;
   KVC_REQUIRE_POINTER(selection->bounds);
   KVC_REQUIRE_POINTER(selection->block_mask);
   return KVC_OK;

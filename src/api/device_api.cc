@@ -35,7 +35,7 @@ kvc_status make_handle(const char* device, Handle** handle, Create&& create) noe
     KVC_REQUIRE_POINTER(handle);
     const kvc_backend* backend;
     uint32_t index;
-    if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
+    KVC_TRY(kvc::find_device(device, &backend, &index));
     auto* made = new (std::nothrow) Handle{backend, nullptr, index};
     if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Handle));
     if (const kvc_status status = create(*backend, index, &made->impl); status != KVC_OK) {
@@ -69,7 +69,7 @@ kvc_status find_device(const char* name, const kvc_backend** backend, uint32_t* 
                   name);
   }
   OpenBackend open;
-  if (const kvc_status status = find_backend(name, length, nullptr, &open); status != KVC_OK) return status;
+  KVC_TRY(find_backend(name, length, nullptr, &open));
   if (index >= open.table->num_devices) {
     return fail(KVC_ERROR_NOT_FOUND, "no device \"%.64s\": backend \"%s\" has %u%s%s", name, open.table->name,
                 open.table->num_devices, *open.table->remark != '\0' ? ": " : "", open.table->remark);
@@ -92,38 +92,40 @@ kvc_status kvc_backend_open(const char* name, const char* path) {
 }
 
 kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info) {
-  return guarded([&]() -> kvc_status {
-    KVC_REQUIRE_POINTER(info);
-    kvc_status status = kvc::check_size<kvc_backend_info>(info->struct_size, "kvc_backend_info");
-    if (status != KVC_OK) return status;
-    if (name == nullptr) name = "cpu";
-    kvc::OpenBackend backend;
-    if (status = find_backend(name, std::strlen(name), nullptr, &backend); status != KVC_OK) return status;
-    const kvc_backend& table = *backend.table;
-    kvc::write_struct(
-        kvc_backend_info{sizeof *info, backend.path, table.architectures, table.remark, table.num_devices, 0},
-        info);
-    return KVC_OK;
+  return guarded([&] {
+    return kvc::answer(info, "kvc_backend_info", [&](kvc_backend_info* out) -> kvc_status {
+      if (name == nullptr) name = "cpu";
+      kvc::OpenBackend backend;
+      KVC_TRY(find_backend(name, std::strlen(name), nullptr, &backend));
+      const kvc_backend& table = *backend.table;
+      *out = {sizeof *out, backend.path, table.architectures, table.remark, table.num_devices, 0};
+      return KVC_OK;
+    });
   });
 }
 
 kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
-  return guarded([&]() -> kvc_status {
-    KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_device_info>(info->struct_size, "kvc_device_info");
-        status != KVC_OK)
-      return status;
-    const kvc_backend* backend;
-    uint32_t index;
-    if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
-    kvc_backend_device d = {};
-    d.name = d.architecture = "";
-    if (const kvc_status status = backend->properties(index, &d); status != KVC_OK) return status;
-    kvc::write_struct(kvc_device_info{sizeof *info, d.memory_bytes, d.memory_kinds, d.num_processors,
-                                      d.free_bytes, d.name, d.architecture, d.dlpack_device, d.flags,
-                                      d.swap_out_kernel_bytes, d.swap_in_kernel_bytes},
-                      info);
-    return KVC_OK;
+  return guarded([&] {
+    return kvc::answer(info, "kvc_device_info", [&](kvc_device_info* out) -> kvc_status {
+      const kvc_backend* backend;
+      uint32_t index;
+      KVC_TRY(kvc::find_device(device, &backend, &index));
+      kvc_backend_device d = {};
+      d.name = d.architecture = "";
+      KVC_TRY(backend->properties(index, &d));
+      *out = {sizeof *out,
+              d.memory_bytes,
+              d.memory_kinds,
+              d.num_processors,
+              d.free_bytes,
+              d.name,
+              d.architecture,
+              d.dlpack_device,
+              d.flags,
+              d.swap_out_kernel_bytes,
+              d.swap_in_kernel_bytes};
+      return KVC_OK;
+    });
   });
 }
 
@@ -180,7 +182,7 @@ kvc_status kvc_stream_wait_event(kvc_stream* stream, kvc_stream_event* event) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(stream);
     KVC_REQUIRE_POINTER(event);
-    if (const kvc_status status = check_same_device(*stream, *event); status != KVC_OK) return status;
+    KVC_TRY(check_same_device(*stream, *event));
     return stream->backend->stream_wait_event(stream->impl, event->impl);
   });
 }
@@ -190,9 +192,7 @@ kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* 
     KVC_REQUIRE_POINTER(stream);
     KVC_REQUIRE_POINTER(update);
     kvc_table_update own;
-    if (const kvc_status status = kvc::read_struct(update, update->struct_size, "kvc_table_update", &own);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::read_struct(update, update->struct_size, "kvc_table_update", &own));
     if (stream->backend->update_tables == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "kernels of %s read the tables that kvc_manager_step writes",
                   stream->backend->name);
@@ -246,7 +246,7 @@ kvc_status kvc_stream_event_record(kvc_stream_event* event, kvc_stream* stream) 
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(event);
     KVC_REQUIRE_POINTER(stream);
-    if (const kvc_status status = check_same_device(*stream, *event); status != KVC_OK) return status;
+    KVC_TRY(check_same_device(*stream, *event));
     return event->backend->event_record(event->impl, stream->impl);
   });
 }

@@ -32,10 +32,8 @@ Pieces& pieces() {
 template <typename Take>
 kvc_status keep_piece(const char* device, void** memory, Take&& take) {
   Piece piece = {};
-  if (const kvc_status status = kvc::find_device(device, &piece.backend, &piece.device); status != KVC_OK)
-    return status;
-  if (const kvc_status status = take(*piece.backend, piece.device, &piece.memory); status != KVC_OK)
-    return status;
+  KVC_TRY(kvc::find_device(device, &piece.backend, &piece.device));
+  KVC_TRY(take(*piece.backend, piece.device, &piece.memory));
   try {
     const std::lock_guard lock(pieces().mutex);
     pieces().all.emplace(piece.memory.data, piece);
@@ -92,7 +90,7 @@ kvc_status kvc_device_map(void* memory, uint64_t offset, uint64_t bytes) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
     Piece piece;
-    if (const kvc_status status = find_piece(memory, &piece); status != KVC_OK) return status;
+    KVC_TRY(find_piece(memory, &piece));
     if (offset > piece.memory.bytes || bytes > piece.memory.bytes - offset) {
       return fail(KVC_ERROR_INVALID_ARGUMENT, "%llu bytes from %llu on, of %llu",
                   static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset),
@@ -125,7 +123,7 @@ kvc_status kvc_device_register(const char* device, void* memory, uint64_t bytes)
     if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
     const kvc_backend* backend;
     uint32_t index;
-    if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
+    KVC_TRY(kvc::find_device(device, &backend, &index));
     return backend->register_memory == nullptr ? kvc_status{KVC_OK}
                                                : backend->register_memory(index, memory, bytes);
   });
@@ -136,7 +134,7 @@ kvc_status kvc_device_unregister(const char* device, void* memory) {
     KVC_REQUIRE_POINTER(memory);
     const kvc_backend* backend;
     uint32_t index;
-    if (const kvc_status status = kvc::find_device(device, &backend, &index); status != KVC_OK) return status;
+    KVC_TRY(kvc::find_device(device, &backend, &index));
     return backend->unregister_memory == nullptr ? kvc_status{KVC_OK}
                                                  : backend->unregister_memory(index, memory);
   });
@@ -147,15 +145,15 @@ kvc_status kvc_device_export_memory(void* memory, kvc_memory_handle* handle) {
     KVC_REQUIRE_POINTER(memory);
     KVC_REQUIRE_POINTER(handle);
     Piece piece;
-    if (const kvc_status status = find_piece(memory, &piece); status != KVC_OK) return status;
+    KVC_TRY(find_piece(memory, &piece));
     if (piece.backend->export_memory == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "memory of %s stays in its process", piece.backend->name);
     kvc_memory_handle out = {};
     out.bytes = piece.memory.bytes;
     std::memcpy(out.device, piece.backend->name, std::strlen(piece.backend->name));
-    const kvc_status status = piece.backend->export_memory(piece.device, &piece.memory, &out);
-    if (status == KVC_OK) *handle = out;
-    return status;
+    KVC_TRY(piece.backend->export_memory(piece.device, &piece.memory, &out));
+    *handle = out;
+    return KVC_OK;
   });
 }
 

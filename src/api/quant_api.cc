@@ -97,19 +97,16 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
                                kvc_quant_metrics* values) {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     kvc_backend_rows own;
-    const kvc_status read = kvc::read_rows(storage.layout, rows, kvc::RowsUse::kMeasure, &own);
-    if (read != KVC_OK) return read;
+    KVC_TRY(kvc::read_rows(storage.layout, rows, kvc::RowsUse::kMeasure, &own));
     for (const kvc_quant_metrics* metrics : {keys, values}) {
       if (metrics == nullptr) continue;
-      const kvc_status status = kvc::check_size<kvc_quant_metrics>(metrics->struct_size, "kvc_quant_metrics");
-      if (status != KVC_OK) return status;
+      KVC_TRY(kvc::check_size<kvc_quant_metrics>(metrics->struct_size, "kvc_quant_metrics"));
     }
     if (values != nullptr && storage.layout.latent)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "values must be NULL: a latent storage has no value plane");
     kvc_backend_errors of_keys = {}, of_values = {};
-    const kvc_status status = storage.backend->measure(
-        storage.impl, &own, keys != nullptr ? &of_keys : nullptr, values != nullptr ? &of_values : nullptr);
-    if (status != KVC_OK) return status;
+    KVC_TRY(storage.backend->measure(storage.impl, &own, keys != nullptr ? &of_keys : nullptr,
+                                     values != nullptr ? &of_values : nullptr));
     if (keys != nullptr) write_metrics(of_keys, keys);
     if (values != nullptr) write_metrics(of_values, values);
     return KVC_OK;
@@ -119,8 +116,7 @@ kvc_status kvc_storage_measure(kvc_storage* s, const kvc_rows* rows, kvc_quant_m
 kvc_status kvc_storage_quantize_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                        kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks);
-    if (status != KVC_OK) return status;
+    KVC_TRY(kvc::check_blocks(storage.layout, blocks, num_blocks));
     return storage.backend->quantize_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }

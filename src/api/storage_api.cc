@@ -110,18 +110,17 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
   return kvc::guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(storage);
     kvc_storage_config own;
-    if (const kvc_status status = kvc::read_storage_config(config, &own); status != KVC_OK) return status;
+    KVC_TRY(kvc::read_storage_config(config, &own));
     if (own.num_blocks == 0 && own.memory_fraction == 0)
       return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.num_blocks is 0; at least 1");
     const kvc_backend* backend;
     uint32_t device;
-    if (const kvc_status status = kvc::find_device(own.device, &backend, &device); status != KVC_OK)
-      return status;
-    if (const kvc_status status = kvc::count_blocks(*backend, device, &own); status != KVC_OK) return status;
+    KVC_TRY(kvc::find_device(own.device, &backend, &device));
+    KVC_TRY(kvc::count_blocks(*backend, device, &own));
     Layout layout;
-    if (const kvc_status status = kvc::lay_out(own, &layout); status != KVC_OK) return status;
+    KVC_TRY(kvc::lay_out(own, &layout));
     kvc::Env env = kvc::default_env();
-    if (const kvc_status status = kvc::read_allocator(own.allocator, &env); status != KVC_OK) return status;
+    KVC_TRY(kvc::read_allocator(own.allocator, &env));
 
     kvc_backend_storage parts = {};
     parts.layout = &layout;
@@ -130,8 +129,8 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
     parts.parallel_context = own.parallel_context;
     parts.residual_blocks = kvc::residual_blocks_of(own, layout);
     if (own.allocator != nullptr) parts.allocator = {env.allocator_data, env.allocate, env.release};
-    const kvc_status status = find_memory(own, layout, *backend, device, &parts);
-    return status == KVC_OK ? make_storage(own, env, *backend, device, parts, storage) : status;
+    KVC_TRY(find_memory(own, layout, *backend, device, &parts));
+    return make_storage(own, env, *backend, device, parts, storage);
   });
 }
 
@@ -142,22 +141,20 @@ void kvc_storage_destroy(kvc_storage* s) {
 }
 
 kvc_status kvc_storage_properties(kvc_storage* s, kvc_storage_info* info) {
-  return on_storage(s, [&](kvc_storage&) -> kvc_status {
-    KVC_REQUIRE_POINTER(info);
-    if (const kvc_status status = kvc::check_size<kvc_storage_info>(info->struct_size, "kvc_storage_info");
-        status != KVC_OK)
-      return status;
-    kvc::write_struct(s->info, info);
-    return KVC_OK;
+  return on_storage(s, [&](kvc_storage& storage) {
+    return kvc::answer(info, "kvc_storage_info", [&](kvc_storage_info* out) -> kvc_status {
+      *out = storage.info;
+      return KVC_OK;
+    });
   });
 }
 
 kvc_status kvc_storage_size(const kvc_storage_config* config, uint64_t* block_bytes, uint64_t* slab_bytes) {
   return kvc::guarded([&]() -> kvc_status {
     kvc_storage_config own;
-    if (const kvc_status status = kvc::read_storage_config(config, &own); status != KVC_OK) return status;
+    KVC_TRY(kvc::read_storage_config(config, &own));
     Layout layout;
-    if (const kvc_status status = kvc::lay_out(own, &layout); status != KVC_OK) return status;
+    KVC_TRY(kvc::lay_out(own, &layout));
     if (block_bytes != nullptr) *block_bytes = layout.block_bytes;
     if (slab_bytes != nullptr) *slab_bytes = layout.slab_bytes;
     return KVC_OK;
@@ -198,7 +195,7 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
     KVC_REQUIRE_POINTER(count);
     KVC_REQUIRE_ARRAY(runs, capacity);
     const Layout& layout = storage.layout;
-    if (const kvc_status status = check_block(layout, 0, block); status != KVC_OK) return status;
+    KVC_TRY(check_block(layout, 0, block));
     kvc_selection part = {0, layout.num_layers, 0, layout.num_heads, 0, layout.block_size};
     if (selection != nullptr) part = *selection;
     const auto inside = [](uint32_t first, uint32_t num, uint32_t end) {

@@ -38,8 +38,7 @@ kvc_status read_slots(const Layout& layout, const kvc_rows& rows, kvc_backend_ro
   out->block_table_size = ceil_div(end, layout.block_size) - first_block;
   out->first_token = rows.first_token % layout.block_size;
   for (uint64_t j = first_block; out->on_device == 0 && j < ceil_div(end, layout.block_size); ++j) {
-    if (const kvc_status status = check_block(layout, j, rows.block_table[j]); status != KVC_OK)
-      return status;
+    KVC_TRY(check_block(layout, j, rows.block_table[j]));
   }
   return KVC_OK;
 }
@@ -67,7 +66,7 @@ kvc_status read_rotary(const Layout& layout, const kvc_rows& rows, RowsUse use, 
 kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_blocks) {
   KVC_REQUIRE_MEMORY(blocks, num_blocks);
   for (size_t i = 0; i < num_blocks; ++i) {
-    if (const kvc_status status = check_block(layout, i, blocks[i]); status != KVC_OK) return status;
+    KVC_TRY(check_block(layout, i, blocks[i]));
   }
   return KVC_OK;
 }
@@ -75,8 +74,7 @@ kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_
 kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_backend_rows* out) {
   KVC_REQUIRE_POINTER(rows);
   kvc_rows own;
-  if (const kvc_status status = read_struct(rows, rows->struct_size, "kvc_rows", &own); status != KVC_OK)
-    return status;
+  KVC_TRY(read_struct(rows, rows->struct_size, "kvc_rows", &own));
   *out = {};
   out->k = own.k;
   out->v = own.v;
@@ -113,13 +111,12 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kv
   out->k_head_stride = own.k_head_stride;
   out->v_layer_stride = own.v_layer_stride, out->v_token_stride = own.v_token_stride;
   out->v_head_stride = own.v_head_stride;
-  kvc_status status =
-      resolve("kvc_rows.k", layout.k_dim, &out->k_layer_stride, &out->k_token_stride, &out->k_head_stride);
-  if (status == KVC_OK)
-    status =
-        resolve("kvc_rows.v", layout.v_dim, &out->v_layer_stride, &out->v_token_stride, &out->v_head_stride);
-  if (status == KVC_OK) status = read_rotary(layout, own, use, out);
-  return status == KVC_OK ? read_slots(layout, own, out) : status;
+  KVC_TRY(
+      resolve("kvc_rows.k", layout.k_dim, &out->k_layer_stride, &out->k_token_stride, &out->k_head_stride));
+  KVC_TRY(
+      resolve("kvc_rows.v", layout.v_dim, &out->v_layer_stride, &out->v_token_stride, &out->v_head_stride));
+  KVC_TRY(read_rotary(layout, own, use, out));
+  return read_slots(layout, own, out);
 }
 
 }  // namespace kvc
@@ -130,8 +127,7 @@ kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, k
                      decltype(kvc_backend::store) kvc_backend::*move) {
   return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_backend_rows own;
-    const kvc_status status = kvc::read_rows(storage.layout, rows, use, &own);
-    if (status != KVC_OK) return status;
+    KVC_TRY(kvc::read_rows(storage.layout, rows, use, &own));
     return (storage.backend->*move)(storage.impl, &own, kvc::impl_of(stream));
   });
 }
@@ -154,7 +150,7 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
     KVC_REQUIRE_MEMORY(copies, num_copies);
     for (size_t i = 0; i < num_copies; ++i) {
       for (const int32_t block : {copies[i].source, copies[i].destination}) {
-        if (const kvc_status status = check_block(storage.layout, i, block); status != KVC_OK) return status;
+        KVC_TRY(check_block(storage.layout, i, block));
       }
     }
     return storage.backend->copy_blocks(storage.impl, copies, num_copies, kvc::impl_of(stream));
@@ -164,8 +160,7 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
 kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    if (const kvc_status status = kvc::check_blocks(storage.layout, blocks, num_blocks); status != KVC_OK)
-      return status;
+    KVC_TRY(kvc::check_blocks(storage.layout, blocks, num_blocks));
     return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
   });
 }

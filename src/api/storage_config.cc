@@ -8,7 +8,7 @@ namespace {
 
 using ull = unsigned long long;
 
-kvc_status check_range(const char* name, uint64_t value, uint64_t least, uint64_t most) {
+kvc_status check_field(const char* name, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return KVC_OK;
   return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.%s is %llu; %llu .. %llu", name, ull{value},
               ull{least}, ull{most});
@@ -44,9 +44,7 @@ kvc_status check_types(const kvc_storage_config& config) {
 
 kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_config* out) {
   KVC_REQUIRE_POINTER(config);
-  if (const kvc_status status = read_struct(config, config->struct_size, "kvc_storage_config", out);
-      status != KVC_OK)
-    return status;
+  KVC_TRY(read_struct(config, config->struct_size, "kvc_storage_config", out));
   if (out->v_head_dim == 0) out->v_head_dim = out->head_dim;
   if (out->block_size == 0) out->block_size = 16;
   if (out->dtype == 0) out->dtype = KVC_FLOAT32;
@@ -70,9 +68,7 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
                 {"num_blocks", out->num_blocks, 0, INT32_MAX},
                 {"memory_kind", out->memory_kind, 0, KVC_MEMORY_MANAGED}};
   for (const auto& range : ranges) {
-    if (const kvc_status status = check_range(range.name, range.value, range.least, range.most);
-        status != KVC_OK)
-      return status;
+    KVC_TRY(check_field(range.name, range.value, range.least, range.most));
   }
   if (out->reserved != 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.reserved is not 0");
   if ((out->alignment & (out->alignment - 1)) != 0) {
@@ -83,7 +79,7 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
 }
 
 kvc_status lay_out(const kvc_storage_config& config, Layout* out) {
-  if (const kvc_status status = check_types(config); status != KVC_OK) return status;
+  KVC_TRY(check_types(config));
   LayoutShape shape = {};
   shape.preset = config.layout;
   shape.dtype = config.dtype;
@@ -95,7 +91,7 @@ kvc_status lay_out(const kvc_storage_config& config, Layout* out) {
   shape.v_dim = config.v_head_dim;
   shape.latent = (config.flags & KVC_STORAGE_LATENT) != 0;
   shape.tiled_keys = (config.flags & KVC_STORAGE_TILED_KEYS) != 0;
-  if (const kvc_status status = read_quantization(config, &shape); status != KVC_OK) return status;
+  KVC_TRY(read_quantization(config, &shape));
   shape.alignment = config.alignment;
   *out = make_layout(shape);
   if (out->slab_bytes == 0 && config.num_blocks != 0) {
@@ -115,13 +111,13 @@ kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage
         static_cast<double>(config->memory_fraction));
   }
   kvc_backend_device info = {};
-  if (const kvc_status status = backend.properties(device, &info); status != KVC_OK) return status;
+  KVC_TRY(backend.properties(device, &info));
   if (info.free_bytes == 0)
     return fail(KVC_ERROR_UNSUPPORTED, "%s does not tell its free memory; give num_blocks", backend.name);
   kvc_storage_config one = *config;
   one.num_blocks = 1;
   Layout layout;
-  if (const kvc_status status = lay_out(one, &layout); status != KVC_OK) return status;
+  KVC_TRY(lay_out(one, &layout));
   const double bytes = static_cast<double>(info.free_bytes) * static_cast<double>(config->memory_fraction);
   config->num_blocks = static_cast<uint64_t>(bytes) / layout.block_bytes;
   if (config->num_blocks > INT32_MAX) config->num_blocks = INT32_MAX;

@@ -12,10 +12,8 @@ constexpr uint32_t kDefaultResidualBlocks = 64;
 
 // k_scale and v_scale: whether there may be any, and which there are.
 kvc_status read_factors(const kvc_storage_config& config, bool integers, LayoutShape* shape) {
-  if (const kvc_status status = check_factor("kvc_storage_config.k_scale", config.k_scale); status != KVC_OK)
-    return status;
-  if (const kvc_status status = check_factor("kvc_storage_config.v_scale", config.v_scale); status != KVC_OK)
-    return status;
+  KVC_TRY(check_factor("kvc_storage_config.k_scale", config.k_scale));
+  KVC_TRY(check_factor("kvc_storage_config.v_scale", config.v_scale));
   const bool given = config.k_scale != 0 || config.v_scale != 0;
   if (shape->latent && config.v_scale != 0)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "v_scale is %g: latent rows have k_scale alone",
@@ -96,8 +94,8 @@ kvc_status read_quantization(const kvc_storage_config& config, LayoutShape* shap
         "latent rows; they are %s, %u, %u%s",
         dtype_name(config.dtype), config.head_dim, config.v_head_dim, shape->latent ? ", latent" : "");
   }
-  if (const kvc_status status = read_channel_keys(config, integers, shape); status != KVC_OK) return status;
-  if (const kvc_status status = read_factors(config, integers, shape); status != KVC_OK) return status;
+  KVC_TRY(read_channel_keys(config, integers, shape));
+  KVC_TRY(read_factors(config, integers, shape));
   if (!quantized || shape->k_factor != 0) return KVC_OK;
   const uint32_t longest = std::max(config.head_dim, config.v_head_dim);
   shape->scale_group = config.scale_group == 0 ? longest : std::min(config.scale_group, longest);

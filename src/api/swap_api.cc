@@ -69,14 +69,13 @@ kvc_status swap_blocks(kvc_storage* s, kvc_backend_swap swap, kvc_stream* stream
     uint64_t num_pages = 0;
     KVC_REQUIRE_MEMORY(copies, num_copies);
     KVC_REQUIRE_ARRAY(pages, num_copies);
-    if (const kvc_status status = check_pages(storage, &swap, &num_pages); status != KVC_OK) return status;
+    KVC_TRY(check_pages(storage, &swap, &num_pages));
     for (size_t i = 0; i < num_copies; ++i) {
       const auto [source, destination] = copies[i];
-      kvc_status status = kvc::check_block(storage.layout, i, out ? source : destination);
-      if (status == KVC_OK) status = check_page(i, out ? destination : source, num_pages);
-      if (status != KVC_OK) return status;
+      KVC_TRY(kvc::check_block(storage.layout, i, out ? source : destination));
+      KVC_TRY(check_page(i, out ? destination : source, num_pages));
     }
-    if (const kvc_status status = check_destinations(swap); status != KVC_OK) return status;
+    KVC_TRY(check_destinations(swap));
     if (storage.backend->swap_blocks == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "%s does not swap blocks", storage.backend->name);
     return storage.backend->swap_blocks(storage.impl, &swap, kvc::impl_of(stream));

@@ -19,7 +19,7 @@ struct Call {
   bool merging;
   std::atomic<uint64_t> next{0};  // item to be taken
 
-  float* slot(size_t i) const { return Worker::slot_at(scratch, shape, worker_bytes, i); }
+  float* partial(size_t i) const { return Worker::partial_at(scratch, shape, worker_bytes, i); }
 };
 
 uint64_t items_of(const Call& call, const Piece& piece) {
@@ -42,10 +42,10 @@ void take_items(void* data, size_t /*i*/, size_t worker_index) {
       count = items_of(call, piece);
     }
     if (call.merging) {
-      worker.merge(piece, [&](size_t slot) { return call.slot(slot); });
+      worker.merge(piece, [&](size_t partial) { return call.partial(partial); });
     } else {
       const uint64_t split = item - first;
-      worker.work(piece, split, piece.splits > 1 ? call.slot(piece.first_slot + split) : nullptr);
+      worker.work(piece, split, piece.splits > 1 ? call.partial(piece.first_partial + split) : nullptr);
     }
   }
 }

@@ -120,8 +120,8 @@ bool PieceWalk::next(Piece* piece) {
   piece->rows = static_cast<uint32_t>(std::min<uint64_t>(shape_.piece_rows, all_rows - row_));
   piece->span = find_span(args_, view, row_ / shape_.group, (row_ + piece->rows - 1) / shape_.group);
   piece->splits = std::max<uint64_t>(ceil_div(piece->span.segments, split_), 1);
-  piece->first_slot = slots_;
-  if (piece->splits > 1) slots_ += piece->splits;
+  piece->first_partial = partials_;
+  if (piece->splits > 1) partials_ += piece->splits;
 
   row_ += piece->rows;  // rows within heads: pieces that follow each other read the same keys
   if (row_ == all_rows) row_ = 0, head_ += piece->heads;

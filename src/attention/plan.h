@@ -8,9 +8,9 @@
 
 namespace kvc {
 
-inline constexpr uint32_t kMaxRows = 512;     // of a piece, all its heads together
-inline constexpr size_t kSlotsPerWorker = 4;  // for results of splits; see find_split()
-inline constexpr uint64_t kMinSplit = 16;     // segments
+inline constexpr uint32_t kMaxRows = 512;        // of a piece, all its heads together
+inline constexpr size_t kPartialsPerWorker = 4;  // for results of splits; see find_split()
+inline constexpr uint64_t kMinSplit = 16;        // segments
 
 // How stored keys or values come to the kernels.
 enum class Source {
@@ -45,8 +45,8 @@ struct Piece {
   uint64_t first_row;  // row = query * group + query head within the group
   uint32_t rows;       // of each head
   Span span;
-  uint64_t splits;    // at least 1
-  size_t first_slot;  // with several splits: where their results lie
+  uint64_t splits;       // at least 1
+  size_t first_partial;  // with several splits: where their results lie
 };
 
 class PieceWalk {
@@ -59,12 +59,13 @@ class PieceWalk {
   const AttentionArgs& args_;
   const AttentionShape& shape_;
   uint64_t split_;  // a piece with more segments is split
-  size_t request_ = 0, slots_ = 0;
+  size_t request_ = 0, partials_ = 0;
   uint32_t head_ = 0;
   uint64_t row_ = 0;
 };
 
-// Segments of a split, so that num_workers have enough to do; at most kSlotsPerWorker * num_workers splits.
+// Segments of a split, so that num_workers have enough to do; at most kPartialsPerWorker * num_workers
+// splits.
 uint64_t find_split(const AttentionArgs& args, const AttentionShape& shape, size_t num_workers);
 
 }  // namespace kvc

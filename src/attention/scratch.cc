@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "attention/carver.h"
 #include "attention/worker.h"
+#include "base/carver.h"
 
 namespace kvc {
 
 size_t Scratch::carve(char* memory, const AttentionShape& shape) {
-  Carver carver(memory);
+  Carver<64> carver(memory);
   const size_t rows = shape.max_rows, k = shape.k_dim, v = shape.v_dim;
-  carver.take(&slots, kSlotsPerWorker * rows * (v + 2));
+  carver.take(&partials, kPartialsPerWorker * rows * (v + 2));
   carver.take(&q, rows * k);
   carver.take(&pairs, rows * k * (has_bytes(shape) ? 4 : 2));
   carver.take(&units, rows);
@@ -37,9 +37,10 @@ size_t Scratch::carve(char* memory, const AttentionShape& shape) {
 
 size_t Scratch::bytes(const AttentionShape& shape) { return Scratch(nullptr, shape).carve(nullptr, shape); }
 
-float* Worker::slot_at(char* scratch, const AttentionShape& shape, size_t bytes_per_worker, size_t slot) {
-  Scratch of_worker(scratch + slot / kSlotsPerWorker * bytes_per_worker, shape);
-  return of_worker.slots + slot % kSlotsPerWorker * shape.max_rows * (shape.v_dim + 2);
+float* Worker::partial_at(char* scratch, const AttentionShape& shape, size_t bytes_per_worker,
+                          size_t partial) {
+  Scratch of_worker(scratch + partial / kPartialsPerWorker * bytes_per_worker, shape);
+  return of_worker.partials + partial % kPartialsPerWorker * shape.max_rows * (shape.v_dim + 2);
 }
 
 }  // namespace kvc

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/carver.h"
 #include "attention/isa.h"
 #include "attention/places.h"
 #include "attention/visibility.h"
+#include "base/carver.h"
 #include "base/checked.h"
 #include "quant/convert.h"
 
@@ -45,7 +45,7 @@ struct SelectScratch {
       columns = std::max(columns, ceil_div(args.kv_lens[r], args.layout->block_size));
     }
     const size_t dim = padded_dim(*args.layout);
-    Carver carver(memory);
+    Carver<64> carver(memory);
     carver.take(&candidates, columns);
     carver.take(&q, kQueryRows * dim);
     carver.take(&scores, kQueryRows * kTile);

@@ -196,7 +196,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
   }
 }
 
-void Worker::work(const Piece& piece, uint64_t split, float* slot) {
+void Worker::work(const Piece& piece, uint64_t split, float* partial) {
   start(piece);
   choose_kernels(piece);
   load_queries(piece);
@@ -227,7 +227,7 @@ void Worker::work(const Piece& piece, uint64_t split, float* slot) {
   }
   clear_o(piece);
   kernels_->finish(v_form_, v_group_, piece.heads * piece.rows, shape_.v_dim, scratch_.o);
-  slot != nullptr ? store_slot(piece, slot) : write_output(piece);
+  partial != nullptr ? store_partial(piece, partial) : write_output(piece);
 }
 
 }  // namespace kvc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One worker's part of attend(): the memory it works in, and the work on one split of one piece. A worker
-// belongs to one thread; it writes the output rows of its pieces, or, of a split, its slot.
+// belongs to one thread; it writes the output rows of its pieces, or, of a split, its partial.
 #pragma once
 #include <algorithm>
 
@@ -78,7 +78,7 @@ struct Scratch {
   int64_t* positions = nullptr;    // [rows of a head]
   Tile* tiles = nullptr;           // [kSteps], or [kFewSteps] without runs
   Pointers* pointers = nullptr;    // likewise
-  float* slots = nullptr;          // [kSlotsPerWorker][max_rows][v_dim + 2]: o, row_max, row_sum
+  float* partials = nullptr;       // [kPartialsPerWorker][max_rows][v_dim + 2]: o, row_max, row_sum
 
  private:
   size_t carve(char* memory, const AttentionShape& shape);
@@ -88,17 +88,18 @@ class Worker {
  public:
   Worker(const AttentionArgs& args, const AttentionShape& shape, const Kernels& kernels, char* scratch);
 
-  // Split `split` of the piece; its result goes to `slot`, or to the output if slot is nullptr.
-  void work(const Piece& piece, uint64_t split, float* slot);
-  // The piece's output from the slots of its splits: slot i lies at slot_at(i).
-  template <class SlotAt>
-  void merge(const Piece& piece, SlotAt slot_at) {
+  // Split `split` of the piece; its result goes to `partial`, or to the output if partial is nullptr.
+  void work(const Piece& piece, uint64_t split, float* partial);
+  // The piece's output from the partials of its splits: partial i lies at partial_at(i).
+  template <class PartialAt>
+  void merge(const Piece& piece, PartialAt partial_at) {
     start(piece), clear_o(piece);
     for (uint64_t split = 0; split < piece.splits; ++split)
-      add_slot(piece, slot_at(piece.first_slot + split));
+      add_partial(piece, partial_at(piece.first_partial + split));
     write_output(piece);
   }
-  static float* slot_at(char* scratch, const AttentionShape& shape, size_t bytes_per_worker, size_t slot);
+  static float* partial_at(char* scratch, const AttentionShape& shape, size_t bytes_per_worker,
+                           size_t partial);
 
  private:
   void start(const Piece& piece);
@@ -146,8 +147,8 @@ class Worker {
   void clear_o(const Piece& piece);
   Pointers& step_at(size_t i) { return scratch_.pointers[i & (steps_ - 1)]; }
   void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
-  void store_slot(const Piece& piece, float* slot);
-  void add_slot(const Piece& piece, const float* slot);
+  void store_partial(const Piece& piece, float* partial);
+  void add_partial(const Piece& piece, const float* partial);
   void write_output(const Piece& piece);
   float finish_row(size_t row, uint32_t q_head, float* lse) const;
 

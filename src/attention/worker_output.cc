@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker leaves behind: the state of a split in its slot, the sum of slots, rows of output.
+// What a worker leaves behind: the state of a split in its partial, the sum of partials, rows of output.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,27 +10,27 @@
 
 namespace kvc {
 
-void Worker::store_slot(const Piece& piece, float* slot) {
+void Worker::store_partial(const Piece& piece, float* partial) {
   const size_t rows = size_t{piece.heads} * piece.rows;
   for (size_t row = 0; row < rows; ++row) {
-    slot = std::copy_n(scratch_.o + row * shape_.v_dim, shape_.v_dim, slot);
+    partial = std::copy_n(scratch_.o + row * shape_.v_dim, shape_.v_dim, partial);
     float row_sum = 0;
     for (size_t i = 0; i < 16; ++i) row_sum += scratch_.row_sum[row * 16 + i];
-    *slot++ = scratch_.row_max[row];
-    *slot++ = row_sum;
+    *partial++ = scratch_.row_max[row];
+    *partial++ = row_sum;
   }
 }
 
-void Worker::add_slot(const Piece& piece, const float* slot) {
+void Worker::add_partial(const Piece& piece, const float* partial) {
   const size_t rows = size_t{piece.heads} * piece.rows;
-  for (size_t row = 0; row < rows; ++row, slot += shape_.v_dim + 2) {
-    const float other_max = slot[shape_.v_dim], other_sum = slot[shape_.v_dim + 1];
+  for (size_t row = 0; row < rows; ++row, partial += shape_.v_dim + 2) {
+    const float other_max = partial[shape_.v_dim], other_sum = partial[shape_.v_dim + 1];
     float& row_max = scratch_.row_max[row];
     float& row_sum = scratch_.row_sum[row * 16];
     const float highest = std::max(row_max, other_max);
     const float keep = std::exp2(row_max - highest), add = std::exp2(other_max - highest);
     float* o = scratch_.o + row * shape_.v_dim;
-    for (uint32_t e = 0; e < shape_.v_dim; ++e) o[e] = o[e] * keep + slot[e] * add;
+    for (uint32_t e = 0; e < shape_.v_dim; ++e) o[e] = o[e] * keep + partial[e] * add;
     row_sum = row_sum * keep + other_sum * add;
     row_max = highest;
   }

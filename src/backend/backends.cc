@@ -66,8 +66,8 @@ kvc_status check_table(const char* name, const char* path, const kvc_backend* ta
 kvc_status enter(kvc_backend_entry entry, const char* name, const char* path, const kvc_backend** table) {
   static const kvc_backend_host host = {sizeof host, KVC_BACKEND_ABI, 0, set_error};
   const kvc_backend* found = nullptr;
-  if (const kvc_status status = entry(&host, &found); status != KVC_OK) return status;
-  if (const kvc_status status = check_table(name, path, found); status != KVC_OK) return status;
+  KVC_TRY(entry(&host, &found));
+  KVC_TRY(check_table(name, path, found));
   *table = found;
   return KVC_OK;
 }

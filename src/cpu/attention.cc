@@ -10,8 +10,6 @@
 namespace kvc {
 namespace {
 
-Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
-
 ParallelFor parallel_of(Storage& storage) {
   return {[](void* context, size_t count, void (*job)(void*, size_t, size_t), void* data) {
             static_cast<WorkerPool*>(context)->run(count, job, data);
@@ -95,14 +93,14 @@ kvc_status check_supported(const kvc_backend_attention& attention) {
 }  // namespace
 
 kvc_status cpu_attend(void* impl, const kvc_backend_attention* attention, void* stream) {
-  if (const kvc_status status = check_supported(*attention); status != KVC_OK) return status;
+  KVC_TRY(check_supported(*attention));
   Storage& storage = storage_of(impl);
   return launch_with_scratch(storage, Attend(storage, *attention),
                              attention_scratch_bytes(storage.layout(), attention->num_q_heads), stream);
 }
 
 kvc_status cpu_explain(void* impl, const kvc_backend_attention* attention, kvc_backend_attention_info* info) {
-  if (const kvc_status status = check_supported(*attention); status != KVC_OK) return status;
+  KVC_TRY(check_supported(*attention));
   Storage& storage = storage_of(impl);
   AttentionArgs args = AttentionCall(storage, *attention).args;
   if (reads_all_blocks(args)) args.block_mask = nullptr;
@@ -117,7 +115,7 @@ kvc_status cpu_key_bounds(void* impl, uint32_t layer, const int32_t* blocks, siz
 
 kvc_status cpu_select_blocks(void* impl, const kvc_backend_attention* attention,
                              const kvc_backend_selection* selection, void* stream) {
-  if (const kvc_status status = check_supported(*attention); status != KVC_OK) return status;
+  KVC_TRY(check_supported(*attention));
   Storage& storage = storage_of(impl);
   SelectBlocks call(storage, *attention);
   call.selection = *selection;

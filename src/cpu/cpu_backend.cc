@@ -13,7 +13,6 @@
 namespace kvc {
 namespace {
 
-Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
 Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
 
@@ -57,7 +56,7 @@ kvc_status check_supported(const kvc_backend_rows& rows) {
 }
 
 kvc_status move_rows(void* storage, const kvc_backend_rows* rows, void* stream, bool store) {
-  if (const kvc_status status = check_supported(*rows); status != KVC_OK) return status;
+  KVC_TRY(check_supported(*rows));
   return launch(storage_of(storage), MoveRows{*rows, store}, stream);
 }
 
@@ -175,7 +174,7 @@ int32_t is_residual(void* storage, int32_t block) {
 
 kvc_status measure(void* storage, const kvc_backend_rows* rows, kvc_backend_errors* keys,
                    kvc_backend_errors* values) {
-  if (const kvc_status status = check_supported(*rows); status != KVC_OK) return status;
+  KVC_TRY(check_supported(*rows));
   for (kvc_backend_errors* out : {keys, values}) {
     if (out == nullptr) continue;
     QuantMeter meter;

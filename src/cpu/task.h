@@ -8,6 +8,8 @@
 
 namespace kvc {
 
+inline Storage& storage_of(void* storage) { return *static_cast<Storage*>(storage); }
+
 // Counts the host arrays of a call, or copies them behind its task.
 class ArrayCopier {
  public:

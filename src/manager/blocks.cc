@@ -124,8 +124,10 @@ void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
   if (!keep_published && is_node(block.node)) tree_.detach(id);
   if (fencing()) {
     pool_.push_fenced(id, issued_);
+  } else if (!is_node(block.node)) {
+    pool_.push_free(id);
   } else {
-    settle(id, ns, stale);
+    settle_published(id, ns, stale);
   }
 }
 
@@ -171,16 +173,12 @@ void Blocks::settle(BlockId id) {
   if (!is_node(node)) {
     pool_.push_free(id);
   } else {
-    settle(id, tree_[node].ns, tree_.stale(tree_[node]));
+    settle_published(id, tree_[node].ns, tree_.stale(tree_[node]));
   }
 }
 
-void Blocks::settle(BlockId id, uint32_t ns, bool stale) {
-  Block& block = pool_[id];
-  if (!is_node(block.node)) {
-    pool_.push_free(id);
-    return;
-  }
+void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
+  const Block& block = pool_[id];
   if (stale) {
     tree_.detach(id);
     pool_.push_free(id);

@@ -57,7 +57,9 @@ class Blocks {
   BlockId take_copy(uint32_t group, uint32_t ns, bool written);
   void take_external(uint32_t group, size_t count, BlockId* out);
 
-  // Adds a request's, an external caller's or a pin's hold on a block that is held or found by a match.
+  // Adds a request's hold to a block that another request holds.
+  void share(BlockId id) { pool_.add_ref(pool_[id]); }
+  // Adds a request's, an external caller's or a pin's hold to a block that a match has found.
   void hold(BlockId id) {
     hit(id);
     pool_.add_ref(pool_[id]);
@@ -183,7 +185,7 @@ class Blocks {
   // Puts a block without holds where it belongs.
   void place(BlockId id);
   void settle(BlockId id);
-  void settle(BlockId id, uint32_t ns, bool stale);
+  void settle_published(BlockId id, uint32_t ns, bool stale);
   void free_cached(BlockId id);
   void forget(uint32_t ns);
   void announce_cleared(uint64_t namespace_id);

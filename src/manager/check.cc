@@ -54,7 +54,7 @@ class Checker {
   kvc_status request(size_t i, const Request& r) {
     KVC_CHECK(r.committed <= r.known && r.committed <= r.capacity,
               "request %zu: committed %u, known %u, capacity %u", i, r.committed, r.known, r.capacity);
-    KVC_CHECK(r.tail_base <= r.published * shape_.block_size && r.known - r.tail_base <= r.tail.capacity,
+    KVC_CHECK(r.tail_base <= r.published_tokens() && r.known - r.tail_base <= r.tail.capacity,
               "request %zu: its tail does not cover its tokens", i);
     if (!r.admitted) {
       KVC_CHECK(r.append_limit == 0, "request %zu waits with an open lane", i);
@@ -66,8 +66,8 @@ class Checker {
     }
     KVC_CHECK(r.positions == ceil_div(r.capacity, shape_.block_size),
               "request %zu: %u positions for a capacity of %u", i, r.positions, r.capacity);
-    KVC_CHECK(r.published * shape_.block_size <= r.committed, "request %zu published %u of %u tokens", i,
-              r.published * shape_.block_size, r.committed);
+    KVC_CHECK(r.published_tokens() <= r.committed, "request %zu published %u of %u tokens", i,
+              r.published_tokens(), r.committed);
     if (is_node(r.cursor)) {
       KVC_CHECK(tree_.alive(r.cursor) && tree_[r.cursor].depth + 1 == r.published,
                 "request %zu: its cursor is wrong", i);

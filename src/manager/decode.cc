@@ -32,6 +32,7 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
   size_t decoded = 0;
   const kvc_step step = plan.step;  // copies: what is written below cannot change them
   const SchedulerView view = view_;
+  const RequestTable& table = view.table();
   const size_t num_items = plan.num_items();
   const uint32_t num_groups = shape_.num_groups;
   const auto stays_inside = [&](const Request& request, size_t i) {
@@ -44,8 +45,8 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
            (rows_.owns(request, row) && request.positions <= step.row_stride);
   };
   for (size_t i = begin; i < end; ++i) {
-    if (i + kPrefetch < step.num_requests) view.prefetch(step.requests[i + kPrefetch]);
-    if (i + kTailPrefetch < step.num_requests) view.prefetch_tail(step.requests[i + kTailPrefetch]);
+    if (i + kPrefetch < step.num_requests) table.prefetch(step.requests[i + kPrefetch]);
+    if (i + kTailPrefetch < step.num_requests) table.prefetch_tail(step.requests[i + kTailPrefetch]);
     Request* const found = view.peek(step.requests[i]);
     if (found == nullptr) continue;
     Request& request = *found;
@@ -55,7 +56,7 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
     }
     request.stepped = step_id;
     if (!stays_inside(request, i)) {
-      view.prefetch_record(request);
+      table.prefetch_growth(request);
       continue;
     }
     const uint64_t offset = step.extend_offsets[i];

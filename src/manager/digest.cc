@@ -71,7 +71,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
         uint64_t{request.readmission}}) {
     out.add(value);
   }
-  const uint32_t published = request.published * state.shape.block_size;
+  const uint32_t published = request.published_tokens();
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
   out.add_bytes(request.keys.data, request.num_keys * sizeof(kvc_extra_key));

@@ -53,7 +53,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList
     if (added != 0) blocks_.take(g, request.ns, added, table.blocks.data + request.positions);
   }
   if (has_partial) request.own(partial);
-  request.grow(positions, capacity, shape_.block_size, shape_.max_request_tokens);
+  request.grow(positions, capacity);
   return KVC_OK;
 }
 
@@ -71,7 +71,7 @@ kvc_status Requests::reserve_known(Request& request, size_t num_tokens) {
                 num_tokens, ull(shape_.max_request_tokens));
   }
   const uint64_t blocks = (request.known + num_tokens) / shape_.block_size;
-  if (!request.reserve_tail(arena_, request.published * shape_.block_size, num_tokens) ||
+  if (!request.reserve_tail(arena_, request.published_tokens(), num_tokens) ||
       (!request.admitted && !request.hashes.reserve(arena_, blocks, request.num_hashes))) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu more tokens", num_tokens);
   }
@@ -175,13 +175,13 @@ kvc_status Requests::publish_full(Request& request, size_t full) {
         done, end);
   }
   blocks_.move_cursor(&request.cursor, cursor);
-  request.set_published(done, shape_.block_size);
+  request.set_published(done);
   if (done < full) {
     counters_.unpublished_blocks += full - done;
     stop_publishing(request);
   }
   request.drop_used_hashes(arena_);
-  request.shrink_tail(arena_, request.published * shape_.block_size);
+  request.shrink_tail(arena_, request.published_tokens());
   return KVC_OK;
 }
 
@@ -232,7 +232,7 @@ void Requests::open_lane(Request& request) {
 
 void Requests::prefetch_growth(const Request& request) const {
   if (is_node(request.cursor)) blocks_.tree().prefetch_node(request.cursor);
-  __builtin_prefetch(request.token(uint64_t{request.published} * shape_.block_size), 1);
+  __builtin_prefetch(request.token(request.published_tokens()), 1);
   __builtin_prefetch(request.groups[0].blocks.data + request.positions, 1);
 }
 

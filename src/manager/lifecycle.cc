@@ -36,7 +36,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
   }
   ++count_;
   blocks_.add_user(ns);
-  request->ns = ns;
+  request->begin(ns, shape_.block_size, shape_.max_request_tokens);
   *out = request;
   return KVC_OK;
 }
@@ -79,8 +79,7 @@ kvc_status Requests::fill(Request& request, const TokenSpan& prompt) {
         hash_span(hash_, chain, {request.tail.data, prompt.num_tokens, request.keys.data, prompt.num_keys},
                   block_size, request.hashes.data);
   }
-  request.set_prompt(prompt.num_tokens, prompt.num_keys, block_size);
-  request.set_chain(chain, request.hashed);
+  request.set_prompt(prompt.num_tokens, prompt.num_keys, chain);
   return KVC_OK;
 }
 
@@ -172,8 +171,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
     blocks_.take(g, request.ns, positions - length, request.groups[g].blocks.data + length);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
-  request.begin_admission({length, positions, capacity, epoch, lost * shape_.block_size, publishes},
-                          shape_.block_size, shape_.max_request_tokens);
+  request.begin_admission({length, positions, capacity, epoch, lost * shape_.block_size, publishes});
   ++num_admitted_;
   count_admission(request);
   return KVC_OK;

@@ -23,8 +23,7 @@ struct TokenSpan {
 inline bool token_in_range(int32_t token, uint32_t vocab_size) {
   return token >= 0 && (vocab_size == 0 || static_cast<uint32_t>(token) < vocab_size);
 }
-// INVALID_ARGUMENT with the position and value of the first token that is negative or not below vocab_size (0
-// = any).
+// INVALID_ARGUMENT, naming the first token that is negative or not below vocab_size (0 = no limit).
 kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab_size, size_t offset = 0);
 // LIMIT if there are more tokens than a request may have; INVALID_ARGUMENT if the keys are not in order,
 // disjoint and inside the tokens.
@@ -34,8 +33,8 @@ kvc_status check_span(const TokenSpan& span, const Shape& shape);
 uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size,
                    uint64_t* out);
 
-// The path of one call: hashes, nodes, residents. `status` says whether it could be made; the manager must be
-// unlocked around it.
+// The path of one call: hashes, nodes, residents. The caller must not hold the lock when it makes or destroys
+// one. `status` says whether the prompt is valid and there was memory.
 class LookupScratch {
  public:
   LookupScratch(Matcher& matcher, const TokenSpan& span);
@@ -46,8 +45,7 @@ class LookupScratch {
   kvc_status status() const { return status_; }
   size_t num_tokens() const { return span_.num_tokens; }
   size_t num_blocks() const { return num_blocks_; }
-  // Under the lock; the epoch is that of now. NOT_FOUND if the namespace was closed while its tokens were
-  // hashed.
+  // Under the lock: the prompt in the current epoch. NOT_FOUND if the namespace was closed meanwhile.
   kvc_status look(Prompt* prompt) const;
   NodeId* path() { return path_.data; }
   uint32_t* residents() { return residents_.data; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers for each index (a request's index, a row) the last item that marked it in the current round. A
-// new round begins without clearing anything: marks of earlier rounds carry an older stamp. Not thread-safe.
+// Remembers for each index (of a request, or of a row) the last item that marked it in the current round. A
+// new round clears nothing: marks of earlier rounds carry an older stamp. Not thread-safe.
 #pragma once
 #include "base/memory.h"
 

@@ -42,6 +42,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
       pin->blocks.data[g * length + j] = block;
     }
   }
+  table_.publish(*pin);
   *id = pin->id;
   *num_pinned = length * shape_.block_size;
   return KVC_OK;

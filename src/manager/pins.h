@@ -14,48 +14,7 @@ struct Pin {
   Buffer<BlockId> blocks;  // [num_groups][length], kNoBlock where none is needed
 };
 
-class PinTable {
- public:
-  // Ids get the tag and generations above the one given.
-  [[nodiscard]] bool create(Memory& memory, size_t max_pins, uint32_t tag, uint32_t generation = 0) {
-    if (!pins_.create(memory, max_pins)) return false;
-    tag_ = tag;
-    for (size_t i = max_pins; i-- > 0;) {
-      pins_[i].generation = generation;
-      pins_[i].next_free = free_;
-      free_ = static_cast<int32_t>(i);
-    }
-    return true;
-  }
-  Pin* find(uint64_t id) {
-    const uint32_t index = handle_index(id);
-    return index < pins_.size() && id != 0 && pins_[index].id == id ? &pins_[index] : nullptr;
-  }
-  // nullptr if all are in use.
-  Pin* take() {
-    if (free_ < 0) return nullptr;
-    Pin& pin = pins_[static_cast<size_t>(free_)];
-    const auto index = static_cast<uint32_t>(free_);
-    free_ = pin.next_free;
-    pin = Pin{0, pin.generation + 1, -1, 0, 0, {}};
-    pin.id = make_handle(tag_, HandleKind::kPin, index, pin.generation);
-    return &pin;
-  }
-  void give_back(Pin& pin) {
-    pin.id = 0;
-    if (pin.generation == UINT32_MAX) return;  // ids are never reused
-    pin.next_free = free_;
-    free_ = static_cast<int32_t>(&pin - pins_.data());
-  }
-  size_t size() const { return pins_.size(); }
-  Pin& at(size_t index) { return pins_[index]; }
-  const Pin& operator[](size_t index) const { return pins_[index]; }
-
- private:
-  Array<Pin> pins_;
-  uint32_t tag_ = 0;
-  int32_t free_ = -1;
-};
+using PinTable = HandleTable<Pin, HandleKind::kPin>;
 
 class Pins {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on requests: each checks all that can fail, takes all memory that it needs, and only then
-// changes state. Used under the manager's lock, but for fill().
+// Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
+// changes state. All but fill() are used under the manager's lock.
 //
 // lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace kvc {
 
-// Copy-on-write pairs, in the array of a step, or of single calls until they are taken. The source of each is
-// held until the step ends or the pair is taken.
+// Copy-on-write pairs: those of a step, in the caller's array, or those of single calls, until they are
+// taken. The source of each is held until the step ends or the pair is taken.
 struct CopyList {
   kvc_block_copy* out = nullptr;
   size_t count = 0;
@@ -60,7 +60,8 @@ class Requests {
     const uint64_t capacity = known + request.lookahead;
     return capacity < shape_.max_request_tokens ? capacity : shape_.max_request_tokens;
   }
-  // Slots for `capacity` tokens. Here and below `copies` is the list of a step, nullptr in a single call.
+  // Gives the request slots for `capacity` tokens. `copies` is the list of a step, or nullptr in a single
+  // call.
   kvc_status extend(Request& request, uint64_t capacity, CopyList* copies) {
     if (capacity <= request.capacity) return KVC_OK;
     if (capacity > request.room || request.tail_shared) return extend_blocks(request, capacity, copies);
@@ -68,7 +69,7 @@ class Requests {
     return KVC_OK;
   }
   kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies);
-  // Tokens that were computed without being appended.
+  // Adds tokens that were computed without being appended.
   kvc_status learn(Request& request, const int32_t* tokens, size_t num_tokens);
   kvc_status commit(Request& request, uint64_t num_committed);
   kvc_status truncate(Request& request, uint64_t num_tokens);
@@ -76,7 +77,7 @@ class Requests {
   kvc_status preempt(Request& request);
   kvc_status end(Request& request);  // never fails
 
-  // Decoding inside a block: Request::open_lane().
+  // The lane of a request: see Request.
   void open_lane(Request& request);
   bool lane_takes(const Request& request, int32_t token) const {
     return request.lane_takes_token() && token_in_range(token, shape_.vocab_size);
@@ -85,10 +86,7 @@ class Requests {
     request.set_committed(static_cast<uint32_t>(committed));
     if (request.committed > request.marked) mark_committed(request);
   }
-  // Fetch ahead: the record, where its next token goes, and what growing by a block touches in two stages.
-  void prefetch(uint64_t id) const { table_.prefetch(id); }
-  void prefetch_tail(uint64_t id) const { table_.prefetch_tail(id); }
-  void prefetch_record(const Request& request) const { table_.prefetch_growth(request); }
+  // Fetch ahead what growing by a block touches outside the record, and then what publishing a block touches.
   void prefetch_growth(const Request& request) const;
   void prefetch_publication(Request& request);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduler needs of the manager, and all that a step uses: requests that are admitted, grow, shrink
-// and end, steps that retire, and the pressure on the pools.
+// What a scheduler needs of the manager, and all that a step uses: to admit, extend, commit, truncate,
+// preempt and end requests, to retire steps, and to learn what a refusal lacked.
 #pragma once
 #include "manager/monitor.h"
 
@@ -15,18 +15,18 @@ class SchedulerView {
   Guard lock() const { return Guard(monitor_); }
   std::mutex& mutex() const { return monitor_.mutex(); }
 
-  // Without the lock: both take it, and a new prompt is copied and hashed outside it. The table of the
-  // request cannot outgrow max_positions.
+  // Called without the lock: both take it, and a new prompt is copied and hashed outside it. BUFFER_TOO_SMALL
+  // if the request's table could outgrow max_positions.
   kvc_status create(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
                     uint64_t* num_cached, size_t max_positions) const;
   kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions) const;
 
-  // With the lock, as all below.
+  // All below are called with the lock.
   Request* peek(uint64_t id) const { return requests_.peek(id); }
   kvc_status find(uint64_t id, bool must_be_admitted, Request** request) const {
     return requests_.find(id, must_be_admitted, request);
   }
-  uint32_t index_of(const Request& request) const { return requests_.table().index_of(request); }
+  const RequestTable& table() const { return requests_.table(); }
   kvc_status learn(Request& request, const int32_t* tokens, size_t count) const {
     return requests_.learn(request, tokens, count);
   }
@@ -49,23 +49,18 @@ class SchedulerView {
   }
   uint64_t last_shortage() const { return Blocks::last_shortage(); }
   void retire(uint64_t step_id) const { blocks_.retire(step_id); }
-  uint64_t retired() const { return blocks_.retired(); }
-  // From now on the step may be in flight, and what is released waits for it: the sources of its copies
-  // first.
+  // The step may be in flight from now on: what is released waits for it, the sources of its copies first.
   void issue(uint64_t step_id, const CopyList& copies) const {
     blocks_.issue(step_id);
     requests_.release_sources(copies);
   }
 
-  // The lane of a request: Request::open_lane().
+  // The lane of a request: see Request.
   void open_lane(Request& request) const { requests_.open_lane(request); }
   bool lane_takes(const Request& request, int32_t token) const {
     return requests_.lane_takes(request, token);
   }
   void lane_commit(Request& request, uint64_t committed) const { requests_.lane_commit(request, committed); }
-  void prefetch(uint64_t id) const { requests_.prefetch(id); }
-  void prefetch_tail(uint64_t id) const { requests_.prefetch_tail(id); }
-  void prefetch_record(const Request& request) const { requests_.prefetch_record(request); }
   void prefetch_growth(const Request& request) const { requests_.prefetch_growth(request); }
   void prefetch_publication(Request& request) const { requests_.prefetch_publication(request); }
 

@@ -23,7 +23,7 @@ size_t Requests::boundary_below(const Request& request, size_t position) const {
 }
 
 void Requests::release_windows(Request& request, size_t begin, size_t end, bool of_old_epoch) {
-  const uint64_t published = uint64_t{request.published} * shape_.block_size;
+  const uint64_t published = request.published_tokens();
   for (size_t j = end; j-- > begin;) {
     for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
@@ -93,7 +93,7 @@ bool Requests::gather_tokens(Request& request, size_t first_position) {
     std::memcpy(whole.data + (j - first_position) * block_size, tree.tokens(node),
                 block_size * sizeof(int32_t));
   }
-  const uint32_t published = request.published * block_size;
+  const uint32_t published = request.published_tokens();
   if (request.known > published) {
     std::memcpy(whole.data + (published - first), request.token(published),
                 (request.known - published) * sizeof(int32_t));
@@ -144,7 +144,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   const auto tokens = static_cast<uint32_t>(num_tokens);
   const uint32_t block_size = shape_.block_size;
   if (!request.admitted) {
-    request.cut_waiting(tokens, matcher_.root(request.ns), block_size);
+    request.cut_waiting(tokens, matcher_.root(request.ns));
     return KVC_OK;
   }
   if (const auto [lower, higher] = restorable(request, tokens); lower != tokens) {
@@ -165,12 +165,11 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   blocks_.move_cursor(&request.cursor, cursor);
   cut_blocks(request, tokens, kept);
   // A published block that is cut becomes private again if nobody else can reach it.
-  if (tokens < request.published * block_size && tokens % block_size != 0 &&
+  if (tokens < request.published_tokens() && tokens % block_size != 0 &&
       blocks_.is_alone(request.groups, published)) {
     blocks_.make_private(request.groups, published);
   }
-  request.cut(tokens, kept, published, is_node(cursor) ? tree[cursor].key : matcher_.root(request.ns),
-              block_size, shape_.max_request_tokens);
+  request.cut(tokens, kept, published, is_node(cursor) ? tree[cursor].key : matcher_.root(request.ns));
   return KVC_OK;
 }
 
@@ -193,7 +192,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   Request* taken = nullptr;
   KVC_TRY(take_record(parent.ns, &taken));
   Request& child = *taken;
-  const uint32_t first = parent.published * shape_.block_size;
+  const uint32_t first = parent.published_tokens();
   const uint32_t unpublished = parent.committed - first;
   const size_t positions = shape_.positions_of(parent.committed);
   uint32_t num_keys = parent.num_keys;
@@ -206,7 +205,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
 
   if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(kvc_extra_key));
-  child.fork_from(parent, positions, num_keys, shape_.block_size, shape_.max_request_tokens);
+  child.fork_from(parent, positions, num_keys);
   blocks_.move_cursor(&child.cursor, parent.cursor);
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
@@ -215,7 +214,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
     for (size_t j = 0; j < positions; ++j) {
       const BlockId block = parent.groups[g].blocks.data[j];
       child.groups[g].blocks.data[j] = block;
-      if (is_block(block)) blocks_.hold(block);
+      if (is_block(block)) blocks_.share(block);
     }
   }
   ++num_admitted_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine step: many items in one call, in fixed phases. The lock is let go between slices of items;
-// admissions copy and hash their tokens without it.
+// The order of a step: items in fixed phases. The lock is released between slices of items, and admissions
+// copy and hash their tokens without it.
 #include "manager/stepper.h"
 
 namespace kvc {

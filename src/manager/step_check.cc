@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step must satisfy before it changes anything: rows of its own for each request, and room for all
-// that it may write. O(items), under the lock.
+// What a step must satisfy before it changes anything: each request has its own row, and the arrays have room
+// for all that the step may write. O(items), under the lock.
 #include "manager/stepper.h"
 
 namespace kvc {
@@ -16,13 +16,13 @@ void Stepper::mark_requests(const StepPlan& plan) {
   item_marks_.begin_round();
   for (size_t i = step.num_requests; i-- > 0;) {
     if (const Request* request = view_.peek(step.requests[i]); request != nullptr)
-      item_marks_.mark(view_.index_of(*request), static_cast<uint32_t>(i));
+      item_marks_.mark(view_.table().index_of(*request), static_cast<uint32_t>(i));
   }
   const auto leave = [&](const uint64_t* ids, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       const Request* request = view_.peek(ids[i]);
       if (request == nullptr) continue;
-      const uint32_t index = view_.index_of(*request), item = item_marks_.item(index);
+      const uint32_t index = view_.table().index_of(*request), item = item_marks_.item(index);
       if (item != Marks::kNone) item_marks_.mark(index, item | kLeaving);
     }
   };
@@ -54,7 +54,7 @@ kvc_status Stepper::check_rows(const StepPlan& plan) {
     if (item >= step.num_requests) return true;
     const Request* request = view_.peek(step.requests[item]);
     return request != nullptr && request->admitted &&
-           (item_marks_.item(view_.index_of(*request)) & kLeaving) == 0;
+           (item_marks_.item(view_.table().index_of(*request)) & kLeaving) == 0;
   };
   row_marks_.begin_round();
   bool marked = false;
@@ -118,7 +118,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
       const Request* request = view_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
       // Its item may bring ids before the step preempts it.
-      const uint32_t item = item_marks_.item(view_.index_of(*request));
+      const uint32_t item = item_marks_.item(view_.table().index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
       tokens = view_.capacity_for(*request, request->known + learned);
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine steps: a batch of commits, frees, preemptions, truncations, extensions and admissions. A step is
-// checked first, so that it fails before it has changed anything, or carries out each of its items.
+// Engine steps: each is a batch of commits, frees, preemptions, truncations, extensions and admissions. The
+// check comes first: a step that fails it changes nothing, and one that passes carries out every item.
 //
 // step.cc is the order of a step, step_check.cc the check, decode.cc the usual item.
 #pragma once

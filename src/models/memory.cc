@@ -81,7 +81,7 @@ struct Element {
   }
 };
 
-kvc_status read_element(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
+kvc_status find_element(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
                         Element* out) {
   const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT32} : query.dtype;
   if (!is_float(dtype) && !is_quantized(dtype)) {
@@ -155,7 +155,7 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   KVC_REQUIRE_RANGE(query.block_size, 0, kMaxBlockSize);
   const uint32_t block_size = query.block_size == 0 ? kDefaultBlockSize : query.block_size;
   Element element{};
-  if (const kvc_status status = read_element(query, model, block_size, &element); status != KVC_OK)
+  if (const kvc_status status = find_element(query, model, block_size, &element); status != KVC_OK)
     return status;
   const uint64_t tokens = query.tokens == 0 ? model.max_context : query.tokens;
   if (tokens == 0)

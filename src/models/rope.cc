@@ -11,7 +11,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kMaxDim = 65536;
+constexpr uint32_t kMaxRopeDim = 65536;
 
 bool has_window(const kvc_model& model, uint32_t layer) {
   if (model.window_tokens == 0) return false;
@@ -68,9 +68,9 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
                 KVC_MODEL_MAX_LAYERS);
   }
   const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
-  if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxDim) {
+  if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating,
-                kMaxDim);
+                kMaxRopeDim);
   }
   if ((model.rope_flags & ~uint32_t{KVC_MODEL_ROPE_EXACT_RAMP}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_flags %#x are not supported", model.rope_flags);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of a manager, and the snapshot of them that stats readers take without the lock: a sequence lock
-// over relaxed atomics. One writer at a time (under the manager's lock), any number of readers.
+// The counters of a manager, and a snapshot of them that readers take without the lock: a sequence lock over
+// relaxed atomics, with one writer at a time (under the manager's lock) and any number of readers.
 #pragma once
 #include <atomic>
 #include <cstddef>

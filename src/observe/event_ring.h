@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The newest events with their tokens, in a ring taken at creation. Passive: written by the tree, read by any
-// number of pollers, each with its own cursor. A reader that falls behind sees the gap in the sequence
+// The newest events with their tokens, in a ring that is allocated at creation. The tree writes it; any
+// number of readers poll it, each with its own cursor. A reader that falls behind sees a gap in the sequence
 // numbers. Used under the manager's lock.
 #pragma once
 #include <kvcache.h>

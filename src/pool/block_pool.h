@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of all pools: who holds each one, and the list it waits in. Knows nothing of prefixes beyond the
+// The blocks of all pools: who holds each one, and in which list it waits. Of prefixes it knows only the
 // opaque node that a block is attached to; whoever takes a block from the LRU list detaches it. Every
 // operation is O(1).
 //

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of one position in one group: a ring that leads from a block to the next by Block::next_copy and
-// back by copy_before_. The one that waits in LRU, if any, is the lowest or comes next behind it. So a batch
-// of equal prompts costs each of its requests no more than a prompt of its own: all is O(1), but for the
-// search for the next lowest when the lowest goes.
+// The copies of one position in one group form a ring: Block::next_copy leads forward, copy_before_ back. The
+// one in LRU, if any, is the lowest or directly behind it. Everything is O(1), except the search for the next
+// lowest when the lowest leaves; so equal prompts in one batch cost no more than different ones.
 #include "prefix/prefix_tree.h"
 
 namespace kvc {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extra keys over one block: what makes equal tokens different content (an image under placeholder
-// tokens). A view reads a request's sorted, disjoint keys in place; a record is the copy that a node keeps.
+// The extra keys over one block. They tell apart equal tokens with different content, such as placeholder
+// tokens of different images. A view reads a request's sorted, disjoint keys in place; a record is a node's
+// copy.
 #pragma once
 #include <kvcache.h>
 
@@ -53,8 +54,8 @@ class ExtraView {
   uint64_t first_token_ = 0;
 };
 
-// Records for the positions [begin, end) of one publication, all allocated before anything changes. Positions
-// without keys, and all where there are no keys, cost nothing. What is not taken is given back.
+// Records for the positions [begin, end) of one publication, all allocated before anything changes. A
+// position without keys costs nothing. The destructor frees those that were not taken.
 class ExtraRecords {
  public:
   ExtraRecords(Arena& arena, const kvc_extra_key* keys, size_t num_keys, size_t begin, size_t end,

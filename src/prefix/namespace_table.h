@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespaces. Each has an identity (typed, length-framed bytes; equal identity = same namespace), an epoch
-// that a reset moves, the first positions of its tree, and how many of its blocks wait in each pool's LRU
-// list. Slot 0 is the default namespace and lives for ever.
+// Namespaces. Each has an identity (typed, length-framed bytes; equal identities name one namespace), an
+// epoch that a reset increments, the first positions of its tree, and the number of its blocks in each pool's
+// LRU list. Index 0 is the default namespace, which always exists.
 //
-// Resetting all namespaces moves one number: counts of an older global epoch read as 0. A closed index is
-// used again once no node of it is left. Not thread-safe.
+// Resetting all namespaces increments one number: counts of an older global epoch read as 0. The index of a
+// closed namespace is reused once it has no node left. Not thread-safe.
 #pragma once
 #include <kvcache.h>
 
@@ -52,7 +52,6 @@ class NamespaceTable {
   }
 
   uint64_t epoch(uint32_t index) const { return namespaces_[index].resets + global_resets_; }
-  uint64_t global_resets() const { return global_resets_; }
   // Blocks of this namespace and epoch in the LRU list of a pool.
   uint64_t& cached(uint32_t index, size_t pool) {
     Namespace& ns = namespaces_[index];

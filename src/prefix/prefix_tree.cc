@@ -103,7 +103,7 @@ size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_
   return limit;
 }
 
-// Most rows are not read again before they are overwritten: many at once go past the caches.
+// Most rows are overwritten before they are read, so many at once go past the caches.
 inline void PrefixTree::write_row(NodeId id, const int32_t* tokens) {
   auto* row = reinterpret_cast<char*>(&rows_[static_cast<size_t>(raw(id)) * block_size_]);
   const auto* from = reinterpret_cast<const char*>(tokens);
@@ -225,7 +225,7 @@ void PrefixTree::bury(NodeId id) {
   }
 }
 
-// Chains are short and new nodes come first, so that walking one is cheaper than keeping links back.
+// Chains are short and new nodes come first, so walking one costs less than links back would.
 inline void PrefixTree::take_from_table(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
@@ -278,8 +278,8 @@ bool PrefixTree::reclaim() {
   return is_node(free_);
 }
 
-// Another child of the node turned out to be dead; is it dead with that? Until count_dead() ends, `listed` is
-// 2 and the children that may be alive.
+// Counts one more dead child of a node and returns whether the node is dead with it. Until count_dead() ends,
+// `listed` is 2 plus the number of children that may be alive.
 bool PrefixTree::last_dead_child(Node& node) {
   if (node.resident != 0 || node.holds != 0) return false;
   if (node.listed == 1) {

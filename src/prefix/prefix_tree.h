@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefix tree: nodes are positions, blocks hang on them. A node is identified by (parent, tokens, extra
-// keys) under a namespace and epoch; the table hash only finds candidates. It dies when it has no block in
-// any group, no child and no holder, so its index never names something else under a living child, and a
-// match is exact by induction.
+// The prefix tree. A node is a position of a prefix, and blocks are attached to it. Its identity is (parent,
+// tokens, extra keys) in one namespace and epoch; the table hash only finds candidates. A node dies when it
+// has no block in any group, no child and no holder. So the parent of a living node never changes its
+// identity, and a match is exact by induction.
 //
 // Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
 // `resident` has a bit per group with a block; block_of() is the lowest id of the copies, which form a ring
-// (copies.cc). Death climbs a bounded number of ancestors; what remains waits in the orphan
-// list, out of the table. Not thread-safe.
+// (copies.cc). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out of
+// the table. Not thread-safe.
 #pragma once
 #include "base/hash.h"
 #include "observe/counters.h"
@@ -48,7 +48,7 @@ struct Prompt {
 
 class PrefixTree {
  public:
-  // A position to which a reader returns after others have changed the tree. It keeps nothing alive: when the
+  // A position to which a reader returns after others have changed the tree. It keeps nothing alive: if the
   // position dies, the reader falls back to its parent. So no reader decides whether a position lives, and
   // readers are no part of the tree's content.
   struct Reader {
@@ -109,13 +109,12 @@ class PrefixTree {
     if (!has_room()) return kNoNode;
     return make(parent, key, tokens, extras.take(position), ns, epoch);
   }
-  // The usual case of publishing, many positions below each other that are surely new, because the first
-  // parent has no child: makes them and attaches blocks[i], the only block of position i, in a tree of one
-  // group without extra keys. Returns how many were made, 0 if this is not the usual case; `parent` is the
-  // last.
+  // The usual case of publishing: a chain of positions in a tree of one group, without extra keys, that must
+  // be new because the first parent has no child. Makes them and attaches blocks[i], the only block of
+  // position i. Returns how many it made, 0 if this is not the usual case; `parent` is then the last one.
   size_t publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens, const BlockId* blocks,
                        size_t count, uint32_t ns, uint64_t epoch);
-  // While it lives, rows are written in the way that suits many at once.
+  // While it lives, token rows are written past the caches if there are many.
   class Bulk {
    public:
     Bulk(PrefixTree& tree, size_t count) : tree_(tree) { tree.stream_ = count >= 8; }
@@ -159,14 +158,14 @@ class PrefixTree {
     node.resident &= ~(1u << group);
     if (unused(node)) bury(position);
   }
-  // The content of a published block is to be in `to`, a lower id that is not published; the caller moves the
+  // `to`, a lower id that is not published, takes the place of a published block; the caller moves the
   // record.
   void move(BlockId from, BlockId to);
   // Another copy of the block's position that waits in LRU, or kNoBlock.
   BlockId idle_copy(BlockId block) const;
-  // A block that has copies waits in LRU from now on; none of them does.
+  // A block with copies has come to LRU, where none of them is.
   void make_idle(BlockId block);
-  // Whether the ring of the block's copies is as it should be here; for checks.
+  // Whether the ring of copies is intact at the block.
   bool in_ring(BlockId block) const;
   size_t num_copies(BlockId block) const;
 
@@ -177,21 +176,19 @@ class PrefixTree {
     if (is_node(id) && --(*this)[id].holds == 0 && unused((*this)[id])) bury(id);
   }
 
-  // How many nodes are dead but not reclaimed yet, or `most` if there are as many. Making a new node reclaims
-  // one at least. Looks at them and at their siblings.
+  // The number of nodes that are dead and not reclaimed yet, at most `most`. Each new node reclaims one of
+  // them at least. Visits them and their siblings.
   size_t count_dead(size_t most);
-  // Is a longer prefix known? A dead chain that waits to be reclaimed is none: those are finished first, each
-  // of their nodes once.
+  // Whether a longer prefix is known. Dead nodes do not count: this reclaims them first, each once.
   bool has_children(NodeId id) {
     while (is_node((*this)[id].first_child) && is_node(orphans_)) reclaim();
     return is_node((*this)[id].first_child);
   }
 
-  // Look-ahead for loops over many positions; each touches what an earlier one has fetched.
+  // For loops over many positions: each call reads what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
-  // What taking the node out of the table reads beside it: its bucket, then the first of the chain that it
-  // ends.
+  // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {
     const uint64_t key = (*this)[id].key;
     prefetch_bucket(key);
@@ -210,15 +207,15 @@ class PrefixTree {
   };
   static constexpr int kClimb = 8;
 
-  // Multiply-shift (Dietzfelbinger et al., 1997) by a secret of this tree: who knows the hash of contents
-  // still cannot choose contents that share a bucket, but for those of equal hash.
+  // Multiply-shift (Dietzfelbinger et al., 1997) by a secret of this tree: nobody can choose contents that
+  // share a bucket, unless their hashes are equal.
   size_t bucket_of(uint64_t key) const { return (key & hash_mask_) * spread_ >> bucket_shift_; }
   bool unused(const Node& node) const {
     return node.resident == 0 && node.holds == 0 && !is_node(node.first_child);
   }
-  void bury(NodeId id);  // an unused one; its ancestors may follow
+  void bury(NodeId id);  // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
-  // Reclaims orphans on the way: one climb for every new node keeps up with them.
+  // Also reclaims orphans: doing so once for each new node keeps up with them.
   bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
   bool reclaim();
   void attach_copy(NodeId id, size_t group, BlockId block);
@@ -257,7 +254,7 @@ class PrefixTree {
   Array<Identity> identities_;
   uint64_t spread_ = 1;  // odd
   int bucket_shift_ = 0;
-  uint64_t hash_mask_ = 0;  // all ones, but in tests that want collisions
+  uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
   static constexpr uint32_t kRecent = 8;

@@ -14,16 +14,17 @@ void Request::configure(const kvc_request_config& config, uint64_t root) {
   drop_tail_blocks = config.drop_tail_blocks;
 }
 
-void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint32_t block_size) {
+void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint64_t chain_value) {
   known = prompt_len = static_cast<uint32_t>(num_tokens);
   num_keys = static_cast<uint32_t>(num_extra_keys);
-  num_hashes = hashed = known / block_size;
+  set_chain(chain_value, known / block_size);
+  num_hashes = hashed;
 }
 
-void Request::begin_admission(const Admission& admission, uint32_t block_size, uint64_t max_tokens) {
-  grow(admission.positions, admission.capacity, block_size, max_tokens);
+void Request::begin_admission(const Admission& admission) {
+  grow(admission.positions, admission.capacity);
   published = own_from = static_cast<uint32_t>(admission.num_hits);
-  committed = marked = num_cached = published * block_size;
+  committed = marked = num_cached = published_tokens();
   next_full = admission.publishes ? committed + block_size : UINT32_MAX;
   epoch = admission.epoch;
   lost = admission.lost;
@@ -36,13 +37,12 @@ void Request::end_admission() {
   next_full = UINT32_MAX;
 }
 
-void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_extra_keys,
-                        uint32_t block_size, uint64_t max_tokens) {
+void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_extra_keys) {
   known = committed = capacity = prompt_len = num_cached = parent.committed;
-  set_positions(shared_positions, block_size, max_tokens);
+  set_positions(shared_positions);
   own_from = positions;
   marked = room;
-  tail_base = parent.published * block_size;
+  tail_base = parent.published_tokens();
   num_keys = num_extra_keys;
   published = parent.published;
   next_full = parent.next_full;
@@ -56,16 +56,15 @@ void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_e
   tail_shared = parent.tail_shared = true;
 }
 
-void Request::set_published(size_t count, uint32_t block_size) {
+void Request::set_published(size_t count) {
   published = static_cast<uint32_t>(count);
-  if (marked < published * block_size) marked = published * block_size;
+  if (marked < published_tokens()) marked = published_tokens();
   next_full = (published + 1) * block_size;
 }
 
-void Request::cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain,
-                  uint32_t block_size, uint64_t max_tokens) {
-  const bool cuts_published = tokens < published * block_size;
-  set_positions(kept, block_size, max_tokens);
+void Request::cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain) {
+  const bool cuts_published = tokens < published_tokens();
+  set_positions(kept);
   published = static_cast<uint32_t>(num_published);
   own(positions);
   if (next_full != UINT32_MAX) next_full = (published + 1) * block_size;
@@ -83,7 +82,7 @@ void Request::cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t c
   tail_shared = true;  // the next write looks whether it is
 }
 
-void Request::cut_waiting(uint32_t tokens, uint64_t root, uint32_t block_size) {
+void Request::cut_waiting(uint32_t tokens, uint64_t root) {
   known = tokens;
   if (prompt_len > tokens) prompt_len = tokens;
   cut_keys(tokens);
@@ -140,40 +139,21 @@ void Request::free_buffers(Arena& arena, size_t num_groups) {
 
 bool RequestTable::create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
                           uint32_t generation) {
-  size_t tables;
-  if (!checked_mul(max_requests, num_groups, &tables)) return false;
-  if (!requests_.create(memory, max_requests) || !tables_.create(memory, tables)) return false;
   num_groups_ = num_groups;
-  tag_ = tag;
-  for (size_t i = max_requests; i-- > 0;) {  // so that index 0 is taken first
-    requests_[i].generation = generation;
-    requests_[i].next_free = free_;
-    free_ = static_cast<int32_t>(i);
-  }
-  return true;
+  size_t tables;
+  return checked_mul(max_requests, num_groups, &tables) && tables_.create(memory, tables) &&
+         HandleTable::create(memory, max_requests, tag, generation);
 }
 
 Request* RequestTable::take() {
-  if (free_ < 0) return nullptr;
-  const auto index = static_cast<size_t>(free_);
-  Request& request = requests_[index];
-  free_ = request.next_free;
-  const uint32_t generation = request.generation + 1;
-  request = Request{};
-  request.generation = generation;
-  request.groups = &tables_[index * num_groups_];
-  for (size_t g = 0; g < num_groups_; ++g) request.groups[g] = {};
-  request.cursor = kNoNode;
-  request.next_full = UINT32_MAX;
-  request.row = -1;
-  return &request;
-}
-
-void RequestTable::give_back(Request& request) {
-  request.id = 0;
-  if (request.generation == UINT32_MAX) return;  // ids are never reused: this entry is retired
-  request.next_free = free_;
-  free_ = static_cast<int32_t>(index_of(request));
+  Request* request = HandleTable::take();
+  if (request == nullptr) return nullptr;
+  request->groups = &tables_[index_of(*request) * num_groups_];
+  for (size_t g = 0; g < num_groups_; ++g) request->groups[g] = {};
+  request->cursor = kNoNode;
+  request->next_full = UINT32_MAX;
+  request->row = -1;
+  return request;
 }
 
 }  // namespace kvc

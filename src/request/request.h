@@ -8,10 +8,8 @@
 #pragma once
 #include <kvcache.h>
 
-#include <utility>
-
 #include "base/arena.h"
-#include "base/handle.h"
+#include "base/handle_table.h"
 #include "base/ids.h"
 
 namespace kvc {
@@ -85,6 +83,8 @@ struct alignas(64) Request {
   Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
   Buffer<kvc_extra_key> keys;
   uint32_t num_keys;
+  uint32_t block_size;  // of the manager, as max_tokens
+  uint64_t max_tokens;
 
   uint32_t prompt_len;
   uint32_t own_from;  // positions below came as a hit or by fork
@@ -97,12 +97,20 @@ struct alignas(64) Request {
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 
-  // The methods below keep the invariants: everyone reads the fields, only they set them (and `row`, which
-  // belongs to the rows of the steps).
+  // The methods below keep the invariants: everyone reads the fields, only they set them. (`row` belongs to
+  // the rows of the steps, `stepped` to the step.)
 
+  uint32_t published_tokens() const { return published * block_size; }
+  const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
+
+  void begin(uint32_t of_namespace, uint32_t size_of_blocks, uint64_t most_tokens) {
+    ns = of_namespace;
+    block_size = size_of_blocks;
+    max_tokens = most_tokens;
+  }
   // A new request: its options, and then its tokens, which are in `tail`, with `hashes` and `keys` in place.
   void configure(const kvc_request_config& config, uint64_t root);
-  void set_prompt(size_t num_tokens, size_t num_keys, uint32_t block_size);
+  void set_prompt(size_t num_tokens, size_t num_extra_keys, uint64_t chain_value);
 
   // What an admission has found and taken.
   struct Admission {
@@ -111,13 +119,12 @@ struct alignas(64) Request {
     uint32_t lost;  // tokens
     bool publishes;
   };
-  void begin_admission(const Admission& admission, uint32_t block_size, uint64_t max_tokens);
+  void begin_admission(const Admission& admission);
   // Back to waiting, without a block or a cursor; its known tokens stay.
   void end_admission();
   // This new request becomes a copy of the committed part of `parent`, in `positions` blocks that are shared.
   // The tokens from the parent's cursor on and the keys are copied by the caller.
-  void fork_from(Request& parent, size_t positions, uint32_t num_keys, uint32_t block_size,
-                 uint64_t max_tokens);
+  void fork_from(Request& parent, size_t positions, uint32_t num_keys);
 
   // Tokens become known; reserve_tail() has made room.
   void learn(const int32_t* tokens, size_t count) {
@@ -142,8 +149,8 @@ struct alignas(64) Request {
   // Slots up to `count` tokens, inside the blocks that it has.
   void set_capacity(uint64_t count) { capacity = static_cast<uint32_t>(count); }
   // The tables have `count` positions from now on, and no shared block at their end.
-  void grow(size_t count, uint64_t new_capacity, uint32_t block_size, uint64_t max_tokens) {
-    set_positions(count, block_size, max_tokens);
+  void grow(size_t count, uint64_t new_capacity) {
+    set_positions(count);
     set_capacity(new_capacity);
     tail_shared = false;
   }
@@ -154,13 +161,12 @@ struct alignas(64) Request {
   void set_committed(uint32_t count) { committed = count; }
   void set_marked(uint32_t tokens) { marked = tokens; }
   // Positions below `count` are published, and so written; the cursor is at the last of them.
-  void set_published(size_t count, uint32_t block_size);
+  void set_published(size_t count);
   void stop_publishing() { next_full = UINT32_MAX; }
   // Keeps the first `tokens` tokens in `kept` positions, of which `num_published` are published. The chain
   // goes back to `cursor_chain`, the key of the cursor, where no kept hash is nearer.
-  void cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain, uint32_t block_size,
-           uint64_t max_tokens);
-  void cut_waiting(uint32_t tokens, uint64_t root, uint32_t block_size);
+  void cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain);
+  void cut_waiting(uint32_t tokens, uint64_t root);
 
   // The lane (see above). What it allows, and what it does then.
   void close_lane() { append_limit = commit_limit = 0; }
@@ -181,7 +187,6 @@ struct alignas(64) Request {
     if (capacity < needed) capacity = needed;
   }
 
-  const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
   // Room for `extra` more tokens behind the known ones; tokens before `first_needed` may be forgotten. False:
   // nothing changed.
   [[nodiscard]] bool reserve_tail(Arena& arena, uint32_t first_needed, uint64_t extra);
@@ -198,7 +203,7 @@ struct alignas(64) Request {
   void free_buffers(Arena& arena, size_t num_groups);
 
  private:
-  void set_positions(size_t count, uint32_t block_size, uint64_t max_tokens) {
+  void set_positions(size_t count) {
     positions = static_cast<uint32_t>(count);
     const uint64_t fits = uint64_t{positions} * block_size;
     room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
@@ -208,58 +213,32 @@ struct alignas(64) Request {
   }
 };
 
-// The requests, by index and generation. Pointers stay valid for the table's life.
-class RequestTable {
+// All requests, each with a table per group.
+class RequestTable : public HandleTable<Request, HandleKind::kRequest> {
  public:
-  // Ids get the tag and generations above the one given.
   [[nodiscard]] bool create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
                             uint32_t generation = 0);
 
-  // nullptr if stale, ended, of another manager or forged.
-  const Request* find(uint64_t id) const {
-    const uint32_t index = handle_index(id);
-    if (index >= requests_.size() || requests_[index].id != id || id == 0) return nullptr;
-    return &requests_[index];
-  }
-  Request* find(uint64_t id) { return const_cast<Request*>(std::as_const(*this).find(id)); }
+  // Fetch a request ahead: its record; when that is there, where its next token goes; and the rest of what
+  // growing by a block touches in the record.
   void prefetch(uint64_t id) const {
     const uint32_t index = handle_index(id);
-    if (index >= requests_.size()) return;
-    __builtin_prefetch(&requests_[index], 1);
+    if (index < size()) __builtin_prefetch(&(*this)[index], 1);
   }
-  // Where its next token goes; the record itself was fetched before.
   void prefetch_tail(uint64_t id) const {
     const uint32_t index = handle_index(id);
-    if (index >= requests_.size()) return;
-    __builtin_prefetch(requests_[index].next_token, 1);
+    if (index < size()) __builtin_prefetch((*this)[index].next_token, 1);
   }
-  // The rest of what growing by a block touches in the record.
   void prefetch_growth(const Request& request) const {
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 64, 1);
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 128, 1);
     __builtin_prefetch(&tables_[index_of(request) * num_groups_], 1);
   }
-  // A cleared record that find() does not see until publish(); nullptr if all entries are in use.
   Request* take();
-  void publish(Request& request) {
-    request.id = make_handle(tag_, HandleKind::kRequest, index_of(request), request.generation);
-  }
-  // Ends the id; buffers must be free already.
-  void give_back(Request& request);
-
-  size_t size() const { return requests_.size(); }
-  Request& at(size_t index) { return requests_[index]; }
-  const Request& operator[](size_t index) const { return requests_[index]; }
-  uint32_t index_of(const Request& request) const {
-    return static_cast<uint32_t>(&request - requests_.data());
-  }
 
  private:
-  Array<Request> requests_;
   Array<GroupTable> tables_;  // [max_requests][num_groups]
   size_t num_groups_ = 0;
-  uint32_t tag_ = 0;
-  int32_t free_ = -1;
 };
 
 }  // namespace kvc

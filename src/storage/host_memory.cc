@@ -12,17 +12,14 @@
 namespace kvc {
 namespace {
 
-void* allocate_aligned(void* /*user_data*/, size_t size, size_t alignment) {
-  return allocate_pages(size, alignment);
-}
-
-void release_aligned(void* /*user_data*/, void* memory, size_t, size_t) { std::free(memory); }
+constexpr kvc_backend_allocator kSystem = {
+    nullptr, [](void*, size_t bytes, size_t alignment) { return allocate_pages(bytes, alignment); },
+    [](void*, void* memory, size_t, size_t) { std::free(memory); }};
 
 }  // namespace
 
 kvc_status allocate_host_memory(const kvc_backend_allocator* allocator, uint32_t kind, uint64_t bytes,
                                 uint32_t alignment, kvc_backend_memory* memory) {
-  static const kvc_backend_allocator system = {nullptr, allocate_aligned, release_aligned};
   if (kind != KVC_MEMORY_DEFAULT && (kind > 31 || (kHostMemoryKinds >> kind & 1) == 0)) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "the cpu device has no memory of kind %u (pinned and device memory need a GPU); use "
@@ -39,7 +36,7 @@ kvc_status allocate_host_memory(const kvc_backend_allocator* allocator, uint32_t
   out.bytes = bytes;
   out.alignment = std::max(alignment, huge ? static_cast<uint32_t>(kHugePage) : 0);
   out.kind = huge ? KVC_MEMORY_HOST_HUGE : KVC_MEMORY_HOST;
-  out.owner = allocator != nullptr ? *allocator : system;
+  out.owner = allocator != nullptr ? *allocator : kSystem;
   out.data = out.owner.allocate(out.owner.user_data, bytes, out.alignment);
   if (out.data == nullptr) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory of %llu bytes, aligned to %u",

@@ -5,6 +5,7 @@
 Libraries of empty functions are built from the header, as it is and patched.
 """
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -14,14 +15,16 @@ import unittest
 
 import abi_diff
 
-HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include", "kvcache.h")
+INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
+HEADERS = ["types", "device", "storage", "attention", "model"]  # in the order of their includes
 
 
 class AbiDiff(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        with open(HEADER, encoding="utf-8") as file:
-            cls.header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+        texts = [(INCLUDE / "kvcache" / f"{name}.h").read_text(encoding="utf-8") for name in HEADERS]
+        header = "\n".join([*texts, (INCLUDE / "kvcache.h").read_text(encoding="utf-8")])
+        cls.header = re.sub(r"/\*.*?\*/|#include <kvcache/[a-z]+\.h>", "", header, flags=re.S)
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.baseline = cls.build("baseline", cls.header)

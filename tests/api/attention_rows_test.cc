@@ -235,19 +235,6 @@ TEST(SinkLogits, NaNAndInfinityAreRefusedWithTheirIndex) {
   expect_refused(scene, scene.a, "sink_logits[0] is inf");
 }
 
-// A caller that knows the struct as it was, with anything behind it.
-TEST(SinkLogits, AndStridesAreNoneInAStructWithoutThem) {
-  Scene scene;
-  ASSERT_NO_FATAL_FAILURE(scene.attend());
-  const std::vector<float> out = scene.out, lse = scene.lse;
-  scene.a.struct_size = offsetof(kvc_attention, sink_logits);
-  std::memset(reinterpret_cast<char*>(&scene.a) + scene.a.struct_size, 0x5a,
-              sizeof scene.a - scene.a.struct_size);
-  ASSERT_NO_FATAL_FAILURE(scene.attend());
-  EXPECT_EQ(scene.out, out);
-  EXPECT_EQ(scene.lse, lse);
-}
-
 TEST(AttentionWorkspace, OfTheCpuIsNothing) {
   if (kvc::test::device() != nullptr) GTEST_SKIP() << "about the CPU";
   Scene scene;

@@ -149,7 +149,7 @@ TEST_F(GpuStream, AttentionOverASharedPrefixReplaysFromAGraph) {
   for (int step = 0; step < 12; ++step) {
     for (uint64_t& len : lens) ++len;
     std::swap(tables[1], tables[4]);
-    kvc_attention wanted = decode(q.data(), expected.data(), offsets, lens, tables, kStride, kRequests);
+    AttentionCall wanted = decode(q.data(), expected.data(), offsets, lens, tables, kStride, kRequests);
     ASSERT_EQ(kvc_storage_attend(plain.get(), &wanted, nullptr), KVC_OK) << kvc_last_error();
     control()->launch_graph(graph, engine.handle);
     ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);

@@ -97,7 +97,7 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
   const auto tiled = [&](auto&& change) {
     refused(
         [&](Config& c) {
-          c.flags = KVC_STORAGE_TILED_KEYS, c.block_size = 16;
+          c.flags = KVC_STORAGE_TILED_KEYS, c.block_size = 16, c.dtype = KVC_BFLOAT16;
           change(c);
         },
         KVC_ERROR_UNSUPPORTED);

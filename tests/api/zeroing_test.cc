@@ -90,11 +90,11 @@ class Engine {
   void prepare() {
     kvc_block_copy copies[64];
     int32_t blocks[kBlocks];
-    size_t count = 0;
-    ASSERT_EQ(take_copies(m_, copies, 64, &count), KVC_OK);
-    ASSERT_EQ(kvc_storage_copy_blocks(s_, copies, count, nullptr), KVC_OK);
-    ASSERT_EQ(take_zero_blocks(m_, blocks, kBlocks, &count), KVC_OK);
-    ASSERT_EQ(kvc_storage_zero_blocks(s_, blocks, count, nullptr), KVC_OK);
+    kvc_pending_work work = {sizeof work, copies, 64, 0, blocks, kBlocks, 0};
+    ASSERT_EQ(kvc_manager_take_pending(m_, &work), KVC_OK);
+    ASSERT_EQ(kvc_storage_copy_blocks(s_, copies, work.num_copies, nullptr), KVC_OK);
+    ASSERT_EQ(kvc_storage_zero_blocks(s_, blocks, work.num_zero_blocks, nullptr), KVC_OK);
+    const size_t count = work.num_zero_blocks;
     EXPECT_EQ(std::set<int32_t>(blocks, blocks + count).size(), count);
   }
   void look(int32_t block, uint8_t canary) {

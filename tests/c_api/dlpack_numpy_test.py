@@ -32,7 +32,7 @@ class Rows(ctypes.Structure):  # kvc_rows
                 ("num_tokens", ctypes.c_size_t), ("first_layer", ctypes.c_uint32), ("num_layers", ctypes.c_uint32),
                 ("dtype", ctypes.c_int32), ("reserved", ctypes.c_uint32), ("strides", ctypes.c_int64 * 6),
                 ("slots", ctypes.c_void_p), ("block_table", ctypes.c_void_p), ("block_table_size", ctypes.c_size_t),
-                ("first_token", ctypes.c_uint64)]
+                ("first_token", ctypes.c_uint64), ("rope", ctypes.c_void_p * 4)]
 
 
 class Plane:

@@ -70,7 +70,7 @@ static void test_holds_of_one_block(void) {
   REFUSED_SAYING(m, KVC_ERROR_LIMIT, pin(m, &id), "pinned 65535 times", "unpin");
   REFUSED_SAYING(m, KVC_ERROR_LIMIT,
                  kvc_manager_acquire_prefix(m, PROMPT(0, prompt_, 8, NULL, 0), 0, blocks, 2, &count),
-                 "65535 raw holds", "release");
+                 "65535 external holds", "release");
   OK(kvc_manager_unpin_prefix(m, id));
   OK(kvc_manager_release_blocks(m, blocks, 2));
   OK(pin(m, &id));

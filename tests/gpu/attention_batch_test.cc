@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What surrounds a request must not matter: other requests, the number of blocks, a schedule that is replayed
+// What surrounds a request must not matter: other requests, the number of blocks, a plan that is replayed
 // with other lengths, where in a large slab the bytes lie; and partial results merge into the whole.
 #include <cstring>
 
@@ -68,7 +68,7 @@ TEST_F(AttentionBatch, InvariantResultsAreRight) {
 }
 
 // A graph keeps the arguments of launches; lengths, tables and queries are what the arrays hold by then.
-TEST_F(AttentionBatch, AScheduleIsMadeOnTheDevice) {
+TEST_F(AttentionBatch, APlanIsMadeOnTheDevice) {
   for (const int32_t stored : kernel_types()) {
     const Options options{
         .dtype = stored, .q_dtype = KVC_BFLOAT16, .kv_lens = {400, 90, 300}, .q_lens = {1, 12, 1}};

@@ -7,7 +7,7 @@
 
 #include "attention/case.h"
 #include "gpu/device.h"
-#include "kernels/attention_plan.h"
+#include "kernels/attention_config.h"
 
 namespace kvc::gpu::test {
 
@@ -109,17 +109,17 @@ class DeviceCall {
     args_.mask_starts = copies_.of(host.mask_starts, host.num_requests);
     args_.block_mask =
         copies_.of(host.block_mask, host.num_requests * host.layout->num_heads * host.block_mask_stride);
-    plan_ = plan_attention(args_, limits_);
-    workspace_.emplace(plan_.workspace_bytes);
-    schedule_.emplace(plan_.plan_bytes);
+    config_ = configure_attention(args_, limits_);
+    workspace_.emplace(config_.workspace_bytes);
+    plan_.emplace(config_.plan_bytes);
   }
 
-  AttentionPath path() const { return plan_.support.path; }
+  AttentionPath path() const { return config_.support.path; }
   AttentionArgs& args() { return args_; }
   const AttentionLimits& limits() const { return limits_; }
-  DeviceArray<char>& schedule() { return *schedule_; }
+  DeviceArray<char>& plan() { return *plan_; }
   void poison() {
-    schedule_->set(std::vector<char>(schedule_->size(), '\xff'));
+    plan_->set(std::vector<char>(plan_->size(), '\xff'));
     poison_results();
   }
   void poison_results() {
@@ -127,22 +127,22 @@ class DeviceCall {
     out_.set(std::vector<char>(out_.size(), '\x7b'));
     lse_.set(std::vector<float>(lse_.size(), kUntouched));
   }
-  // `scheduled`: by the schedule of the launch before.
-  int launch(bool scheduled = false) {
-    return launch_attention(plan_attention(args_, limits_), args_,
-                            {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
+  // `planned`: by the plan of the launch before.
+  int launch(bool planned = false) {
+    return launch_attention(configure_attention(args_, limits_), args_,
+                            {plan_->data(), workspace_->data(), planned ? 1u : 0u}, nullptr);
   }
   int launch_by_groups(const std::vector<uint64_t>& group_offsets, const std::vector<uint64_t>& prefix_lens,
-                       bool scheduled = false) {
+                       bool planned = false) {
     DeviceArray<uint64_t> offsets(group_offsets), prefixes(prefix_lens);
     const CascadeArgs cascade{args_, static_cast<uint32_t>(prefix_lens.size()), offsets.data(),
                               prefixes.data()};
-    const CascadePlan plan = plan_cascade(cascade, limits_);
-    if (plan.suffix.support.path == AttentionPath::kUnsupported) return -1;
-    workspace_.emplace(std::vector<char>(plan.workspace_bytes, '\xff'));
-    if (!scheduled) schedule_.emplace(std::vector<char>(plan.plan_bytes, '\xff'));
+    const CascadeConfig config = configure_cascade(cascade, limits_);
+    if (config.suffix.support.path == AttentionPath::kUnsupported) return -1;
+    workspace_.emplace(std::vector<char>(config.workspace_bytes, '\xff'));
+    if (!planned) plan_.emplace(std::vector<char>(config.plan_bytes, '\xff'));
     const int error =
-        launch_cascade(plan, cascade, {schedule_->data(), workspace_->data(), scheduled ? 1u : 0u}, nullptr);
+        launch_cascade(config, cascade, {plan_->data(), workspace_->data(), planned ? 1u : 0u}, nullptr);
     synchronize();
     return error;
   }
@@ -160,12 +160,12 @@ class DeviceCall {
   static uint64_t bytes(const kvc::AttentionArgs& host) { return dtype_bits(host.q_dtype) / 8; }
   AttentionArgs args_;
   AttentionLimits limits_;
-  AttentionPlan plan_ = {};
+  AttentionConfig config_ = {};
   const uint32_t out_offset_;
   Copies copies_;
   DeviceArray<char> out_;
   DeviceArray<float> lse_;
-  std::optional<DeviceArray<char>> workspace_, schedule_;
+  std::optional<DeviceArray<char>> workspace_, plan_;
 };
 
 // The case's results, row by row, wherever they lie.
@@ -221,7 +221,7 @@ inline void expect_device_right(const Options& asked, const DeviceOptions& devic
 
 inline AttentionPath path_of(const Options& options, const DeviceOptions& device = {}) {
   Case c(options);
-  return plan_attention(scalars_of(c.args()), limits_of(c.args(), device)).support.path;
+  return configure_attention(scalars_of(c.args()), limits_of(c.args(), device)).support.path;
 }
 
 }  // namespace kvc::gpu::test

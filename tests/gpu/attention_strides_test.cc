@@ -64,14 +64,14 @@ TEST_F(AttentionStrides, OfResultsThatAreOddAreTheReasonForThePlainKernel) {
   Case c(options);
   AttentionArgs args = scalars_of(c.args());
   const AttentionLimits limits = limits_of(c.args(), {});
-  EXPECT_EQ(plan_attention(args, limits).support.reason, nullptr);
+  EXPECT_EQ(configure_attention(args, limits).support.reason, nullptr);
   for (uint64_t* const stride : {&args.out_token_stride, &args.out_head_stride}) {
     ++*stride;
-    const AttentionSupport support = plan_attention(args, limits).support;
+    const AttentionSupport support = configure_attention(args, limits).support;
     EXPECT_EQ(support.path, AttentionPath::kPlain);
     EXPECT_STREQ(support.reason, "results of 16 bits with odd strides");
     args.out_dtype = KVC_FLOAT32;
-    EXPECT_EQ(plan_attention(args, limits).support.path, AttentionPath::kMma);
+    EXPECT_EQ(configure_attention(args, limits).support.path, AttentionPath::kMma);
     args.out_dtype = 0;
     --*stride;
   }

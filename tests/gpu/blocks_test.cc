@@ -100,9 +100,8 @@ TEST_F(BlocksTest, APageHoldsTheRunsOfItsBlock) {
     }
     DeviceArray<kvc_block_copy> list(pairs);
     const auto limit = static_cast<uint32_t>(random() % 3);
-    ASSERT_EQ(swap_out(pair.layout(), pair.slab(), pages.data(), page_bytes, list.data(), pairs.size(), limit,
-                       nullptr),
-              0);
+    const kvc_backend_swap out = {list.data(), pairs.size(), pages.data(), pages.size(), page_bytes, 1, 0};
+    ASSERT_EQ(swap_blocks(pair.layout(), pair.slab(), out, limit, nullptr), 0);
     ASSERT_EQ(pages.get(), expected);
     ASSERT_EQ(pair.device_bytes(), slab);
 
@@ -119,9 +118,8 @@ TEST_F(BlocksTest, APageHoldsTheRunsOfItsBlock) {
       }
     }
     DeviceArray<kvc_block_copy> back_list(back);
-    ASSERT_EQ(swap_in(pair.layout(), pair.slab(), pages.data(), page_bytes, back_list.data(), back.size(),
-                      limit, nullptr),
-              0);
+    const kvc_backend_swap in = {back_list.data(), back.size(), pages.data(), pages.size(), page_bytes, 0, 0};
+    ASSERT_EQ(swap_blocks(pair.layout(), pair.slab(), in, limit, nullptr), 0);
     ASSERT_EQ(pair.device_bytes(), after);
   });
 }

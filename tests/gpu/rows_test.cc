@@ -138,6 +138,24 @@ TEST_F(RowsTest, AnyStorageGivesTheBytesOfTheCpu) {
   }
 }
 
+TEST_F(RowsTest, EveryQuantizedFormatGivesTheBytesOfTheCpu) {
+  uint32_t compared = 0;
+  for (const int32_t dtype : {KVC_INT8, KVC_INT4, KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2})
+    for (const uint32_t flags : {0u, uint32_t{KVC_STORAGE_ASYMMETRIC}})
+      for (const uint32_t dim : {1u, 7u, 64u, 128u, 200u, 1000u})
+        for (const uint32_t group : {0u, 5u, 32u, 64u, 999u})
+          for (const float scale : {0.0f, 0.25f}) {
+            const bool is_fp8 = dtype == KVC_FLOAT8_E4M3 || dtype == KVC_FLOAT8_E5M2;
+            if ((is_fp8 || scale != 0) && flags != 0) continue;
+            if (scale != 0 && group != 0) continue;
+            kvc_storage_config c = kvc::test::base_config();
+            c.dtype = dtype, c.flags = flags, c.head_dim = c.v_head_dim = dim, c.scale_group = group;
+            c.k_scale = c.v_scale = scale;
+            ASSERT_NO_FATAL_FAILURE(compare(c, KVC_FLOAT32, random, &compared));
+          }
+  EXPECT_EQ(compared, 204u);
+}
+
 TEST_F(RowsTest, EveryBlockSizeOfTiledKeysGivesTheBytesOfTheCpu) {
   uint32_t compared = 0;
   for (const uint32_t layout : {KVC_LAYOUT_LBHNC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BHLNC})

@@ -104,7 +104,7 @@ void Scene::make_storage_inputs() {
   for (size_t i = 0; i < elements; ++i) k[i] = static_cast<float>(i % 19) - 9;
   v = q = k;
   lses.assign(64, 0.5f);
-  frequencies.assign(kDim / 2, 0.1), factors_out.resize(256);
+  frequencies.assign(kDim / 2, 0.1), factors_out.resize(64);
   depths.resize(8);
   bounds.resize(storage_config.num_blocks * kHeads * 2 * kDim);
 

@@ -57,7 +57,7 @@ TEST(MemoryEstimate, OfGroupedQueryAttentionIsTheKnownNumber) {
   EXPECT_EQ(estimate(query).total_bytes, 1'073'741'824u) << "0 tokens are the model's context";
   query.num_sequences = 3;
   EXPECT_EQ(estimate(query).total_bytes, 3'221'225'472u);
-  query.dtype = KVC_FLOAT32;
+  query.dtype = 0;
   EXPECT_EQ(estimate(query).total_bytes, 6'442'450'944u);
   query.dtype = 0;
   EXPECT_EQ(estimate(query).total_bytes, 6'442'450'944u) << "0 is KVC_FLOAT32";

@@ -89,7 +89,7 @@ TEST_F(NamespaceTableTest, ResettingAllZeroesCountsWhenTheyAreNextRead) {
   table_.reset_all();
   EXPECT_EQ(table_.epoch(0), 2u);
   EXPECT_EQ(table_.epoch(a), 3u);
-  EXPECT_EQ(table_.global_resets(), 2u);
+  EXPECT_EQ(table_.epoch(b), 2u);
   ++table_.cached(b, 1);
   EXPECT_EQ(table_.cached(b, 0), 0u);
   EXPECT_EQ(table_.cached(b, 1), 1u);

@@ -323,7 +323,8 @@ Op Generator::next(const World& world) {
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
-  if (!world.model().pending.empty() && random_.chance(90)) op.kind = Kind::kTakeCopies;
+  if (!world.model().pending.empty() && random_.chance(90))
+    op.kind = random_.chance(75) ? Kind::kTakeCopies : Kind::kTakeZeros;
   if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
     op.kind = Kind::kTakeZeros;
   switch (op.kind) {

@@ -145,18 +145,15 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kReset:
       out.status = model_.reset(ns);
       break;
-    case Kind::kTakeCopies: {
-      if (model_.pending.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
-      value(model_.pending.size());
+    case Kind::kTakeCopies:  // both take all that is pending, and one of the arrays may be too small
+    case Kind::kTakeZeros: {
+      const bool small =
+          op.kind == Kind::kTakeCopies ? model_.pending.size() > op.number : model_.zeros.size() > op.number;
+      if (small) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
+      value(model_.pending.size()), value(model_.zeros.size());
       if (out.status) break;
       bytes_.pending_fetched();
       for (const model::Copy& copy : model_.take_copies()) value(copy.source), value(copy.destination);
-      break;
-    }
-    case Kind::kTakeZeros: {
-      if (model_.zeros.size() > op.number) out.status = KVC_ERROR_BUFFER_TOO_SMALL;
-      value(model_.zeros.size());
-      if (out.status) break;
       bytes_.zeros_fetched();
       for (const int block : model_.take_zeros()) value(block);
       break;
@@ -333,26 +330,33 @@ Outcome World::ask_library(const Op& op, int side) {
     case Kind::kReset:
       out.status = kvc_manager_reset(m, ns);
       break;
+    case Kind::kTakeCopies:
     case Kind::kTakeZeros: {
-      std::vector<int32_t> blocks(op.number + 1);
-      size_t count = 0;
-      out.status = take_zero_blocks(m, blocks.data(), op.number, &count);
-      out.values.push_back(static_cast<int64_t>(count));
-      if (out.status == KVC_OK)
-        out.values.insert(out.values.end(), blocks.begin(), blocks.begin() + ptrdiff_t(count));
+      constexpr size_t kPlenty = 4096;
+      const bool few_copies = op.kind == Kind::kTakeCopies;
+      std::vector<kvc_block_copy> copies(kPlenty);
+      std::vector<int32_t> blocks(kPlenty);
+      kvc_pending_work work = {sizeof work,
+                               copies.data(),
+                               few_copies ? op.number : kPlenty,
+                               0,
+                               blocks.data(),
+                               few_copies ? kPlenty : op.number,
+                               0};
+      out.status = kvc_manager_take_pending(m, &work);
+      out.values = {static_cast<int64_t>(work.num_copies), static_cast<int64_t>(work.num_zero_blocks)};
+      for (size_t i = 0; out.status == KVC_OK && i < work.num_copies; ++i) {
+        out.values.push_back(copies[i].source);
+        out.values.push_back(copies[i].destination);
+      }
+      for (size_t i = 0; out.status == KVC_OK && i < work.num_zero_blocks; ++i)
+        out.values.push_back(blocks[i]);
       break;
     }
-    case Kind::kCompact:
-    case Kind::kTakeCopies: {
+    case Kind::kCompact: {
       std::vector<kvc_block_copy> copies(op.number + 1);
       size_t count = 0;
-      if (op.kind == Kind::kCompact) {
-        out.status =
-            kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
-      } else {
-        out.status = take_copies(m, copies.data(), op.number, &count);
-        out.values.push_back(static_cast<int64_t>(count));
-      }
+      out.status = kvc_manager_compact(m, static_cast<uint32_t>(op.group), copies.data(), op.number, &count);
       for (size_t i = 0; out.status == KVC_OK && i < count; ++i) {
         out.values.push_back(copies[i].source);
         out.values.push_back(copies[i].destination);

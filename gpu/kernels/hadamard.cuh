@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that are stored rotated: quant/hadamard.h on a row in shared memory, by a block of its own.
+// The Hadamard transform of a row (quant/hadamard.h) in shared memory, by one block of threads.
 #pragma once
 #include "kernels/quantize.cuh"
 
@@ -14,9 +14,9 @@ inline size_t row_bytes_shared(const RowsPlan& plan) {
   return largest * sizeof(float);
 }
 
-// The orthonormal Walsh-Hadamard transform of a row in shared memory, in the order of quant/hadamard.h. A row
-// that has no finite one becomes NaN. All threads of the block take part.
-KVC_DEVICE void rotate_row(float* row, uint32_t n, uint32_t* not_finite) {
+// In the order of quant/hadamard.h. A row whose transform is not finite becomes NaN. All threads of the block
+// take part.
+KVC_DEVICE void hadamard_row(float* row, uint32_t n, uint32_t* not_finite) {
   for (uint32_t half = 1; half < n; half *= 2) {
     for (uint32_t i = threadIdx.x; i < n / 2; i += kRowThreads) {
       float* const a = row + (i / half * 2 * half + i % half);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One schedule for several calls: the same bits as with one of their own; and what is not a schedule of the
+// One plan for several calls: the same bits as with one of their own; and what is not a plan of the
 // call, whatever it is, gives NaN and touches nothing else (on emulated devices all memory is between
 // guards).
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace kvc::gpu::test {
 namespace {
 
-using AttentionSharedSchedule = KernelTest;
+using AttentionSharedPlan = KernelTest;
 
 struct Results {
   std::vector<float> out, lse;
@@ -22,9 +22,9 @@ Results results_of(Case& c, DeviceCall& call) {
   return {rows_of(c), c.lse()};
 }
 
-Results launch(Case& c, DeviceCall& call, bool scheduled) {
+Results launch(Case& c, DeviceCall& call, bool planned) {
   call.poison_results();
-  EXPECT_EQ(call.launch(scheduled), 0);
+  EXPECT_EQ(call.launch(planned), 0);
   return results_of(c, call);
 }
 
@@ -49,23 +49,23 @@ std::vector<Options> kinds() {
   return all;
 }
 
-TEST_F(AttentionSharedSchedule, GivesTheSameBits) {
+TEST_F(AttentionSharedPlan, GivesTheSameBits) {
   for (const Options& options : kinds()) {
     for (const bool invariant : {false, true}) {
       Case c(options);
       DeviceCall call(c.args(), {.invariant = invariant});
       call.poison();
       const Results own = launch(c, call, false);
-      const std::vector<char> made = call.schedule().get();
+      const std::vector<char> made = call.plan().get();
       EXPECT_TRUE(launch(c, call, true) == own) << describe(options);
       EXPECT_TRUE(launch(c, call, true) == own) << describe(options);
-      EXPECT_EQ(call.schedule().get(), made) << "is only read";
+      EXPECT_EQ(call.plan().get(), made) << "is only read";
     }
   }
 }
 
 // Where rows lie, and sink logits, are a layer's own.
-TEST_F(AttentionSharedSchedule, OfALayerWithOtherStridesAndSinkLogitsGivesTheSameBits) {
+TEST_F(AttentionSharedPlan, OfALayerWithOtherStridesAndSinkLogitsGivesTheSameBits) {
   for (const Options& options : kinds()) {
     Options other = options;
     other.sink_logits = !options.sink_logits;
@@ -78,39 +78,39 @@ TEST_F(AttentionSharedSchedule, OfALayerWithOtherStridesAndSinkLogitsGivesTheSam
     EXPECT_EQ(making.launch(), 0);
     call.poison();
     const Results own = launch(c, call, false);
-    ASSERT_EQ(call.schedule().size(), making.schedule().size());
-    call.schedule().set(making.schedule().get());
+    ASSERT_EQ(call.plan().size(), making.plan().size());
+    call.plan().set(making.plan().get());
     EXPECT_TRUE(launch(c, call, true) == own) << describe(options) << "; " << describe(other);
   }
 }
 
-TEST_F(AttentionSharedSchedule, GivesTheSameBitsBehindASharedPrefix) {
+TEST_F(AttentionSharedPlan, GivesTheSameBitsBehindASharedPrefix) {
   for (Options o : kinds()) {
     o.kv_lens = {150, 130, 200, 113}, o.q_lens = {1, 5, 20, 1}, o.shared = true;
     Case c(o);
     DeviceCall call(c.args(), {});
     call.poison();
-    const auto by_groups = [&](bool scheduled) {
+    const auto by_groups = [&](bool planned) {
       call.poison_results();
-      EXPECT_EQ(call.launch_by_groups({0, 4}, {112}, scheduled), 0);
+      EXPECT_EQ(call.launch_by_groups({0, 4}, {112}, planned), 0);
       return results_of(c, call);
     };
     const Results own = by_groups(false);
     EXPECT_TRUE(by_groups(true) == own) << describe(o);
-    call.schedule().set(std::vector<char>(call.schedule().size(), '\x11'));
+    call.plan().set(std::vector<char>(call.plan().size(), '\x11'));
     expect_all_nan(by_groups(true), describe(o));
   }
 }
 
-TEST_F(AttentionSharedSchedule, WhatNoCallHasMadeGivesNaN) {
+TEST_F(AttentionSharedPlan, WhatNoCallHasMadeGivesNaN) {
   for (const Options& options : kinds()) {
     for (const bool invariant : {false, true}) {
       Case c(options);
       DeviceCall call(c.args(), {.invariant = invariant});
-      std::vector<char> bytes(call.schedule().size());
+      std::vector<char> bytes(call.plan().size());
       for (const int kind : {0, 0xff, 1, 2}) {
         for (char& byte : bytes) byte = static_cast<char>(kind == 1 ? random() : static_cast<uint32_t>(kind));
-        call.schedule().set(bytes);
+        call.plan().set(bytes);
         expect_all_nan(launch(c, call, true), describe(options));
       }
     }
@@ -118,7 +118,7 @@ TEST_F(AttentionSharedSchedule, WhatNoCallHasMadeGivesNaN) {
 }
 
 // Whatever the lengths are: of windows that are longer than all contexts the pieces are the same.
-TEST_F(AttentionSharedSchedule, OfOtherArgumentsGivesNaN) {
+TEST_F(AttentionSharedPlan, OfOtherArgumentsGivesNaN) {
   for (const Options& options : kinds()) {
     Case c(options);
     DeviceCall call(c.args(), {});
@@ -141,7 +141,7 @@ TEST_F(AttentionSharedSchedule, OfOtherArgumentsGivesNaN) {
 }
 
 // Each row is right, NaN, or not written.
-TEST_F(AttentionSharedSchedule, OfOtherLengthsGivesNothingWrong) {
+TEST_F(AttentionSharedPlan, OfOtherLengthsGivesNothingWrong) {
   size_t right = 0, spoiled = 0;
   for (const Options& options : kinds()) {
     for (int round = 0; round < 8; ++round) {
