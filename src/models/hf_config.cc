@@ -16,7 +16,7 @@ namespace {
 
 using Layers = std::bitset<KVC_MODEL_MAX_LAYERS>;
 
-constexpr uint64_t kMaxDim = 65536;
+constexpr uint64_t kMaxConfigDim = 65536;
 constexpr uint64_t kMaxHidden = uint64_t{1} << 24;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 
@@ -136,19 +136,20 @@ const Architecture& find_architecture(const Section& outer, const Section& confi
 
 void read_heads(const Section& config, const Architecture& architecture, kvc_model& model) {
   const auto heads =
-      static_cast<uint32_t>(config.whole_or("num_attention_heads", 1, kMaxDim, architecture.heads));
+      static_cast<uint32_t>(config.whole_or("num_attention_heads", 1, kMaxConfigDim, architecture.heads));
   model.num_q_heads = heads;
   if (architecture.latent) {
-    const auto latent = static_cast<uint32_t>(config.whole("kv_lora_rank", 1, kMaxDim / 2));
-    model.rope_dim = static_cast<uint32_t>(config.whole("qk_rope_head_dim", 1, kMaxDim / 2));
-    model.head_dim = static_cast<uint32_t>(config.whole("qk_nope_head_dim", 1, kMaxDim / 2)) + model.rope_dim;
-    model.v_head_dim = static_cast<uint32_t>(config.whole("v_head_dim", 1, kMaxDim));
+    const auto latent = static_cast<uint32_t>(config.whole("kv_lora_rank", 1, kMaxConfigDim / 2));
+    model.rope_dim = static_cast<uint32_t>(config.whole("qk_rope_head_dim", 1, kMaxConfigDim / 2));
+    model.head_dim =
+        static_cast<uint32_t>(config.whole("qk_nope_head_dim", 1, kMaxConfigDim / 2)) + model.rope_dim;
+    model.v_head_dim = static_cast<uint32_t>(config.whole("v_head_dim", 1, kMaxConfigDim));
     model.latent_dim = latent + model.rope_dim;
     model.num_kv_heads = 1;  // The config counts the heads that are computed from it.
     return;
   }
   model.num_kv_heads = static_cast<uint32_t>(
-      config.whole_or("num_key_value_heads", 1, kMaxDim,
+      config.whole_or("num_key_value_heads", 1, kMaxConfigDim,
                       architecture.kv_heads == kSameAsHeads ? heads : architecture.kv_heads));
   if (heads % model.num_kv_heads != 0) {
     config.fail("num_key_value_heads", "is " + std::to_string(model.num_kv_heads),
@@ -156,14 +157,15 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
   }
   if (architecture.head_dim == kFromHidden && !config.find("head_dim")) {
     const uint64_t hidden = config.whole("hidden_size", 1, kMaxHidden);
-    if (hidden % heads != 0 || hidden / heads > kMaxDim) {
+    if (hidden % heads != 0 || hidden / heads > kMaxConfigDim) {
       config.fail("hidden_size", "is " + std::to_string(hidden),
                   "give head_dim, or a multiple of num_attention_heads, " + std::to_string(heads));
     }
     model.head_dim = static_cast<uint32_t>(hidden / heads);
   } else {
-    model.head_dim = static_cast<uint32_t>(config.whole_or(
-        "head_dim", 1, kMaxDim, architecture.head_dim == kFromHidden ? kRequired : architecture.head_dim));
+    model.head_dim = static_cast<uint32_t>(
+        config.whole_or("head_dim", 1, kMaxConfigDim,
+                        architecture.head_dim == kFromHidden ? kRequired : architecture.head_dim));
   }
   model.v_head_dim = model.head_dim;
   const double rotated = config.positive_or("partial_rotary_factor", 1);
