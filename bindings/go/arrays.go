@@ -11,11 +11,11 @@ import (
 	"math/bits"
 )
 
-// This file is the table of all arrays whose length follows from other arguments of their call. Each function below lists the
-// arrays of one call with the length that each must have, and check compares them before native code sees any. Arrays that are
-// not here have a length of their own, which goes to C with them.
+// This file is the table of all arrays whose length follows from other arguments of their call. Each function below lists the arrays
+// of one call with the length that each must have. check compares the lengths before native code sees any array. Arrays that are not
+// here are passed to C with their own length.
 
-// An array and the number of elements that the other arguments require of it, or at least require.
+// An array, and the exact or least number of elements that the other arguments require.
 type array struct {
 	name   string
 	length int
@@ -36,7 +36,7 @@ func optional[T any](name string, values []T, factors ...uint64) array {
 	return of(name, values, factors...)
 }
 
-// product is math.MaxUint64 if it overflows: no array is that long.
+// product is math.MaxUint64, the length of no array, if it overflows.
 func product(factors ...uint64) uint64 {
 	result, overflow := uint64(1), false
 	for _, factor := range factors {
@@ -52,7 +52,7 @@ func product(factors ...uint64) uint64 {
 	return result
 }
 
-// rowsOf is an array of rows of `dim` elements for each token and head, at strides as kvc_attention has them. It may go on after the last row,
+// rowsOf is an array of rows of `dim` elements for each token and head, with strides as in kvc_attention. It may continue after the last row,
 // unless its rows are contiguous.
 func rowsOf(name string, values []float32, tokens, heads, dim uint64, tokenStride, headStride int) (array, error) {
 	if tokenStride < 0 || headStride < 0 {
@@ -81,7 +81,7 @@ func invalid(format string, values ...any) error {
 	return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: fmt.Sprintf(format, values...)}
 }
 
-// check is an error unless every array has the length that it must have.
+// check returns an error unless every array has the required length.
 func check(arrays ...array) error {
 	for _, a := range arrays {
 		if uint64(a.length) == a.wanted || a.longer && uint64(a.length) > a.wanted {
@@ -125,7 +125,7 @@ func (s *Storage) checkRows(layers uint32, k, v []float32, slots []int64) error 
 	return check(of("k", k, rows, uint64(s.info.head_dim)), of("v", v, rows, values))
 }
 
-// checkRope is for a table of cosines and sines, and the rows of it that tokens take.
+// checkRope is for a table of cosines and sines, and the rows of it that tokens use.
 func checkRope(table []float32, dim uint32, tableRows []int64, tokens uint64) error {
 	if table == nil && tableRows != nil {
 		return invalid("Rows is given without Table: leave Rows out, or give the Table that it indexes")
@@ -220,10 +220,11 @@ func checkMerge(outs, lses []float32, partials, vDim int, out, lse []float32) (r
 	return rows, check(of("outs", outs, uint64(partials), rows, uint64(vDim)), of("lses", lses, uint64(partials), rows), optional("lse", lse, rows))
 }
 
-// Limits of kvcache.h: elements of a row, nodes of a tree.
+// Limits of the C headers: elements of a row, elements that rotate, nodes of a tree.
 const (
-	maxRowElements = 8192
-	maxTreeNodes   = 65536
+	maxRowElements  = 8192
+	maxRopeElements = 65536
+	maxTreeNodes    = 65536
 )
 
 // checkTree is for TreeMask, whose results grow with the square of the nodes.

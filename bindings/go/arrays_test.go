@@ -77,9 +77,9 @@ func TestSizesThatGrowWithoutTheirArrays(t *testing.T) {
 func TestTablesAreWhole(t *testing.T) {
 	s := smallStorage(t, StorageConfig{NumBlocks: 1, NumLayers: 1, NumHeads: 1, HeadDim: 4, DType: Float32})
 	k := randoms(4)
-	refused(t, s.StoreTurned(0, 1, k, k, []int64{0}, &KeyRope{Table: []float32{}})) // was stored without being turned
-	refused(t, s.StoreTurned(0, 1, k, k, []int64{0}, &KeyRope{Table: make([]float32, 6)}))
-	must(t, s.StoreTurned(0, 1, k, k, []int64{0}, nil))
+	refused(t, s.StoreRotated(0, 1, k, k, []int64{0}, &KeyRope{Table: []float32{}})) // was stored without being rotated
+	refused(t, s.StoreRotated(0, 1, k, k, []int64{0}, &KeyRope{Table: make([]float32, 6)}))
+	must(t, s.StoreRotated(0, 1, k, k, []int64{0}, nil))
 	m := newManager(t, Config{NumBlocks: 4})
 	a, _, err := m.AllocateRequest(sequence(0, 20), nil)
 	must(t, err)

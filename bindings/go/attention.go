@@ -7,16 +7,16 @@ import "C"
 
 import "libkvcache/bindings/go/internal/native"
 
-// Attention is queries and what they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1, the last tokens of
-// its KVLens[r], or from position QStarts[r] on.
+// Attention is queries and the keys that they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1. They are the last
+// of its KVLens[r] tokens, or begin at position QStarts[r].
 type Attention struct {
 	Layer, NumQHeads uint32
 	Q, Out           []float32 // [queries][NumQHeads][HeadDim]; [queries][NumQHeads][VHeadDim].
 
-	// Elements from one query's rows of Q to the next one's, and from one head's row to the next one's, where Q is a part of a larger array,
-	// such as the result of a fused QKV projection. Q begins with the first row; what follows the last row is not read. 0 = contiguous.
+	// Elements from one query of Q to the next, and from one head to the next, if Q is a part of a larger array, such as the output of a fused
+	// QKV projection. Q begins with the first row; elements after the last row are not read. 0 = contiguous.
 	QTokenStride, QHeadStride int
-	// The same for Out, whose rows must not overlap. What lies between them is not written.
+	// The same for Out, whose rows must not overlap. Gaps between them are not written.
 	OutTokenStride, OutHeadStride int
 
 	LSE                     []float32 // [queries][NumQHeads], or nil.
@@ -27,14 +27,33 @@ type Attention struct {
 	Window, Sinks           uint64
 	NotCausal               bool
 	AlibiSlopes             []float32 // [NumQHeads], or nil.
-	SinkLogits              []float32 // [NumQHeads] learned logits without a value, -infinity = none; or nil.
+	SinkLogits              []float32 // [NumQHeads] learned logits (gpt-oss), -infinity = none; or nil.
 	Mask                    []byte    // Bits, the lowest of a byte first, or nil: see kvc_attention.mask and TreeMask.
 	MaskOffsets, MaskStarts []uint64  // [requests]; MaskStarts may be nil.
 	BlockMask               []byte    // [requests][NumHeads][bytes], of SelectBlocks, or nil.
-	SharedTokens            uint64    // So many first tokens lie in the same blocks for all requests.
-	Schedule                []byte    // [AttentionPlan.ScheduleBytes], or nil: where the first of several layers leaves who does what.
-	Scheduled               bool      // Schedule is as an earlier layer has left it.
-	Workspace               []byte    // [AttentionPlan.WorkspaceBytes] for what the call needs beside its arrays, or nil.
+	SharedTokens            uint64    // Number of first tokens that lie in the same blocks for all requests.
+	Launch                  *Launch   // How a GPU runs it; nil = defaults.
+}
+
+// Launch is how a GPU runs attention: kvc_attention_launch. The CPU ignores it.
+type Launch struct {
+	// [AttentionInfo.PlanBytes], or nil. The first of several layers with the same lengths writes its plan, the partition of the work, into it;
+	// the other layers reuse it with Planned.
+	Plan      []byte
+	Planned   bool
+	Workspace []byte // [AttentionInfo.WorkspaceBytes] (SelectBlocks: SelectionBytes) for intermediate results; nil = memory of the library.
+}
+
+// c is a launch as C takes it.
+func (l *Launch) c() (c *byte, plan, workspace []byte) {
+	if l == nil {
+		return nil, nil, nil
+	}
+	launch := &C.kvc_attention_launch{struct_size: C.sizeof_kvc_attention_launch}
+	if l.Planned {
+		launch.flags = C.KVC_LAUNCH_PLANNED
+	}
+	return asByte(launch), l.Plan, l.Workspace
 }
 
 func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
@@ -50,54 +69,53 @@ func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
 	if a.NotCausal {
 		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
 	}
-	if a.Scheduled {
-		c.flags |= C.KVC_ATTENTION_SCHEDULED
-	}
 	return c, nil
 }
 
-// Attend computes paged attention, prefill and decode in any mix.
+// Attend computes paged attention: prefill and decode, any mix of requests.
 func (s *Storage) Attend(a *Attention) error {
 	c, err := a.c(s, true)
 	if err != nil {
 		return err
 	}
+	launch, plan, workspace := a.Launch.c()
 	return s.call(func(handle uintptr) error {
 		return native.Kvc_storage_attend(handle, asByte(c), asBytes(a.Q), asBytes(a.Out), asBytes(a.LSE), a.QOffsets, a.QStarts, a.KVLens,
-			a.BlockTables, asBytes(a.AlibiSlopes), asBytes(a.SinkLogits), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule,
-			a.Workspace, 0)
+			a.BlockTables, asBytes(a.AlibiSlopes), asBytes(a.SinkLogits), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, launch, plan,
+			workspace, 0)
 	})
 }
 
-// AttentionPlan is how Attend would compute something: kvc_attention_plan.
-type AttentionPlan struct {
+// AttentionInfo is how Attend would run a call: kvc_attention_info.
+type AttentionInfo struct {
 	Kernels, Keys, Values              string
 	NumWorkers                         uint32
 	Sparse                             bool
 	NumPieces, NumSplits, ScratchBytes uint64
-	SharedTokens, ScheduleBytes        uint64
+	SharedTokens, PlanBytes            uint64
 	WorkspaceBytes, SelectionBytes     uint64
 }
 
-// Explain says how Attend would compute this, and computes nothing. Out may be nil.
-func (s *Storage) Explain(a *Attention) (plan AttentionPlan, err error) {
+// Explain describes how Attend would run a call, and runs nothing. Out may be nil.
+func (s *Storage) Explain(a *Attention) (info AttentionInfo, err error) {
 	c, err := a.c(s, false)
 	if err != nil {
 		return
 	}
-	answer := C.kvc_attention_plan{struct_size: C.sizeof_kvc_attention_plan}
+	launch, plan, workspace := a.Launch.c()
+	answer := C.kvc_attention_info{struct_size: C.sizeof_kvc_attention_info}
 	err = s.call(func(handle uintptr) error {
 		return native.Kvc_storage_explain(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), asBytes(a.SinkLogits), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, a.Schedule, a.Workspace,
+			asBytes(a.AlibiSlopes), asBytes(a.SinkLogits), a.Mask, a.MaskOffsets, a.MaskStarts, a.BlockMask, launch, plan, workspace,
 			asByte(&answer))
 	})
-	return AttentionPlan{C.GoString(&answer.kernels[0]), C.GoString(&answer.keys[0]), C.GoString(&answer.values[0]), uint32(answer.num_workers),
+	return AttentionInfo{C.GoString(&answer.kernels[0]), C.GoString(&answer.keys[0]), C.GoString(&answer.values[0]), uint32(answer.num_workers),
 		answer.sparse != 0, uint64(answer.num_pieces), uint64(answer.num_splits), uint64(answer.scratch_bytes),
-		uint64(answer.shared_tokens), uint64(answer.schedule_bytes), uint64(answer.workspace_bytes), uint64(answer.selection_bytes)}, err
+		uint64(answer.shared_tokens), uint64(answer.plan_bytes), uint64(answer.workspace_bytes), uint64(answer.selection_bytes)}, err
 }
 
-// KeyBounds writes the largest and smallest of each element over the keys of full blocks: float16 bits [NumBlocks][NumHeads][2][HeadDim],
-// of which the entries of `blocks` are written.
+// KeyBounds computes the largest and smallest value of each element over the keys of full blocks: float16 bits
+// [NumBlocks][NumHeads][2][HeadDim], of which only the entries of `blocks` are written.
 func (s *Storage) KeyBounds(layer uint32, blocks []int32, bounds []uint16) error {
 	if err := s.checkBounds(bounds); err != nil {
 		return err
@@ -105,14 +123,15 @@ func (s *Storage) KeyBounds(layer uint32, blocks []int32, bounds []uint16) error
 	return s.call(func(c uintptr) error { return native.Kvc_storage_key_bounds(c, layer, blocks, asBytes(bounds), 0) })
 }
 
-// BlockChoice is how SelectBlocks picks: the TopK blocks with the highest bounds, with the first SinkBlocks and the last RecentBlocks (0 = 1).
+// BlockChoice is how SelectBlocks picks: the TopK blocks with the highest bounds, and always the first SinkBlocks and the last RecentBlocks
+// (0 = 1).
 type BlockChoice struct {
-	Bounds                         []uint16 // Of KeyBounds.
+	Bounds                         []uint16 // From KeyBounds.
 	TopK, SinkBlocks, RecentBlocks uint64
 }
 
-// SelectBlocks picks the blocks that each KV head of each request reads: a BlockMask. Out, LSE, Mask, BlockMask and SinkLogits are not used.
-// Of Workspace it needs AttentionPlan.SelectionBytes.
+// SelectBlocks picks the blocks that each KV head of each request reads. It returns a BlockMask. Out, LSE, Mask, BlockMask and SinkLogits are
+// not used. Launch.Workspace needs AttentionInfo.SelectionBytes.
 func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error) {
 	own := *a
 	own.Mask, own.BlockMask, own.LSE, own.SinkLogits = nil, nil, nil, nil
@@ -127,14 +146,15 @@ func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error)
 	picked := make([]byte, len(a.KVLens)*int(s.info.num_heads)*stride)
 	struct_ := C.kvc_block_choice{struct_size: C.sizeof_kvc_block_choice, top_k: C.uint64_t(choice.TopK), sink_blocks: C.uint64_t(choice.SinkBlocks),
 		recent_blocks: C.uint64_t(choice.RecentBlocks), block_mask_stride: C.size_t(stride)}
+	launch, plan, workspace := a.Launch.c()
 	return picked, s.call(func(handle uintptr) error {
 		return native.Kvc_storage_select_blocks(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,
-			asBytes(a.AlibiSlopes), nil, nil, nil, nil, nil, nil, a.Workspace, asByte(&struct_), asBytes(choice.Bounds), picked, 0)
+			asBytes(a.AlibiSlopes), nil, nil, nil, nil, nil, launch, plan, workspace, asByte(&struct_), asBytes(choice.Bounds), picked, 0)
 	})
 }
 
-// MergeAttention merges attention over disjoint sets of keys: outs [partials][rows][vDim] and lses [partials][rows] of the same queries
-// become out [rows][vDim] and lse [rows] (or nil) over all keys.
+// MergeAttention merges partial results of the same queries over disjoint sets of keys, outs [partials][rows][vDim] and lses
+// [partials][rows], into out [rows][vDim] and lse [rows] (or nil) over all keys.
 func MergeAttention(outs, lses []float32, partials, vDim int, out, lse []float32) error {
 	rows, err := checkMerge(outs, lses, partials, vDim, out, lse)
 	if err != nil {
@@ -143,8 +163,8 @@ func MergeAttention(outs, lses []float32, partials, vDim int, out, lse []float32
 	return native.Kvc_attention_merge(asBytes(outs), asBytes(lses), uint64(partials), rows, uint32(vDim), C.KVC_FLOAT32, asBytes(out), asBytes(lse))
 }
 
-// TreeMask is the Mask of a tree of draft tokens, with MaskStarts at its first position, and the depth of each node: each parent below its
-// node, -1 = hangs on the last token before the tree.
+// TreeMask returns the Mask of a tree of draft tokens, with MaskStarts at its first position, and the depth of each node. Each parent is less
+// than its node; -1 = the last token before the tree.
 func TreeMask(parents []int32) (mask []byte, depths []int32, err error) {
 	if err = checkTree(parents); err != nil {
 		return
@@ -153,14 +173,14 @@ func TreeMask(parents []int32) (mask []byte, depths []int32, err error) {
 	return mask, depths, native.Kvc_tree_mask(parents, mask, 0, depths)
 }
 
-// DeviceInfo is what a device is: kvc_device_info.
+// DeviceInfo has the properties of a device: kvc_device_info.
 type DeviceInfo struct {
-	Name, Architecture                string // "" = not known.
-	MemoryBytes, FreeBytes            uint64 // 0 = not known.
+	Name, Architecture                string // "" = unknown.
+	MemoryBytes, FreeBytes            uint64 // 0 = unknown.
 	MemoryKinds, NumProcessors, Flags uint32
 }
 
-// Device describes a device, such as "cpu". ErrNotFound, whose text says which there are.
+// Device returns the properties of a device, such as "cpu". The text of ErrNotFound lists the devices.
 func Device(name string) (DeviceInfo, error) {
 	info := &C.kvc_device_info{struct_size: C.sizeof_kvc_device_info}
 	err := native.Kvc_device_properties(name, asByte(info))

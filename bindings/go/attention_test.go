@@ -93,7 +93,7 @@ func TestSinkLogitsTakeTheirShare(t *testing.T) {
 	s, a := sparseSetup(t, nil)
 	defer s.Close()
 	dense, lse := out(t, s, a), append([]float32(nil), a.LSE...)
-	a.SinkLogits, a.Workspace = []float32{1.5, float32(math.Inf(-1)), 4, -2}, make([]byte, 3)
+	a.SinkLogits, a.Launch = []float32{1.5, float32(math.Inf(-1)), 4, -2}, &Launch{Workspace: make([]byte, 3)}
 	for i, x := range out(t, s, a) {
 		share := 1 / (1 + math.Exp(float64(a.SinkLogits[i/16]-lse[i/16])))
 		near(t, float64(x), float64(dense[i])*share, 1e-5)
@@ -101,9 +101,9 @@ func TestSinkLogitsTakeTheirShare(t *testing.T) {
 	for h, x := range a.LSE {
 		near(t, float64(x), math.Log(math.Exp(float64(lse[h]))+math.Exp(float64(a.SinkLogits[h]))), 1e-5)
 	}
-	plan, err := s.Explain(a)
+	info, err := s.Explain(a)
 	must(t, err)
-	equal(t, plan.WorkspaceBytes+plan.SelectionBytes, uint64(0)) // of the CPU
+	equal(t, info.WorkspaceBytes+info.SelectionBytes, uint64(0)) // of the CPU
 	for _, bad := range [][]float32{{0, 0, 0}, {0, 0, 0, float32(math.NaN())}, {0, float32(math.Inf(1)), 0, 0}} {
 		a.SinkLogits = bad
 		refused(t, s.Attend(a))
@@ -135,12 +135,12 @@ func TestMasksHideWhatTheySay(t *testing.T) {
 	for i, x := range out(t, s, &bits) {
 		near(t, float64(x), float64(few[i]), 1e-5)
 	}
-	plan, err := s.Explain(&sparse)
+	info, err := s.Explain(&sparse)
 	must(t, err)
-	equal(t, plan.Sparse && plan.NumWorkers == 1 && plan.Kernels != "", true)
-	plan, err = s.Explain(a)
+	equal(t, info.Sparse && info.NumWorkers == 1 && info.Kernels != "", true)
+	info, err = s.Explain(a)
 	must(t, err)
-	equal(t, plan.Sparse, false)
+	equal(t, info.Sparse, false)
 
 	for i, change := range []func(a *Attention){
 		func(a *Attention) { a.BlockMask = all[:1] },
@@ -191,7 +191,7 @@ func TestPartsMergeIntoTheWhole(t *testing.T) {
 	}
 }
 
-func TestForeignMemoryAndWhatAStorageIs(t *testing.T) {
+func TestExternalMemoryAndPropertiesOfAStorage(t *testing.T) {
 	block, slab, err := StorageSize(StorageConfig{NumBlocks: 8, NumLayers: 1, NumHeads: 2, HeadDim: 16, BlockSize: 4, DType: Float32})
 	must(t, err)
 	memory, err := syscall.Mmap(-1, 0, int(slab), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
@@ -213,13 +213,13 @@ func TestForeignMemoryAndWhatAStorageIs(t *testing.T) {
 	keys, values, err := s.Measure(0, 1, k, v, []int64{0, 1, 2, 3})
 	must(t, err)
 	equal(t, keys.MSE == 0 && values.MaxError == 0 && keys.Elements == 128 && keys.Ratio == 0.5, true)
-	must(t, s.SealBlocks([]int32{0}))
+	must(t, s.QuantizeBlocks([]int32{0}))
 	must(t, s.Close())
 	equal(t, s.Slab() == nil, true)
 	if _, err := NewStorage(StorageConfig{NumBlocks: 9, NumLayers: 1, NumHeads: 2, HeadDim: 16, BlockSize: 4, DType: Float32, Memory: memory}); !errors.Is(err, ErrInvalidArgument) {
 		t.Fatal(err)
 	}
-	equal(t, Supports(FeatureLRU) && !Supports(FeatureTiers) && BuildInfo() != "", true)
+	equal(t, Supports(FeatureLRU) && Supports(FeatureEvents) && !Supports(99) && BuildInfo() != "", true)
 	info, err := Device("cpu")
 	must(t, err)
 	equal(t, info.MemoryBytes > 0 && info.NumProcessors > 0, true)

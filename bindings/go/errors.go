@@ -11,8 +11,8 @@ import (
 	"libkvcache/bindings/go/internal/native"
 )
 
-// Error is a failed call, which has changed nothing: Status is its KVC_ERROR_*, Text says what was wrong, the value,
-// the limit and the fix. errors.Is(err, ErrNoSpace) compares the status alone.
+// Error is a failed call, which changed nothing. Status is its KVC_ERROR_*. Text says what was wrong, the value, the limit
+// and the fix. errors.Is(err, ErrNoSpace) compares only the status.
 type Error = native.Error
 
 // One error per status, for errors.Is.
@@ -32,20 +32,20 @@ var (
 	ErrDevice          = &Error{Status: C.KVC_ERROR_DEVICE, Text: "device"}
 )
 
-// ErrClosed is what every call on a closed object returns.
+// ErrClosed is returned by every call on a closed object.
 var ErrClosed = errors.New("kvcache: closed")
 
 // liveObjects counts objects of the library that exist, to find leaks.
 var liveObjects int64
 
-// Status is the outcome of one item of a Step: 0, or a KVC_ERROR_*.
+// Status is the result of one item of a Step: 0, or a KVC_ERROR_*.
 type Status int32
 
-// Statuses that an engine handles; any other is a defect of its own.
+// Statuses that an engine handles. Any other is a bug in the engine.
 const (
 	StatusOK      Status = C.KVC_OK
-	StatusNoSpace Status = C.KVC_ERROR_NO_SPACE // not enough free or evictable blocks
-	StatusAgain   Status = C.KVC_ERROR_AGAIN    // enough once the steps in flight are retired
+	StatusNoSpace Status = C.KVC_ERROR_NO_SPACE // too few blocks are free or evictable
+	StatusAgain   Status = C.KVC_ERROR_AGAIN    // there is space when the steps in flight are retired
 	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
 )
 
@@ -60,17 +60,11 @@ type Feature uint32
 
 // Features that a build may have.
 const (
-	FeatureLRU             Feature = C.KVC_FEATURE_LRU
-	FeatureSlidingWindow   Feature = C.KVC_FEATURE_SLIDING_WINDOW
-	FeatureSeveralPools    Feature = C.KVC_FEATURE_SEVERAL_POOLS
-	FeatureEvents          Feature = C.KVC_FEATURE_EVENTS
-	FeaturePartialReuse    Feature = C.KVC_FEATURE_PARTIAL_REUSE
-	FeaturePublishEnqueued Feature = C.KVC_FEATURE_PUBLISH_ENQUEUED
-	FeatureMergeDuplicates Feature = C.KVC_FEATURE_MERGE_DUPLICATES
-	FeatureQuotas          Feature = C.KVC_FEATURE_QUOTAS
-	FeaturePriority        Feature = C.KVC_FEATURE_PRIORITY
-	FeatureTiers           Feature = C.KVC_FEATURE_TIERS
+	FeatureLRU           Feature = C.KVC_FEATURE_LRU
+	FeatureSlidingWindow Feature = C.KVC_FEATURE_SLIDING_WINDOW
+	FeatureSeveralPools  Feature = C.KVC_FEATURE_SEVERAL_POOLS
+	FeatureEvents        Feature = C.KVC_FEATURE_EVENTS
 )
 
-// Supports says whether this build can do something.
+// Supports asks whether this build has a feature.
 func Supports(feature Feature) bool { return C.kvc_supports(C.uint32_t(feature)) == C.KVC_OK }

@@ -87,9 +87,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return f.m.Slots(f.request(), uint32(f.small(2)), int(f.small(4)), slots)
 		},
-		"Manager.TakeCopies":     func() error { return first(f.m.TakeCopies()) },
-		"Manager.TakeZeroBlocks": func() error { return first(f.m.TakeZeroBlocks()) },
-		"Manager.Compact":        func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
+		"Manager.TakePending": func() error { _, _, err := f.m.TakePending(); return err },
+		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
 			n, err := f.m.OpenNamespace(Identity{part(), part(), part()})
@@ -194,19 +193,19 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Storage.Close": func() error { return f.closedS.Close() },
 		"Storage.Bytes": func() error { f.s.Bytes(); return nil },
 		"Storage.Store": func() error { return f.s.Store(f.rows()) },
-		"Storage.StoreTurned": func() error {
+		"Storage.StoreRotated": func() error {
 			first, layers, k, v, slots := f.rows()
 			rope := &KeyRope{Table: f.data(8 * len(slots)), RopeDim: uint32(f.oneOf(0, 0, 4, f.number())), FirstElement: uint32(f.small(4)), Interleaved: f.Intn(2) == 0}
 			if f.Intn(3) == 0 {
 				rope.Rows = slice(f, len(slots), func() int64 { return int64(f.small(len(slots) + 1)) })
 			}
-			return f.s.StoreTurned(first, layers, k, v, slots, rope)
+			return f.s.StoreRotated(first, layers, k, v, slots, rope)
 		},
-		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
-		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
-		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
-		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
-		"Storage.SealBlocks": func() error { return f.s.SealBlocks(f.blockList()) },
+		"Storage.Gather":         func() error { return f.s.Gather(f.rows()) },
+		"Storage.Measure":        func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.CopyBlocks":     func() error { return f.s.CopyBlocks(f.copies()) },
+		"Storage.ZeroBlocks":     func() error { return f.s.ZeroBlocks(f.blockList()) },
+		"Storage.QuantizeBlocks": func() error { return f.s.QuantizeBlocks(f.blockList()) },
 		"Storage.SwapOut": func() error {
 			pages, bytes := f.pages()
 			return f.s.SwapOut(f.copies(), pages, bytes)
@@ -243,6 +242,13 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"FindModel": func() error {
 			return first(FindModel([]string{"llama-3.1-8b", "", "\x00", strings.Repeat("m", 4096)}[f.Intn(4)]))
+		},
+		"ModelFromConfig": func() error {
+			text := []byte(`{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "vocab_size": 100, "max_position_embeddings": 128}`)
+			if f.Intn(2) == 0 {
+				text = text[:f.Intn(len(text))]
+			}
+			return first(ModelFromConfig(text))
 		},
 		"Models": func() error { return first(Models()) },
 		"Model.EstimateMemory": func() error {

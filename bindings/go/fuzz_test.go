@@ -81,7 +81,7 @@ func (f *fuzzer) oneOf(numbers ...uint64) uint64 { return numbers[f.Intn(len(num
 
 // renew makes the objects that calls go to, in some shape.
 func (f *fuzzer) renew(t *testing.T) {
-	config := Config{NumBlocks: 12, BlockSize: 4, MaxRequests: 8, MaxRequestTokens: 64, EventCapacity: f.oneOf(0, 8), ZeroForeign: f.Intn(3) == 0,
+	config := Config{NumBlocks: 12, BlockSize: 4, MaxRequests: 8, MaxRequestTokens: 64, EventCapacity: f.oneOf(0, 8), ZeroCrossNamespace: f.Intn(3) == 0,
 		NullBlock: f.Intn(4) == 0, VocabSize: uint32(f.oneOf(0, 100))}
 	if f.Intn(2) == 0 {
 		config.Groups = []Group{{}, {WindowTokens: f.oneOf(2, 5, 9), NumSinkTokens: uint32(f.Intn(3))}}
@@ -230,7 +230,7 @@ func (f *fuzzer) options() *RequestOptions {
 func (f *fuzzer) attention() *Attention {
 	info, requests := &f.s.info, f.Intn(4)
 	a := &Attention{Layer: uint32(f.Intn(2)), NumQHeads: uint32(info.num_heads) * uint32(1+f.Intn(2)), QOffsets: []uint64{0}, KVLens: []uint64{},
-		NotCausal: f.Intn(4) == 0, Window: f.small(6), Sinks: f.small(3), Scheduled: f.Intn(4) == 0}
+		NotCausal: f.Intn(4) == 0, Window: f.small(6), Sinks: f.small(3)}
 	bit := uint64(0)
 	mask := f.Intn(3) == 0
 	for r := 0; r < requests; r++ {
@@ -271,14 +271,17 @@ func (f *fuzzer) attention() *Attention {
 		a.SinkLogits = f.data(int(a.NumQHeads))
 	}
 	if f.Intn(4) == 0 {
-		a.Workspace = room[byte](f, f.Intn(64))
-	}
-	if f.Intn(4) == 0 {
 		a.BlockMask = room[byte](f, requests*int(info.num_heads))
 		f.Read(a.BlockMask)
 	}
 	if f.Intn(4) == 0 {
-		a.Schedule = room[byte](f, f.Intn(64))
+		a.Launch = &Launch{Planned: f.Intn(2) == 0}
+		if f.Intn(2) == 0 {
+			a.Launch.Plan = room[byte](f, f.Intn(64))
+		}
+		if f.Intn(2) == 0 {
+			a.Launch.Workspace = room[byte](f, f.Intn(64))
+		}
 	}
 	numbers := [][]uint64{a.QOffsets, a.KVLens, a.MaskOffsets, a.MaskStarts}
 	switch f.Intn(21) {
@@ -359,7 +362,7 @@ func (f *fuzzer) storageConfig() StorageConfig {
 	config := StorageConfig{NumBlocks: f.number(), NumLayers: f.uint32(), NumHeads: f.uint32(), HeadDim: f.uint32(), VHeadDim: f.uint32(), BlockSize: f.uint32(),
 		DType: DType(f.small(13)), Layout: uint32(f.small(6)), Flags: uint32(f.small(64)), ScaleGroup: uint32(f.small(2)),
 		Alignment:  uint32(f.oneOf(0, 16, 64, f.number())),
-		NumThreads: uint32(f.oneOf(0, 1, 2, 257, math.MaxUint32)), KScale: float32(f.oneOf(0, 0, 1)), VScale: float32(f.oneOf(0, 0, 1)), OpenBlocks: uint32(f.small(3))}
+		NumThreads: uint32(f.oneOf(0, 1, 2, 257, math.MaxUint32)), KScale: float32(f.oneOf(0, 0, 1)), VScale: float32(f.oneOf(0, 0, 1)), ResidualBlocks: uint32(f.small(3))}
 	if f.Intn(3) == 0 {
 		config = StorageConfig{NumBlocks: 1 + f.small(4), NumLayers: 1, NumHeads: 1, HeadDim: 8, DType: config.DType}
 	}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kvcache manages the KV cache of an LLM inference engine: which block of memory holds which tokens, what requests
-// share, what is evicted. It is a layer over libkvcache, whose header kvcache.h is the manual; meaning and units are the same.
+// Package kvcache manages the KV cache of an LLM inference engine. It decides which block of memory holds which tokens, what
+// requests share, and what is evicted. It is a layer over libkvcache; the header kvcache.h is the manual, and meaning and units
+// are the same here.
 //
-// Any goroutine may call a Manager; one request, and one Step, is driven by one goroutine at a time. A failed call changes
-// nothing; errors.Is tells why it failed. Slices are used in place for the time of the call and never kept.
+// Any goroutine may call a Manager. One goroutine at a time drives a request or a Step. A failed call changes nothing; errors.Is
+// tells why it failed. Slices are used in place during the call and never kept.
 //
-// Building needs libkvcache installed where pkg-config finds it.
+// Building needs an installed libkvcache that pkg-config finds.
 package kvcache
 
 // #cgo pkg-config: kvcache
@@ -23,33 +24,33 @@ import (
 	"libkvcache/bindings/go/internal/native"
 )
 
-// Group is a set of layers with one block table per request. WindowTokens 0 is full attention, else a sliding window that
-// reads so many tokens, the query's own included, and the first NumSinkTokens.
+// Group is a group of layers with one block table per request. WindowTokens 0: full attention. Otherwise a query reads the last
+// WindowTokens tokens, itself included, and the first NumSinkTokens.
 type Group struct {
 	WindowTokens, RetentionTokens uint64
 	NumSinkTokens, Pool           uint32
 }
 
-// Config is the shape of a manager. Everything but NumBlocks (or Pools) has a default.
+// Config is the shape of a manager: kvc_manager_config. Only NumBlocks (or Pools) has no default.
 type Config struct {
 	NumBlocks        uint64   // Blocks of the only pool.
-	Pools            []uint64 // Or of each pool.
-	Groups           []Group  // Default: one with full attention.
+	Pools            []uint64 // Blocks of each pool, instead of NumBlocks.
+	Groups           []Group  // nil = one group with full attention.
 	BlockSize        uint32   // Tokens per block; 0 = 16.
 	VocabSize        uint32   // Token ids must be below this; 0 = only non-negative.
-	MaxNodes         uint64   // Prefix positions remembered.
+	MaxNodes         uint64   // Prefix positions to remember; 0 = enough for the blocks.
 	MaxRequests      uint64   // 0 = 1024.
 	MaxRequestTokens uint64   // 0 = 2^24.
-	EventCapacity    uint64   // Events kept for Events; 0 = none.
-	Seed             uint64   // Of the table hash; 0 = random. Never changes a result.
-	WatermarkBlocks  uint64   // An admission must leave so many blocks.
-	NullBlock        bool     // Block 0 is the engine's.
-	NoPrefixCache    bool     // Never publish.
-	ZeroForeign      bool     // Blocks that change namespace are told by TakeZeroBlocks.
-	ZeroAlways       bool     // All blocks that are handed out are.
+	EventCapacity    uint64   // Events that Events can read; 0 = none.
+	Seed             uint64   // Secret of the table hash; 0 = random. It never changes a result.
+	WatermarkBlocks  uint64   // Blocks that an admission must leave available.
+	NullBlock        bool     // Block id 0 is reserved for the engine.
+	NoPrefixCache    bool     // Publish nothing.
+	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
+	ZeroCrossNamespace, ZeroAlways bool
 }
 
-// Manager owns blocks and requests. Make one with New, end it with Close.
+// Manager is the block manager. Create it with New, free it with Close.
 type Manager struct {
 	mu    sync.RWMutex // Held for reading by every call: Close waits for them.
 	c     uintptr
@@ -59,9 +60,9 @@ type Manager struct {
 // Request is the id of a request, valid until it is freed.
 type Request uint64
 
-// New makes a manager. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
+// New creates a manager. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
 func New(config Config) (*Manager, error) {
-	// In C memory, since it points to arrays.
+	// In C memory, because it points to arrays.
 	c := (*C.kvc_manager_config)(C.calloc(1, C.sizeof_kvc_manager_config))
 	defer C.free(unsafe.Pointer(c))
 	c.struct_size = C.sizeof_kvc_manager_config
@@ -75,8 +76,8 @@ func New(config Config) (*Manager, error) {
 	if config.NoPrefixCache {
 		c.flags |= C.KVC_MANAGER_NO_PREFIX_CACHE
 	}
-	if config.ZeroForeign {
-		c.flags |= C.KVC_MANAGER_ZERO_FOREIGN
+	if config.ZeroCrossNamespace {
+		c.flags |= C.KVC_MANAGER_ZERO_CROSS_NAMESPACE
 	}
 	if config.ZeroAlways {
 		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS
@@ -111,8 +112,7 @@ func New(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close frees the manager with all its requests and steps, once calls in other goroutines have returned. Closing again
-// does nothing.
+// Close frees the manager with all its requests and steps. It waits for calls in other goroutines. Closing again does nothing.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *Manager) Close() error {
 	return nil
 }
 
-// call runs a function on the open manager and keeps Close out meanwhile.
+// call runs a function on the open manager. Close waits for it.
 func (m *Manager) call(function func(c uintptr) error) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -138,14 +138,14 @@ func (m *Manager) call(function func(c uintptr) error) error {
 	return function(m.c)
 }
 
-// Stats never waits for the manager's lock.
+// Stats returns counters and gauges as of the last finished call. It does not wait for the manager's lock.
 func (m *Manager) Stats() (stats Stats, err error) {
 	stats.size = uint64(unsafe.Sizeof(stats))
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_stats(c, asByte(&stats)) })
 	return stats, err
 }
 
-// Usage is the part of the blocks that is held, neither free nor merely cached: 0 .. 1.
+// Usage is the part of the blocks that is held (neither free nor cached): 0 .. 1.
 func (m *Manager) Usage() (float64, error) {
 	stats, err := m.Stats()
 	if err != nil {
@@ -154,42 +154,42 @@ func (m *Manager) Usage() (float64, error) {
 	return 1 - float64(stats.BlocksFree+stats.BlocksCached)/float64(stats.BlocksTotal), nil
 }
 
-// Properties are what the manager was made with, defaults filled in.
+// Properties returns the configuration of the manager, with defaults filled in.
 func (m *Manager) Properties() (properties Properties, err error) {
 	properties.size = uint64(unsafe.Sizeof(properties))
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_properties(c, asByte(&properties)) })
 	return properties, err
 }
 
-// PoolInfo are the counts of a pool.
+// PoolInfo returns the blocks of a pool by state.
 func (m *Manager) PoolInfo(pool uint32) (info PoolInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_pool_info(c, pool, asByte(&info)) })
 	return info, err
 }
 
-// BlockInfo is the state of a block.
+// BlockInfo returns the state of a block.
 func (m *Manager) BlockInfo(block int32) (info BlockInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_block_info(c, block, asByte(&info)) })
 	return info, err
 }
 
-// Digest is a hash of the state: equal call sequences give equal digests anywhere.
+// Digest hashes the state. Equal sequences of calls give equal digests in any build and process.
 func (m *Manager) Digest() (digest uint64, err error) {
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_digest(c, &digest) })
 	return digest, err
 }
 
-// Check tests every invariant; ErrCorrupt says which one is broken.
+// Check checks every invariant of the state. The text of ErrCorrupt has the first broken one.
 func (m *Manager) Check() error {
 	return m.call(native.Kvc_manager_check)
 }
 
-// RetireStep says that the kernels of all steps up to this one have finished.
+// RetireStep states that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available.
 func (m *Manager) RetireStep(stepID uint64) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_retire_step(c, stepID) })
 }
 
-// Version of the library: major * 10000 + minor * 100 + patch.
+// Version is the version of the library: major * 10000 + minor * 100 + patch.
 func Version() uint32 { return uint32(C.kvc_version()) }

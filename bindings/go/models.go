@@ -12,17 +12,18 @@ import (
 	"libkvcache/bindings/go/internal/native"
 )
 
-// Model is the part of a model that its KV cache depends on: kvc_model. A preset (FindModel), or filled in by hand.
+// Model is what the KV cache of a model depends on: kvc_model. Use a preset (FindModel), or fill it in.
 type Model struct {
 	Name                                                string
 	NumLayers, NumQHeads, NumKVHeads, HeadDim, VHeadDim uint32
 	LatentDim, RopeDim, VocabSize                       uint32
 	MaxContext, WindowTokens                            uint64
-	WindowLayers                                        []uint32 // That have the window; none = all, if WindowTokens is given.
+	WindowLayers                                        []uint32 // Layers with the window; none, with WindowTokens = all.
 	RopeTheta, RopeLocalTheta, RopeFactor               float64
 	RopeOriginalContext                                 uint64
 	RopeScaling, RopeFlags                              uint32 // KVC_ROPE_*, KVC_MODEL_ROPE_*.
-	RopeSlowTurns, RopeFastTurns, RopeAttentionFactor   float64
+	RopeLowRotations, RopeHighRotations                 float64
+	RopeAttentionFactor                                 float64
 }
 
 func newModel() *C.kvc_model { return &C.kvc_model{struct_size: C.sizeof_kvc_model} }
@@ -40,7 +41,7 @@ func (m *Model) c() (*C.kvc_model, error) {
 	}
 	c.rope_theta, c.rope_local_theta, c.rope_factor = C.double(m.RopeTheta), C.double(m.RopeLocalTheta), C.double(m.RopeFactor)
 	c.rope_original_context, c.rope_scaling, c.rope_flags = C.uint64_t(m.RopeOriginalContext), C.uint32_t(m.RopeScaling), C.uint32_t(m.RopeFlags)
-	c.rope_slow_turns, c.rope_fast_turns = C.double(m.RopeSlowTurns), C.double(m.RopeFastTurns)
+	c.rope_low_rotations, c.rope_high_rotations = C.double(m.RopeLowRotations), C.double(m.RopeHighRotations)
 	c.rope_attention_factor = C.double(m.RopeAttentionFactor)
 	return c, nil
 }
@@ -50,8 +51,8 @@ func goModel(c *C.kvc_model) *Model {
 		HeadDim: uint32(c.head_dim), VHeadDim: uint32(c.v_head_dim), LatentDim: uint32(c.latent_dim), RopeDim: uint32(c.rope_dim),
 		VocabSize: uint32(c.vocab_size), MaxContext: uint64(c.max_context), WindowTokens: uint64(c.window_tokens), RopeTheta: float64(c.rope_theta),
 		RopeLocalTheta: float64(c.rope_local_theta), RopeFactor: float64(c.rope_factor), RopeOriginalContext: uint64(c.rope_original_context),
-		RopeScaling: uint32(c.rope_scaling), RopeFlags: uint32(c.rope_flags), RopeSlowTurns: float64(c.rope_slow_turns),
-		RopeFastTurns: float64(c.rope_fast_turns), RopeAttentionFactor: float64(c.rope_attention_factor)}
+		RopeScaling: uint32(c.rope_scaling), RopeFlags: uint32(c.rope_flags), RopeLowRotations: float64(c.rope_low_rotations),
+		RopeHighRotations: float64(c.rope_high_rotations), RopeAttentionFactor: float64(c.rope_attention_factor)}
 	for layer := uint32(0); layer < m.NumLayers && layer < C.KVC_MODEL_MAX_LAYERS; layer++ {
 		if c.window_layers[layer/64]>>(layer%64)&1 != 0 {
 			m.WindowLayers = append(m.WindowLayers, layer)
@@ -60,7 +61,7 @@ func goModel(c *C.kvc_model) *Model {
 	return m
 }
 
-// FindModel is the preset of this name, alias or repository. ErrNotFound, with the nearest names in its text.
+// FindModel returns the preset with this name, alias or repository. The text of ErrNotFound has the nearest names.
 func FindModel(name string) (*Model, error) {
 	c := newModel()
 	if err := native.Kvc_model_find(name, asByte(c)); err != nil {
@@ -78,7 +79,7 @@ func ModelFromConfig(json []byte) (*Model, error) {
 	return goModel(c), nil
 }
 
-// Models are all presets.
+// Models returns all presets.
 func Models() ([]*Model, error) {
 	models := make([]*Model, native.Kvc_model_count())
 	for i := range models {
@@ -91,23 +92,23 @@ func Models() ([]*Model, error) {
 	return models, nil
 }
 
-// MemoryQuery is a question for EstimateMemory: kvc_memory_query. Zero is the default of every field.
+// MemoryQuery is the question of EstimateMemory: kvc_memory_query. Zero is the default of every field.
 type MemoryQuery struct {
 	Tokens, NumSequences, BudgetBytes, ChunkTokens                              uint64
 	DType                                                                       DType // 0 = Float32.
 	BlockSize, ScaleGroup, Asymmetric, TensorScales, ChannelKeys, ChannelTokens uint32
 }
 
-// MemoryEstimate is in bytes and blocks: kvc_memory_estimate.
+// MemoryEstimate is the answer of EstimateMemory, in bytes and blocks: kvc_memory_estimate.
 type MemoryEstimate struct {
 	size                                                                      uint64
 	BytesPerToken, FullBlockBytes, WindowBlockBytes, FullBlocks, WindowBlocks uint64
 	SequenceBytes, TotalBytes, MaxTokens, MaxSequences                        uint64
 	NumFullLayers, NumWindowLayers                                            uint32
-	OpenBytes                                                                 uint64
+	ResidualBytes                                                             uint64
 }
 
-// EstimateMemory says how much memory the blocks of some sequences take and, with a budget, what fits.
+// EstimateMemory computes the memory of sequences and, with a budget, what fits.
 func (m *Model) EstimateMemory(query MemoryQuery) (estimate MemoryEstimate, err error) {
 	c := &C.kvc_memory_query{struct_size: C.sizeof_kvc_memory_query, tokens: C.uint64_t(query.Tokens), num_sequences: C.uint64_t(query.NumSequences),
 		budget_bytes: C.uint64_t(query.BudgetBytes), chunk_tokens: C.uint64_t(query.ChunkTokens), dtype: C.int32_t(query.DType),
@@ -121,8 +122,8 @@ func (m *Model) EstimateMemory(query MemoryQuery) (estimate MemoryEstimate, err 
 	return estimate, native.Kvc_estimate_memory(asByte(model), asByte(c), asByte(&estimate))
 }
 
-// RopeFrequencies are the radians per position of each pair of a layer's rotary embedding, and the factor for RopeTable: kvc_model_rope.
-// length: tokens of the sequence, for dynamic scaling. factors: of the model's config.json, for LongRoPE, else nil.
+// RopeFrequencies returns the radians per position of each pair of a layer's rotary embedding, and the attention factor for RopeTable:
+// kvc_model_rope. length: tokens of the sequence, for dynamic scaling. factors: from the model's config.json, for LongRoPE; else nil.
 func (m *Model) RopeFrequencies(layer uint32, length uint64, factors []float64) (frequencies []float64, attentionFactor float64, err error) {
 	dim := m.RopeDim
 	if dim == 0 {
@@ -135,15 +136,15 @@ func (m *Model) RopeFrequencies(layer uint32, length uint64, factors []float64) 
 	if err != nil {
 		return
 	}
-	factor := []float64{0}
-	frequencies, err = grown(func(room []float64) (count uint64, err error) {
-		err = native.Kvc_model_rope(asByte(model), layer, length, asBytes(factors), asBytes(room), asBytes(factor), &count)
-		return
-	})
+	if dim > maxRopeElements {
+		return nil, 0, invalid("RopeDim or HeadDim is %d; at most %d", dim, maxRopeElements)
+	}
+	frequencies, factor := make([]float64, dim/2), []float64{0}
+	err = native.Kvc_model_rope(asByte(model), layer, length, asBytes(factors), asBytes(frequencies), asBytes(factor))
 	return frequencies, factor[0], err
 }
 
-// RopeTable is the cosines and sines of positions for ApplyRope: [positions][2][pairs].
+// RopeTable returns the cosines and sines of positions for ApplyRope and StoreRotated: [positions][2][pairs].
 func RopeTable(frequencies []float64, attentionFactor float64, positions []int64) ([]float32, error) {
 	length := product(2, uint64(len(frequencies)), uint64(len(positions)))
 	if length > math.MaxInt/4 {
@@ -153,16 +154,16 @@ func RopeTable(frequencies []float64, attentionFactor float64, positions []int64
 	return table, native.Kvc_rope_table(asBytes(frequencies), attentionFactor, positions, asBytes(table))
 }
 
-// RopeRows are rows that ApplyRope turns.
+// RopeRows are rows that ApplyRope rotates.
 type RopeRows struct {
 	X                     []float32 // [tokens][NumHeads][HeadDim].
 	NumHeads, HeadDim     uint32
-	RopeDim, FirstElement uint32  // Elements that turn (0 = HeadDim), and the first of them.
-	Interleaved           bool    // Elements 2 i and 2 i + 1 turn together, instead of i and i + RopeDim / 2.
-	Rows                  []int64 // [tokens] the table's row of each token; nil = row t for token t.
+	RopeDim, FirstElement uint32  // Elements that rotate (0 = HeadDim), and the first of them.
+	Interleaved           bool    // Elements 2 i and 2 i + 1 form a pair, instead of i and i + RopeDim / 2.
+	Rows                  []int64 // [tokens] row of the table for each token; nil = row t for token t.
 }
 
-// ApplyRope turns queries or keys in place. ErrInvalidArgument: a row outside of the table; then nothing has changed.
+// ApplyRope rotates queries or keys in place. ErrInvalidArgument for a row outside the table; then nothing is changed.
 func ApplyRope(rows *RopeRows, table []float32) error {
 	tokens, err := checkRopeRows(rows, table)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestPresetsAndMemory(t *testing.T) {
 	}
 	llama, err := FindModel("meta-llama/Llama-3.1-8B")
 	must(t, err)
-	estimate, err := llama.EstimateMemory(MemoryQuery{Tokens: 8192, BudgetBytes: 1 << 34})
+	estimate, err := llama.EstimateMemory(MemoryQuery{DType: Float16, Tokens: 8192, BudgetBytes: 1 << 34})
 	must(t, err)
 	equal(t, estimate.BytesPerToken, uint64(2*32*8*128*2))
 	equal(t, estimate.TotalBytes, 8192*estimate.BytesPerToken)

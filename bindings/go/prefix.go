@@ -11,13 +11,14 @@ import (
 	"libkvcache/bindings/go/internal/native"
 )
 
-// Namespace is the id of an open namespace: requests of different ones never share. 0 is the default one.
+// Namespace is the id of an open namespace. Requests of different namespaces never share blocks. 0 is the default one.
 type Namespace uint64
 
-// Pin keeps a prefix from eviction until Unpin.
+// Pin is the id of a pin, which protects a prefix from eviction until Unpin.
 type Pin uint64
 
-// Identity is everything that makes KV of equal tokens different. nil is absent; empty is present, which is different.
+// Identity is all that makes the KV of equal tokens different. A part that is nil is absent; an empty one is present, which
+// is different.
 type Identity struct{ Model, Adapter, Tenant []byte }
 
 // Kinds of events and states of blocks.
@@ -35,7 +36,7 @@ const (
 	BlockFenced   = C.KVC_BLOCK_FENCED
 )
 
-// OpenNamespace opens the namespace of an identity; opening it again gives the same id and must be closed as often.
+// OpenNamespace opens the namespace with this identity. Opening an identity again returns the same id; close it as often.
 func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err error) {
 	var id uint64
 	err = m.call(func(c uintptr) error {
@@ -44,17 +45,17 @@ func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err err
 	return Namespace(id), err
 }
 
-// CloseNamespace undoes one open. ErrBusy if it is the last and requests or pins exist.
+// CloseNamespace closes a namespace once. ErrBusy for the last close while requests or pins of the namespace exist.
 func (m *Manager) CloseNamespace(namespace Namespace) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_close_namespace(c, uint64(namespace)) })
 }
 
-// Reset forgets everything cached in a namespace (0 = all) in constant time.
+// Reset forgets all cached content of a namespace (0 = all) in constant time. Requests keep their blocks and finish.
 func (m *Manager) Reset(namespace Namespace) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_reset(c, uint64(namespace)) })
 }
 
-// Probe asks what would hit and whether it fits; it changes nothing.
+// Probe asks whether a prompt would fit, and how much of it is cached. It changes nothing.
 func (m *Manager) Probe(namespace Namespace, tokens []int32, keys []ExtraKey) (info ProbeInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error {
@@ -63,7 +64,7 @@ func (m *Manager) Probe(namespace Namespace, tokens []int32, keys []ExtraKey) (i
 	return info, err
 }
 
-// PinPrefix keeps the cached part of a prefix from eviction. ErrNotFound if not even one block is cached.
+// PinPrefix protects the cached part of a prefix from eviction. ErrNotFound if no block is cached.
 func (m *Manager) PinPrefix(namespace Namespace, tokens []int32, keys []ExtraKey) (pin Pin, pinned int, err error) {
 	var id, count uint64
 	err = m.call(func(c uintptr) error {
@@ -77,7 +78,7 @@ func (m *Manager) Unpin(pin Pin) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_unpin_prefix(c, uint64(pin)) })
 }
 
-// DropPrefix drops every cached block of these tokens that nobody holds.
+// DropPrefix drops the cached blocks of these tokens that nobody holds.
 func (m *Manager) DropPrefix(namespace Namespace, tokens []int32, keys []ExtraKey) (dropped int, err error) {
 	var count uint64
 	err = m.call(func(c uintptr) error {
@@ -86,49 +87,52 @@ func (m *Manager) DropPrefix(namespace Namespace, tokens []int32, keys []ExtraKe
 	return int(count), err
 }
 
-// EvictBlocks evicts up to maxBlocks cached blocks in policy order.
+// EvictBlocks evicts up to maxBlocks cached blocks in the order of the policy.
 func (m *Manager) EvictBlocks(maxBlocks int) (evicted int, err error) {
 	var count uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_evict_blocks(c, uint64(maxBlocks), &count) })
 	return int(count), err
 }
 
-// AcquireBlocks takes blocks with one raw hold each, all or nothing.
+// AcquireBlocks takes blocks of a group's pool, all or nothing. Each gets one external hold.
 func (m *Manager) AcquireBlocks(group uint32, blocks []int32) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_acquire_blocks(c, group, blocks) })
 }
 
-// AcquirePrefix takes a raw hold on the cached blocks of a prefix in one group; -1 where a window needs none.
+// AcquirePrefix takes an external hold on each cached block of a prefix in one group; -1 where a window does not need the block.
 func (m *Manager) AcquirePrefix(namespace Namespace, group uint32, tokens []int32, keys []ExtraKey) ([]int32, error) {
 	return grown(func(room []int32) (count uint64, err error) {
 		err = m.call(func(c uintptr) error {
-			return native.Kvc_manager_acquire_prefix(c, uint64(namespace), group, tokens, asBytes(keys), room, &count)
+			return native.Kvc_manager_acquire_prefix(c, uint64(namespace), tokens, asBytes(keys), group, room, &count)
 		})
 		return count, err
 	})
 }
 
-// PublishBlocks publishes raw-held blocks as the KV of the tokens that they have room for, which must be written.
+// PublishBlocks publishes externally held blocks as the KV of the first tokens, which must be written. ErrNotHeld for a block
+// without an external hold.
 func (m *Manager) PublishBlocks(namespace Namespace, group uint32, tokens []int32, keys []ExtraKey, blocks []int32) error {
 	return m.call(func(c uintptr) error {
-		return native.Kvc_manager_publish_blocks(c, uint64(namespace), group, tokens, asBytes(keys), blocks)
+		return native.Kvc_manager_publish_blocks(c, uint64(namespace), tokens, asBytes(keys), group, blocks)
 	})
 }
 
-// ReleaseBlocks gives back one raw hold per entry, all or nothing.
+// ReleaseBlocks releases one external hold per entry, all or nothing.
 func (m *Manager) ReleaseBlocks(blocks []int32) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_release_blocks(c, blocks) })
 }
 
-// UnpublishBlocks makes blocks unfindable, whoever holds them, because their bytes turned out to be wrong; it says how many were findable.
+// UnpublishBlocks makes blocks unfindable because their bytes are wrong, for example after a failed load. It returns how many
+// were published. Cached blocks become free; held blocks stay with their holders.
 func (m *Manager) UnpublishBlocks(blocks []int32) (unpublished int, err error) {
 	var count uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_unpublish_blocks(c, blocks, &count) })
 	return int(count), err
 }
 
-// Events reads up to len(events) events from a cursor on, without removing them, and returns how many and the cursor to go
-// on with. Their tokens, NumTokens each, are written to tokens, if it is not nil; reading stops where they do not fit.
+// Events reads up to len(events) events from a cursor on (0 at first), without removing them. It returns their number and the
+// next cursor. If tokens is not nil, it receives the tokens of the events, NumTokens each; reading stops before an event whose
+// tokens do not fit.
 func (m *Manager) Events(cursor uint64, events []Event, tokens []int32) (count int, next uint64, err error) {
 	var read uint64
 	err = m.call(func(c uintptr) error {

@@ -7,13 +7,13 @@ import "C"
 
 import "libkvcache/bindings/go/internal/native"
 
-// QuantFormat is how Quantize makes codes of rows of floats: kvc_quant_format.
+// QuantFormat is the format of Quantize: kvc_quant_format.
 type QuantFormat struct {
 	DType      DType   // Int8, Int4, Float8E4M3 or Float8E5M2.
 	Group      uint32  // Elements of a row that share a scale; 0 = the whole row.
-	Asymmetric bool    // Integer types: (scale, offset) pairs.
-	Channels   bool    // A scale per column instead.
-	Scale      float32 // One for all, given; 0 = scales are found.
+	Asymmetric bool    // Integer types: (scale, offset) pairs instead of scales.
+	Channels   bool    // One scale per column for all rows, instead of scales per row.
+	Scale      float32 // One given scale for all elements; 0 = the scales are computed.
 }
 
 func (f QuantFormat) c() *C.kvc_quant_format {
@@ -27,8 +27,8 @@ func (f QuantFormat) c() *C.kvc_quant_format {
 	return c
 }
 
-// Quantize makes codes and scales of rows of dim floats, by the rules of a Storage. Int4 codes are two per byte, the first in the low half; a
-// code c stands for c * scale + offset. Without scales to find they are nil.
+// Quantize quantizes rows of dim floats. The codes equal those of a Storage. Int4 has two codes per byte, the first in the low half. A code c
+// stands for c * scale + offset. scales is nil if format.Scale is set.
 func Quantize(format QuantFormat, values []float32, dim int) (codes []byte, scales []float32, err error) {
 	rows, numCodes, numScales, err := checkQuant(format, values, dim)
 	if err != nil {
@@ -41,7 +41,7 @@ func Quantize(format QuantFormat, values []float32, dim int) (codes []byte, scal
 	return codes, scales, native.Kvc_quantize(asByte(format.c()), asBytes(values), rows, uint64(dim), codes, asBytes(scales))
 }
 
-// Dequantize is the way back of Quantize: values has the length of rows * dim.
+// Dequantize reverses Quantize. values has the length rows * dim.
 func Dequantize(format QuantFormat, codes []byte, scales []float32, dim int, values []float32) error {
 	rows, numCodes, numScales, err := checkQuant(format, values, dim)
 	if err == nil {

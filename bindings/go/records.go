@@ -7,10 +7,10 @@ import "C"
 
 import "unsafe"
 
-// Structs of kvcache.h with the same layout, so that the library fills them in place. The size that each passes is its own:
-// a newer library with longer structs fills what is here.
+// Structs of the C headers with the same layout, so that the library fills them in place. Each passes its own size: a newer
+// library with longer structs fills the fields that are here.
 
-// Stats are counters since creation and gauges, as of the last finished call.
+// Stats has counters since creation, and gauges, as of the last finished call: kvc_stats.
 type Stats struct {
 	size                                                                                                                          uint64
 	Epoch                                                                                                                         uint64
@@ -20,41 +20,41 @@ type Stats struct {
 	NodesUsed, MetadataBytes                                                                                                      uint64
 }
 
-// RequestInfo is the state of a request; Admitted is 0 while it waits.
+// RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits.
 type RequestInfo struct {
 	size                                                                                                               uint64
 	NamespaceID, UserData, NumTokens, NumCommitted, NumCached, Capacity, NumBlocks, LostReuseTokens, MinTruncateTokens uint64
 	Admitted, Flags                                                                                                    uint32
 }
 
-// ProbeInfo says what would hit, and whether it fits: BlocksNeeded + watermark <= BlocksAvailable.
+// ProbeInfo says what would hit: kvc_probe_info. The prompt fits if BlocksNeeded + watermark <= BlocksAvailable.
 type ProbeInfo struct {
 	size                                                      uint64
 	NumCached, BlocksNeeded, BlocksAvailable, LostReuseTokens uint64
 }
 
-// BlockInfo is the state of one block; State is a Block* constant.
+// BlockInfo is the state of one block: kvc_block_info. State is a Block* constant.
 type BlockInfo struct {
-	size                                                        uint64
-	TokenOffset                                                 uint64
-	State, Pool, Requests, RawHolds, Pins, Published, NumCopies uint32
-	Group                                                       int32
+	size                                                             uint64
+	TokenOffset                                                      uint64
+	State, Pool, Requests, ExternalHolds, Pins, Published, NumCopies uint32
+	Group                                                            int32
 }
 
-// PoolInfo are the counts of a pool; the states sum to NumBlocks.
+// PoolInfo has the blocks of a pool by state, which sum to NumBlocks: kvc_pool_info.
 type PoolInfo struct {
 	size                                                                         uint64
 	FirstBlock, NumBlocks, Free, Cached, Live, Reserved, Filling, Fenced, Pinned uint64
 }
 
-// Properties are what a manager was made with, defaults filled in.
+// Properties is the configuration of a manager, with defaults filled in: kvc_properties.
 type Properties struct {
 	size                                                                               uint64
 	NumBlocks, MaxNodes, MaxRequests, MaxRequestTokens, EventCapacity, WatermarkBlocks uint64
 	BlockSize, VocabSize, Policy, Flags, NumGroups, NumPools                           uint32
 }
 
-// Event is what became findable or went away; Kind is an Event* constant. A jump of Sequence means that events were lost.
+// Event is a change of what can be found: kvc_event. Kind is an Event* constant. A gap in Sequence means that events were lost.
 type Event struct {
 	Sequence, TimeNs, Epoch, NamespaceID, Node, ParentNode, TokenOffset uint64
 	Kind, Group, NumTokens                                              uint32
@@ -62,19 +62,19 @@ type Event struct {
 	Digest, ParentDigest, ExtraDigest                                   [32]byte
 }
 
-// ExtraKey is the identity of a span of tokens whose ids alone do not identify it (an image).
+// ExtraKey identifies a span of tokens that their ids alone do not identify, such as the placeholder tokens of an image.
 type ExtraKey struct {
 	FirstToken, NumTokens uint64
 	Digest                [32]byte
 }
 
-// BlockCopy asks for the contents of block Source in block Destination.
+// BlockCopy says: copy the contents of block Source to block Destination.
 type BlockCopy struct{ Source, Destination int32 }
 
 // TableChange says that BlockTables[Group][Row][Column] became Block.
 type TableChange struct{ Group, Row, Column, Block int32 }
 
-// sizesInC are compared with those above by a test.
+// sizesInC are the sizes in C. A test compares them with those of the structs above.
 var sizesInC = map[string]uintptr{
 	"Stats": C.sizeof_kvc_stats, "RequestInfo": C.sizeof_kvc_request_info, "ProbeInfo": C.sizeof_kvc_probe_info,
 	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "Properties": C.sizeof_kvc_properties,
@@ -83,10 +83,10 @@ var sizesInC = map[string]uintptr{
 	"Metrics": C.sizeof_kvc_quant_metrics, "MemoryEstimate": C.sizeof_kvc_memory_estimate, "Run": C.sizeof_kvc_run,
 }
 
-// asByte is what the native layer takes for a struct.
+// asByte is a struct as the native layer takes it.
 func asByte[T any](value *T) *byte { return (*byte)(unsafe.Pointer(value)) }
 
-// asBytes is an array of structs in place.
+// asBytes is an array of structs, in place, as bytes.
 func asBytes[T any](values []T) []byte {
 	if len(values) == 0 {
 		return nil

@@ -14,31 +14,29 @@ import (
 
 // requestConfig is kvc_request_config.
 type requestConfig struct {
-	size                                                                     uint64
-	namespaceID, userData, maxCachedTokens, externalTokens, slots, lookahead uint64
-	flags, dropTailBlocks                                                    uint32
-	priority                                                                 int64
+	size                                                        uint64
+	userData, maxCachedTokens, externalTokens, slots, lookahead uint64
+	flags, dropTailBlocks                                       uint32
 }
 
-// RequestOptions are what a request may ask for beside its tokens; the zero value is all defaults.
+// RequestOptions are the options of a request: kvc_request_config. The zero value is all defaults.
 type RequestOptions struct {
 	Namespace       Namespace  // 0 = the default one.
 	UserData        uint64     // Returned by RequestInfo; not interpreted.
-	MaxCachedTokens uint64     // Upper bound of the hit; 0 = all but one token.
+	MaxCachedTokens uint64     // Upper bound of the hit; 0 = all tokens but one.
 	ExternalTokens  uint64     // Tokens after the hit that a transfer will fill.
-	Slots           uint64     // Tokens after the hit that get blocks at admission; 0 = all. Chunked prefill.
-	Lookahead       uint64     // Slots kept reserved past the known tokens (speculative decoding).
-	DropTailBlocks  uint32     // Give back this many blocks from the end of the hit.
-	NoRead          bool       // Use no cached block.
-	NoWrite         bool       // Publish nothing.
+	Slots           uint64     // Tokens after the hit that get blocks at admission (chunked prefill); 0 = all.
+	Lookahead       uint64     // Slots reserved past the known tokens (speculative decoding).
+	DropTailBlocks  uint32     // Drop this many blocks from the end of the hit.
+	NoRead          bool       // Do not use cached blocks.
+	NoWrite         bool       // Do not publish.
 	FullMustFit     bool       // Admit only if all known tokens would fit.
 	Resumed         bool       // Admitted before under another id.
-	ExtraKeys       []ExtraKey // In order, not overlapping.
+	ExtraKeys       []ExtraKey // In order, without overlaps.
 }
 
 func (o *RequestOptions) config() *requestConfig {
-	config := &requestConfig{namespaceID: uint64(o.Namespace), userData: o.UserData, maxCachedTokens: o.MaxCachedTokens,
-		externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks}
+	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks}
 	config.size = uint64(unsafe.Sizeof(*config))
 	for _, flag := range []struct {
 		set  bool
@@ -52,41 +50,45 @@ func (o *RequestOptions) config() *requestConfig {
 	return config
 }
 
-// AllocateRequest creates and admits a request: its longest cached prefix is found and blocks are taken for the rest, all
-// or nothing. The first cached tokens need no compute. Options may be nil. Errors: ErrNoSpace, ErrAgain,
-// ErrInvalidArgument, ErrLimit, ErrNotFound (namespace); then there is no request.
-func (m *Manager) AllocateRequest(tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
-	var keys []byte
-	var config *byte
-	if options != nil {
-		keys, config = asBytes(options.ExtraKeys), asByte(options.config())
+// c is the options as C takes them.
+func (o *RequestOptions) c() (namespace uint64, keys []byte, config *byte) {
+	if o == nil {
+		return 0, nil, nil
 	}
+	return uint64(o.Namespace), asBytes(o.ExtraKeys), asByte(o.config())
+}
+
+// AllocateRequest creates and admits a request: it finds the longest cached prefix and takes blocks for the rest, all or
+// nothing. The first cached tokens need no compute. Options may be nil. Errors: ErrNoSpace, ErrAgain, ErrInvalidArgument,
+// ErrLimit, ErrNotFound (namespace); then there is no request.
+func (m *Manager) AllocateRequest(tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
+	namespace, keys, config := options.c()
 	var id, hit uint64
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_allocate_request(c, tokens, keys, config, &id, &hit) })
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_allocate_request(c, namespace, tokens, keys, config, &id, &hit)
+	})
 	return Request(id), int(hit), err
 }
 
-// CreateRequest creates a waiting request: tokens are copied and hashed, no block is taken.
+// CreateRequest creates a waiting request: its tokens are copied and hashed, and it gets no block. Options may be nil.
 func (m *Manager) CreateRequest(tokens []int32, options *RequestOptions) (request Request, err error) {
-	var keys []byte
-	var config *byte
-	if options != nil {
-		keys, config = asBytes(options.ExtraKeys), asByte(options.config())
-	}
+	namespace, keys, config := options.c()
 	var id uint64
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_create_request(c, tokens, keys, config, &id) })
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_create_request(c, namespace, tokens, keys, config, &id)
+	})
 	return Request(id), err
 }
 
-// AdmitRequest admits a waiting request and returns the tokens of its hit. Errors: ErrNoSpace, ErrAgain, ErrBusy (it is
-// admitted), ErrNotFound.
+// AdmitRequest admits a waiting request and returns the tokens of its hit. Errors: ErrNoSpace, ErrAgain, ErrBusy (admitted
+// already), ErrNotFound.
 func (m *Manager) AdmitRequest(request Request) (cached int, err error) {
 	var hit uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_admit_request(c, uint64(request), &hit) })
 	return int(hit), err
 }
 
-// AppendTokens appends known tokens; an admitted request gets slots for them. Errors: ErrNoSpace, ErrAgain, ErrNotFound, ...
+// AppendTokens appends known tokens. An admitted request gets slots for them. Errors: ErrNoSpace, ErrAgain, ErrNotFound, ...
 func (m *Manager) AppendTokens(request Request, tokens []int32) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -101,12 +103,12 @@ func (m *Manager) AppendToken(request Request, token int32) error {
 	return m.AppendTokens(request, []int32{token})
 }
 
-// ReserveTokens gives slots up to capacity tokens in all, whose ids may come later.
+// ReserveTokens gives the request slots for capacity tokens in all; their ids may come later.
 func (m *Manager) ReserveTokens(request Request, capacity int) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_reserve_tokens(c, uint64(request), uint64(capacity)) })
 }
 
-// CommitTokens says that the KV of the first committed tokens (absolute) is written: full blocks become findable.
+// CommitTokens states that the KV of the first committed tokens (an absolute count) is written. Full blocks are published.
 func (m *Manager) CommitTokens(request Request, committed int) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -116,24 +118,24 @@ func (m *Manager) CommitTokens(request Request, committed int) error {
 	return native.Kvc_manager_commit_tokens(m.c, uint64(request), uint64(committed))
 }
 
-// TruncateRequest keeps the first tokens (absolute) and gives the rest back.
+// TruncateRequest keeps the first tokens (an absolute count) and returns the blocks of the rest.
 func (m *Manager) TruncateRequest(request Request, tokens int) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_truncate_request(c, uint64(request), uint64(tokens)) })
 }
 
-// ForkRequest makes a request with the committed tokens of another, sharing all their blocks.
+// ForkRequest creates a request with the committed tokens of another; they share all blocks.
 func (m *Manager) ForkRequest(request Request) (child Request, err error) {
 	var id uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_fork_request(c, uint64(request), &id) })
 	return Request(id), err
 }
 
-// PreemptRequest takes all blocks from a request and makes it wait; its tokens are kept.
+// PreemptRequest returns all blocks of a request, which then waits and keeps its tokens.
 func (m *Manager) PreemptRequest(request Request) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_preempt_request(c, uint64(request)) })
 }
 
-// FreeRequest ends a request; what it published stays cached until evicted. Freeing again is ErrNotFound.
+// FreeRequest frees a request. Its published blocks stay cached until they are evicted. Freeing again is ErrNotFound.
 func (m *Manager) FreeRequest(request Request) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_free_request(c, uint64(request)) })
 }
@@ -154,7 +156,7 @@ func (m *Manager) Requests() ([]Request, error) {
 	})
 }
 
-// BlockTable is the block table of a request in one group: block ids, or -1 where a window has passed.
+// BlockTable is the block table of a request in one group: block ids, -1 for entries that left a window.
 func (m *Manager) BlockTable(request Request, group uint32) ([]int32, error) {
 	info, err := m.RequestInfo(request)
 	if err != nil {
@@ -169,7 +171,7 @@ func (m *Manager) BlockTable(request Request, group uint32) ([]int32, error) {
 	return table, m.ExportTables([]Request{request}, group, -1, table)
 }
 
-// ExportTables writes whole block tables into rows of len(tables) / len(requests) entries, fillID where there is no block.
+// ExportTables writes whole block tables into rows of len(tables) / len(requests) entries. An entry without a block is fillID.
 func (m *Manager) ExportTables(requests []Request, group uint32, fillID int32, tables []int32) error {
 	if err := checkTables(requests, tables); err != nil {
 		return err
@@ -181,38 +183,39 @@ func (m *Manager) ExportTables(requests []Request, group uint32, fillID int32, t
 	return m.call(func(c uintptr) error { return native.Kvc_manager_export_tables(c, ids, group, fillID, tables) })
 }
 
-// Slots writes where tokens firstToken, firstToken + 1, ... go: block id * block size + offset; -1 where a window has passed.
+// Slots writes the slots (block id * block size + offset) of tokens firstToken, firstToken + 1, ...; -1 for tokens that left
+// the window.
 func (m *Manager) Slots(request Request, group uint32, firstToken int, slots []int64) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_export_slots(c, uint64(request), group, uint64(firstToken), slots)
 	})
 }
 
-// TakeCopies takes the copies that calls have asked for, to be executed in order before anything is written.
-func (m *Manager) TakeCopies() ([]BlockCopy, error) {
-	return grown(func(room []BlockCopy) (count uint64, err error) {
-		err = m.call(func(c uintptr) error { return native.Kvc_manager_take_copies(c, asBytes(room), &count) })
-		return count, err
+// TakePending takes the work of all calls since the last take: the copies of single calls (those of a Step are in Step.Copies),
+// and the blocks to clear (Config.ZeroCrossNamespace, ZeroAlways). Execute the copies of the step first, then these, then the
+// clears, before anything else writes to these blocks.
+func (m *Manager) TakePending() (copies []BlockCopy, zeroBlocks []int32, err error) {
+	copies, err = grown(func(room []BlockCopy) (numCopies uint64, err error) {
+		var numZero uint64
+		zeroBlocks = make([]int32, len(room))
+		err = m.call(func(c uintptr) error {
+			return native.Kvc_manager_take_pending(c, asBytes(room), zeroBlocks, &numCopies, &numZero)
+		})
+		zeroBlocks = zeroBlocks[:numZero]
+		return numCopies, err
 	})
+	return copies, zeroBlocks, err
 }
 
-// TakeZeroBlocks takes the blocks to clear, after the copies and before anything is written.
-func (m *Manager) TakeZeroBlocks() ([]int32, error) {
-	return grown(func(room []int32) (count uint64, err error) {
-		err = m.call(func(c uintptr) error { return native.Kvc_manager_take_zero_blocks(c, room, &count) })
-		return count, err
-	})
-}
-
-// Compact moves contents from the highest blocks of a pool to its lowest free ones and writes the copies to carry out before any block is
-// read or written; if it fills moves, another call may find more. ErrBusy while a step is in flight.
+// Compact moves contents from the highest blocks of a pool to its lowest free ones, and writes the moves. Execute them before any
+// block is read or written. If it fills moves, another call may find more. ErrBusy while a step is in flight or work is pending.
 func (m *Manager) Compact(pool uint32, moves []BlockCopy) (count int, err error) {
 	var made uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_compact(c, pool, asBytes(moves), &made) })
 	return int(made), err
 }
 
-// grown calls with more and more room until it is enough.
+// grown calls with more and more room until the room is enough.
 func grown[T any](call func(room []T) (uint64, error)) ([]T, error) {
 	for size := 64; ; size *= 4 {
 		room := make([]T, size)

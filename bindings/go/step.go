@@ -14,7 +14,7 @@ import (
 	"libkvcache/bindings/go/internal/native"
 )
 
-// StepLimits are the sizes of a step's arrays.
+// StepLimits are the sizes of the arrays of a step: kvc_step_limits.
 type StepLimits struct {
 	MaxFrees        int // Each of Frees, Preempts, Truncates.
 	MaxRequests     int // Running requests.
@@ -26,11 +26,11 @@ type StepLimits struct {
 	MaxChanges      int // 0 = all that a step can change.
 }
 
-// Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, kept from step to step: fill
-// them in place, set counts, call Run, read the results. Closing the step or the manager sets them to nil; do not use copies of these
-// slices afterwards.
+// Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, which stays from step to step. Fill them in
+// place, set the counts, call Run, and read the results. Closing the step or the manager sets the slices to nil; do not use copies of them
+// afterwards.
 //
-// Entries that are not set are refused. Until you set an entry, CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and
+// Run refuses entries that are not set. Until you set an entry, CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and
 // AdmitOffsets (from [1] on) 2^64 - 1, Rows -2^31. Run consumes the ids, lengths and AdmitOffsets that it reads: they are unset
 // afterwards, so keep your own copy of what you need later. All other inputs keep their values from step to step.
 //
@@ -42,12 +42,13 @@ type Step struct {
 	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal
 	FillID                                                          int32
 	RetiredStep                                                     uint64
-	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; slots alone, whose ids come later.
+	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; slots only, whose ids come later.
 	UseCommitTokens, UseRows                                        bool // With CommitOffsets and CommitTokens; with Rows.
 
-	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets []uint64
-	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                               []int32
-	// AdmitOptions are the options of new requests, [NumAdmissions]; nil: all defaults. Waiting requests keep the options that they were created with.
+	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets, AdmitNamespaces []uint64
+	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                                                []int32
+	// AdmitOptions are the options of new requests, [NumAdmissions]. nil = defaults for all, with the namespaces of AdmitNamespaces; otherwise the
+	// namespaces of the options count. Waiting requests keep the options that they were created with.
 	AdmitOptions []RequestOptions
 
 	StepID, ShortageBlocks                      uint64
@@ -71,7 +72,7 @@ const (
 	StepAdmitPastRefusal = C.KVC_STEP_ADMIT_PAST_REFUSAL
 )
 
-// NewStep makes a step with all its arrays, so that nothing is allocated while serving.
+// NewStep creates a step with all its arrays, so that serving allocates nothing.
 func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
 	c := C.kvc_step_limits{struct_size: C.sizeof_kvc_step_limits, max_frees: C.uint64_t(limits.MaxFrees), max_requests: C.uint64_t(limits.MaxRequests),
 		max_admissions: C.uint64_t(limits.MaxAdmissions), max_tokens: C.uint64_t(limits.MaxTokens), max_prompt_tokens: C.uint64_t(limits.MaxPromptTokens),
@@ -99,7 +100,7 @@ func (s *Step) uint64s() map[C.int32_t]*[]uint64 {
 	return map[C.int32_t]*[]uint64{C.KVC_STEP_FREES: &s.Frees, C.KVC_STEP_PREEMPTS: &s.Preempts, C.KVC_STEP_TRUNCATES: &s.Truncates,
 		C.KVC_STEP_TRUNCATE_LENGTHS: &s.TruncateLengths, C.KVC_STEP_REQUESTS: &s.Requests, C.KVC_STEP_COMMITTED: &s.Committed,
 		C.KVC_STEP_COMMIT_OFFSETS: &s.CommitOffsets, C.KVC_STEP_EXTEND_OFFSETS: &s.ExtendOffsets, C.KVC_STEP_ADMIT_REQUESTS: &s.AdmitRequests,
-		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks}
+		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMIT_NAMESPACES: &s.AdmitNamespaces, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks}
 }
 
 func (s *Step) int32s() map[C.int32_t]*[]int32 {
@@ -107,7 +108,7 @@ func (s *Step) int32s() map[C.int32_t]*[]int32 {
 		C.KVC_STEP_ADMIT_TOKENS: &s.AdmitTokens, C.KVC_STEP_ROWS: &s.Rows, C.KVC_STEP_BLOCK_TABLES: &s.BlockTables}
 }
 
-// viewOf is an array of a made step as a slice of elements, or of structs of them.
+// viewOf is an array of a step as a slice of elements, or of structs of them.
 func viewOf[T any](step *C.kvc_step, array C.int32_t) []T {
 	var view C.kvc_view
 	if C.kvc_step_view(step, array, &view) != C.KVC_OK {
@@ -131,7 +132,7 @@ func (s *Step) use(i int, array int32, on bool) error {
 	return native.Kvc_step_use(uintptr(unsafe.Pointer(s.c)), array, used)
 }
 
-// Run carries the step out: retire, commit, frees, preempts, truncates, extend, admit. It returns an error only if the step fails as a
+// Run executes the step: retire, commit, frees, preempts, truncates, extend, admit. It returns an error only if the step fails as a
 // whole; then nothing has changed. Each item has its own Status: look at it after each Run.
 func (s *Step) Run() error {
 	return s.m.call(func(manager uintptr) error {
@@ -155,11 +156,11 @@ func (s *Step) Run() error {
 		s.c.num_frees, s.c.num_preempts, s.c.num_truncates = C.size_t(s.NumFrees), C.size_t(s.NumPreempts), C.size_t(s.NumTruncates)
 		s.c.num_requests, s.c.num_admissions = C.size_t(s.NumRequests), C.size_t(s.NumAdmissions)
 		s.c.flags, s.c.fill_id, s.c.retired_step = C.uint32_t(s.Flags), C.int32_t(s.FillID), C.uint64_t(s.RetiredStep)
-		configs, keys, keyOffsets, err := s.admitArrays()
+		namespaces, configs, keys, keyOffsets, err := s.admitArrays()
 		if err != nil {
 			return err
 		}
-		if err := native.Kvc_manager_step(manager, uintptr(unsafe.Pointer(s.c)), configs, keys, keyOffsets); err != nil {
+		if err := native.Kvc_manager_step(manager, uintptr(unsafe.Pointer(s.c)), namespaces, configs, keys, keyOffsets); err != nil {
 			return err
 		}
 		s.StepID, s.ShortageBlocks = uint64(s.c.step_id), uint64(s.c.shortage_blocks)
@@ -188,24 +189,25 @@ func (s *Step) unusedIDs() error {
 }
 
 // admitArrays are AdmitOptions as C takes them.
-func (s *Step) admitArrays() (first *byte, keys []byte, keyOffsets []uint64, err error) {
+func (s *Step) admitArrays() (namespaces []uint64, first *byte, keys []byte, keyOffsets []uint64, err error) {
 	if s.AdmitOptions == nil || s.NumAdmissions == 0 {
-		return nil, nil, nil, nil
+		return nil, nil, nil, nil, nil
 	}
 	if err := check(of("AdmitOptions", s.AdmitOptions, uint64(s.NumAdmissions))); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	configs := make([]requestConfig, s.NumAdmissions)
 	all, ends := []ExtraKey{}, make([]uint64, 1, s.NumAdmissions+1)
 	for i := range s.AdmitOptions {
 		configs[i] = *s.AdmitOptions[i].config()
+		namespaces = append(namespaces, uint64(s.AdmitOptions[i].Namespace))
 		all = append(all, s.AdmitOptions[i].ExtraKeys...)
 		ends = append(ends, uint64(len(all)))
 	}
-	return asByte(&configs[0]), asBytes(all), ends, nil
+	return namespaces, asByte(&configs[0]), asBytes(all), ends, nil
 }
 
-// Row is the block table of a row in a group, nil after Close. A row or a group that the step does not have panics, as an index does.
+// Row is a row of the block tables of a group; nil after Close. It panics, like an index, for a row or a group that the step does not have.
 func (s *Step) Row(group, row int) []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +223,7 @@ func (s *Step) Row(group, row int) []int32 {
 	return s.BlockTables[(group*rows+row)*stride:][:stride:stride]
 }
 
-// Close frees the step's memory. Closing again, or after the manager, does nothing.
+// Close frees the memory of the step. Closing again, or after the manager, does nothing.
 func (s *Step) Close() error {
 	if err := s.m.call(func(uintptr) error { s.destroy(); return nil }); err != ErrClosed {
 		return err

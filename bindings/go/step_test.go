@@ -223,3 +223,24 @@ func TestAWaitingRequestKeepsWhatItWasCreatedWith(t *testing.T) {
 	must(t, err)
 	equal(t, info.Capacity, uint64(5))
 }
+
+func TestAdmissionsWithoutOptionsTakeTheirNamespacesFromTheStep(t *testing.T) {
+	m, s := newAdmittingStep(t)
+	namespace, err := m.OpenNamespace(Identity{Tenant: []byte("x")})
+	must(t, err)
+	s.AdmitNamespaces[1] = uint64(namespace)
+	for _, c := range []struct {
+		options []RequestOptions
+		wanted  []Namespace
+	}{{nil, []Namespace{0, namespace}}, {[]RequestOptions{{Namespace: namespace}, {}}, []Namespace{namespace, 0}}, {nil, []Namespace{0, namespace}}} {
+		s.AdmitOptions = c.options
+		must(t, admit(t, s, sequence(0, 5), sequence(50, 5)))
+		for i, wanted := range c.wanted {
+			info, err := m.RequestInfo(Request(s.Admitted[i]))
+			must(t, err)
+			equal(t, Namespace(info.NamespaceID), wanted)
+			must(t, m.FreeRequest(Request(s.Admitted[i])))
+		}
+		must(t, m.RetireStep(s.StepID))
+	}
+}

@@ -14,10 +14,10 @@ import (
 	"libkvcache/bindings/go/internal/native"
 )
 
-// DType is how keys and values are stored.
+// DType is the type of stored keys and values.
 type DType int32
 
-// Stored types; 0 is BFloat16.
+// Stored types; 0 is Float32.
 const (
 	Float32    DType = C.KVC_FLOAT32
 	Float16    DType = C.KVC_FLOAT16
@@ -28,20 +28,21 @@ const (
 	Int4       DType = C.KVC_INT4
 )
 
-// StorageConfig is what a storage holds; everything but the first four has a default.
+// StorageConfig is the shape, type and place of a storage: kvc_storage_config. Only the first four fields have no default.
 type StorageConfig struct {
-	NumBlocks                    uint64 // As the manager's.
+	NumBlocks                    uint64 // As many as the manager's pool.
 	NumLayers, NumHeads, HeadDim uint32
 	VHeadDim                     uint32 // 0 = HeadDim.
 	BlockSize                    uint32 // 0 = 16.
 	DType                        DType
 	Layout, Flags                uint32 // KVC_LAYOUT_*, KVC_STORAGE_*.
 	ScaleGroup, Alignment        uint32
-	NumThreads                   uint32 // That work on one call; 0 = 1.
+	NumThreads                   uint32 // Threads of one call, the caller included; 0 = 1.
 	KScale, VScale               float32
-	ChannelTokens, OpenBlocks    uint32 // With KVC_STORAGE_CHANNEL_KEYS.
-	// Memory to use in place instead of memory of the library, aligned to Alignment; nil = none. It must not be Go's own: take it from mmap or C,
-	// and release it after Close. The storage keeps the slice until then.
+	ChannelTokens                uint32 // With KVC_STORAGE_CHANNEL_KEYS: tokens that share a scale.
+	ResidualBlocks               uint32 // With KVC_STORAGE_CHANNEL_KEYS: residual blocks per layer; 0 = 64.
+	// External memory, aligned to Alignment; nil = memory of the library. It must not be Go memory: take it from mmap or C, and release it after
+	// Close. The storage keeps the slice until then.
 	Memory []byte
 }
 
@@ -51,16 +52,17 @@ func (config *StorageConfig) c() *C.kvc_storage_config {
 		v_head_dim: C.uint32_t(config.VHeadDim), block_size: C.uint32_t(config.BlockSize), dtype: C.int32_t(config.DType),
 		layout: C.uint32_t(config.Layout), flags: C.uint32_t(config.Flags), scale_group: C.uint32_t(config.ScaleGroup),
 		alignment: C.uint32_t(config.Alignment), num_threads: C.uint32_t(config.NumThreads), k_scale: C.float(config.KScale),
-		v_scale: C.float(config.VScale), channel_tokens: C.uint32_t(config.ChannelTokens), open_blocks: C.uint32_t(config.OpenBlocks)}
+		v_scale: C.float(config.VScale), channel_tokens: C.uint32_t(config.ChannelTokens), residual_blocks: C.uint32_t(config.ResidualBlocks)}
 }
 
-// StorageSize is how many bytes one block, and all, of such a storage take.
+// StorageSize returns the bytes of one block, and of all blocks, of such a storage.
 func StorageSize(config StorageConfig) (block, slab uint64, err error) {
 	err = native.Kvc_storage_size(asByte(config.c()), &block, &slab)
 	return
 }
 
-// Storage is memory for the keys and values of a manager's blocks. Any goroutine may use it; who touches the same bytes orders the calls.
+// Storage is memory for the keys and values of a manager's blocks: kvc_storage. Any goroutine may use it; the caller orders calls that touch
+// the same bytes.
 type Storage struct {
 	mu     sync.RWMutex // As a Manager's.
 	c      uintptr
@@ -68,7 +70,7 @@ type Storage struct {
 	memory []byte // The config's, in use until Close.
 }
 
-// NewStorage makes a storage. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
+// NewStorage creates a storage. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
 func NewStorage(config StorageConfig) (*Storage, error) {
 	var c uintptr
 	if err := native.Kvc_storage_adopt(asByte(config.c()), config.Memory, &c); err != nil {
@@ -82,7 +84,7 @@ func NewStorage(config StorageConfig) (*Storage, error) {
 	return s, err
 }
 
-// Close frees the memory, once calls in other goroutines have returned. Closing again does nothing.
+// Close frees the memory. It waits for calls in other goroutines. Closing again does nothing.
 func (s *Storage) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,12 +105,12 @@ func (s *Storage) call(function func(c uintptr) error) error {
 	return function(s.c)
 }
 
-// Bytes of one block, and of all.
+// Bytes returns the bytes of one block, and of all blocks.
 func (s *Storage) Bytes() (block, slab uint64) {
 	return uint64(s.info.block_bytes), uint64(s.info.slab_bytes)
 }
 
-// rows are what a call moves, once the lengths of its arrays agree.
+// rows is the struct of a call, after a check of the lengths of its arrays.
 func (s *Storage) rows(firstLayer, layers uint32, k, v []float32, slots []int64) (*C.kvc_rows, error) {
 	if layers == 0 {
 		layers = 1
@@ -117,23 +119,23 @@ func (s *Storage) rows(firstLayer, layers uint32, k, v []float32, slots []int64)
 		s.checkRows(layers, k, v, slots)
 }
 
-// Store writes keys [layers][tokens][heads][HeadDim] and values (nil for latent attention) of layers from firstLayer on (0 layers = 1)
-// to the slots of the tokens; slot -1 skips one. All or nothing.
+// Store writes keys [layers][tokens][heads][HeadDim] and values [layers][tokens][heads][VHeadDim] (nil for latent attention) of layers from
+// firstLayer on (0 layers = 1) to the slots of the tokens; slot -1 skips a token. It writes all tokens or none.
 func (s *Storage) Store(firstLayer, layers uint32, k, v []float32, slots []int64) error {
-	return s.StoreTurned(firstLayer, layers, k, v, slots, nil)
+	return s.StoreRotated(firstLayer, layers, k, v, slots, nil)
 }
 
-// KeyRope is how StoreTurned turns keys.
+// KeyRope is how StoreRotated rotates keys.
 type KeyRope struct {
-	Table                 []float32 // Of RopeTable; nil = keys are stored as they are.
-	RopeDim, FirstElement uint32    // Elements that turn (0 = HeadDim), and the first of them.
-	Interleaved           bool      // Elements 2 i and 2 i + 1 turn together, instead of i and i + RopeDim / 2.
-	Rows                  []int64   // [tokens] the table's row of each token; nil = row t for token t.
+	Table                 []float32 // From RopeTable; nil = keys are stored unchanged.
+	RopeDim, FirstElement uint32    // Elements that rotate (0 = HeadDim), and the first of them.
+	Interleaved           bool      // Elements 2 i and 2 i + 1 form a pair, instead of i and i + RopeDim / 2.
+	Rows                  []int64   // [tokens] row of the table for each token; nil = row t for token t.
 }
 
-// StoreTurned is Store of the keys that ApplyRope would make of a copy of k. ErrInvalidArgument: a row outside of the table, that of a
-// skipped token included. Without a rope, or a table in it, keys are stored as they are.
-func (s *Storage) StoreTurned(firstLayer, layers uint32, k, v []float32, slots []int64, rope *KeyRope) error {
+// StoreRotated is Store, with the keys rotated as ApplyRope would rotate them; k does not change. Without a rope, or without a table in it, keys
+// are stored unchanged. ErrInvalidArgument for a row outside the table, also of a skipped token.
+func (s *Storage) StoreRotated(firstLayer, layers uint32, k, v []float32, slots []int64, rope *KeyRope) error {
 	rows, err := s.rows(firstLayer, layers, k, v, slots)
 	if err != nil {
 		return err
@@ -156,7 +158,7 @@ func (s *Storage) StoreTurned(firstLayer, layers uint32, k, v []float32, slots [
 	})
 }
 
-// Gather reads what Store wrote.
+// Gather reads keys and values from the slots of the tokens. Parameters as for Store; the rows of tokens with slot -1 stay unchanged.
 func (s *Storage) Gather(firstLayer, layers uint32, k, v []float32, slots []int64) error {
 	rows, err := s.rows(firstLayer, layers, k, v, slots)
 	if err != nil {
@@ -167,36 +169,36 @@ func (s *Storage) Gather(firstLayer, layers uint32, k, v []float32, slots []int6
 	})
 }
 
-// CopyBlocks copies blocks in all layers, in order: what TakeCopies and Step.Copies ask for.
+// CopyBlocks copies blocks in all layers, in order: the copies of TakePending and Step.Copies.
 func (s *Storage) CopyBlocks(copies []BlockCopy) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_copy_blocks(c, asBytes(copies), 0) })
 }
 
-// SwapOut copies blocks to pages, all layers of a block packed in one page: (block, page) pairs. Page p begins at pages[p*pageBytes]
-// (0: the bytes of a block), which is aligned to 16.
+// SwapOut copies blocks to pages: (block, page) pairs. A page holds all layers of a block. Page p begins at pages[p*pageBytes] (0 = the bytes
+// of a block), aligned to 16.
 func (s *Storage) SwapOut(copies []BlockCopy, pages []byte, pageBytes uint64) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_swap_out(c, asBytes(copies), pages, pageBytes, 0) })
 }
 
-// SwapIn is the way back of SwapOut, into any blocks of a storage of the same configuration: (page, block) pairs.
+// SwapIn copies pages of SwapOut to any blocks of a storage of the same configuration: (page, block) pairs.
 func (s *Storage) SwapIn(copies []BlockCopy, pages []byte, pageBytes uint64) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_swap_in(c, asBytes(copies), pages, pageBytes, 0) })
 }
 
-// ZeroBlocks clears blocks in all layers.
+// ZeroBlocks clears blocks in all layers, scales included.
 func (s *Storage) ZeroBlocks(blocks []int32) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_zero_blocks(c, blocks, 0) })
 }
 
-// SealBlocks seals what is open of these blocks, with KVC_STORAGE_CHANNEL_KEYS: before their bytes leave the slab.
-func (s *Storage) SealBlocks(blocks []int32) error {
-	return s.call(func(c uintptr) error { return native.Kvc_storage_seal_blocks(c, blocks, 0) })
+// QuantizeBlocks quantizes the residual blocks among these, with KVC_STORAGE_CHANNEL_KEYS. Call it before their bytes leave the slab.
+func (s *Storage) QuantizeBlocks(blocks []int32) error {
+	return s.call(func(c uintptr) error { return native.Kvc_storage_quantize_blocks(c, blocks, 0) })
 }
 
 // Run is a range of bytes of the slab.
 type Run struct{ Offset, Bytes uint64 }
 
-// Runs are the bytes of a block in the slab, ascending, neighbours joined.
+// Runs lists the bytes of a block in the slab, ascending, with adjacent runs joined.
 func (s *Storage) Runs(block int32) ([]Run, error) {
 	return grown(func(room []Run) (count uint64, err error) {
 		err = s.call(func(c uintptr) error { return native.Kvc_storage_runs(c, block, nil, asBytes(room), &count) })
@@ -204,8 +206,8 @@ func (s *Storage) Runs(block int32) ([]Run, error) {
 	})
 }
 
-// Slab is the bytes of all blocks in place: memory of the library, or what the config gave. It must not be used after Close. A storage whose
-// Slab was called is freed by Close alone, not by the garbage collector, since the slice may outlive it.
+// Slab returns the bytes of all blocks in place. Do not use it after Close. The slice may outlive the storage: after a call of Slab only Close
+// frees the storage, not the garbage collector.
 func (s *Storage) Slab() []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -216,14 +218,14 @@ func (s *Storage) Slab() []byte {
 	return unsafe.Slice((*byte)(s.info.data), int(s.info.slab_bytes))
 }
 
-// Metrics are what storing rows has cost and saved, measured: kvc_quant_metrics.
+// Metrics is the measured cost and error of stored rows: kvc_quant_metrics.
 type Metrics struct {
 	size                        uint64
 	Elements, Bytes, FP16Bytes  uint64
 	Ratio, MSE, SNRdB, MaxError float64
 }
 
-// Measure compares keys and values, as Store takes them, with what lies at their slots. values is empty for latent attention.
+// Measure compares keys and values, as Store takes them, with the stored ones. values is empty for latent attention.
 func (s *Storage) Measure(firstLayer, layers uint32, k, v []float32, slots []int64) (keys, values Metrics, err error) {
 	rows, err := s.rows(firstLayer, layers, k, v, slots)
 	if err != nil {

@@ -17,8 +17,8 @@ func randoms(n int) []float32 {
 	return values
 }
 
-// TestStoreTurnsKeysAsApplyRope stores keys of which a part turns, and the same keys turned before.
-func TestStoreTurnsKeysAsApplyRope(t *testing.T) {
+// TestStoreRotatesKeysAsApplyRope stores keys of which a part rotates, and the same keys rotated before.
+func TestStoreRotatesKeysAsApplyRope(t *testing.T) {
 	const tokens, heads, dim = 3, 2, 8
 	s, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: heads, HeadDim: dim, BlockSize: 4, DType: Float32})
 	must(t, err)
@@ -32,19 +32,19 @@ func TestStoreTurnsKeysAsApplyRope(t *testing.T) {
 		}
 		rope.Table, err = RopeTable([]float64{1, 0.1, 0.01, 0.001}[:pairs], 1, []int64{1, 2, 3, 40, 500})
 		must(t, err)
-		turned := append([]float32(nil), k...)
-		must(t, ApplyRope(&RopeRows{X: turned, NumHeads: heads, HeadDim: dim, RopeDim: rope.RopeDim, FirstElement: rope.FirstElement,
+		rotated := append([]float32(nil), k...)
+		must(t, ApplyRope(&RopeRows{X: rotated, NumHeads: heads, HeadDim: dim, RopeDim: rope.RopeDim, FirstElement: rope.FirstElement,
 			Interleaved: rope.Interleaved, Rows: rope.Rows}, rope.Table))
-		must(t, s.StoreTurned(0, 1, k, v, slots, &rope))
+		must(t, s.StoreRotated(0, 1, k, v, slots, &rope))
 		must(t, s.Gather(0, 1, gotK, gotV, slots))
-		equal(t, gotK, turned)
+		equal(t, gotK, rotated)
 		equal(t, gotV, v)
 	}
 	table, err := RopeTable([]float64{1, 1, 1, 1}, 1, []int64{1, 2, 3})
 	must(t, err)
 	for i, rope := range []KeyRope{{Table: table[:2*dim]}, {Table: table, Rows: []int64{0, 1, 3}}, {Table: table, Rows: []int64{0}}, {Rows: slots},
 		{Table: table, RopeDim: 3}, {Table: table, FirstElement: 2}} {
-		if err := s.StoreTurned(0, 1, k, v, slots, &rope); !errors.Is(err, ErrInvalidArgument) {
+		if err := s.StoreRotated(0, 1, k, v, slots, &rope); !errors.Is(err, ErrInvalidArgument) {
 			t.Error(i, err)
 		}
 	}
@@ -99,11 +99,11 @@ func TestAttentionOverAManagersTables(t *testing.T) {
 		}
 	}
 
-	plan, err := s.Explain(attention)
+	info, err := s.Explain(attention)
 	must(t, err)
 	again := *attention
-	again.Out, again.Schedule, again.Scheduled = make([]float32, 4*dim), make([]byte, plan.ScheduleBytes+16), true
-	must(t, s.Attend(&again)) // The CPU takes a schedule and does not look at it.
+	again.Out, again.Launch = make([]float32, 4*dim), &Launch{Plan: make([]byte, info.PlanBytes+16), Planned: true}
+	must(t, s.Attend(&again)) // The CPU ignores the plan.
 	equal(t, again.Out, out)
 
 	must(t, s.CopyBlocks([]BlockCopy{{table[0], 7}}))

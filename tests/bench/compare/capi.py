@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comparisons with PyTorch use of libkvcache: structs and calls of kvcache.h by ctypes, and storages as tensors."""
+"""libkvcache for the comparisons with PyTorch: structs and calls of the C headers by ctypes, and storages as tensors."""
 import ctypes
 import functools
 import pathlib
@@ -7,21 +7,22 @@ import re
 
 import torch
 
-HEADER = pathlib.Path(__file__).resolve().parents[3] / "include" / "kvcache.h"
+INCLUDE = pathlib.Path(__file__).resolve().parents[3] / "include"
 DTYPES = {torch.float32: "KVC_FLOAT32", torch.float16: "KVC_FLOAT16", torch.bfloat16: "KVC_BFLOAT16"}
 
 
 class Failure(RuntimeError):
-    """The library's own words."""
+    """A failed call, with the text of the library."""
 
 
 @functools.cache
 def constant(name):
-    return int(re.search(rf"\b{name} = (\d+)", HEADER.read_text(encoding="utf-8")).group(1))
+    headers = "".join(path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
+    return int(re.search(rf"\b{name} = (\d+)", headers).group(1))
 
 
 def struct(name, fields):
-    """The leading fields of a struct of kvcache.h; struct_size tells the library how many."""
+    """A struct of the C headers."""
     types = {"p": ctypes.c_void_p, "s": ctypes.c_char_p, "z": ctypes.c_size_t, "u": ctypes.c_uint32, "i": ctypes.c_int32,
              "U": ctypes.c_uint64, "I": ctypes.c_int64, "f": ctypes.c_float}
     pairs = [field.split(":") for field in fields.split()]
@@ -32,13 +33,15 @@ Config = struct("Config", "num_blocks:U num_layers:u num_heads:u head_dim:u v_he
                 "scale_group:u alignment:u num_threads:u memory_kind:u memory:p memory_size:z allocator:p device:s parallel_for:p "
                 "parallel_context:p k_scale:f v_scale:f channel_tokens:u residual_blocks:u memory_fraction:f reserved:u")
 Rows = struct("Rows", "k:p v:p num_tokens:z first_layer:u num_layers:u dtype:i flags:u k_layer:I k_token:I k_head:I v_layer:I "
-              "v_token:I v_head:I slots:p block_table:p block_table_size:z first_token:U")
+              "v_token:I v_head:I slots:p block_table:p block_table_size:z first_token:U rope_table:p rope_rows:p rope_table_rows:z rope_dim:u "
+              "rope_first_element:u")
 Attention = struct("Attention", "q:p out:p lse:p num_requests:z q_offsets:p q_starts:p kv_lens:p block_tables:p table_stride:z "
                    "layer:u num_q_heads:u dtype:i flags:u scale:f soft_cap:f window:U sinks:U alibi_slopes:p mask:p mask_offsets:p "
-                   "mask_starts:p block_mask:p block_mask_stride:z total_queries:U max_queries:U max_kv_len:U shared_tokens:U schedule:p "
-                   "plan_bytes:U")
-Plan = struct("Plan", "kernels:U kernels_end:U keys:U keys_end:U values:U values_end:U num_workers:u sparse:u num_pieces:U num_splits:U "
-              "scratch_bytes:U shared_tokens:U plan_bytes:U")
+                   "mask_starts:p block_mask:p block_mask_stride:z shared_tokens:U sink_logits:p q_token_stride:I q_head_stride:I "
+                   "out_token_stride:I out_head_stride:I launch:p")
+Launch = struct("Launch", "flags:u reserved:u total_queries:U max_queries:U max_kv_len:U plan:p plan_bytes:U workspace:p workspace_bytes:U")
+Info = struct("Info", "kernels:U kernels_end:U keys:U keys_end:U values:U values_end:U num_workers:u sparse:u num_pieces:U num_splits:U "
+              "scratch_bytes:U shared_tokens:U plan_bytes:U workspace_bytes:U selection_bytes:U")
 
 
 class Library:
@@ -52,8 +55,8 @@ class Library:
 
 
 class Storage:
-    """Keys and values k, v [layer][request][head][token][element] in shuffled blocks. `device`: as kvcache.h names it, None = the CPU;
-    `stream`: the runtime's, for attention on a GPU."""
+    """Keys and values k, v [layer][request][head][token][element] in shuffled blocks. `device`: its name in the library, None = the CPU.
+    `stream`: a stream of the runtime, for attention on a GPU."""
 
     def __init__(self, library, k, v, block_size, device=None, stream=None, threads=1, flags=()):
         self.library, self.dtype, self.stream = library, constant(DTYPES[k.dtype]), ctypes.c_void_p()
@@ -77,29 +80,32 @@ class Storage:
         self.context = torch.full([self.requests], context, device=k.device)
 
     def attention(self, q, out):
-        """Arguments for queries q [request][token][head][element], the last tokens of each request. On a GPU all arrays are there."""
+        """Arguments for queries q [request][token][head][element], the last tokens of each request. On a GPU all arrays are in its memory."""
         _, queries, heads, _ = q.shape
         offsets = torch.arange(self.requests + 1, device=q.device) * queries
         arguments = Attention(ctypes.sizeof(Attention), q=q.data_ptr(), out=out.data_ptr(), num_requests=self.requests,
                               q_offsets=offsets.data_ptr(), kv_lens=self.context.data_ptr(), block_tables=self.table.data_ptr(),
                               table_stride=self.table.shape[1], num_q_heads=heads, dtype=constant(DTYPES[q.dtype]))
+        launch = Launch(ctypes.sizeof(Launch))
         if self.stream:
-            arguments.flags = constant("KVC_LAUNCH_ON_DEVICE")
-            arguments.total_queries, arguments.max_queries = self.requests * queries, queries
-            arguments.max_kv_len = int(self.context[0])
-        plan = Plan(ctypes.sizeof(Plan))
-        self.library.call("kvc_storage_explain", self.storage, ctypes.byref(arguments), ctypes.byref(plan))
-        schedule = torch.empty(plan.plan_bytes, dtype=torch.uint8, device=q.device)
-        arguments.schedule, arguments.plan_bytes = schedule.data_ptr() or None, plan.plan_bytes
-        arguments.keep = (q, out, offsets, schedule)
+            launch.flags = constant("KVC_LAUNCH_ON_DEVICE")
+            launch.total_queries, launch.max_queries = self.requests * queries, queries
+            launch.max_kv_len = int(self.context[0])
+        arguments.launch = ctypes.addressof(launch)
+        info = Info(ctypes.sizeof(Info))
+        self.library.call("kvc_storage_explain", self.storage, ctypes.byref(arguments), ctypes.byref(info))
+        plan = torch.empty(info.plan_bytes, dtype=torch.uint8, device=q.device)
+        launch.plan, launch.plan_bytes = plan.data_ptr() or None, info.plan_bytes
+        arguments.keep = (q, out, offsets, plan, launch)
         return arguments
 
     def attend(self, arguments, layer):
-        """Layer 0 works out the schedule that the others use."""
+        """Layer 0 writes the plan that the other layers reuse."""
         arguments.layer = layer
-        if arguments.schedule:
+        launch = arguments.keep[-1]
+        if launch.plan:
             flag = constant("KVC_LAUNCH_PLANNED")
-            arguments.flags = arguments.flags & ~flag | (flag if layer else 0)
+            launch.flags = launch.flags & ~flag | (flag if layer else 0)
         self.library.call("kvc_storage_attend", self.storage, ctypes.byref(arguments), self.stream)
 
     def plane(self, name, layer):

@@ -401,7 +401,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_35ff959ecc7e8187(void *_swig_go_0) {
+void _wrap_Swig_free_native_44045f694d0af5fd(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -411,7 +411,7 @@ void _wrap_Swig_free_native_35ff959ecc7e8187(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_35ff959ecc7e8187(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_44045f694d0af5fd(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -424,7 +424,7 @@ void *_wrap_Swig_malloc_native_35ff959ecc7e8187(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_44045f694d0af5fd(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -457,7 +457,7 @@ char *_wrap_kvc_manager_open_namespace_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -488,7 +488,7 @@ char *_wrap_kvc_manager_create_request_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -521,7 +521,7 @@ char *_wrap_kvc_manager_allocate_request_native_35ff959ecc7e8187(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -550,7 +550,7 @@ char *_wrap_kvc_manager_probe_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -581,7 +581,7 @@ char *_wrap_kvc_manager_pin_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -610,7 +610,7 @@ char *_wrap_kvc_manager_drop_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -647,7 +647,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -682,7 +682,7 @@ char *_wrap_kvc_manager_publish_blocks_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_44045f694d0af5fd(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -711,7 +711,7 @@ char *_wrap_kvc_manager_export_tables_native_35ff959ecc7e8187(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -736,7 +736,7 @@ char *_wrap_kvc_manager_export_slots_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_44045f694d0af5fd(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -765,7 +765,7 @@ char *_wrap_kvc_manager_take_pending_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -796,7 +796,7 @@ char *_wrap_kvc_manager_poll_events_native_35ff959ecc7e8187(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_step_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_44045f694d0af5fd(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -831,7 +831,7 @@ char *_wrap_kvc_manager_step_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_35ff959ecc7e8187(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_44045f694d0af5fd(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -848,7 +848,7 @@ char *_wrap_kvc_step_use_native_35ff959ecc7e8187(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_35ff959ecc7e8187(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_44045f694d0af5fd(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -861,7 +861,7 @@ long long _wrap_kvc_step_num_failed_native_35ff959ecc7e8187(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -900,7 +900,7 @@ char *_wrap_kvc_storage_store_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -931,7 +931,7 @@ char *_wrap_kvc_storage_gather_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -964,7 +964,7 @@ char *_wrap_kvc_storage_measure_native_35ff959ecc7e8187(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1021,7 +1021,7 @@ char *_wrap_kvc_storage_attend_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1078,7 +1078,7 @@ char *_wrap_kvc_storage_explain_native_35ff959ecc7e8187(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1141,7 +1141,7 @@ char *_wrap_kvc_storage_select_blocks_native_35ff959ecc7e8187(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_35ff959ecc7e8187(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_44045f694d0af5fd(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1168,7 +1168,7 @@ char *_wrap_kvc_attention_merge_native_35ff959ecc7e8187(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_35ff959ecc7e8187(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_44045f694d0af5fd(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1185,7 +1185,7 @@ char *_wrap_kvc_estimate_memory_native_35ff959ecc7e8187(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_44045f694d0af5fd(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1210,7 +1210,7 @@ char *_wrap_kvc_rope_apply_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_44045f694d0af5fd(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1231,7 +1231,7 @@ char *_wrap_kvc_storage_adopt_native_35ff959ecc7e8187(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_35ff959ecc7e8187() {
+_gostring_ _wrap_kvc_last_error_native_44045f694d0af5fd() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1242,7 +1242,7 @@ _gostring_ _wrap_kvc_last_error_native_35ff959ecc7e8187() {
 }
 
 
-char *_wrap_kvc_backend_open_native_35ff959ecc7e8187(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_44045f694d0af5fd(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1267,7 +1267,7 @@ char *_wrap_kvc_backend_open_native_35ff959ecc7e8187(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_44045f694d0af5fd(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1287,7 +1287,7 @@ char *_wrap_kvc_backend_properties_native_35ff959ecc7e8187(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_44045f694d0af5fd(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1307,7 +1307,7 @@ char *_wrap_kvc_device_properties_native_35ff959ecc7e8187(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_35ff959ecc7e8187(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_44045f694d0af5fd(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1322,7 +1322,7 @@ char *_wrap_kvc_storage_create_native_35ff959ecc7e8187(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_44045f694d0af5fd(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1337,7 +1337,7 @@ char *_wrap_kvc_storage_properties_native_35ff959ecc7e8187(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_35ff959ecc7e8187(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_44045f694d0af5fd(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1354,7 +1354,7 @@ char *_wrap_kvc_storage_size_native_35ff959ecc7e8187(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_44045f694d0af5fd(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1373,7 +1373,7 @@ char *_wrap_kvc_storage_view_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_44045f694d0af5fd(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1398,7 +1398,7 @@ char *_wrap_kvc_storage_runs_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_44045f694d0af5fd(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1419,7 +1419,7 @@ char *_wrap_kvc_storage_copy_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_44045f694d0af5fd(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1440,7 +1440,7 @@ char *_wrap_kvc_storage_zero_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_44045f694d0af5fd(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1469,7 +1469,7 @@ char *_wrap_kvc_storage_swap_out_native_35ff959ecc7e8187(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_44045f694d0af5fd(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1498,7 +1498,7 @@ char *_wrap_kvc_storage_swap_in_native_35ff959ecc7e8187(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_44045f694d0af5fd(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1519,7 +1519,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_35ff959ecc7e8187(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_44045f694d0af5fd(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1542,7 +1542,7 @@ char *_wrap_kvc_quantize_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_44045f694d0af5fd(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1565,7 +1565,7 @@ char *_wrap_kvc_dequantize_native_35ff959ecc7e8187(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_35ff959ecc7e8187(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_44045f694d0af5fd(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1590,7 +1590,7 @@ char *_wrap_kvc_storage_key_bounds_native_35ff959ecc7e8187(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_35ff959ecc7e8187(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_44045f694d0af5fd(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1613,7 +1613,7 @@ char *_wrap_kvc_tree_mask_native_35ff959ecc7e8187(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_35ff959ecc7e8187() {
+long long _wrap_kvc_model_count_native_44045f694d0af5fd() {
   size_t result;
   long long _swig_go_result;
   
@@ -1624,7 +1624,7 @@ long long _wrap_kvc_model_count_native_35ff959ecc7e8187() {
 }
 
 
-char *_wrap_kvc_model_get_native_35ff959ecc7e8187(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_44045f694d0af5fd(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1639,7 +1639,7 @@ char *_wrap_kvc_model_get_native_35ff959ecc7e8187(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_44045f694d0af5fd(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1659,7 +1659,26 @@ char *_wrap_kvc_model_find_native_35ff959ecc7e8187(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_rope_native_35ff959ecc7e8187(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_from_config_native_44045f694d0af5fd(_goslice_ _swig_go_0, char *_swig_go_1) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  kvc_model *arg3 = (kvc_model *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (kvc_model *)_swig_go_1;
+  
+  result = (kvc_status)kvc_model_from_config((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_model_rope_native_44045f694d0af5fd(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1686,7 +1705,7 @@ char *_wrap_kvc_model_rope_native_35ff959ecc7e8187(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_35ff959ecc7e8187(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_44045f694d0af5fd(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1713,7 +1732,7 @@ char *_wrap_kvc_rope_table_native_35ff959ecc7e8187(_goslice_ _swig_go_0, double 
 }
 
 
-int _wrap_kvc_version_native_35ff959ecc7e8187() {
+int _wrap_kvc_version_native_44045f694d0af5fd() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1724,7 +1743,7 @@ int _wrap_kvc_version_native_35ff959ecc7e8187() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_35ff959ecc7e8187() {
+_gostring_ _wrap_kvc_build_info_native_44045f694d0af5fd() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1735,7 +1754,7 @@ _gostring_ _wrap_kvc_build_info_native_35ff959ecc7e8187() {
 }
 
 
-char *_wrap_kvc_supports_native_35ff959ecc7e8187(int _swig_go_0) {
+char *_wrap_kvc_supports_native_44045f694d0af5fd(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1748,7 +1767,7 @@ char *_wrap_kvc_supports_native_35ff959ecc7e8187(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_35ff959ecc7e8187(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_44045f694d0af5fd(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1763,7 +1782,7 @@ char *_wrap_kvc_manager_create_native_35ff959ecc7e8187(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_44045f694d0af5fd(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1778,7 +1797,7 @@ char *_wrap_kvc_manager_properties_native_35ff959ecc7e8187(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1793,7 +1812,7 @@ char *_wrap_kvc_manager_close_namespace_native_35ff959ecc7e8187(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1808,7 +1827,7 @@ char *_wrap_kvc_manager_reset_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_44045f694d0af5fd(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1823,7 +1842,7 @@ char *_wrap_kvc_manager_stats_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_44045f694d0af5fd(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1840,7 +1859,7 @@ char *_wrap_kvc_manager_pool_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_44045f694d0af5fd(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1857,7 +1876,7 @@ char *_wrap_kvc_manager_block_info_native_35ff959ecc7e8187(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1874,7 +1893,7 @@ char *_wrap_kvc_manager_admit_request_native_35ff959ecc7e8187(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1891,7 +1910,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1912,7 +1931,7 @@ char *_wrap_kvc_manager_append_tokens_native_35ff959ecc7e8187(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1929,7 +1948,7 @@ char *_wrap_kvc_manager_commit_tokens_native_35ff959ecc7e8187(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -1946,7 +1965,7 @@ char *_wrap_kvc_manager_truncate_request_native_35ff959ecc7e8187(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1963,7 +1982,7 @@ char *_wrap_kvc_manager_fork_request_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1978,7 +1997,7 @@ char *_wrap_kvc_manager_preempt_request_native_35ff959ecc7e8187(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1993,7 +2012,7 @@ char *_wrap_kvc_manager_free_request_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2010,7 +2029,7 @@ char *_wrap_kvc_manager_request_info_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_44045f694d0af5fd(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2031,7 +2050,7 @@ char *_wrap_kvc_manager_list_requests_native_35ff959ecc7e8187(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_44045f694d0af5fd(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2054,7 +2073,7 @@ char *_wrap_kvc_manager_compact_native_35ff959ecc7e8187(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2069,7 +2088,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_evict_blocks_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   size_t arg2 ;
   size_t *arg3 = (size_t *) 0 ;
@@ -2086,7 +2105,7 @@ char *_wrap_kvc_manager_evict_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_44045f694d0af5fd(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2107,7 +2126,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_44045f694d0af5fd(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2126,7 +2145,7 @@ char *_wrap_kvc_manager_release_blocks_native_35ff959ecc7e8187(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_44045f694d0af5fd(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2147,7 +2166,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_35ff959ecc7e8187(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_44045f694d0af5fd(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2164,7 +2183,7 @@ char *_wrap_kvc_step_create_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_35ff959ecc7e8187(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_44045f694d0af5fd(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2181,7 +2200,7 @@ char *_wrap_kvc_step_view_native_35ff959ecc7e8187(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2196,7 +2215,7 @@ char *_wrap_kvc_manager_retire_step_native_35ff959ecc7e8187(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_35ff959ecc7e8187(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_44045f694d0af5fd(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2209,7 +2228,7 @@ char *_wrap_kvc_manager_check_native_35ff959ecc7e8187(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_35ff959ecc7e8187(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_44045f694d0af5fd(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;

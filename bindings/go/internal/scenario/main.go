@@ -119,7 +119,7 @@ func (r *runner) events() (string, error) {
 }
 
 func (r *runner) copies() (string, error) {
-	copies, err := r.m.TakeCopies()
+	copies, _, err := r.m.TakePending()
 	text := ""
 	for _, c := range copies {
 		text += fmt.Sprintf(" %d>%d", c.Source, c.Destination)

@@ -5,9 +5,9 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.LongBuffer;
 
-/** What the admissions of one step ask for, as arrays for C; all null: defaults. The configs are C memory, freed by closing. */
-record AdmitOptions(kvc_request_config configs, ByteBuffer keys, LongBuffer keyOffsets) implements AutoCloseable {
-  private static final AdmitOptions NONE = new AdmitOptions(null, null, null);
+/** The options of the admissions of one step, as arrays for C; all null = defaults. close() frees the configs, which are C memory. */
+record AdmitOptions(LongBuffer namespaces, kvc_request_config configs, ByteBuffer keys, LongBuffer keyOffsets) implements AutoCloseable {
+  private static final AdmitOptions NONE = new AdmitOptions(null, null, null, null);
 
   static AdmitOptions of(RequestOptions[] list, long admissions) {
     if (list == null || list.length == 0) {
@@ -16,10 +16,11 @@ record AdmitOptions(kvc_request_config configs, ByteBuffer keys, LongBuffer keyO
     if (list.length != admissions) {
       throw new IllegalArgumentException(list.length + " options for " + admissions + " admissions");
     }
-    LongBuffer ends = Buffers.longs(list.length + 1).put(0, 0);
+    LongBuffer ends = Buffers.longs(list.length + 1).put(0, 0), namespaces = Buffers.longs(list.length);
     int bytes = 0;
     for (int i = 0; i < list.length; ++i) {
       ByteBuffer keys = RequestOptions.keys(list[i]);
+      namespaces.put(i, RequestOptions.namespace(list[i]));
       bytes = Math.addExact(bytes, keys == null ? 0 : keys.remaining());
       ends.put(i + 1, bytes / RequestOptions.ExtraKey.BYTES);
     }
@@ -36,7 +37,7 @@ record AdmitOptions(kvc_request_config configs, ByteBuffer keys, LongBuffer keyO
     }
     Reference.reachabilityFence(defaults);
     Reference.reachabilityFence(list);
-    return new AdmitOptions(configs, all.flip(), ends);
+    return new AdmitOptions(namespaces, configs, all.flip(), ends);
   }
 
   @Override

@@ -7,25 +7,25 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
 /**
- * Queries and what they attend to: kvc_attention. Request r has queries qOffsets[r] .. qOffsets[r + 1] - 1, the last tokens of its kvLens[r],
- * or from position qStarts[r] on. Buffers are direct and in native order, used from position to limit.
+ * Queries and the keys that they attend to: kvc_attention. Request r has queries qOffsets[r] .. qOffsets[r + 1] - 1. They are the last of its
+ * kvLens[r] tokens, or begin at position qStarts[r]. Buffers are direct and in native order, used from position to limit.
  */
 public final class Attention {
   /** Shapes: q [queries][numQHeads][headDim]; out [queries][numQHeads][vHeadDim]; lse float32 [queries][numQHeads], or null. */
   public ByteBuffer q, out, lse;
   /**
-   * Elements from one query's rows of q to the next one's, and from one head's row to the next one's, where q is a part of a larger buffer, such as
-   * the result of a fused QKV projection. q begins with the first row; what follows the last row is not read. 0 = contiguous.
+   * Elements from one query of q to the next, and from one head to the next, if q is a part of a larger buffer, such as the output of a fused QKV
+   * projection. q begins with the first row; elements after the last row are not read. 0 = contiguous.
    */
   public long qTokenStride, qHeadStride;
-  /** The same for out, whose rows must not overlap. What lies between them is not written. */
+  /** The same for out, whose rows must not overlap. Gaps between them are not written. */
   public long outTokenStride, outHeadStride;
   /** [requests + 1], [requests], [requests] or null. */
   public LongBuffer qOffsets, kvLens, qStarts;
   /** [requests][entries]. */
   public IntBuffer blockTables;
   public int layer, numQHeads;
-  /** Of q and out: FLOAT32, FLOAT16 or BFLOAT16. */
+  /** Type of q and out: FLOAT32, FLOAT16 or BFLOAT16. */
   public DType dtype = DType.FLOAT32;
   /** 0 = 1 / sqrt(headDim); 0 = none. */
   public float scale, softCap;
@@ -33,22 +33,42 @@ public final class Attention {
   public boolean notCausal;
   /** float32 [numQHeads], or null. */
   public ByteBuffer alibiSlopes;
-  /** float32 [numQHeads], or null: a learned logit without a value for each head, as gpt-oss has; -infinity = none. */
+  /** float32 [numQHeads], or null: a learned logit per head (gpt-oss); -infinity = none. */
   public ByteBuffer sinkLogits;
-  /** Bits, the lowest of a byte first, or null, from bit maskOffsets[r] on for positions from maskStarts[r] (null: 0) on. */
+  /** Bits, the lowest of a byte first, or null. Those of request r begin at bit maskOffsets[r], for positions from maskStarts[r] (null: 0) on. */
   public ByteBuffer mask;
   public LongBuffer maskOffsets, maskStarts;
-  /** [requests][numHeads][bytes], of {@link Storage#selectBlocks}, or null. */
+  /** [requests][numHeads][bytes], from {@link Storage#selectBlocks}, or null. */
   public ByteBuffer blockMask;
-  /** So many first tokens lie in the same blocks for all requests. */
+  /** Number of first tokens that lie in the same blocks for all requests. */
   public long sharedTokens;
-  /** [Plan.scheduleBytes], or null: where the first of several layers leaves who does what, which the others use with {@link #scheduled}. */
-  public ByteBuffer schedule;
-  public boolean scheduled;
-  /** [Plan.workspaceBytes] (for selectBlocks: [Plan.selectionBytes]) for what the call needs beside its arrays, or null. */
-  public ByteBuffer workspace;
+  /** How a GPU runs it; null = defaults. */
+  public Launch launch;
 
-  /** The same with buffers of the call's own, as {@link Sizes} makes them, once all agree. outputs: with out and lse. */
+  /**
+   * How a GPU runs attention: kvc_attention_launch. The CPU ignores it.
+   *
+   * @param plan [Info.planBytes], or null. The first of several layers with the same lengths writes its plan, the partition of the work, into it;
+   *     the other layers reuse it with planned
+   * @param planned plan holds the plan of an earlier layer
+   * @param workspace [Info.workspaceBytes] (selectBlocks: [Info.selectionBytes]) for intermediate results; null = memory of the library
+   */
+  public record Launch(ByteBuffer plan, boolean planned, ByteBuffer workspace) {
+    private static final Launch DEFAULTS = new Launch(null, false, null);
+
+    private Launch checked() {
+      return new Launch(plan == null ? null : Sizes.result("plan", plan, 1, plan.remaining()), planned,
+          workspace == null ? null : Sizes.result("workspace", workspace, 1, workspace.remaining()));
+    }
+
+    kvc_attention_launch struct() {
+      kvc_attention_launch c = new kvc_attention_launch();
+      c.setFlags(planned ? Native.KVC_LAUNCH_PLANNED : 0);
+      return c;
+    }
+  }
+
+  /** A copy with new slices of all buffers, as {@link Sizes} makes them after its checks. outputs: with out and lse. */
   Attention checked(Storage.Shape shape, boolean outputs) {
     Attention a = new Attention();
     int requests = Sizes.longs("kvLens", kvLens, kvLens == null ? 0 : kvLens.remaining()).remaining(), heads = shape.numHeads();
@@ -69,12 +89,11 @@ public final class Attention {
     a.maskOffsets = mask == null ? null : Sizes.longs("maskOffsets", maskOffsets, requests);
     a.maskStarts = maskStarts == null ? null : Sizes.longs("maskStarts", maskStarts, requests);
     a.blockMask = blockMask == null ? null : Sizes.bytes("blockMask", blockMask, 1, requests, heads, stride);
-    a.schedule = schedule == null ? null : Sizes.result("schedule", schedule, 1, schedule.remaining());
-    a.workspace = workspace == null ? null : Sizes.result("workspace", workspace, 1, workspace.remaining());
+    a.launch = launch == null ? Launch.DEFAULTS : launch.checked();
     for (int r = 0; r < requests; ++r) {
       a.checkMasks(r, shape.blockSize(), stride);
     }
-    Buffer[] written = {a.out, a.lse, a.schedule, a.workspace};
+    Buffer[] written = {a.out, a.lse, a.launch.plan, a.launch.workspace};
     Buffer[] orders = {a.qOffsets, a.kvLens, a.qStarts, a.blockTables, a.maskOffsets, a.maskStarts, a.blockMask};
     Sizes.apart(written, orders);
     a.layer = layer;
@@ -86,7 +105,6 @@ public final class Attention {
     a.sinks = sinks;
     a.notCausal = notCausal;
     a.sharedTokens = sharedTokens;
-    a.scheduled = scheduled;
     a.qTokenStride = qTokenStride;
     a.qHeadStride = qHeadStride;
     a.outTokenStride = outTokenStride;
@@ -94,7 +112,7 @@ public final class Attention {
     return a;
   }
 
-  /** The bits of request r. Lengths are unsigned in C. */
+  /** Checks the bits of request r. Lengths are unsigned in C. */
   private void checkMasks(int r, int blockSize, long stride) {
     long length = kvLens.get(r), start = maskStarts == null ? 0 : maskStarts.get(r), queries = qOffsets.get(r + 1) - qOffsets.get(r);
     if (length < 0 || queries < 0 || start < 0 || start > length) {
@@ -114,7 +132,7 @@ public final class Attention {
     }
   }
 
-  /** The struct of one that is checked. */
+  /** The struct of a checked copy. */
   kvc_attention struct(Storage.Shape shape) {
     int requests = kvLens.remaining();
     kvc_attention c = new kvc_attention();
@@ -123,7 +141,7 @@ public final class Attention {
     c.setLayer(layer);
     c.setNum_q_heads(numQHeads);
     c.setDtype(dtype.code);
-    c.setFlags((notCausal ? Native.KVC_ATTENTION_NOT_CAUSAL : 0) | (scheduled ? Native.KVC_ATTENTION_SCHEDULED : 0));
+    c.setFlags(notCausal ? Native.KVC_ATTENTION_NOT_CAUSAL : 0);
     c.setScale(scale);
     c.setSoft_cap(softCap);
     c.setWindow(window);
@@ -137,11 +155,11 @@ public final class Attention {
     return c;
   }
 
-  /** How something would be computed: kvc_attention_plan. */
-  public record Plan(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes,
-      long sharedTokens, long scheduleBytes, long workspaceBytes, long selectionBytes) {}
+  /** How a call would run: kvc_attention_info. */
+  public record Info(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes,
+      long sharedTokens, long planBytes, long workspaceBytes, long selectionBytes) {}
 
-  /** Depths of the nodes of a tree of draft tokens, whose mask bits are written to an empty mask; -1 = hangs on the last token before it. */
+  /** Writes the mask bits of a tree of draft tokens, and returns the depths of its nodes. Parent -1 = the last token before the tree. */
   public static IntBuffer treeMask(IntBuffer parents, ByteBuffer mask) throws KvCacheException {
     int nodes = parents.remaining();
     IntBuffer from = Sizes.ints("parents", parents, nodes);
@@ -152,7 +170,10 @@ public final class Attention {
     return depths;
   }
 
-  /** Merges attention over disjoint sets of keys: outs [partials][rows][vDim], lses [partials][rows] into out [rows][vDim], lse [rows] or null. */
+  /**
+   * Merges partial results of the same queries over disjoint sets of keys, outs [partials][rows][vDim] and lses [partials][rows], into
+   * out [rows][vDim] and lse [rows] (or null).
+   */
   public static void merge(ByteBuffer outs, ByteBuffer lses, int partials, int vDim, DType dtype, ByteBuffer out, ByteBuffer lse)
       throws KvCacheException {
     if (partials < 0 || vDim < 1) {

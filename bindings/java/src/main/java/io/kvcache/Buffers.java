@@ -7,28 +7,28 @@ import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
-/** Direct buffers in native order: made here, and checked before native code sees them, from position to limit. */
+/** Makes direct buffers in native order, and checks buffers, from position to limit, before native code sees them. */
 public final class Buffers {
   private static final ThreadLocal<IntBuffer> SCRATCH = ThreadLocal.withInitial(() -> ints(64));
 
   private Buffers() {}
 
-  /** Room for ints that calls use in place. */
+  /** Returns a buffer of ints that calls use in place. */
   public static IntBuffer ints(int count) {
     return bytes(Math.multiplyExact(count, 4)).asIntBuffer();
   }
 
-  /** Room for longs that calls use in place. */
+  /** Returns a buffer of longs that calls use in place. */
   public static LongBuffer longs(int count) {
     return bytes(Math.multiplyExact(count, 8)).asLongBuffer();
   }
 
-  /** Room for bytes that calls use in place. */
+  /** Returns a buffer of bytes that calls use in place. */
   public static ByteBuffer bytes(int count) {
     return ByteBuffer.allocateDirect(count).order(ByteOrder.nativeOrder());
   }
 
-  /** The values in this thread's scratch buffer, valid until its next use. */
+  /** Copies the values to this thread's scratch buffer, valid until its next use. */
   static IntBuffer copy(int... values) {
     IntBuffer scratch = SCRATCH.get();
     if (scratch.capacity() < values.length) {

@@ -4,7 +4,7 @@ package io.kvcache;
 import java.util.List;
 
 /**
- * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Everything but the number of blocks has a default; see kvc_manager_config.
+ * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Only the number of blocks has no default. See kvc_manager_config.
  */
 public final class Config {
   long[] pools = {0};
@@ -13,11 +13,11 @@ public final class Config {
   long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks;
 
   /**
-   * A set of layers with one block table per request.
+   * A group of layers with one block table per request.
    *
-   * @param windowTokens 0 = full attention; else a sliding window of so many tokens, the query's own included
+   * @param windowTokens 0 = full attention; otherwise tokens that a query reads, itself included
    * @param numSinkTokens with a window: first tokens that stay readable
-   * @param retentionTokens with a window: also keep windows in front of multiples of this reusable
+   * @param retentionTokens with a window: also keep the windows before every multiple of this many tokens reusable
    * @param pool index of its pool
    */
   public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
@@ -27,7 +27,7 @@ public final class Config {
     }
   }
 
-  /** Blocks of the only pool, or of each pool. */
+  /** Blocks of the only pool, or the blocks of each pool. */
   public Config numBlocks(long... blocks) {
     pools = blocks.clone();
     return this;
@@ -51,13 +51,13 @@ public final class Config {
     return this;
   }
 
-  /** Prefix positions remembered. */
+  /** Prefix positions to remember. */
   public Config maxNodes(long nodes) {
     maxNodes = nodes;
     return this;
   }
 
-  /** Requests alive at once, 1024 by default. */
+  /** Requests at one time, 1024 by default. */
   public Config maxRequests(long requests) {
     maxRequests = requests;
     return this;
@@ -75,37 +75,37 @@ public final class Config {
     return this;
   }
 
-  /** Secret of the table hash, random by default; never changes a result. */
+  /** Secret of the table hash, random by default. It never changes a result. */
   public Config seed(long secret) {
     seed = secret;
     return this;
   }
 
-  /** An admission must leave so many blocks. */
+  /** Blocks that an admission must leave available. */
   public Config watermarkBlocks(long blocks) {
     watermarkBlocks = blocks;
     return this;
   }
 
-  /** Block 0 is the engine's. */
+  /** Reserves block id 0 for the engine. */
   public Config nullBlock() {
     flags |= Native.KVC_MANAGER_NULL_BLOCK;
     return this;
   }
 
-  /** Never publish: nothing is found again. */
+  /** Publishes nothing: nothing is found again. */
   public Config noPrefixCache() {
     flags |= Native.KVC_MANAGER_NO_PREFIX_CACHE;
     return this;
   }
 
-  /** Blocks that change namespace are told by {@link Manager#takeZeroBlocks}. */
-  public Config zeroForeign() {
-    flags |= Native.KVC_MANAGER_ZERO_FOREIGN;
+  /** {@link Manager#takePending} lists the blocks that move from one namespace to another, to be cleared. */
+  public Config zeroCrossNamespace() {
+    flags |= Native.KVC_MANAGER_ZERO_CROSS_NAMESPACE;
     return this;
   }
 
-  /** All blocks that are handed out are. */
+  /** {@link Manager#takePending} lists all blocks that are handed out, to be cleared. */
   public Config zeroAlways() {
     flags |= Native.KVC_MANAGER_ZERO_ALWAYS;
     return this;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** Element types of stored keys and values, and of the buffers that go in and out. */
+/** Element types of stored keys and values, and of buffers. */
 public enum DType {
   FLOAT32(Native.KVC_FLOAT32, 32),
   FLOAT16(Native.KVC_FLOAT16, 16),
@@ -20,7 +20,7 @@ public enum DType {
     this.bits = bits;
   }
 
-  /** Bytes of an element of an array; of INT4, which no array of elements has, 1. */
+  /** Bytes of an element; 1 for INT4, of which there are no arrays. */
   int unit() {
     return Math.max(bits / 8, 1);
   }

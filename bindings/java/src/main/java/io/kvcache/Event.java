@@ -5,9 +5,9 @@ import java.nio.ByteBuffer;
 import java.util.List;
 
 /**
- * What became findable or went away: kvc_event. A jump of sequence means that events were lost.
+ * A change of what can be found: kvc_event. A gap in sequence means that events were lost.
  *
- * @param tokens those of the position
+ * @param tokens the tokens of the position
  */
 public record Event(long sequence, long timeNs, long epoch, long namespace, long node, long parentNode, long tokenOffset, int kind, int group,
     int block, byte[] digest, byte[] parentDigest, byte[] extraDigest, int[] tokens) {

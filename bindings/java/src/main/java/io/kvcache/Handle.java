@@ -4,15 +4,15 @@ package io.kvcache;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * The address of an object of the library, counting who uses it: its owner until close, and every call in flight. The last to go destroys
- * it, so that a close in one thread never pulls memory away under a call in another.
+ * The address of an object of the library, with a count of its users: the owner until close, and every call in flight. The last user destroys it,
+ * so that a close in one thread never frees memory that a call in another thread uses.
  */
 final class Handle {
   interface Destroy {
     void destroy(long address);
   }
 
-  /** Objects of the library that exist, to find leaks. */
+  /** Number of objects of the library that exist, to find leaks. */
   static final java.util.concurrent.atomic.AtomicLong LIVE = new java.util.concurrent.atomic.AtomicLong();
 
   private final String name;
@@ -48,7 +48,7 @@ final class Handle {
     }
   }
 
-  /** Ends use. Doing so again does nothing. */
+  /** Closes the object. Closing again does nothing. */
   void close() {
     synchronized (this) {
       if (closed) {
@@ -59,7 +59,7 @@ final class Handle {
     exit();
   }
 
-  /** Closes once all owners are forgotten: the object, and buffers that are memory of it. */
+  /** Closes when all owners are unreachable: the object, and the buffers over its memory. */
   void ownedBy(Object owner) {
     owners.incrementAndGet();
     Manager.CLEANER.register(owner, () -> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** A failed call, which has changed nothing. The message says what was wrong, the value, the limit and the fix. */
+/** A failed call, which changed nothing. The message says what was wrong, the value, the limit and the fix. */
 public class KvCacheException extends Exception {
   private static final long serialVersionUID = 1;
   private final int status;
@@ -11,7 +11,7 @@ public class KvCacheException extends Exception {
     this.status = status;
   }
 
-  /** What the native layer throws. */
+  /** Called by the native layer to make the exception of a status. */
   static KvCacheException of(int status, String message) {
     boolean space = status == Native.KVC_ERROR_NO_SPACE || status == Native.KVC_ERROR_AGAIN;
     return space ? new NoSpaceException(status, message) : new KvCacheException(status, message);

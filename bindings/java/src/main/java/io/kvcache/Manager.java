@@ -11,23 +11,24 @@ import java.util.List;
 import java.util.function.Function;
 
 /**
- * The block manager: which block holds which tokens, what requests share, what is evicted. Meaning and units are those of kvcache.h.
+ * The block manager: it decides which block holds which tokens, what requests share, and what is evicted. kvcache.h is the manual; meaning and
+ * units are the same here.
  *
- * <p>Any thread may call it; one {@link Request}, and one {@link Step}, is driven by one thread at a time. A failed call changes nothing.
- * Direct buffers are used in place, from position to limit, for the time of the call. Closing frees everything as soon as the last call in
- * another thread and the last step are gone.
+ * <p>Any thread may call a manager. One thread at a time drives a {@link Request} or a {@link Step}. A failed call changes nothing. Direct buffers
+ * are used in place during the call, from position to limit. Closing frees everything as soon as the last call in another thread and the last step
+ * are gone.
  */
 public final class Manager implements AutoCloseable {
   static final Cleaner CLEANER = Cleaner.create();
   final Handle handle;
 
-  /** Makes a manager. */
+  /** Creates a manager. */
   public Manager(Config config) throws KvCacheException {
     handle = new Handle("manager", config.create(), Native::kvc_manager_destroy);
     handle.ownedBy(this);
   }
 
-  /** Of so many blocks of 16 tokens. */
+  /** Creates a manager with this many blocks of 16 tokens. */
   public Manager(long numBlocks) throws KvCacheException {
     this(new Config().numBlocks(numBlocks));
   }
@@ -63,48 +64,64 @@ public final class Manager implements AutoCloseable {
 
   // ---- requests
 
-  /** Creates and admits a request: its longest cached prefix is found, blocks are taken for the rest, all or nothing. */
+  /** Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. Options may be null. */
   public Request allocate(IntBuffer tokens, RequestOptions options) throws KvCacheException {
     long[] id = new long[1], cached = new long[1];
-    call(m -> Native.kvc_manager_allocate_request(m, tokens, RequestOptions.keys(options), RequestOptions.config(options), id, cached));
+    call(m -> Native.kvc_manager_allocate_request(m, RequestOptions.namespace(options), tokens, RequestOptions.keys(options), RequestOptions.config(options), id, cached));
     Reference.reachabilityFence(options);
     return new Request(this, id[0], cached[0]);
   }
 
-  /** The same with tokens that are copied. */
+  /** The same, with tokens that are copied. */
   public Request allocate(int... tokens) throws KvCacheException {
     return allocate(Buffers.copy(tokens), null);
   }
 
-  /** Creates a waiting request: tokens are copied and hashed, no block is taken. */
+  /** Creates a waiting request: its tokens are copied and hashed, and it gets no block. Options may be null. */
   public Request create(IntBuffer tokens, RequestOptions options) throws KvCacheException {
-    long id = ask((m, out) -> Native.kvc_manager_create_request(m, tokens, RequestOptions.keys(options), RequestOptions.config(options), out));
+    long id = ask((m, out) -> Native.kvc_manager_create_request(m, RequestOptions.namespace(options), tokens, RequestOptions.keys(options),
+        RequestOptions.config(options), out));
     Reference.reachabilityFence(options);
     return new Request(this, id, 0);
   }
 
-  /** The request of an id, such as one of {@link Step#admitted}. */
+  /** Returns the request of an id, such as one of {@link Step#admitted}. */
   public Request request(long id) {
     return new Request(this, id, 0);
   }
 
-  /** Writes whole block tables into rows of tables.remaining() / requests.remaining() entries; fillId where there is no block. */
+  /** Writes whole block tables into rows of tables.remaining() / requests.remaining() entries. An entry without a block is fillId. */
   public void exportTables(LongBuffer requests, int group, int fillId, IntBuffer tables) throws KvCacheException {
     Sizes.tables(requests, tables);
     call(m -> Native.kvc_manager_export_tables(m, requests, group, fillId, tables));
   }
 
-  /** Copies that calls have asked for, as (source, destination) pairs, to be executed in order before anything is written. */
-  public List<int[]> takeCopies() throws KvCacheException {
-    return grown(8, Native::kvc_manager_take_copies, Manager::pair);
+  /**
+   * Copies and clears that the engine must execute: the copies first, in order, before anything else writes to these blocks.
+   *
+   * @param copies (source, destination) pairs of single calls; those of a step are in {@link Step#copies} and come before these
+   * @param zeroBlocks blocks to clear, each once
+   */
+  public record Pending(List<int[]> copies, List<Integer> zeroBlocks) {}
+
+  /** Takes the work of all calls since the last take. */
+  public Pending takePending() throws KvCacheException {
+    List<Integer> zeroBlocks = new ArrayList<>();
+    List<int[]> copies = grown(8, (m, room, out) -> {
+      IntBuffer zero = Buffers.ints(room.capacity() / 8);
+      long[] numZero = new long[1];
+      Native.kvc_manager_take_pending(m, room, zero, out, numZero);
+      for (int i = 0; i < numZero[0]; ++i) {
+        zeroBlocks.add(zero.get(i));
+      }
+    }, Manager::pair);
+    return new Pending(copies, zeroBlocks);
   }
 
-  /** Blocks to clear, after the copies and before anything is written. */
-  public List<Integer> takeZeroBlocks() throws KvCacheException {
-    return grown(4, (m, room, out) -> Native.kvc_manager_take_zero_blocks(m, room.asIntBuffer(), out), ByteBuffer::getInt);
-  }
-
-  /** Moves contents from the highest blocks of a pool to its lowest free ones: pairs to carry out before any block is read or written. */
+  /**
+   * Moves contents from the highest blocks of a pool to its lowest free ones. Returns the moves, (source, destination) pairs: execute them before any
+   * block is read or written. If there are maxMoves of them, another call may find more.
+   */
   public List<int[]> compact(int pool, int maxMoves) throws KvCacheException {
     ByteBuffer room = Buffers.bytes(Math.multiplyExact(8, maxMoves));
     return read(room, ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out)), Manager::pair);
@@ -126,7 +143,7 @@ public final class Manager implements AutoCloseable {
     return all;
   }
 
-  /** Calls with more and more room until it is enough. */
+  /** Calls with more and more room until the room is enough. */
   private <T> List<T> grown(int bytes, Taking taking, Function<ByteBuffer, T> element) throws KvCacheException {
     for (int size = 64;; size *= 4) {
       ByteBuffer room = Buffers.bytes(bytes * size);
@@ -142,22 +159,22 @@ public final class Manager implements AutoCloseable {
 
   // ---- prefixes
 
-  /** Opens a namespace: requests of different ones never share. null = absent; an empty part is present, which is different. */
+  /** Opens the namespace with this identity. A part that is null is absent; an empty one is present, which is different. */
   public long openNamespace(byte[] model, byte[] adapter, byte[] tenant) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_open_namespace(m, Buffers.copy(model), Buffers.copy(adapter), Buffers.copy(tenant), out));
   }
 
-  /** Undoes one open. */
+  /** Closes a namespace once. */
   public void closeNamespace(long namespace) throws KvCacheException {
     call(m -> Native.kvc_manager_close_namespace(m, namespace));
   }
 
-  /** Forgets everything cached in a namespace (0 = all) in constant time. */
+  /** Forgets all cached content of a namespace (0 = all) in constant time. Requests keep their blocks and finish. */
   public void reset(long namespace) throws KvCacheException {
     call(m -> Native.kvc_manager_reset(m, namespace));
   }
 
-  /** Tokens that would hit now. */
+  /** Returns the tokens of a prompt that would hit now. Changes nothing. */
   public long probe(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     kvc_probe_info info = new kvc_probe_info();
     try {
@@ -168,7 +185,7 @@ public final class Manager implements AutoCloseable {
     }
   }
 
-  /** Keeps the cached part of a prefix from eviction; returns the pin for {@link #unpin}. */
+  /** Protects the cached part of a prefix from eviction. Returns the pin, for {@link #unpin}. */
   public long pin(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_pin_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out, new long[1]));
   }
@@ -178,46 +195,46 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_unpin_prefix(m, pin));
   }
 
-  /** Drops every cached block of these tokens that nobody holds; returns their number. */
+  /** Drops the cached blocks of these tokens that nobody holds. Returns their number. */
   public long drop(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_drop_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out));
   }
 
-  /** Evicts up to maxBlocks cached blocks; returns their number. */
+  /** Evicts up to maxBlocks cached blocks in the order of the policy. Returns their number. */
   public long evict(long maxBlocks) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_evict_blocks(m, maxBlocks, out));
   }
 
-  // ---- raw blocks, for engines that keep their own tables
+  // ---- external holds, for engines with their own block tables
 
-  /** Fills the buffer with blocks that get one raw hold each, all or nothing. */
+  /** Fills the buffer with blocks of a group's pool, all or nothing. Each gets one external hold. */
   public void acquireBlocks(int group, IntBuffer blocks) throws KvCacheException {
     call(m -> Native.kvc_manager_acquire_blocks(m, group, blocks));
   }
 
-  /** Publishes raw-held blocks as the KV of the tokens that they have room for, which must be written. */
+  /** Publishes externally held blocks as the KV of the first tokens, which must be written. */
   public void publishBlocks(long namespace, int group, IntBuffer tokens, IntBuffer blocks) throws KvCacheException {
-    call(m -> Native.kvc_manager_publish_blocks(m, namespace, group, tokens, null, blocks));
+    call(m -> Native.kvc_manager_publish_blocks(m, namespace, tokens, null, group, blocks));
   }
 
-  /** Takes a raw hold on the cached blocks of a prefix; returns their number. */
+  /** Takes an external hold on each cached block of a prefix. Returns the number of positions; an entry is -1 where a window needs no block. */
   public long acquirePrefix(long namespace, int group, IntBuffer tokens, IntBuffer blocks) throws KvCacheException {
-    return ask((m, out) -> Native.kvc_manager_acquire_prefix(m, namespace, group, tokens, null, blocks, out));
+    return ask((m, out) -> Native.kvc_manager_acquire_prefix(m, namespace, tokens, null, group, blocks, out));
   }
 
-  /** Gives back one raw hold per entry, all or nothing. */
+  /** Releases one external hold per entry, all or nothing. */
   public void releaseBlocks(IntBuffer blocks) throws KvCacheException {
     call(m -> Native.kvc_manager_release_blocks(m, blocks));
   }
 
-  /** Makes blocks unfindable, whoever holds them, because their bytes turned out to be wrong; returns how many were findable. */
+  /** Makes blocks unfindable because their bytes are wrong, for example after a failed load. Returns how many were published. */
   public long unpublishBlocks(IntBuffer blocks) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_unpublish_blocks(m, blocks, out));
   }
 
-  // ---- what it is and how it does
+  // ---- state
 
-  /** Never waits for the manager's lock. */
+  /** Returns counters and gauges as of the last finished call. Does not wait for the manager's lock. */
   public Stats stats() throws KvCacheException {
     kvc_stats stats = new kvc_stats();
     try {
@@ -239,22 +256,22 @@ public final class Manager implements AutoCloseable {
     }
   }
 
-  /** A hash of the state: equal call sequences give equal digests anywhere. */
+  /** Hashes the state. Equal sequences of calls give equal digests in any build and process. */
   public long digest() throws KvCacheException {
     return ask(Native::kvc_manager_digest);
   }
 
-  /** Checks every invariant. */
+  /** Checks every invariant of the state. */
   public void check() throws KvCacheException {
     call(Native::kvc_manager_check);
   }
 
-  /** The kernels of all steps up to this one have finished. */
+  /** States that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available. */
   public void retireStep(long stepId) throws KvCacheException {
     call(m -> Native.kvc_manager_retire_step(m, stepId));
   }
 
-  /** Reads up to 256 events from a cursor on (start with 0), without removing them. */
+  /** Reads up to 256 events from a cursor on (0 at first), without removing them. */
   public Event.Batch events(long cursor) throws KvCacheException {
     ByteBuffer room = Buffers.bytes(256 * NativeConstants.EVENT_BYTES);
     IntBuffer tokens = Buffers.ints(256 * 1024); // of the largest blocks
@@ -267,10 +284,10 @@ public final class Manager implements AutoCloseable {
     return new Event.Batch(events, next[0]);
   }
 
-  /** Counts of a pool; the states sum to numBlocks: kvc_pool_info. */
+  /** Blocks of a pool by state, which sum to numBlocks: kvc_pool_info. */
   public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned) {}
 
-  /** Counts of a pool. */
+  /** Returns the blocks of a pool by state. */
   public PoolInfo poolInfo(int pool) throws KvCacheException {
     kvc_pool_info i = new kvc_pool_info();
     try {
@@ -283,29 +300,29 @@ public final class Manager implements AutoCloseable {
   }
 
   /** State of one block: kvc_block_info. state: 0 free, 1 cached, 2 pinned, 3 reserved, 4 live, 5 filling, 6 fenced; group -1 = never used. */
-  public record BlockInfo(int state, int pool, int group, long tokenOffset, int requests, int rawHolds, int pins, boolean published, int numCopies) {}
+  public record BlockInfo(int state, int pool, int group, long tokenOffset, int requests, int externalHolds, int pins, boolean published, int numCopies) {}
 
-  /** State of one block. */
+  /** Returns the state of one block. */
   public BlockInfo blockInfo(int block) throws KvCacheException {
     kvc_block_info i = new kvc_block_info();
     try {
       call(m -> Native.kvc_manager_block_info(m, block, i));
-      return new BlockInfo(i.getState(), i.getPool(), i.getGroup(), i.getToken_offset(), i.getRequests(), i.getRaw_holds(), i.getPins(),
+      return new BlockInfo(i.getState(), i.getPool(), i.getGroup(), i.getToken_offset(), i.getRequests(), i.getExternal_holds(), i.getPins(),
           i.getPublished() != 0, i.getNum_copies());
     } finally {
       i.delete();
     }
   }
 
-  /** Ids of all requests. */
+  /** Returns the ids of all requests. */
   public List<Long> requests() throws KvCacheException {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_requests(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
-  /** What a device is: kvc_device_info; memoryKinds are bits 1 &lt;&lt; KVC_MEMORY_*. */
+  /** Properties of a device: kvc_device_info. memoryKinds are bits 1 &lt;&lt; KVC_MEMORY_*. */
   public record DeviceInfo(String name, String architecture, long memoryBytes, long freeBytes, int memoryKinds, int numProcessors) {}
 
-  /** What a device is, such as "cpu"; the message of the failure says which there are. */
+  /** Returns the properties of a device, such as "cpu". The message of a failure lists the devices. */
   public static DeviceInfo device(String name) throws KvCacheException {
     kvc_device_info i = new kvc_device_info();
     try {
@@ -316,7 +333,7 @@ public final class Manager implements AutoCloseable {
     }
   }
 
-  /** Whether this build can do something: one of the KVC_FEATURE_* numbers of kvcache.h. */
+  /** Asks whether this build has a feature: one of the KVC_FEATURE_* numbers of kvcache.h. */
   public static boolean supports(int feature) {
     try {
       Native.kvc_supports(feature);
@@ -326,7 +343,7 @@ public final class Manager implements AutoCloseable {
     }
   }
 
-  /** Of the library: major * 10000 + minor * 100 + patch. */
+  /** Version of the library: major * 10000 + minor * 100 + patch. */
   public static int version() {
     return Native.kvc_version();
   }

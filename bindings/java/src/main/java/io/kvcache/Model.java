@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
 
-/** The part of a model that its KV cache depends on: kvc_model. A preset ({@link #find}), or described by hand. */
+/** What the KV cache of a model depends on: kvc_model. Use a preset ({@link #find}), or describe it. */
 public final class Model {
   private final kvc_model c = new kvc_model();
 
@@ -17,7 +17,7 @@ public final class Model {
     Manager.CLEANER.register(this, own::delete);
   }
 
-  /** By hand: layers with a KV cache, KV heads, elements of a key, tokens of the longest sequence. */
+  /** Describes a model: layers with a KV cache, KV heads, elements of a key, tokens of the longest sequence. */
   public Model(int numLayers, int numKvHeads, int headDim, long maxContext) {
     this();
     c.setNum_layers(numLayers);
@@ -26,7 +26,7 @@ public final class Model {
     c.setMax_context(maxContext);
   }
 
-  /** A sliding window of so many tokens in these layers; none given: in all. */
+  /** A sliding window of this many tokens in these layers; no layers = all. */
   public Model window(long tokens, int... layers) {
     c.setWindow_tokens(tokens);
     for (int layer : layers) {
@@ -38,21 +38,21 @@ public final class Model {
     return this;
   }
 
-  /** Base of the rotary embedding, and elements that turn (0 = all). */
+  /** Base of the rotary embedding, and elements that rotate (0 = all). */
   public Model rope(double theta, int dim) {
     c.setRope_theta(theta);
     c.setRope_dim(dim);
     return this;
   }
 
-  /** The preset of this name, alias or repository; the message of the failure has the nearest names. */
+  /** Returns the preset with this name, alias or repository. The message of a failure has the nearest names. */
   public static Model find(String name) throws KvCacheException {
     Model model = new Model();
     Native.kvc_model_find(name, model.c);
     return model;
   }
 
-  /** Of the text of a Hugging Face config.json; the message of the failure names the field, its value and the fix. */
+  /** Reads the text of a Hugging Face config.json. The message of a failure names the field, its value and the fix. */
   public static Model fromConfig(String json) throws KvCacheException {
     Model model = new Model();
     byte[] text = json.getBytes(StandardCharsets.UTF_8);
@@ -60,7 +60,7 @@ public final class Model {
     return model;
   }
 
-  /** All presets. */
+  /** Returns all presets. */
   public static List<Model> all() throws KvCacheException {
     List<Model> models = new ArrayList<>();
     for (long i = 0; i < Native.kvc_model_count(); ++i) {
@@ -98,7 +98,7 @@ public final class Model {
     return get(kvc_model::getHead_dim);
   }
 
-  /** Elements stored per layer and token in place of keys and values; 0 = keys and values are stored. */
+  /** Elements stored per layer and token instead of keys and values; 0 = keys and values are stored. */
   public int latentDim() {
     return get(kvc_model::getLatent_dim);
   }
@@ -115,24 +115,24 @@ public final class Model {
     return get(kvc_model::getWindow_tokens);
   }
 
-  /** Whether a layer is marked as one with the window. */
+  /** Whether a layer has the window. */
   public boolean hasWindow(int layer) {
     return get(m -> m.has_window(layer)) != 0;
   }
 
-  /** Question for {@link #estimate}; 0 = the default of each: max_context, 1, no budget. */
+  /** Question of {@link #estimate}. 0 is the default of each number: the longest sequence, 1 sequence, no budget, 16 tokens per block. */
   public record Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup) {
-    /** So many tokens in a type. */
+    /** One sequence of this many tokens in a type. */
     public Query(DType dtype, long tokens) {
       this(dtype, tokens, 0, 0, 0, 0);
     }
   }
 
-  /** In bytes and blocks: kvc_memory_estimate. */
+  /** Answer of {@link #estimate}, in bytes and blocks: kvc_memory_estimate. */
   public record Estimate(long bytesPerToken, long fullBlockBytes, long windowBlockBytes, long fullBlocks, long windowBlocks, long sequenceBytes,
       long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers) {}
 
-  /** How much memory the blocks of some sequences take and, with a budget, what fits. */
+  /** Computes the memory of sequences and, with a budget, what fits. */
   public Estimate estimate(Query query) throws KvCacheException {
     kvc_memory_query q = new kvc_memory_query();
     kvc_memory_estimate e = new kvc_memory_estimate();
@@ -153,24 +153,29 @@ public final class Model {
     }
   }
 
-  /** Radians per position of each pair of a layer's rotary embedding, and the factor for {@link Rope#table}. */
-  public record Frequencies(double[] turns, double attentionFactor) {}
+  /** Radians per position of each pair of a layer's rotary embedding, and the attention factor, for {@link Rope#table}. */
+  public record Frequencies(double[] values, double attentionFactor) {}
 
-  /** length: tokens of the sequence, for dynamic scaling; factors: of the model's config.json, for LongRoPE, else none. */
+  /**
+   * Returns the frequencies of a layer: kvc_model_rope.
+   *
+   * @param length tokens of the sequence, for dynamic scaling
+   * @param factors from the model's config.json, for LongRoPE; otherwise none
+   */
   public Frequencies ropeFrequencies(int layer, long length, double... factors) throws KvCacheException {
     int pairs = (c.getRope_dim() == 0 ? headDim() : c.getRope_dim()) / 2;
     if (factors.length != 0 && factors.length != pairs) {
-      throw new IllegalArgumentException("there are " + factors.length + " factors; the model turns " + pairs + " pairs");
+      throw new IllegalArgumentException("there are " + factors.length + " factors; the model rotates " + pairs + " pairs");
     }
     ByteBuffer given = factors.length == 0 ? null : Buffers.bytes(8 * pairs);
     if (given != null) {
       given.asDoubleBuffer().put(factors);
     }
     ByteBuffer out = Buffers.bytes(8 * Math.max(0, Math.min(pairs, 65536))), factor = Buffers.bytes(8);
-    Native.kvc_model_rope(c, layer, length, given, out, factor, new long[1]);
+    Native.kvc_model_rope(c, layer, length, given, out, factor);
     Reference.reachabilityFence(this);
-    double[] turns = new double[pairs];
-    out.asDoubleBuffer().get(turns);
-    return new Frequencies(turns, factor.getDouble(0));
+    double[] values = new double[pairs];
+    out.asDoubleBuffer().get(values);
+    return new Frequencies(values, factor.getDouble(0));
   }
 }

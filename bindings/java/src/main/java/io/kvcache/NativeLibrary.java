@@ -8,7 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
-/** Finds the native part: the file named by the property kvcache.library, else the one in the jar, else java.library.path. */
+/** Loads the native part: the file that the property kvcache.library names, else the one in the jar, else from java.library.path. */
 final class NativeLibrary {
   private NativeLibrary() {}
 

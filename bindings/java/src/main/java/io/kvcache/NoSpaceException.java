@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** Not enough free or evictable blocks: an answer more than an error. Preempt or wait. */
+/** Too few blocks are free or evictable. Preempt a request, or wait until one is freed. */
 public final class NoSpaceException extends KvCacheException {
   private static final long serialVersionUID = 1;
 
@@ -9,7 +9,7 @@ public final class NoSpaceException extends KvCacheException {
     super(status, message);
   }
 
-  /** Whether there will be space once the steps in flight are retired. */
+  /** Whether there will be space when the steps in flight are retired. */
   public boolean again() {
     return status() == Native.KVC_ERROR_AGAIN;
   }

@@ -4,23 +4,23 @@ package io.kvcache;
 import java.nio.ByteBuffer;
 
 /**
- * Codes of rows of floats, by the rules of a storage: kvc_quant_format.
+ * Quantization of rows of floats: kvc_quant_format. The codes equal those of a {@link Storage}.
  *
  * @param dtype INT8, INT4, FLOAT8_E4M3 or FLOAT8_E5M2
  * @param group elements of a row that share a scale; 0 = the whole row
- * @param asymmetric integer types: (scale, offset) pairs
- * @param channels a scale per column instead
- * @param scale one for all, given; 0 = scales are found
+ * @param asymmetric integer types: (scale, offset) pairs instead of scales
+ * @param channels one scale per column for all rows, instead of scales per row
+ * @param scale one given scale for all elements; 0 = the scales are computed
  */
 public record Quantization(DType dtype, int group, boolean asymmetric, boolean channels, float scale) {
-  /** Refuses fields that no format has. */
+  /** Refuses a negative group. */
   public Quantization {
     if (group < 0) {
       throw Sizes.invalid("group is %d; it must not be negative", group);
     }
   }
 
-  /** With a scale per row. */
+  /** One scale per row. */
   public Quantization(DType dtype) {
     this(dtype, 0, false, false, 0);
   }
@@ -41,12 +41,12 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
     return (int) bytes;
   }
 
-  /** Bytes of the codes of rows of dim elements. */
+  /** Returns the bytes of the codes of rows of dim elements. */
   public int codeBytes(int rows, int dim) {
     return buffered(Sizes.product(rows, dtype == DType.INT4 ? (dim + 1L) / 2 : Sizes.product(dtype.unit(), dim)));
   }
 
-  /** Bytes of their scales, float32; 0 if one is given. */
+  /** Returns the bytes of their float32 scales; 0 if scale is given. */
   public int scaleBytes(int rows, int dim) {
     if (scale != 0 || dim == 0) {
       return 0;
@@ -56,7 +56,7 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
     return buffered(Sizes.product(each, asymmetric ? 8 : 4));
   }
 
-  /** Writes codes and scales (null if one is given) of float32 values [rows][dim]. A code c stands for c * scale + offset. */
+  /** Writes the codes and scales (null if scale is given) of float32 values [rows][dim]. A code c stands for c * scale + offset. */
   public void quantize(ByteBuffer values, int rows, int dim, ByteBuffer codes, ByteBuffer scales) throws KvCacheException {
     Sizes.Codes a = new Sizes.Codes(this, values, rows, dim, codes, scales, true);
     kvc_quant_format c = struct();
@@ -67,7 +67,7 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
     }
   }
 
-  /** The way back. */
+  /** Reverses {@link #quantize}: writes the float32 values [rows][dim] of codes and scales. */
   public void dequantize(ByteBuffer codes, ByteBuffer scales, int rows, int dim, ByteBuffer values) throws KvCacheException {
     Sizes.Codes a = new Sizes.Codes(this, values, rows, dim, codes, scales, false);
     kvc_quant_format c = struct();

@@ -4,7 +4,7 @@ package io.kvcache;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
-/** A token sequence and its blocks. Closing frees it, what it published stays cached; closing again does nothing. */
+/** A sequence of tokens and its blocks. Closing frees it; its published blocks stay cached. Closing again does nothing. */
 public final class Request implements AutoCloseable {
   private final Manager manager;
   private final long id;
@@ -17,12 +17,12 @@ public final class Request implements AutoCloseable {
     this.cached = cached;
   }
 
-  /** What arrays of a step take. */
+  /** The id, for the arrays of a step. */
   public long id() {
     return id;
   }
 
-  /** Tokens of the hit at the last admission by this object: they need no compute. */
+  /** Tokens of the hit at the last admission by this object. They need no compute. */
   public long cached() {
     return cached;
   }
@@ -33,22 +33,22 @@ public final class Request implements AutoCloseable {
     return cached;
   }
 
-  /** Appends known tokens; an admitted request gets slots for them. */
+  /** Appends known tokens. An admitted request gets slots for them. */
   public void append(IntBuffer tokens) throws KvCacheException {
     manager.call(m -> Native.kvc_manager_append_tokens(m, id, tokens));
   }
 
-  /** The same with tokens that are copied. */
+  /** The same, with tokens that are copied. */
   public void append(int... tokens) throws KvCacheException {
     append(Buffers.copy(tokens));
   }
 
-  /** Gives slots up to capacity tokens in all, whose ids may come later. */
+  /** Gives the request slots for capacity tokens in all; their ids may come later. */
   public void reserve(long capacity) throws KvCacheException {
     manager.call(m -> Native.kvc_manager_reserve_tokens(m, id, capacity));
   }
 
-  /** The KV of the first tokens (absolute) is written: full blocks become findable. */
+  /** States that the KV of the first committed tokens (an absolute count) is written. Full blocks are published. */
   public void commit(long committed) throws KvCacheException {
     long m = manager.handle.enter();
     try {
@@ -58,22 +58,22 @@ public final class Request implements AutoCloseable {
     }
   }
 
-  /** Keeps the first tokens (absolute) and gives the rest back. */
+  /** Keeps the first tokens (an absolute count) and returns the blocks of the rest. */
   public void truncate(long tokens) throws KvCacheException {
     manager.call(m -> Native.kvc_manager_truncate_request(m, id, tokens));
   }
 
-  /** A request with the committed tokens of this one, sharing all their blocks. */
+  /** Creates a request with the committed tokens of this one; they share all blocks. */
   public Request fork() throws KvCacheException {
     return new Request(manager, manager.ask((m, out) -> Native.kvc_manager_fork_request(m, id, out)), 0);
   }
 
-  /** Takes all blocks and makes it wait; tokens are kept. */
+  /** Returns all blocks of the request, which then waits and keeps its tokens. */
   public void preempt() throws KvCacheException {
     manager.call(m -> Native.kvc_manager_preempt_request(m, id));
   }
 
-  /** Ends the request. Doing so twice is an error, unlike closing. */
+  /** Frees the request. Freeing again is an error, unlike closing. */
   public void free() throws KvCacheException {
     manager.call(m -> Native.kvc_manager_free_request(m, id));
     freed = true;
@@ -86,7 +86,7 @@ public final class Request implements AutoCloseable {
     }
   }
 
-  /** Known tokens, committed tokens, tokens that have slots. */
+  /** Returns the state of the request. */
   public Info info() throws KvCacheException {
     kvc_request_info info = new kvc_request_info();
     try {
@@ -97,10 +97,10 @@ public final class Request implements AutoCloseable {
     }
   }
 
-  /** State of a request. */
+  /** State of a request: kvc_request_info. */
   public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted) {}
 
-  /** The block table of a group: block ids, or -1 where a window has passed. */
+  /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {
     int size = manager.blockSize();
     int[] table = new int[(int) ((info().capacity() + size - 1) / size)];
@@ -111,7 +111,7 @@ public final class Request implements AutoCloseable {
     return table;
   }
 
-  /** Writes where tokens firstToken, ... go: block id * block size + offset; -1 where a window has passed. */
+  /** Writes the slots (block id * block size + offset) of tokens firstToken, firstToken + 1, ...; -1 for tokens that left the window. */
   public void slots(int group, long firstToken, LongBuffer slots) throws KvCacheException {
     manager.call(m -> Native.kvc_manager_export_slots(m, id, group, firstToken, slots));
   }

@@ -4,42 +4,43 @@ package io.kvcache;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** What a request may ask for beside its tokens; see kvc_request_config. */
+/** Options of a request; see kvc_request_config. */
 public final class RequestOptions {
   private final kvc_request_config config = new kvc_request_config();
+  private long namespace;
   private ByteBuffer keys;
 
-  /** Flags of a request. */
+  /** Flags of a request: KVC_REQUEST_*. */
   public static final int NO_READ = Native.KVC_REQUEST_NO_READ,
       NO_WRITE = Native.KVC_REQUEST_NO_WRITE,
       FULL_MUST_FIT = Native.KVC_REQUEST_FULL_MUST_FIT,
       RESUMED = Native.KVC_REQUEST_RESUMED;
 
-  /** The config's memory goes with this object. */
+  /** All defaults. */
   public RequestOptions() {
     kvc_request_config owned = config;
     Manager.CLEANER.register(this, owned::delete);
   }
 
-  /** A namespace of {@link Manager#openNamespace}; 0 = the default one. */
+  /** Namespace, from {@link Manager#openNamespace}; 0 = the default one. */
   public RequestOptions namespace(long id) {
-    config.setNamespace_id(id);
+    namespace = id;
     return this;
   }
 
-  /** Tokens after the hit that get blocks at admission; 0 = all. Chunked prefill. */
+  /** Tokens after the hit that get blocks at admission (chunked prefill); 0 = all. */
   public RequestOptions slots(long tokens) {
     config.setSlots(tokens);
     return this;
   }
 
-  /** Slots kept reserved past the known tokens. */
+  /** Slots reserved past the known tokens (speculative decoding). */
   public RequestOptions lookahead(long tokens) {
     config.setLookahead(tokens);
     return this;
   }
 
-  /** Upper bound of the hit. */
+  /** Upper bound of the hit; 0 = all tokens but one. */
   public RequestOptions maxCachedTokens(long tokens) {
     config.setMax_cached_tokens(tokens);
     return this;
@@ -51,19 +52,19 @@ public final class RequestOptions {
     return this;
   }
 
-  /** Blocks to give back from the end of the hit. */
+  /** Blocks to drop from the end of the hit. */
   public RequestOptions dropTailBlocks(int blocks) {
     config.setDrop_tail_blocks(blocks);
     return this;
   }
 
-  /** Flags of this class, or'ed. */
+  /** Flags of this class, combined by or. */
   public RequestOptions flags(int flags) {
     config.setFlags(flags);
     return this;
   }
 
-  /** Extra keys, in order, not overlapping. */
+  /** Extra keys, in order, without overlaps. */
   public RequestOptions keys(ExtraKey... list) {
     keys = ExtraKey.pack(list);
     return this;
@@ -73,12 +74,16 @@ public final class RequestOptions {
     return options == null ? null : options.config;
   }
 
+  static long namespace(RequestOptions options) {
+    return options == null ? 0 : options.namespace;
+  }
+
   static ByteBuffer keys(RequestOptions options) {
     return options == null ? null : options.keys;
   }
 
   /**
-   * Identity of a span of tokens whose ids alone do not identify it (an image).
+   * Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an image.
    *
    * @param firstToken position of the span's first token
    * @param numTokens its length

@@ -8,15 +8,15 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
 /**
- * The table of all arrays whose size follows from other arguments of their call: below, each call has a method or a record that lists its arrays.
- * One piece of code checks each: it is not null, direct, in native order, aligned to its elements, and has exactly the required size. The result is
- * a slice of its own, from position to limit, so that nobody can change it between the check and the use. Arrays that are not here carry their size
- * to C; all pass through {@link Buffers}.
+ * The table of all arrays whose size follows from other arguments of their call. Below, each call has a method or a record that lists its arrays.
+ * Each array must not be null, must be direct, in native order and aligned to its elements, and must have exactly the required size. The result is
+ * a new slice, from position to limit, so that nobody can change it between the check and the use. Arrays that are not here pass their size to C;
+ * all of them go through {@link Buffers}.
  */
 final class Sizes {
   private Sizes() {}
 
-  /** Long.MAX_VALUE, the size of no buffer, if the product overflows or a factor is negative. */
+  /** The product; Long.MAX_VALUE, the size of no buffer, if it overflows or a factor is negative. */
   static long product(long... factors) {
     long result = 1;
     boolean valid = true;
@@ -51,7 +51,7 @@ final class Sizes {
     }
   }
 
-  /** Elements of `unit` bytes, as many as the product of the counts. */
+  /** A buffer of elements of `unit` bytes, as many as the product of the counts. */
   static ByteBuffer bytes(String name, ByteBuffer buffer, int unit, long... counts) {
     there(name, buffer);
     ByteBuffer slice = Buffers.readable(buffer);
@@ -69,8 +69,8 @@ final class Sizes {
   }
 
   /**
-   * Rows of dim elements for each token and head, at strides as kvc_attention has them: from the first row to the end of the last one. The buffer may
-   * go on after that, unless its rows are contiguous.
+   * Rows of dim elements for each token and head, with strides as in kvc_attention: from the first row to the end of the last one. The buffer may
+   * continue after that, unless its rows are contiguous.
    */
   static ByteBuffer apart(String name, ByteBuffer buffer, int unit, long tokens, long heads, long dim, long tokenStride, long headStride) {
     if (tokenStride < 0 || headStride < 0) {
@@ -86,7 +86,7 @@ final class Sizes {
     return bytes(name, size < all.remaining() ? all.limit((int) size) : all, unit, elements);
   }
 
-  /** Long.MAX_VALUE if the sum of terms that are not negative overflows. */
+  /** The sum of terms that are not negative; Long.MAX_VALUE if it overflows. */
   private static long sum(long... terms) {
     long result = 0;
     for (long term : terms) {
@@ -113,7 +113,7 @@ final class Sizes {
     return null;
   }
 
-  /** How many rows of so many bytes a buffer has. */
+  /** Number of rows of `row` bytes (or elements) in a buffer. */
   static long rows(String name, Buffer buffer, long row) {
     there(name, buffer);
     long rows = row > 0 && row != Long.MAX_VALUE ? buffer.remaining() / row : 0;
@@ -123,7 +123,7 @@ final class Sizes {
     return rows;
   }
 
-  /** Results must not share memory with arrays of indices, offsets or lengths: the call would change these while it reads them. */
+  /** Results must not share memory with arrays of indices, offsets or lengths, which the call would change while it reads them. */
   static void apart(Buffer[] results, Buffer... orders) {
     for (Buffer result : results) {
       long first = address(result), end = first + length(result);
@@ -147,7 +147,7 @@ final class Sizes {
 
   private static long address(Buffer buffer) {
     if (buffer == null || !buffer.hasRemaining()) {
-      return 0; // of no length: nothing is shared
+      return 0; // no length: nothing is shared
     }
     if (buffer instanceof LongBuffer longs) {
       return Native.kvc_longs_address(longs);
@@ -157,7 +157,7 @@ final class Sizes {
 
   // ---- the table
 
-  /** Of store, gather and measure. */
+  /** For store, gather and measure. */
   record Rows(ByteBuffer k, ByteBuffer v, LongBuffer slots, int layers) {
     Rows(Storage.Shape shape, ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int layers, boolean written) {
       this(sized("k", k, dtype, written, counts(shape, layers, slots, shape.headDim())),
@@ -177,9 +177,9 @@ final class Sizes {
     }
   }
 
-  /** Of a table of cosines and sines and the rows of it that tokens take. */
-  record Turn(ByteBuffer table, LongBuffer rows) {
-    Turn(ByteBuffer table, LongBuffer rows, int ropeDim, long tokens) {
+  /** For a table of cosines and sines, and the rows of it that tokens use. */
+  record Rotation(ByteBuffer table, LongBuffer rows) {
+    Rotation(ByteBuffer table, LongBuffer rows, int ropeDim, long tokens) {
       this(table == null ? null : bytes("table", table, 4, Sizes.rows("table", table, product(4, ropeDim)), ropeDim),
           rows == null ? null : longs("rows", rows, tokens));
       if (rows != null && table == null) {
@@ -191,20 +191,20 @@ final class Sizes {
     }
   }
 
-  /** Of tables, which have a row for each request. */
+  /** For tables, which have a row for each request. */
   static void tables(LongBuffer requests, IntBuffer tables) {
     there("requests", requests);
     rows("tables", tables, requests.remaining());
     apart(new Buffer[] {Buffers.writable(tables)}, Buffers.readable(requests));
   }
 
-  /** Of keyBounds and selectBlocks: float16. */
+  /** For keyBounds and selectBlocks: float16. */
   static ByteBuffer bounds(Storage.Shape shape, ByteBuffer bounds, boolean written) {
     long[] counts = {shape.numBlocks(), shape.numHeads(), 2, shape.headDim()};
     return written ? result("bounds", bounds, 2, counts) : bytes("bounds", bounds, 2, counts);
   }
 
-  /** Of selectBlocks: bytes of its result. */
+  /** For selectBlocks: bytes of its result. */
   static int picked(long requests, Storage.Shape shape, long stride) {
     long bytes = product(requests, shape.numHeads(), stride);
     if (bytes > Integer.MAX_VALUE) {
@@ -214,7 +214,7 @@ final class Sizes {
     return (int) bytes;
   }
 
-  /** Of quantize and dequantize. */
+  /** For quantize and dequantize. */
   record Codes(ByteBuffer values, ByteBuffer codes, ByteBuffer scales) {
     Codes(Quantization format, ByteBuffer values, int rows, int dim, ByteBuffer codes, ByteBuffer scales, boolean quantize) {
       this(quantize ? bytes("values", values, 4, rows, dim) : result("values", values, 4, rows, dim),

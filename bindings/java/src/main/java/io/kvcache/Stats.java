@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** Counters since creation and gauges, as of the last finished call: kvc_stats. */
+/** Counters since creation, and gauges, as of the last finished call: kvc_stats. */
 public record Stats(long epoch, long blocksTotal, long blocksFree, long blocksCached, long blocksLive, long blocksReserved, long blocksFilling,
     long blocksFenced, long blocksPinned, long liveRequests, long waitingRequests, long admissions, long promptTokens, long cachedTokens,
     long blockQueries, long blockHits, long lostReuseTokens, long readmissions, long refusals, long preemptions, long evictions, long copies,
@@ -14,7 +14,7 @@ public record Stats(long epoch, long blocksTotal, long blocksFree, long blocksCa
         s.getUnpublished_blocks(), s.getRejected_candidates(), s.getNodes_used(), s.getMetadata_bytes());
   }
 
-  /** Part of the blocks that is held, neither free nor merely cached: 0 .. 1. */
+  /** Part of the blocks that is held (neither free nor cached): 0 .. 1. */
   public double usage() {
     return 1 - (double) (blocksFree + blocksCached) / blocksTotal;
   }

@@ -11,18 +11,18 @@ import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
- * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, kept from step to step: fill them in place, set counts,
- * {@link #run}, read the results. After close they have no elements. By one thread at a time.
+ * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, which stays from step to step. Fill them in place, set the
+ * counts, call {@link #run}, and read the results. After close they have no elements. One thread at a time may use a step.
  *
- * <p>Entries that are not set are refused. Until you set an entry, commitTokens, extendTokens, admitTokens, truncateLengths and admitOffsets (from
+ * <p>{@link #run} refuses entries that are not set. Until you set an entry, commitTokens, extendTokens, admitTokens, truncateLengths and admitOffsets (from
  * 1 on) hold -1, and rows Integer.MIN_VALUE. {@link #run} consumes the ids, lengths and admitOffsets that it reads: they are unset afterwards, so
  * keep your own copy of what you need later. All other inputs keep their values from step to step.
  *
  * <p>{@link #use} switches optional arrays off and on. At first {@link #commitOffsets} and {@link #commitTokens} (commits bring no ids) and
- * {@link #rows} (item i has row i) are off. A buffer that is off has the limit 0, so reading or writing it throws. Do not set limits yourself.
+ * {@link #rows} (item i has row i) are off. A buffer that is off has the limit 0, so that reading or writing it throws. Do not set limits yourself.
  */
 public final class Step implements AutoCloseable {
-  /** Sizes of a step's arrays. */
+  /** Sizes of the arrays of a step: kvc_step_limits. */
   public record Limits(long maxRequests, long maxTokens, long maxRows, long rowStride, long maxFrees, long maxAdmissions, long maxPromptTokens) {}
 
   private final Manager manager;
@@ -32,10 +32,10 @@ public final class Step implements AutoCloseable {
   private int off; // one bit for each array that is switched off
 
   public final LongBuffer frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
-      admitOffsets, admitted, cached, numBlocks, slots;
+      admitOffsets, admitNamespaces, admitted, cached, numBlocks, slots;
   public final IntBuffer commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes;
 
-  /** Makes a step with all its arrays. */
+  /** Creates a step with all its arrays. */
   public Step(Manager manager, Limits limits) throws KvCacheException {
     this.manager = manager;
     kvc_step_limits sizes = new kvc_step_limits();
@@ -77,6 +77,7 @@ public final class Step implements AutoCloseable {
     admitRequests = longs(Native.KVC_STEP_ADMIT_REQUESTS);
     admitOffsets = longs(Native.KVC_STEP_ADMIT_OFFSETS);
     admitTokens = ints(Native.KVC_STEP_ADMIT_TOKENS);
+    admitNamespaces = longs(Native.KVC_STEP_ADMIT_NAMESPACES);
     rows = ints(Native.KVC_STEP_ROWS);
     status = ints(Native.KVC_STEP_STATUS);
     admitted = longs(Native.KVC_STEP_ADMITTED);
@@ -104,11 +105,11 @@ public final class Step implements AutoCloseable {
     return bytes(array).asIntBuffer();
   }
 
-  /** Frees the memory, once a run in another thread has returned. The buffers have no elements afterwards. Do not use views that you made of them. */
+  /** Frees the memory, after a run in another thread has returned. The buffers then have no elements. Do not use views that you made of them. */
   @Override
   public void close() {
     for (Buffer array : new Buffer[] {frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
-        admitOffsets, admitted, cached, numBlocks, slots, commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes}) {
+        admitOffsets, admitNamespaces, admitted, cached, numBlocks, slots, commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes}) {
       array.position(0).limit(0);
     }
     handle.close();
@@ -129,7 +130,7 @@ public final class Step implements AutoCloseable {
       Set.of(COMMITTED, COMMIT_OFFSETS, EXTEND_OFFSETS, EXTEND_TOKENS, ADMIT_REQUESTS, ROWS, BLOCK_TABLES, SLOTS, CHANGES);
 
   /**
-   * Switches an optional array off (as NULL does in C) or on. With EXTEND_TOKENS off, extensions are slots alone; their ids come later.
+   * Switches an optional array off (NULL in C) or on. With EXTEND_TOKENS off, extensions are slots only; their ids come later.
    * COMMIT_OFFSETS also switches {@link #commitTokens}, EXTEND_OFFSETS also {@link #extendTokens}.
    *
    * @throws IllegalArgumentException if the array is not optional
@@ -157,18 +158,18 @@ public final class Step implements AutoCloseable {
     show(changes, CHANGES);
   }
 
-  /** The buffer can be read and written if all these are on. */
+  /** Makes the buffer accessible if all these arrays are on. */
   private void show(Buffer buffer, int... switches) {
     boolean on = IntStream.of(switches).allMatch(array -> (off & 1 << array) == 0);
     buffer.limit(on ? buffer.capacity() : 0);
   }
 
-  /** Counts of items in this step. */
+  /** Sets the counts of items in this step. */
   public Step counts(int requests, int frees, int admissions) {
     return counts(requests, frees, 0, 0, admissions);
   }
 
-  /** Counts of items in this step. */
+  /** Sets the counts of items in this step. */
   public Step counts(int requests, int frees, int preempts, int truncates, int admissions) {
     handle.enter();
     try {
@@ -184,19 +185,19 @@ public final class Step implements AutoCloseable {
   }
 
   /**
-   * Retire, commit, frees, preempts, truncates, extend, admit. Throws only if the step fails as a whole; then nothing has changed. Each item has
-   * its own entry of {@link #status}: look at it after each run.
+   * Executes the step: retire, commit, frees, preempts, truncates, extend, admit. Throws only if the step fails as a whole; then nothing has
+   * changed. Each item has its own entry of {@link #status}: look at it after each run.
    *
    * @param retiredStep newest step whose kernels have finished; 0 = nothing new
-   * @param admitOptions options of each new request, null = defaults; none at all = defaults for all. Requests that wait already keep the
-   *     options that they were created with
+   * @param admitOptions options of each new request; null = defaults. None = defaults for all, with the namespaces of {@link #admitNamespaces};
+   *     otherwise the namespaces of the options count. Waiting requests keep the options that they were created with
    * @return the number of this step
    */
   public long run(long retiredStep, RequestOptions... admitOptions) throws KvCacheException {
     handle.enter();
     try (AdmitOptions options = AdmitOptions.of(admitOptions, step.getLong(NativeConstants.STEP_AT_num_admissions))) {
       step.putLong(NativeConstants.STEP_AT_retired_step, retiredStep);
-      manager.call(m -> Native.kvc_manager_step(m, address, options.configs(), options.keys(), options.keyOffsets()));
+      manager.call(m -> Native.kvc_manager_step(m, address, options.namespaces(), options.configs(), options.keys(), options.keyOffsets()));
       return step.getLong(NativeConstants.STEP_AT_step_id);
     } finally {
       handle.exit();
@@ -212,22 +213,22 @@ public final class Step implements AutoCloseable {
     }
   }
 
-  /** Copies to execute before the step's kernels: pairs (source, destination) in {@link #copies}. */
+  /** Number of copies to execute before the step's kernels: (source, destination) pairs in {@link #copies}. */
   public int numCopies() {
     return result(NativeConstants.STEP_AT_num_copies);
   }
 
-  /** Entries of {@link #changes}: (group, row, column, block) each. */
+  /** Number of entries of {@link #changes}: (group, row, column, block) each. */
   public int numChanges() {
     return result(NativeConstants.STEP_AT_num_changes);
   }
 
-  /** Admissions that had no space. */
+  /** Number of admissions that had no space. */
   public int numRefused() {
     return result(NativeConstants.STEP_AT_num_refused);
   }
 
-  /** The entries of a row of a group's block table. */
+  /** Returns a row of the block tables of a group. */
   public IntBuffer row(int group, int row) {
     int numRows = result(NativeConstants.STEP_AT_num_rows);
     int stride = result(NativeConstants.STEP_AT_row_stride);

@@ -9,15 +9,15 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
 /**
- * Memory for the keys and values of a manager's blocks: kvc_storage. Any thread may use it; who touches the same bytes orders the calls. Data
- * are direct buffers in native order, used from position to limit. Calls that take a stream enqueue their work there and return; with null it is
- * done on return.
+ * Memory for the keys and values of a manager's blocks: kvc_storage. Any thread may use it; the caller orders calls that touch the same bytes.
+ * Buffers are direct and in native order, used from position to limit. A call with a stream enqueues its work there and returns; with null the
+ * work is done on return.
  */
 public final class Storage implements AutoCloseable {
   private final Handle handle;
   private final Shape shape;
 
-  /** What lengths of buffers follow from. */
+  /** The numbers from which the lengths of buffers follow. */
   record Shape(long numBlocks, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes, long slab, long slabBytes) {
     /** Indices, offsets and lengths must not lie in the slab, which the call changes. */
     void apart(Buffer... orders) {
@@ -25,7 +25,7 @@ public final class Storage implements AutoCloseable {
     }
   }
 
-  /** Makes a storage. */
+  /** Creates a storage. */
   public Storage(StorageConfig config) throws KvCacheException {
     ByteBuffer memory = config.memory;
     kvc_storage_config c = config.struct();
@@ -79,32 +79,32 @@ public final class Storage implements AutoCloseable {
   }
 
   /**
-   * Writes keys [layers][tokens][heads][headDim] and values (null for latent attention) to the slots of the tokens; slot -1 skips one. All or
-   * nothing.
+   * Writes keys [layers][tokens][heads][headDim] and values [layers][tokens][heads][vHeadDim] (null for latent attention) to the slots of the
+   * tokens; slot -1 skips a token. It writes all tokens or none.
    */
   public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
-    store(k, v, dtype, slots, firstLayer, layers, new Rope.Turn(null, null, 0, 0, false), stream);
+    store(k, v, dtype, slots, firstLayer, layers, new Rope.Rotation(null, null, 0, 0, false), stream);
   }
 
-  /** The same of the keys that {@link Rope#apply} would make of a copy of k. */
-  public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Rope.Turn turn, Stream stream)
+  /** The same, with the keys rotated as {@link Rope#apply} would rotate them; k does not change. */
+  public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Rope.Rotation rotation, Stream stream)
       throws KvCacheException {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, false);
-    int ropeDim = turn.ropeDim() != 0 ? turn.ropeDim() : shape.headDim;
-    Sizes.Turn t = new Sizes.Turn(turn.table(), turn.rows(), ropeDim, a.slots().remaining());
-    shape.apart(t.rows());
+    int ropeDim = rotation.ropeDim() != 0 ? rotation.ropeDim() : shape.headDim;
+    Sizes.Rotation r = new Sizes.Rotation(rotation.table(), rotation.rows(), ropeDim, a.slots().remaining());
+    shape.apart(r.rows());
     kvc_rows rows = struct(a, dtype, firstLayer);
     rows.setRope_dim(ropeDim);
-    rows.setRope_first_element(turn.firstElement());
-    rows.setFlags(turn.interleaved() ? Native.KVC_ROWS_ROPE_INTERLEAVED : 0);
+    rows.setRope_first_element(rotation.firstElement());
+    rows.setFlags(rotation.interleaved() ? Native.KVC_ROWS_ROPE_INTERLEAVED : 0);
     try {
-      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, t.table(), t.rows(), q), a, t);
+      run(stream, (s, q) -> Native.kvc_storage_store(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, r.table(), r.rows(), q), a, r);
     } finally {
       rows.delete();
     }
   }
 
-  /** Reads what store wrote. */
+  /** Reads keys and values from the slots of the tokens. Parameters as for store; the rows of tokens with slot -1 stay unchanged. */
   public void gather(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, true);
     kvc_rows rows = struct(a, dtype, firstLayer);
@@ -115,14 +115,14 @@ public final class Storage implements AutoCloseable {
     }
   }
 
-  /** What storing rows has cost and saved, measured: kvc_quant_metrics. */
+  /** Measured cost and error of stored rows: kvc_quant_metrics. */
   public record Metrics(long elements, long bytes, long fp16Bytes, double ratio, double mse, double snrDb, double maxError) {
     static Metrics read(kvc_quant_metrics m) {
       return new Metrics(m.getElements(), m.getBytes(), m.getFp16_bytes(), m.getRatio(), m.getMse(), m.getSnr_db(), m.getMax_error());
     }
   }
 
-  /** Compares keys and values, as store takes them, with what lies at their slots: metrics of the keys, and of the values (null if latent). */
+  /** Compares keys and values, as store takes them, with the stored ones. Returns metrics of the keys, and of the values (null if latent). */
   public Metrics[] measure(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers) throws KvCacheException {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, false);
     kvc_rows rows = struct(a, dtype, firstLayer);
@@ -148,81 +148,91 @@ public final class Storage implements AutoCloseable {
     return copies;
   }
 
-  /** Copies blocks in all layers, in order: (source, destination) pairs, as {@link Step#copies}. */
+  /** Copies blocks in all layers, in order: (source, destination) pairs, as in {@link Step#copies}. */
   public void copyBlocks(IntBuffer pairs, Stream stream) throws KvCacheException {
     ByteBuffer copies = copies(pairs);
     run(stream, (s, q) -> Native.kvc_storage_copy_blocks(s, copies, q));
   }
 
   /**
-   * Copies blocks to pages, all layers of a block packed in one page: (block, page) pairs. Page p begins at byte p * pageBytes (0: blockBytes),
-   * which is aligned to 16.
+   * Copies blocks to pages: (block, page) pairs. A page holds all layers of a block. Page p begins at byte p * pageBytes (0 = blockBytes),
+   * aligned to 16.
    */
   public void swapOut(IntBuffer pairs, ByteBuffer pages, long pageBytes, Stream stream) throws KvCacheException {
     ByteBuffer copies = copies(pairs);
     run(stream, (s, q) -> Native.kvc_storage_swap_out(s, copies, pages, pageBytes, q), pages);
   }
 
-  /** The way back of swapOut, into any blocks of a storage of the same configuration: (page, block) pairs. */
+  /** Copies pages of swapOut to any blocks of a storage of the same configuration: (page, block) pairs. */
   public void swapIn(IntBuffer pairs, ByteBuffer pages, long pageBytes, Stream stream) throws KvCacheException {
     ByteBuffer copies = copies(pairs);
     run(stream, (s, q) -> Native.kvc_storage_swap_in(s, copies, pages, pageBytes, q), pages);
   }
 
-  /** Clears blocks in all layers. */
+  /** Clears blocks in all layers, scales included. */
   public void zeroBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
     shape.apart(Buffers.readable(blocks));
     run(stream, (s, q) -> Native.kvc_storage_zero_blocks(s, blocks, q));
   }
 
-  /** Seals what is open of these blocks, with channel keys: before their bytes leave the slab. */
-  public void sealBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
+  /** Quantizes the residual blocks among these, with channel keys. Call it before their bytes leave the slab. */
+  public void quantizeBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
     shape.apart(Buffers.readable(blocks));
-    run(stream, (s, q) -> Native.kvc_storage_seal_blocks(s, blocks, q));
+    run(stream, (s, q) -> Native.kvc_storage_quantize_blocks(s, blocks, q));
   }
 
-  /** Computes paged attention, prefill and decode in any mix. */
+  /** Computes paged attention: prefill and decode, any mix of requests. */
   public void attend(Attention attention, Stream stream) throws KvCacheException {
     Attention a = attention.checked(shape, true);
     kvc_attention c = a.struct(shape);
+    kvc_attention_launch l = a.launch.struct();
     try {
       run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
-          a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, a.workspace, q), a);
+          a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, l, a.launch.plan(), a.launch.workspace(), q), a);
     } finally {
       c.delete();
+      l.delete();
     }
   }
 
-  /** How attend would compute this; computes nothing. */
-  public Attention.Plan explain(Attention attention) throws KvCacheException {
+  /** Describes how attend would run a call, and runs nothing. */
+  public Attention.Info explain(Attention attention) throws KvCacheException {
     Attention a = attention.checked(shape, false);
     kvc_attention c = a.struct(shape);
-    kvc_attention_plan p = new kvc_attention_plan();
+    kvc_attention_launch l = a.launch.struct();
+    kvc_attention_info i = new kvc_attention_info();
     try {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
-          a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, a.schedule, a.workspace, p));
-      return new Attention.Plan(p.getKernels(), p.getKeys(), p.getValues(), p.getNum_workers(), p.getSparse() != 0, p.getNum_pieces(),
-          p.getNum_splits(), p.getScratch_bytes(), p.getShared_tokens(), p.getSchedule_bytes(), p.getWorkspace_bytes(),
-          p.getSelection_bytes());
+          a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, l, a.launch.plan(), a.launch.workspace(), i));
+      return new Attention.Info(i.getKernels(), i.getKeys(), i.getValues(), i.getNum_workers(), i.getSparse() != 0, i.getNum_pieces(),
+          i.getNum_splits(), i.getScratch_bytes(), i.getShared_tokens(), i.getPlan_bytes(), i.getWorkspace_bytes(), i.getSelection_bytes());
     } finally {
       c.delete();
-      p.delete();
+      l.delete();
+      i.delete();
     }
   }
 
-  /** Bounds of the keys of full blocks: float16 [numBlocks][numHeads][2][headDim], of which the entries of blocks are written. */
+  /**
+   * Computes the largest and smallest value of each element over the keys of full blocks: float16 [numBlocks][numHeads][2][headDim], of which only
+   * the entries of blocks are written.
+   */
   public void keyBounds(int layer, IntBuffer blocks, ByteBuffer bounds, Stream stream) throws KvCacheException {
     ByteBuffer own = Sizes.bounds(shape, bounds, true);
     Sizes.apart(new Buffer[] {own}, Buffers.readable(blocks));
     run(stream, (s, q) -> Native.kvc_storage_key_bounds(s, layer, blocks, own, q), own);
   }
 
-  /** The topK blocks of each request and KV head by their bounds, with the first sinkBlocks and the last recentBlocks: a block mask. */
+  /**
+   * Picks the topK blocks of each request and KV head by their bounds, and always the first sinkBlocks and the last recentBlocks. Returns a block
+   * mask.
+   */
   public ByteBuffer selectBlocks(Attention attention, ByteBuffer bounds, long topK, long sinkBlocks, long recentBlocks, Stream stream)
       throws KvCacheException {
     ByteBuffer own = Sizes.bounds(shape, bounds, false);
     Attention a = attention.checked(shape, false);
     kvc_attention c = a.struct(shape);
+    kvc_attention_launch l = a.launch.struct();
     kvc_block_choice choice = new kvc_block_choice();
     try {
       long stride = (c.getTable_stride() + 7) / 8;
@@ -232,21 +242,23 @@ public final class Storage implements AutoCloseable {
       choice.setRecent_blocks(recentBlocks);
       choice.setBlock_mask_stride(stride);
       run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
-          null, null, null, null, null, null, a.workspace, choice, own, picked, q), a, own, picked);
+          null, null, null, null, null, l, a.launch.plan(), a.launch.workspace(), choice, own, picked, q), a, own, picked);
       return picked;
     } finally {
       c.delete();
+      l.delete();
       choice.delete();
     }
   }
 
-  /** Bytes of one block, all layers. */
+  /** Bytes of one block in all layers. */
   public long blockBytes() {
     return shape.blockBytes;
   }
 
   /**
-   * The bytes of all blocks in place, at most 2^31 - 1. Do not use them after close. A forgotten storage lives as long as this buffer.
+   * Returns the bytes of all blocks in place, at most 2^31 - 1. Do not use them after close. A storage that is not closed lives as long as this
+   * buffer.
    */
   public ByteBuffer slab() {
     long address = handle.enter();
@@ -259,7 +271,7 @@ public final class Storage implements AutoCloseable {
     }
   }
 
-  /** The bytes of a block in the slab: (offset, bytes) pairs, ascending. */
+  /** Lists the bytes of a block in the slab: (offset, bytes) pairs, ascending. */
   public LongBuffer runs(int block) throws KvCacheException {
     for (int size = 64;; size *= 4) {
       ByteBuffer room = Buffers.bytes(16 * size);

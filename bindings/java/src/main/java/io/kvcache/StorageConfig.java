@@ -3,11 +3,11 @@ package io.kvcache;
 
 import java.nio.ByteBuffer;
 
-/** What a storage holds: {@code new StorageConfig(blocks, layers, heads, headDim)}. Everything else has a default; see kvc_storage_config. */
+/** Shape, type and place of a storage: {@code new StorageConfig(blocks, layers, heads, headDim)}. See kvc_storage_config. */
 public final class StorageConfig {
   final long numBlocks;
   final int numLayers, numHeads, headDim;
-  int vHeadDim, blockSize, layout, flags, scaleGroup, alignment, numThreads, channelTokens, openBlocks;
+  int vHeadDim, blockSize, layout, flags, scaleGroup, alignment, numThreads, channelTokens, residualBlocks;
   float keyScale, valueScale;
   DType dtype = DType.BFLOAT16;
   ByteBuffer memory;
@@ -20,7 +20,7 @@ public final class StorageConfig {
       CHANNEL_KEYS = Native.KVC_STORAGE_CHANNEL_KEYS,
       HADAMARD = Native.KVC_STORAGE_HADAMARD;
 
-  /** Of so many blocks, as the manager has. */
+  /** A storage with as many blocks as the manager's pool. */
   public StorageConfig(long numBlocks, int numLayers, int numHeads, int headDim) {
     this.numBlocks = numBlocks;
     this.numLayers = numLayers;
@@ -40,7 +40,7 @@ public final class StorageConfig {
     return this;
   }
 
-  /** Elements of a value row, those of a key by default. */
+  /** Elements of a value row; by default those of a key row. */
   public StorageConfig valueDim(int elements) {
     vHeadDim = elements;
     return this;
@@ -64,33 +64,33 @@ public final class StorageConfig {
     return this;
   }
 
-  /** One scale for all keys and one for all values, in place of scales in the blocks. */
+  /** One scale for all keys and one for all values, instead of scales in the blocks. */
   public StorageConfig scales(float keys, float values) {
     keyScale = keys;
     valueScale = values;
     return this;
   }
 
-  /** With {@link #CHANNEL_KEYS}: tokens that share a channel's scale, and blocks that may be open at once. */
+  /** With {@link #CHANNEL_KEYS}: tokens that share a channel's scale (0 = all of a block), and residual blocks per layer (0 = 64). */
   public StorageConfig channels(int tokens, int blocks) {
     channelTokens = tokens;
-    openBlocks = blocks;
+    residualBlocks = blocks;
     return this;
   }
 
-  /** Of each block's part in bytes. */
+  /** Alignment of each block in bytes, 64 by default. */
   public StorageConfig alignment(int bytes) {
     alignment = bytes;
     return this;
   }
 
-  /** Threads that work on one call, the caller included. */
+  /** Threads of one call, the caller included; 1 by default. */
   public StorageConfig numThreads(int threads) {
     numThreads = threads;
     return this;
   }
 
-  /** A direct buffer to use in place, from position to limit, aligned to the alignment; the storage keeps it alive. */
+  /** A direct buffer to use as memory, from position to limit, aligned to the alignment. The storage keeps it alive. */
   public StorageConfig memory(ByteBuffer buffer) {
     memory = buffer;
     return this;
@@ -113,11 +113,11 @@ public final class StorageConfig {
     c.setK_scale(keyScale);
     c.setV_scale(valueScale);
     c.setChannel_tokens(channelTokens);
-    c.setOpen_blocks(openBlocks);
+    c.setResidual_blocks(residualBlocks);
     return c;
   }
 
-  /** Bytes of one block, and of all. */
+  /** Returns the bytes of one block, and of all blocks. */
   public long[] size() throws KvCacheException {
     kvc_storage_config c = struct();
     try {

@@ -7,21 +7,21 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A queue of work on storages: kvc_stream. Calls of a {@link Storage} that are given one check their arguments, enqueue and return. Until the
- * work is done nobody else may change the buffers of keys, values, queries, masks and bounds, or read the results; the stream keeps them
- * alive. Any thread may use it. Closing waits for its work.
+ * A queue of work on storages: kvc_stream. A call of a {@link Storage} that is given a stream checks its arguments, enqueues its work and returns.
+ * Until the work is done, the buffers of keys, values, queries, masks and bounds must not change, and the results must not be read. The stream
+ * keeps these buffers alive. Any thread may use it. Closing waits for its work.
  */
 public final class Stream implements AutoCloseable {
-  private static final int BATCH = 16; // calls whose buffers are let go together
+  private static final int BATCH = 16; // calls whose buffers are released together
 
   private record Batch(StreamEvent reached, List<Object> buffers) {}
 
-  /** What the stream's work uses. The handle holds it until the native stream has ended, whether it was closed or forgotten. */
+  /** What the stream's work uses. The handle holds it until the native stream is destroyed. */
   private static final class Kept {
     private List<Object> latest = new ArrayList<>();
     private final ArrayDeque<Batch> batches = new ArrayDeque<>();
 
-    /** Of a call that was enqueued just now. */
+    /** Keeps the buffers of the call that was just enqueued. */
     synchronized void add(long stream, Object buffers) {
       latest.add(buffers);
       try {
@@ -34,12 +34,12 @@ public final class Stream implements AutoCloseable {
         while (!batches.isEmpty() && batches.peek().reached.done()) {
           batches.poll().reached.close();
         }
-      } catch (KvCacheException error) { // no memory for an event: the call is enqueued anyway, and its buffers stay longer
+      } catch (KvCacheException error) { // no memory for an event: the call is enqueued, and its buffers are kept longer
         return;
       }
     }
 
-    /** All, which is here no more. */
+    /** Removes and returns everything. */
     synchronized List<Batch> take() {
       List<Batch> all = new ArrayList<>(batches);
       all.add(new Batch(null, latest));
@@ -61,12 +61,12 @@ public final class Stream implements AutoCloseable {
   final Handle handle;
   private final Kept kept = new Kept();
 
-  /** On the CPU, with a thread of its own. */
+  /** Creates a stream of the CPU, which has a thread. */
   public Stream() throws KvCacheException {
     this("cpu");
   }
 
-  /** Of a device by name. */
+  /** Creates a stream of a device. */
   public Stream(String device) throws KvCacheException {
     long[] out = new long[1];
     Native.kvc_stream_create(device, out);
@@ -83,7 +83,7 @@ public final class Stream implements AutoCloseable {
     handle.close();
   }
 
-  /** Waits until what has been enqueued so far is done. */
+  /** Waits for the work that is in the stream now. */
   public void sync() throws KvCacheException {
     use(stream -> {
       List<Batch> done = kept.take();
@@ -92,7 +92,7 @@ public final class Stream implements AutoCloseable {
     });
   }
 
-  /** What is enqueued from now on is done after the event's place, as recorded last before this call. */
+  /** Work that is enqueued from now on waits for the event, as it was last recorded before this call. */
   public void await(StreamEvent event) throws KvCacheException {
     use(stream -> event.use(address -> Native.kvc_stream_wait_event(stream, address)));
   }
@@ -107,7 +107,7 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** A call whose buffers live until its work is done. */
+  /** Enqueues a call, and keeps its buffers until its work is done. */
   void enqueue(Manager.Call call, Object... buffers) throws KvCacheException {
     use(stream -> {
       call.run(stream);

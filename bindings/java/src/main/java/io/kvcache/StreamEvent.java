@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** A place in a stream that others can wait for: kvc_stream_event. One that was never recorded counts as reached. */
+/** A point in a stream that the host or other streams can wait for: kvc_stream_event. Before it is recorded it counts as reached. */
 public final class StreamEvent implements AutoCloseable {
   private final Handle handle;
 
-  /** Of the CPU. */
+  /** Creates an event of the CPU. */
   public StreamEvent() throws KvCacheException {
     long[] out = new long[1];
     Native.kvc_stream_event_create("cpu", out);
@@ -18,19 +18,19 @@ public final class StreamEvent implements AutoCloseable {
     handle.close();
   }
 
-  /** Puts the event at the present end of the stream, in place of where it was. */
+  /** Moves the event to the present end of the stream. */
   public void record(Stream stream) throws KvCacheException {
     use(event -> stream.use(address -> Native.kvc_stream_event_record(event, address)));
   }
 
-  /** Whether all work before the event's place is done. */
+  /** Whether all work before the event is done. */
   public boolean done() throws KvCacheException {
     long[] done = new long[1];
     use(event -> Native.kvc_stream_event_query(event, done));
     return done[0] != 0;
   }
 
-  /** Waits until the event's place is reached. */
+  /** Waits until all work before the event is done. */
   public void sync() throws KvCacheException {
     use(Native::kvc_stream_event_synchronize);
   }

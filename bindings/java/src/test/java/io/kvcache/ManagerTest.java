@@ -92,7 +92,7 @@ class ManagerTest {
       parent.commit(6);
       Request child = parent.fork();
       child.append(9);
-      List<int[]> copies = m.takeCopies();
+      List<int[]> copies = m.takePending().copies();
       assertEquals(1, copies.size());
       assertArrayEquals(new int[] {1, 2}, copies.get(0));
       child.truncate(3);
@@ -109,7 +109,7 @@ class ManagerTest {
   void blocksToClearAndToMoveAreTold() throws Exception {
     try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4).zeroAlways())) {
       Request low = m.allocate(sequence(0, 8)), high = m.allocate(sequence(50, 8));
-      assertEquals(4, m.takeZeroBlocks().size());
+      assertEquals(4, m.takePending().zeroBlocks().size());
       low.close();
       List<int[]> moves = m.compact(0, 8);
       assertEquals(2, moves.size());

@@ -155,7 +155,7 @@ final class Scenario {
     return switch (word) {
       case "allocate" -> allocate(a);
       case "admit" -> " " + request(a[0]).admit();
-      case "copies" -> m.takeCopies().stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
+      case "copies" -> m.takePending().copies().stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
       case "table" -> list(request(a[0]).blockTable(a[1]));
       case "slots" -> slots(a);
       case "probe" -> " " + m.probe(space(a[0]), sequence(a[1], a[2]));

@@ -165,7 +165,7 @@ class SizesTest {
       IntBuffer inSlab = slab.slice(0, 4).order(ByteOrder.nativeOrder()).asIntBuffer();
       refused(() -> s.gather(shared, other, DType.FLOAT32, slot, 0, 1, null), () -> s.gather(other, shared, DType.FLOAT32, slot, 0, 1, null),
           () -> s.store(other, other, DType.FLOAT32, slab.slice(64, 8).order(ByteOrder.nativeOrder()).asLongBuffer(), 0, 1, null),
-          () -> s.zeroBlocks(inSlab, null), () -> s.sealBlocks(inSlab, null));
+          () -> s.zeroBlocks(inSlab, null), () -> s.quantizeBlocks(inSlab, null));
       s.store(shared, other, DType.FLOAT32, slot, 0, 1, null); // only read
       Attention a = StorageTest.question(StorageTest.WHOLE);
       a.qOffsets = a.out.slice(0, 16).order(ByteOrder.nativeOrder()).asLongBuffer().put(0, 0).put(1, 1);

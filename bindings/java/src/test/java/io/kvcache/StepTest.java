@@ -145,6 +145,30 @@ class StepTest {
   }
 
   @Test
+  void admissionsWithoutOptionsTakeTheirNamespacesFromTheStep() throws Exception {
+    int[][] prompts = {sequence(0, 5), sequence(0, 5)};
+    try (Manager m = small(64); Step s = admitting(m)) {
+      long namespace = m.openNamespace(null, null, new byte[] {1});
+      s.admitNamespaces.put(1, namespace);
+      admit(s, 0, prompts);
+      for (int i = 0; i < 2; ++i) {
+        m.request(s.admitted.get(i)).commit(5);
+        m.request(s.admitted.get(i)).free();
+      }
+      assertEquals(4, m.probe(0, ManagerTest.direct(prompts[0])));
+      assertEquals(4, m.probe(namespace, ManagerTest.direct(prompts[0])));
+      m.reset(0);
+      admit(s, 1, prompts, new RequestOptions(), null);
+      m.request(s.admitted.get(1)).commit(5);
+      assertEquals(4, m.probe(0, ManagerTest.direct(prompts[0])));
+      assertEquals(0, m.probe(namespace, ManagerTest.direct(prompts[0])));
+      s.admitNamespaces.put(0, 12345);
+      admit(s, 2, prompts);
+      assertEquals(Native.KVC_ERROR_NOT_FOUND, s.status.get(0));
+    }
+  }
+
+  @Test
   void optionsOfAdmissionsEqualThoseOfSingleCalls() throws Exception {
     int[][] prompts = {sequence(0, 9), sequence(20, 13), sequence(0, 9)};
     int[] written = {9, 4, 9};

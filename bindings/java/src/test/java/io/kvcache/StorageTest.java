@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
@@ -108,12 +109,11 @@ class StorageTest {
         }
         assertEquals(Math.log(sum), array(a.lse)[h], 1e-4);
       }
-      Attention.Plan plan = s.explain(a);
-      assertFalse(plan.sparse());
-      assertEquals(1, plan.numWorkers());
-      assertEquals(0, plan.scheduleBytes()); // the CPU takes a schedule and does not look at it
-      a.schedule = Buffers.bytes(16);
-      a.scheduled = true;
+      Attention.Info info = s.explain(a);
+      assertFalse(info.sparse());
+      assertEquals(1, info.numWorkers());
+      assertEquals(0, info.planBytes()); // the CPU ignores the plan
+      a.launch = new Attention.Launch(Buffers.bytes(16), true, null);
       assertArrayEquals(array(a.out), attend(s, a));
       Storage.Metrics[] metrics = s.measure(k, v, DType.FLOAT32, slots(), 0, 1);
       assertEquals(0, metrics[0].mse());
@@ -183,7 +183,7 @@ class StorageTest {
       float[] dense = attend(s, a), lse = array(a.lse), sinks = {1.5f, Float.NEGATIVE_INFINITY, 4, -2};
       a.sinkLogits = Buffers.bytes(16);
       a.sinkLogits.asFloatBuffer().put(sinks);
-      a.workspace = Buffers.bytes(3);
+      a.launch = new Attention.Launch(null, false, Buffers.bytes(3));
       float[] out = attend(s, a), with = array(a.lse);
       for (int i = 0; i < out.length; ++i) {
         assertEquals(dense[i] / (1 + Math.exp(sinks[i / DIM] - lse[i / DIM])), out[i], 1e-5);
@@ -191,8 +191,8 @@ class StorageTest {
       for (int h = 0; h < 4; ++h) {
         assertEquals(Math.log(Math.exp(lse[h]) + Math.exp(sinks[h])), with[h], 1e-5);
       }
-      Attention.Plan plan = s.explain(a);
-      assertEquals(0, plan.workspaceBytes() + plan.selectionBytes()); // of the CPU
+      Attention.Info info = s.explain(a);
+      assertEquals(0, info.workspaceBytes() + info.selectionBytes()); // of the CPU
       a.sinkLogits.putFloat(8, Float.NaN);
       assertThrows(KvCacheException.class, () -> s.attend(a, null));
       a.sinkLogits = Buffers.bytes(12);
@@ -210,7 +210,7 @@ class StorageTest {
       s.zeroBlocks(ManagerTest.direct(0, 7), null);
       s.swapIn(ManagerTest.direct(1, 7), pages, 0, null);
       assertThrows(KvCacheException.class, () -> s.swapOut(ManagerTest.direct(0, 2), pages, 0, null));
-      s.sealBlocks(ManagerTest.direct(0), null);
+      s.quantizeBlocks(ManagerTest.direct(0), null);
       ByteBuffer one = Buffers.bytes(4 * HEADS * DIM), other = Buffers.bytes(4 * HEADS * DIM);
       s.gather(one, other, DType.FLOAT32, longs(28), 0, 1, null);
       assertArrayEquals(array(k.duplicate().order(k.order()).limit(4 * HEADS * DIM)), array(one));
@@ -310,7 +310,7 @@ class StorageTest {
   }
 
   @Test
-  void foreignMemoryIsUsedInPlace() throws Exception {
+  void externalMemoryIsUsedInPlace() throws Exception {
     long[] size = config().size();
     ByteBuffer memory = Buffers.bytes((int) size[1] + 64).alignedSlice(64).limit((int) size[1]);
     try (Storage s = new Storage(config().memory(memory))) {
@@ -329,7 +329,7 @@ class StorageTest {
   }
 
   @Test
-  void presetsEstimateAndTurn() throws Exception {
+  void presetsEstimateAndRotate() throws Exception {
     assertTrue(Model.all().size() >= 40);
     Model llama = Model.find("meta-llama/Llama-3.1-8B");
     Model.Estimate estimate = llama.estimate(new Model.Query(DType.FLOAT16, 8192, 0, 1L << 34, 0, 0));
@@ -345,7 +345,7 @@ class StorageTest {
     assertEquals(2, own.estimate(new Model.Query(DType.INT8, 32)).numWindowLayers());
 
     Model.Frequencies frequencies = own.ropeFrequencies(0, 0);
-    assertEquals(0.1, frequencies.turns()[1], 1e-12);
+    assertEquals(0.1, frequencies.values()[1], 1e-12);
     ByteBuffer table = Rope.table(frequencies, longs(7, 3)), x = floats(1, 2, 3, 4);
     Rope.apply(x, DType.FLOAT32, 1, 4, 0, 0, false, table, longs(1));
     assertEquals(Math.cos(3) - 3 * Math.sin(3), x.getFloat(0), 1e-5);
@@ -356,30 +356,30 @@ class StorageTest {
   @Test
   void aStoreTurnsKeysAsApplyDoes() throws Exception {
     int tokens = slots().remaining();
-    ByteBuffer turns = Buffers.bytes(4 * tokens * DIM / 2), gotK = Buffers.bytes(k.capacity()), gotV = Buffers.bytes(v.capacity());
+    ByteBuffer table = Buffers.bytes(4 * tokens * DIM / 2), gotK = Buffers.bytes(k.capacity()), gotV = Buffers.bytes(v.capacity());
     for (int i = 0; i < tokens * DIM / 2; ++i) {
-      turns.putFloat(4 * i, i % 11 * 0.25f - 1);
+      table.putFloat(4 * i, i % 11 * 0.25f - 1);
     }
     try (Storage s = new Storage(config()); Stream stream = new Stream()) {
       for (boolean interleaved : new boolean[] {false, true}) {
-        ByteBuffer turned = Buffers.bytes(k.capacity());
-        turned.duplicate().put(k.duplicate());
-        Rope.apply(turned, DType.FLOAT32, HEADS, DIM, DIM / 2, DIM / 2, interleaved, turns, null);
-        Rope.Turn turn = new Rope.Turn(turns, null, DIM / 2, DIM / 2, interleaved);
+        ByteBuffer rotated = Buffers.bytes(k.capacity());
+        rotated.duplicate().put(k.duplicate());
+        Rope.apply(rotated, DType.FLOAT32, HEADS, DIM, DIM / 2, DIM / 2, interleaved, table, null);
+        Rope.Rotation rotation = new Rope.Rotation(table, null, DIM / 2, DIM / 2, interleaved);
         for (Stream queue : new Stream[] {null, stream}) {
           fill(s);
-          s.store(k, v, DType.FLOAT32, slots(), 0, 1, turn, queue);
+          s.store(k, v, DType.FLOAT32, slots(), 0, 1, rotation, queue);
           stream.sync();
           s.gather(gotK, gotV, DType.FLOAT32, slots(), 0, 1, null);
-          assertArrayEquals(array(turned), array(gotK));
+          assertArrayEquals(array(rotated), array(gotK));
           assertArrayEquals(array(v), array(gotV));
         }
       }
       assertThrows(KvCacheException.class,
-          () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Turn(turns.duplicate().limit(4 * DIM / 2), null, DIM / 2, 0, false), null));
-      assertThrows(KvCacheException.class, () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Turn(turns, null, DIM / 2, 1 + DIM / 2, false), null));
+          () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Rotation(table.duplicate().limit(4 * DIM / 2), null, DIM / 2, 0, false), null));
+      assertThrows(KvCacheException.class, () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Rotation(table, null, DIM / 2, 1 + DIM / 2, false), null));
       assertThrows(IllegalArgumentException.class,
-          () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Turn(turns, longs(0), DIM / 2, 0, false), null));
+          () -> s.store(k, v, DType.FLOAT32, slots(), 0, 1, new Rope.Rotation(table, longs(0), DIM / 2, 0, false), null));
     }
   }
 
@@ -413,7 +413,7 @@ class StorageTest {
       assertEquals(new Manager.BlockInfo(4, 0, 0, 4, 1, 0, 0, true, 1), m.blockInfo(table[1]));
       assertEquals(java.util.List.of(r.id()), m.requests());
       assertEquals(4, m.poolInfo(0).live() + m.poolInfo(0).reserved());
-      assertTrue(Manager.supports(1) && !Manager.supports(10) && Manager.version() >= 200);
+      assertTrue(Manager.supports(1) && Manager.supports(4) && !Manager.supports(5) && Manager.version() >= 200);
       assertTrue(Manager.device("cpu").numProcessors() > 0);
       assertEquals(1, m.unpublishBlocks(ManagerTest.direct(table[1], -1, table[3])));
       assertEquals(4, m.probe(0, ManagerTest.direct(ManagerTest.sequence(0, 13))));
