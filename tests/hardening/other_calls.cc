@@ -28,7 +28,7 @@ void add_other_calls(std::vector<Call>& calls) {
   static constexpr char kConfig[] =
       R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 100, "max_position_embeddings": 64})";
-  calls.push_back(KVC_CALL(kvc_model_from_config, kConfig, sizeof kConfig - 1, &s.found));
+  calls.push_back(KVC_CALL(kvc_model_from_config, kConfig, sizeof kConfig - 1, &s.found).allocating());
   calls.push_back(KVC_CALL(kvc_estimate_memory, &s.query, &s.estimate));
   calls.push_back(KVC_CALL(kvc_model_rope, &s.model, 0u, 0u, nullptr, s.factors_out.data(),
                            s.factors_out.size(), &s.factor)

@@ -87,7 +87,7 @@ void Scene::make_storage_inputs() {
   const auto block = static_cast<int32_t>(lane_ * kBlocksPerLane);
   storage_config.num_blocks = kLanes * kBlocksPerLane, storage_config.num_layers = 2;
   storage_config.num_heads = kHeads, storage_config.head_dim = kDim, storage_config.block_size = kBlockSize;
-  storage_config.device = device();
+  storage_config.device = device(), storage_config.dtype = KVC_BFLOAT16;
   small_config = threads_config = storage_config;
   small_config.num_blocks = threads_config.num_blocks = 2;
   threads_config.num_threads = 3;
