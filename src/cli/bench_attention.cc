@@ -60,9 +60,9 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   const BenchMemory device_table = place(table_.data(), table_.size() * sizeof table_[0]);
   attention.q = device_q.data();
   attention.out = out.data();
-  attention.q_offsets = reinterpret_cast<const uint64_t*>(device_offsets.data());
-  attention.kv_lens = reinterpret_cast<const uint64_t*>(device_lens.data());
-  attention.block_tables = reinterpret_cast<const int32_t*>(device_table.data());
+  attention.q_offsets = device_offsets.data<uint64_t>();
+  attention.kv_lens = device_lens.data<uint64_t>();
+  attention.block_tables = device_table.data<int32_t>();
   const size_t row_bytes = options_.batch * options_.kv_heads * std::max(options_.head_dim, value_dim()) *
                            width(row_dtype(dtype_));
   const BenchMemory k(device_, own_kind(device_), row_bytes), v(device_, own_kind(device_), row_bytes);
@@ -73,14 +73,12 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   rows.slots = firsts.data();
   check(kvc_storage_gather(storage_.get(), &rows, nullptr));
   const BenchMemory device_slots = place(slots.data(), slots.size() * sizeof slots[0]);
-  rows.slots = reinterpret_cast<const int64_t*>(device_slots.data());
+  rows.slots = device_slots.data<int64_t>();
   rows.flags = stream_ != nullptr ? KVC_ROWS_ON_DEVICE : 0;
   const std::vector<int64_t> last(options_.batch, static_cast<int64_t>(options_.context) - 1);
   const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
   std::optional<BenchMemory> table;
-  if (options_.rope)
-    rotate_by(reinterpret_cast<const float*>(table.emplace(angles()).data()), options_, positions.data(),
-              &rows);
+  if (options_.rope) rotate_by(table.emplace(angles()).data<float>(), options_, positions.data(), &rows);
   const auto plan = ask<kvc_attention_info>(kvc_storage_explain, storage_.get(), &attention);
   const bool shares = plan.plan_bytes != 0 && !options_.own_plans;
   const BenchMemory plan_memory(device_, own_kind(device_), shares ? plan.plan_bytes : 1);

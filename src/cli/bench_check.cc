@@ -115,8 +115,8 @@ BenchRows gather_floats(const char* device, kvc_storage* storage, uint32_t layer
   rows.dtype = KVC_FLOAT32;
   rows.slots = slots.data();
   check(kvc_storage_gather(storage, &rows, nullptr));
-  std::copy_n(reinterpret_cast<const float*>(k.data()), found.keys.size(), found.keys.begin());
-  std::copy_n(reinterpret_cast<const float*>(v.data()), found.values.size(), found.values.begin());
+  std::copy_n(k.data<float>(), found.keys.size(), found.keys.begin());
+  std::copy_n(v.data<float>(), found.values.size(), found.values.begin());
   return found;
 }
 

@@ -27,19 +27,7 @@ inline uint32_t own_kind(const char* device) {
   return device == nullptr ? KVC_MEMORY_HOST : KVC_MEMORY_DEVICE;
 }
 
-class BenchMemory {
- public:
-  BenchMemory(const char* device, uint32_t kind, size_t bytes) {
-    check(kvc_device_allocate(device, kind, bytes, &data_));
-  }
-  ~BenchMemory() { kvc_device_release(data_); }
-  BenchMemory(BenchMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  BenchMemory& operator=(BenchMemory&&) = delete;
-  char* data() const { return static_cast<char*>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
+using BenchMemory = kvc::Memory;
 
 /// In pieces, since an upload is staged in pinned memory until it has arrived.
 inline void upload(kvc_stream* stream, const char* from, char* to, size_t bytes) {

@@ -36,7 +36,7 @@ BenchTimes BenchSubject::move(Move what) {
   const BenchMemory table = place(table_.data(), table_.size() * sizeof table_[0]);
   if (stream_ != nullptr) {
     rows.flags = KVC_ROWS_ON_DEVICE;
-    rows.block_table = reinterpret_cast<const int32_t*>(table.data());
+    rows.block_table = table.data<int32_t>();
   }
   std::vector<int64_t> positions(options_.rope ? tokens() : 0);
   for (size_t t = 0; t < positions.size(); ++t) positions[t] = static_cast<int64_t>(t % options_.context);
@@ -44,8 +44,7 @@ BenchTimes BenchSubject::move(Move what) {
   kvc_rope_rows keys{};
   if (options_.rope) {
     device_positions.emplace(place(positions.data(), positions.size() * sizeof positions[0]));
-    rotate_by(reinterpret_cast<const float*>(all_angles.emplace(angles()).data()), options_,
-              device_positions->data(), &rows);
+    rotate_by(all_angles.emplace(angles()).data<float>(), options_, device_positions->data(), &rows);
     keys = keys_of(rows, options_);
     if (what == Move::kRotateThenStore) rows.rope_table = nullptr;
   }
@@ -121,8 +120,8 @@ BenchTimes BenchSubject::swap(bool out) {
   for (const int32_t i : reference.table()) all.push_back({i, i});
   swap_blocks(reference.storage(), all, true, expected.data(), blocks.size() * info_.block_bytes, nullptr);
   for (size_t i = 0; i < blocks.size(); ++i)
-    compare_bytes(pages.data() + blocks[i].first * info_.block_bytes, expected.data() + i * info_.block_bytes,
-                  info_.block_bytes, &checked_);
+    compare_bytes(pages.data<char>() + blocks[i].first * info_.block_bytes,
+                  expected.data<char>() + i * info_.block_bytes, info_.block_bytes, &checked_);
   return times;
 }
 

@@ -111,9 +111,9 @@ BenchTimes BenchSubject::time(const std::function<void(uint32_t call)>& work) {
 BenchMemory BenchSubject::place(const void* host, size_t bytes) {
   BenchMemory memory(device_, own_kind(device_), std::max<size_t>(bytes, 1));
   if (stream_ == nullptr)
-    std::copy_n(static_cast<const char*>(host), bytes, memory.data());  // also nothing from NULL
+    std::copy_n(static_cast<const char*>(host), bytes, memory.data<char>());  // also nothing from NULL
   else
-    upload(stream_.get(), static_cast<const char*>(host), memory.data(), bytes);
+    upload(stream_.get(), static_cast<const char*>(host), memory.data<char>(), bytes);
   return memory;
 }
 

@@ -40,9 +40,7 @@ struct EngineStream {
 };
 
 Stream adopt(void* handle) {
-  kvc_stream* stream = nullptr;
-  check(kvc_stream_adopt(engine::device(), handle, 0, &stream));
-  return Stream(stream);
+  return Stream(ask<kvc_stream*>(kvc_stream_adopt, engine::device(), handle, 0u));
 }
 
 /// Seconds of one of `launches`, in the median series.
@@ -68,7 +66,8 @@ std::vector<float> fill(const BenchMemory& memory, uint64_t bytes, uint32_t proc
   std::vector<float> pattern(std::min<uint64_t>(bytes, 1 << 20) / sizeof(float));
   fill_normal(random, reinterpret_cast<char*>(pattern.data()), pattern.size());
   const uint64_t first = pattern.size() * sizeof(float);
-  upload(adopt(stream.handle).get(), reinterpret_cast<const char*>(pattern.data()), memory.data(), first);
+  upload(adopt(stream.handle).get(), reinterpret_cast<const char*>(pattern.data()), memory.data<char>(),
+         first);
   for (uint64_t done = first; done < bytes; done *= 2)
     done_or_throw(kvc::gpu::bench::launch_copy(memory.data() + done, memory.data(),
                                                std::min(done, bytes - done), processors, stream.handle),
@@ -103,9 +102,7 @@ void add_link(Json* json, const BenchMemory& device, uint64_t bytes, const Engin
 }
 
 Json ceilings(uint64_t bytes, uint32_t steps) {
-  kvc_device_info info{};
-  info.struct_size = sizeof info;
-  check(kvc_device_properties(engine::device(), &info));
+  const auto info = ask<kvc_device_info>(kvc_device_properties, engine::device());
   bytes = std::min(bytes, info.free_bytes / 4) / 16 * 16;
   const BenchMemory from(engine::device(), KVC_MEMORY_DEVICE, bytes),
       to(engine::device(), KVC_MEMORY_DEVICE, bytes);
@@ -130,9 +127,7 @@ Json ceilings(uint64_t bytes, uint32_t steps) {
   add_link(&json, to, bytes, stream);
   if (const uint64_t flops = bench::product_flops(processors, steps); flops != 0) {
     const double seconds = seconds_of(stream, 4, [&] {
-      done_or_throw(
-          bench::launch_products(reinterpret_cast<float*>(to.data()), processors, steps, stream.handle),
-          "products");
+      done_or_throw(bench::launch_products(to.data<float>(), processors, steps, stream.handle), "products");
     });
     json["mma_tflops"] = static_cast<double>(flops) / seconds / 1e12;
   }
