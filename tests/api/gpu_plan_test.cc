@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_attention_launch.plan on emulated devices: the first layer of a step works it out, the others use it,
-// in graphs too; what is refused, and what memory that is no schedule does.
+// in graphs too; what is refused, and what memory that is no plan does.
 #include <cstring>
 
 #include "api/device_step.h"
@@ -9,12 +9,12 @@
 namespace kvc::test {
 namespace {
 
-class GpuSchedule : public OnEmulatedDevices {
+class GpuPlan : public OnEmulatedDevices {
  protected:
   static uint64_t launches() { return control()->num_occasions(Failure::kLaunch); }
 };
 
-TEST_F(GpuSchedule, OfTheFirstLayerGivesTheBitsOfTheOthers) {
+TEST_F(GpuPlan, OfTheFirstLayerGivesTheBitsOfTheOthers) {
   for (const uint64_t shared : {uint64_t{0}, uint64_t{kBlock}}) {
     for (const uint32_t flags : {0u, uint32_t{KVC_LAUNCH_INVARIANT}, uint32_t{KVC_LAUNCH_ON_DEVICE}}) {
       Step own, step;
@@ -28,7 +28,7 @@ TEST_F(GpuSchedule, OfTheFirstLayerGivesTheBitsOfTheOthers) {
       step.give_memory();
       EXPECT_LT(step.plan().scratch_bytes, own.plan().scratch_bytes);
       step.attend(nullptr);
-      // A prefix that is read once makes two schedules.
+      // A prefix that is read once makes two plans.
       const uint64_t saved = shared != 0 && flags != KVC_LAUNCH_INVARIANT ? 2 : 1;
       EXPECT_EQ(launches() - before - of_own, of_own - saved * (kLayers - 1));
       for (uint32_t layer = 0; layer < kLayers; ++layer)
@@ -38,8 +38,8 @@ TEST_F(GpuSchedule, OfTheFirstLayerGivesTheBitsOfTheOthers) {
   }
 }
 
-// The first layer's call is in the graph, so that each replay works out a schedule of its lengths.
-TEST_F(GpuSchedule, IsMadeAnewByEachReplay) {
+// The first layer's call is in the graph, so that each replay makes a plan for its own lengths.
+TEST_F(GpuPlan, IsMadeAnewByEachReplay) {
   Step own, step;
   step.a.run.flags = KVC_LAUNCH_ON_DEVICE, step.a.run.total_queries = kRequests, step.a.run.max_queries = 1;
   own.a.run.flags = step.a.run.flags, own.a.run.total_queries = kRequests, own.a.run.max_queries = 1;
@@ -61,7 +61,7 @@ TEST_F(GpuSchedule, IsMadeAnewByEachReplay) {
   control()->destroy_graph(graph);
 }
 
-TEST_F(GpuSchedule, OfTheLargestStepIsEnoughForAll) {
+TEST_F(GpuPlan, OfTheLargestStepIsEnoughForAll) {
   Step step;
   step.a.run.flags = KVC_LAUNCH_ON_DEVICE;
   uint64_t most = 0;
@@ -76,7 +76,7 @@ TEST_F(GpuSchedule, OfTheLargestStepIsEnoughForAll) {
   EXPECT_EQ(step.plan().plan_bytes, 0u);
 }
 
-TEST_F(GpuSchedule, MemoryThatIsNoScheduleGivesNaNAndOtherLengthsToo) {
+TEST_F(GpuPlan, MemoryThatIsNoPlanGivesNaNAndOtherLengthsToo) {
   Step step;
   step.give_memory();
   step.a.run.flags = KVC_LAUNCH_PLANNED, step.a.out = step.outs[0].data();
@@ -98,7 +98,7 @@ TEST_F(GpuSchedule, MemoryThatIsNoScheduleGivesNaNAndOtherLengthsToo) {
   for (size_t i = 0; i < step.outs[0].size(); ++i) ASSERT_EQ(std::isnan(step.outs[0][i]), i < known) << i;
 }
 
-TEST_F(GpuSchedule, WhatCannotHoldOneIsRefused) {
+TEST_F(GpuPlan, WhatCannotHoldOneIsRefused) {
   Step step("emulated:1");  // a device that reads no ordinary memory
   DeviceMemory q("emulated:1", step.q.size() * sizeof(float)),
       out("emulated:1", step.q.size() * sizeof(float));
@@ -129,7 +129,7 @@ TEST_F(GpuSchedule, WhatCannotHoldOneIsRefused) {
   EXPECT_EQ(kvc_storage_attend(step.storage.get(), &step.a, nullptr), KVC_OK) << kvc_last_error();
 }
 
-TEST(CpuSchedule, IsTakenAndNotLookedAt) {
+TEST(CpuPlan, IsTakenAndNotLookedAt) {
   const StoragePtr storage = make(small_config("cpu"));
   ASSERT_EQ(store(storage.get(), 0, 3), KVC_OK);
   const std::vector<float> q(2 * kHeads * kDim, 1);
@@ -144,8 +144,8 @@ TEST(CpuSchedule, IsTakenAndNotLookedAt) {
   ASSERT_EQ(kvc_storage_explain(storage.get(), &a, &plan), KVC_OK);
   EXPECT_EQ(plan.plan_bytes, 0u);
   char* const nowhere = nullptr;
-  for (char* const schedule : {nowhere, nowhere + 1}) {
-    a.run.plan = schedule, a.run.flags = KVC_LAUNCH_PLANNED;
+  for (char* const given : {nowhere, nowhere + 1}) {
+    a.run.plan = given, a.run.flags = KVC_LAUNCH_PLANNED;
     std::fill(out.begin(), out.end(), 0.0f);
     ASSERT_EQ(kvc_storage_attend(storage.get(), &a, nullptr), KVC_OK) << kvc_last_error();
     for (const float x : out) EXPECT_EQ(x, -3.0f);
