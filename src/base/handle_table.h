@@ -22,13 +22,21 @@ class HandleTable {
     return true;
   }
 
-  // nullptr if stale, ended, of another manager or forged.
-  const Record* find(uint64_t id) const {
-    const uint32_t index = handle_index(id);
-    if (index >= records_.size() || records_[index].id != id || id == 0) return nullptr;
-    return &records_[index];
-  }
-  Record* find(uint64_t id) { return const_cast<Record*>(std::as_const(*this).find(id)); }
+  // Where the records are. A copy of it cannot be changed by the stores of a loop.
+  struct Records {
+    Record* data;
+    size_t size;
+
+    // nullptr if stale, ended, of another manager or forged.
+    Record* find(uint64_t id) const {
+      const uint32_t index = handle_index(id);
+      if (index >= size || data[index].id != id || id == 0) return nullptr;
+      return &data[index];
+    }
+  };
+  Records records() { return {records_.data(), records_.size()}; }
+  Record* find(uint64_t id) { return records().find(id); }
+  const Record* find(uint64_t id) const { return const_cast<HandleTable*>(this)->find(id); }
   // A cleared record that find() does not see until publish(); nullptr if all are in use.
   Record* take() {
     if (free_ < 0) return nullptr;

@@ -32,12 +32,14 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
   size_t decoded = 0;
   const kvc_step step = plan.step;  // copies: what is written below cannot change them
   const SchedulerView view = view_;
-  const RequestTable& table = view.table();
+  const RequestTable::Records records = view.records();
+  const uint32_t vocab_size = shape_.vocab_size;
   const size_t num_items = plan.num_items();
   const uint32_t num_groups = shape_.num_groups;
   const auto stays_inside = [&](const Request& request, size_t i) {
     const uint64_t offset = step.extend_offsets[i];
-    if (step.extend_offsets[i + 1] - offset != 1 || !view.lane_takes(request, step.extend_tokens[offset]))
+    if (step.extend_offsets[i + 1] - offset != 1 || !request.lane_takes_token() ||
+        !token_in_range(step.extend_tokens[offset], vocab_size))
       return false;
     if (step.committed != nullptr && !request.lane_commits(step.committed[i])) return false;
     const int32_t row = step.rows == nullptr ? static_cast<int32_t>(i) : step.rows[i];
@@ -45,9 +47,10 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
            (rows_.owns(request, row) && request.positions <= step.row_stride);
   };
   for (size_t i = begin; i < end; ++i) {
-    if (i + kPrefetch < step.num_requests) table.prefetch(step.requests[i + kPrefetch]);
-    if (i + kTailPrefetch < step.num_requests) table.prefetch_tail(step.requests[i + kTailPrefetch]);
-    Request* const found = view.peek(step.requests[i]);
+    if (i + kPrefetch < step.num_requests) RequestTable::prefetch(records, step.requests[i + kPrefetch]);
+    if (i + kTailPrefetch < step.num_requests)
+      RequestTable::prefetch_tail(records, step.requests[i + kTailPrefetch]);
+    Request* const found = records.find(step.requests[i]);
     if (found == nullptr) continue;
     Request& request = *found;
     if (request.stepped == step_id) [[unlikely]] {
@@ -56,7 +59,7 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
     }
     request.stepped = step_id;
     if (!stays_inside(request, i)) {
-      table.prefetch_growth(request);
+      view.table().prefetch_growth(request);
       continue;
     }
     const uint64_t offset = step.extend_offsets[i];

@@ -35,6 +35,7 @@ class Requests {
 
   const Shape& shape() const { return shape_; }
   const RequestTable& table() const { return table_; }
+  RequestTable::Records records() { return table_.records(); }
   const uint64_t& count() const { return count_; }  // those that are being created included
   const uint64_t& num_admitted() const { return num_admitted_; }
   const CopyList& waiting_copies() const { return copies_; }

@@ -27,6 +27,7 @@ class SchedulerView {
     return requests_.find(id, must_be_admitted, request);
   }
   const RequestTable& table() const { return requests_.table(); }
+  RequestTable::Records records() const { return requests_.records(); }
   kvc_status learn(Request& request, const int32_t* tokens, size_t count) const {
     return requests_.learn(request, tokens, count);
   }
@@ -57,9 +58,6 @@ class SchedulerView {
 
   // The lane of a request: see Request.
   void open_lane(Request& request) const { requests_.open_lane(request); }
-  bool lane_takes(const Request& request, int32_t token) const {
-    return requests_.lane_takes(request, token);
-  }
   void lane_commit(Request& request, uint64_t committed) const { requests_.lane_commit(request, committed); }
   void prefetch_growth(const Request& request) const { requests_.prefetch_growth(request); }
   void prefetch_publication(Request& request) const { requests_.prefetch_publication(request); }

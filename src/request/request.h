@@ -223,13 +223,13 @@ class RequestTable : public HandleTable<Request, HandleKind::kRequest> {
 
   // Fetch a request ahead: its record; when that is there, where its next token goes; and the rest of what
   // growing by a block touches in the record.
-  void prefetch(uint64_t id) const {
+  static void prefetch(const Records& records, uint64_t id) {
     const uint32_t index = handle_index(id);
-    if (index < size()) __builtin_prefetch(&(*this)[index], 1);
+    if (index < records.size) __builtin_prefetch(&records.data[index], 1);
   }
-  void prefetch_tail(uint64_t id) const {
+  static void prefetch_tail(const Records& records, uint64_t id) {
     const uint32_t index = handle_index(id);
-    if (index < size()) __builtin_prefetch((*this)[index].next_token, 1);
+    if (index < records.size) __builtin_prefetch(records.data[index].next_token, 1);
   }
   void prefetch_growth(const Request& request) const {
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 64, 1);
