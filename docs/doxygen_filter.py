@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""doxygen_filter.py HEADER: the header with one field to a declaration, each with the comment that follows or stands above all of them:
-Doxygen gives a comment to one field alone."""
+"""doxygen_filter.py HEADER: prints the header with one field per declaration. Each field gets the comment that follows or precedes its
+declaration, because Doxygen gives a comment to only one field."""
 import re
 import sys
 
