@@ -252,6 +252,9 @@ kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_a
   constexpr uint32_t kKnownOfLaunch = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
   if ((launch.flags & ~kKnownOfLaunch) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "launch flags %#x are not supported", launch.flags & ~kKnownOfLaunch);
+  if (launch.reserved != 0) {
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_attention_launch.reserved is %u and must be 0", launch.reserved);
+  }
   if (a.num_requests > UINT32_MAX)
     return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
   out->q = a.q;

@@ -198,6 +198,9 @@ TEST(Attention, BoundsOfArraysOnADeviceAreChecked) {
   refused([](A& a) { a.run.max_queries = 7; });
   refused([&](A& a) { a.run.max_kv_len = room + 1; });
   refused([](A& a) { a.table_stride = size_t{1} << 40, a.run.max_kv_len = uint64_t{1} << 31; });
+  refused([](A& a) { a.run.struct_size = 8; });
+  refused([](A& a) { a.run.flags |= 8; }, KVC_ERROR_UNSUPPORTED);
+  refused([](A& a) { a.run.reserved = 1; }, KVC_ERROR_UNSUPPORTED);
   if (kvc::test::device() != nullptr) return;
   refused([](A&) {}, KVC_ERROR_UNSUPPORTED);
   refused([&](A& a) { a.run.max_queries = 6, a.run.max_kv_len = room; }, KVC_ERROR_UNSUPPORTED);
