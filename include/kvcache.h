@@ -4,73 +4,80 @@
 
 /** @file kvcache.h
  *  @brief libkvcache: the KV cache of an LLM inference engine as a C library. This header is the manual of
- * the block manager.
+ *  the block manager.
  *
  *  OVERVIEW. The keys and values of past tokens fill the memory of an inference engine. A manager
- * (kvc_manager) divides that memory into fixed blocks. It decides which block holds which tokens, shares
- * equal prefixes between requests, evicts the least recently used blocks, and says where each step writes new
- * tokens. A block id is an index into memory: the engine's own memory, or a kvc_storage (kvcache/storage.h),
- * which stores keys and values and computes attention (kvcache/attention.h).
+ *  (kvc_manager) divides that memory into fixed blocks. It decides which block holds which tokens, shares
+ *  equal prefixes between requests, evicts the least recently used blocks, and says where each step writes
+ *  new tokens. A block id is an index into memory: the engine's own memory, or a kvc_storage
+ *  (kvcache/storage.h), which stores keys and values and computes attention (kvcache/attention.h).
  *
  *      kvc_manager_config config = {.struct_size = sizeof config, .num_blocks = 4096};
  *      kvc_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .num_tokens = n};
  *      kvc_manager *m;
  *      uint64_t r, cached;
  *      if (kvc_manager_create(&config, &m) != KVC_OK) puts(kvc_last_error());
- *      kvc_manager_allocate_request(m, &prompt, NULL, &r, &cached);   // the KV of `cached` of the n tokens
- * exists already kvc_manager_export_tables(m, &r, 1, 0, -1, table, width);      // the block table for the
- * attention kernel
+ *      // the KV of `cached` of the n tokens exists already
+ *      kvc_manager_allocate_request(m, &prompt, NULL, &r, &cached);
+ *      // the block table for the attention kernel
+ *      kvc_manager_export_tables(m, &r, 1, 0, -1, table, width);
  *      ... run the model on tokens [cached, n) ...
- *      kvc_manager_commit_tokens(m, r, n);                            // their KV is written: other requests
- * may reuse it kvc_manager_append_tokens(m, r, &next, 1);                     // one decode step, and so on
- *      kvc_manager_free_request(m, r);                                // its blocks stay cached until they
- * are evicted
+ *      // their KV is written: other requests may reuse it
+ *      kvc_manager_commit_tokens(m, r, n);
+ *      // one decode step, and so on
+ *      kvc_manager_append_tokens(m, r, &next, 1);
+ *      // its blocks stay cached until they are evicted
+ *      kvc_manager_free_request(m, r);
  *
  *  PROMISES. (1) A hit is never wrong: a hash only finds a candidate; the namespace, the parent and every
- * token are compared. (2) A failed call changes nothing, except counters of refusals and the thread's error
- * text. (3) The same calls give the same state: no result depends on time, pointers, hash seeds or thread
- * timing.
+ *  token are compared. (2) A failed call changes nothing, except counters of refusals and the thread's
+ *  error text; KVC_ERROR_DEVICE is the exception. (3) The same calls give the same state: no result
+ *  depends on time, pointers, hash seeds or thread timing.
  *
  *  TERMS.
- *  - Block: room for block_size tokens of all layers of one group. A block id (int32_t) names a place for
- * life, not a content.
- *  - Group: layers with one kind of attention and one block table per request. Pool: a range of block ids of
- * one size in bytes. Groups whose blocks have equal sizes share a pool.
- *  - Request: a sequence of tokens. Known tokens: told to the library. Capacity: tokens that have a slot in a
- * block. Committed tokens: their KV is written. committed <= min(known, capacity). Known tokens and capacity
- * are independent.
+ *  - Block: room for block_size tokens of all layers of one group. A block id (int32_t) names a place; its
+ *    content changes.
+ *  - Group: layers with one kind of attention and one block table per request. Pool: a range of block ids
+ *    of one size in bytes. Groups whose blocks have equal sizes share a pool.
+ *  - Request: a sequence of tokens. Known tokens: told to the library. Capacity: tokens that have a slot
+ *    in a block. Committed tokens: their KV is written. committed <= min(known, capacity). Known tokens
+ *    and capacity are independent.
  *  - Slot: block id * block_size + offset in the block: the place of one token's KV.
- *  - Published: a full committed block that other requests can find. A published block is never written
- * again.
+ *  - Published: a full committed block that other requests can find. Nothing is written to a block while
+ *    it is published.
  *  - Namespace: requests of different namespaces never share blocks.
  *  - External hold: a reference to a block by an engine that keeps its own tables
- * (kvc_manager_acquire_blocks).
- *  - The state of a block is the first that applies: FENCED (released, but a step in flight may still write
- * to it), FILLING, LIVE (held by a request or an external hold, with a committed token), RESERVED (held,
- * nothing committed), PINNED (held only by pins), CACHED (not held, can be found), FREE. The states of all
- * blocks sum to the pool.
+ *    (kvc_manager_acquire_blocks).
+ *  - The state of a block is the first that applies: FENCED (released, but a step in flight may still
+ *    write to it), FILLING (reserved: does not occur yet), LIVE (held by a request or an external hold,
+ *    with a committed token), RESERVED (held, nothing committed), PINNED (held only by pins), CACHED (not
+ *    held, can be found), FREE. Every block is in exactly one state.
+ *  - Prefix position (node): all tokens up to the end of a block. Hit: the cached prefix that a request
+ *    gets.
+ *  - Waiting: a request without blocks. Step in flight: issued and not retired.
  *
  *  CONVENTIONS.
  *  - Fallible calls return kvc_status; 0 is KVC_OK. Results are written only to out-parameters, which stay
- * unchanged on failure. KVC_ERROR_BUFFER_TOO_SMALL writes the required count and nothing else.
- * kvc_last_error() returns the text.
+ *    unchanged on failure. KVC_ERROR_BUFFER_TOO_SMALL writes the required count and nothing else.
+ *    kvc_last_error() returns the text.
  *  - Structs that may grow begin with `size_t struct_size`, which the caller sets to sizeof. Zero is the
- * default of every field, so
- *    `{.struct_size = sizeof x}` is complete. As input, a size below that of version 0.3 or above 4096 is
- * KVC_ERROR_INVALID_ARGUMENT, and a non-zero field that this library does not know is KVC_ERROR_UNSUPPORTED.
- * As output, the library writes the fields that it knows and clears the rest. In an array of such structs the
- * struct_size of the first element is the element size; all must be equal.
- *  - The library keeps no pointer of the caller after a call, except the callbacks and memory of a config. It
- * never returns memory that the caller must free.
+ *    default of every field, so `{.struct_size = sizeof x}` is complete. As input, a size below that of
+ *    version 0.3 or above 4096 is KVC_ERROR_INVALID_ARGUMENT, and a non-zero field or flag that this
+ *    library does not know is KVC_ERROR_UNSUPPORTED. As output, the library writes the fields that it
+ *    knows and clears the rest. In an array of such structs the struct_size of the first element is the
+ *    element size; all must be equal.
+ *  - The library keeps no pointer after a call, except callbacks, memory that a comment names, and what a
+ *    stream still reads. What you must free has a function named in its comment.
  *  - A pointer may be NULL where its count is 0. Any other NULL is KVC_ERROR_INVALID_ARGUMENT unless a
- * default is documented.
- *  - An id of a request, pin or namespace is never 0 (namespace 0 is the default one). A process never gets
- * the same id twice, not even from another manager: a stale, freed or foreign id is KVC_ERROR_NOT_FOUND.
+ *    default is documented.
+ *  - Ids of requests and pins are never 0. Namespace 0 is the default one. A process never gets the same
+ *    id twice, not even from another manager: an id that was freed or is of another manager is
+ *    KVC_ERROR_NOT_FOUND.
  *
- *  THREADING. Any thread may call any manager function at any time; a manager locks internally. One thread at
- * a time drives a request or a kvc_step. No other call may run during kvc_manager_destroy. Managers are
- * independent of each other. After fork() the child may only exec or exit. No function is async-signal-safe.
- * No function prints, exits or throws.
+ *  THREADING. Any thread may call any function at any time; a manager locks internally. One thread at a
+ *  time drives a request or a kvc_step. No other call may run during kvc_manager_destroy. Managers are
+ *  independent of each other. After fork() the child may only exec or exit. No function is
+ *  async-signal-safe. No function prints, exits or throws.
  *
  *  Supported: Linux on x86-64 and aarch64 (64-bit, little-endian). */
 
@@ -98,7 +105,7 @@ enum {
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
 KVC_API uint32_t kvc_version(void);
 
-/** One line: version, compiler, instruction sets in use. Static text. Since 0.1. */
+/** One line: version, compiler, architecture. Static text. Since 0.1. */
 KVC_API const char* kvc_build_info(void);
 
 /** Asks whether this build has a feature. @param[in] feature KVC_FEATURE_*.
@@ -116,18 +123,19 @@ enum {
 
 /** kvc_manager_config.policy. */
 enum {
-  /** Evicts the least recently released block first; of one request its deepest block first. */
+  /** Evicts the least recently released block first; of one request the last block first. */
   KVC_POLICY_LRU = 0
 };
 
 /** kvc_manager_config.flags. */
 enum {
-  KVC_MANAGER_NULL_BLOCK = 1, /**< Block id 0 is reserved for the engine (padding). No count includes it. */
+  /** The engine owns block id 0 (padding). num_blocks includes it; stats do not. */
+  KVC_MANAGER_NULL_BLOCK = 1,
   /** Publish nothing: nothing is found again, and blocks become FREE at once. */
   KVC_MANAGER_NO_PREFIX_CACHE = 8,
-  /** Clear blocks that move from one namespace to another: see kvc_manager_take_pending. External holds count
-   * as a namespace of their own. A block that such a hold releases belongs to a namespace only if it is
-   * published there. */
+  /** Clear blocks that move from one namespace to another: see kvc_manager_take_pending. External holds
+   *  count as a namespace. A block that such a hold releases belongs to a namespace only if it is
+   *  published there. */
   KVC_MANAGER_ZERO_CROSS_NAMESPACE = 16,
   KVC_MANAGER_ZERO_ALWAYS = 32 /**< Clear every block that is handed out. */
 };
@@ -135,8 +143,8 @@ enum {
 /** The block manager. Opaque; created by kvc_manager_create. */
 typedef struct kvc_manager kvc_manager;
 
-/** A pool of blocks of one size in bytes. Block ids continue through all pools: pool p starts where pool p -
- * 1 ends. */
+/** A pool of blocks of one size in bytes. Block ids continue through all pools: pool p starts where pool p
+ *  - 1 ends. */
 typedef struct kvc_pool_config {
   size_t struct_size;  /**< sizeof(kvc_pool_config) */
   uint64_t num_blocks; /**< Blocks of this pool, at least 1. */
@@ -148,12 +156,11 @@ typedef struct kvc_group_config {
   uint32_t kind;      /**< KVC_GROUP_*; other kinds are KVC_ERROR_UNSUPPORTED. */
   /** Sliding window: first tokens that stay readable; their blocks are never returned. */
   uint32_t num_sink_tokens;
-  /** Sliding window: tokens that a query reads, itself included; at least 1. Full attention: 0. A window of 1
-   * keeps the same blocks as a window of 2, so that a hit has the block at its end. */
+  /** Sliding window: tokens that a query reads, itself included; at least 1. Full attention: 0. A window
+   *  of 1 acts as 2. */
   uint64_t window_tokens;
-  /** Sliding window: also keep the windows before every multiple of this many tokens reusable, besides those
-   * at the ends of the prompt and the request. A multiple of block_size; 0 = only the two ends. Values from
-   * 2^32 on act as 0: no request is that long. */
+  /** Sliding window: also keep the window before every multiple of this many tokens. A multiple of
+   *  block_size; 0 = only before the ends of the prompt and the request. Values above 2^32 act as 0. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
@@ -165,7 +172,7 @@ typedef struct kvc_manager_config {
   /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 if `pools` is given. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
-   * blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
+   *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
   uint64_t max_requests;
@@ -173,7 +180,7 @@ typedef struct kvc_manager_config {
   /** Events kept for kvc_manager_poll_events, at most 2^24; 0 = no events and no digests. */
   uint64_t event_capacity;
   uint64_t seed; /**< Secret of the table hash; 0 = random. It never changes a result. */
-  /** Blocks of each pool that an admission must leave available, unless no request is admitted. */
+  /** Blocks of each pool that an admission leaves available; 0 while no request is admitted. */
   uint64_t watermark_blocks;
   uint32_t block_size;            /**< Tokens per block, 1 .. 1024; 0 = 16. */
   uint32_t vocab_size;            /**< Token ids must be below this; 0 = only non-negative. */
@@ -185,8 +192,8 @@ typedef struct kvc_manager_config {
   const kvc_pool_config* pools;
   size_t num_pools;               /**< 0 .. 32 */
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */
-  /** Receives warnings as text after the lock is released. Must not call this manager. level: 1 warning, 2
-   * info. NULL = none. */
+  /** Receives warnings as text after the lock is released. Must not call this manager. level is 1
+   *  (warning). NULL = none. */
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data; /**< Passed to log. */
 } kvc_manager_config;
@@ -200,8 +207,8 @@ typedef struct kvc_properties {
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
 } kvc_properties;
 
-/** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes. NULL
- * = absent, which differs from present and empty (not NULL, size 0). */
+/** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
+ *  NULL = absent, which differs from present and empty (not NULL, size 0). */
 typedef struct kvc_namespace_config {
   size_t struct_size;  /**< sizeof(kvc_namespace_config) */
   const void* model;   /**< Fingerprint of the model: version of the weights, KV dtype, layout. */
@@ -253,7 +260,7 @@ enum {
   KVC_BLOCK_PINNED = 2,
   KVC_BLOCK_RESERVED = 3,
   KVC_BLOCK_LIVE = 4,
-  KVC_BLOCK_FILLING = 5,
+  KVC_BLOCK_FILLING = 5, /**< Reserved: does not occur yet. */
   KVC_BLOCK_FENCED = 6
 };
 
@@ -275,54 +282,53 @@ typedef struct kvc_block_info {
 /** Creates a manager. Allocates and touches all memory for blocks and nodes.
  *  @param[in]  config  Shape and limits. Only the callbacks are kept.
  *  @param[out] manager Free it with kvc_manager_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version), LIMIT
- * (the process has 4,095 managers), OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version),
+ *  LIMIT (the process has 4,095 managers), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_create(const kvc_manager_config* config, kvc_manager** manager);
 
 /** Frees a manager with all its requests. NULL is ignored. No other call on it may run. Since 0.1. */
 KVC_API void kvc_manager_destroy(kvc_manager* m);
 
 /** Configuration of the manager. @param[out] properties The caller sets struct_size. @return KVC_OK,
- * INVALID_ARGUMENT. Thread-safe. Since 0.1. */
+ *  INVALID_ARGUMENT. Since 0.1. */
 KVC_API kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties);
 
-/** Opens the namespace with this identity. Opening an identity again returns the same id; close it as often.
- * An identity without any part is the default namespace, id 0, which needs no closing.
+/** Opens the namespace with this identity. Opening an identity again returns the same id; close it as
+ *  often. An identity without any part is the default namespace, id 0, which needs no closing.
  *  @param[in]  config       Identity. The bytes are copied.
  *  @param[out] namespace_id For kvc_prompt.namespace_id.
  *  @return KVC_OK, INVALID_ARGUMENT, LIMIT (65,535 namespaces besides the default one), OUT_OF_MEMORY.
- * Thread-safe. Since 0.1. */
+ *  Since 0.1. */
 KVC_API kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config* config,
                                               uint64_t* namespace_id);
 
 /** Closes a namespace once. The last close drops its cached blocks and invalidates its id.
  *  @return KVC_OK; NOT_FOUND; BUSY (the last close while requests or pins of the namespace exist);
- * INVALID_ARGUMENT for id 0. Since 0.1. */
+ *  INVALID_ARGUMENT for id 0. Since 0.1. */
 KVC_API kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id);
 
-/** Forgets all cached content of a namespace, for example after new weights, in constant time. Requests keep
- * their blocks and finish, but publish nothing more. Old content is never hit. @param[in] namespace_id A
- * namespace; 0 = all.
- *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Thread-safe. Since 0.1. */
+/** Forgets all cached content of a namespace, for example after new weights, in constant time. Requests
+ *  keep their blocks and finish, but publish nothing more. Old content is never hit. @param[in]
+ *  namespace_id A namespace; 0 = all.
+ *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
 KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);
 
-/** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the lock.
- *  @param[in,out] stats The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Thread-safe. Since
- * 0.1. */
+/** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the
+ *  lock.
+ *  @param[in,out] stats The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Since 0.1. */
 KVC_API kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats);
 
-/** Counts of one pool. @return KVC_OK, INVALID_ARGUMENT (no such pool). Thread-safe. Since 0.1. */
+/** Counts of one pool. @return KVC_OK, INVALID_ARGUMENT (no such pool). Since 0.1. */
 KVC_API kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info);
 
-/** State of one block. @return KVC_OK, INVALID_ARGUMENT (no such block, the null block). Thread-safe. Since
- * 0.1. */
+/** State of one block. @return KVC_OK, INVALID_ARGUMENT (no such block, the null block). Since 0.1. */
 KVC_API kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info* info);
 
 /* ---------------------------------------------------------------- requests */
 
 /** Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an
- * image. Two blocks are equal only if the spans over them have equal digests, lengths and offsets. A hit
- * never ends inside a span. Frozen. */
+ *  image. Two blocks are equal only if the spans over them have equal digests, lengths and offsets. A hit
+ *  never ends inside a span. Frozen. */
 typedef struct kvc_extra_key {
   uint64_t first_token; /**< Position of the span's first token in the request. */
   uint64_t num_tokens;  /**< Length of the span, at least 1. */
@@ -354,15 +360,15 @@ enum {
 typedef struct kvc_request_config {
   size_t struct_size;         /**< sizeof(kvc_request_config) */
   uint64_t user_data;         /**< Returned by kvc_manager_request_info; not interpreted. */
-  uint64_t max_cached_tokens; /**< Upper bound of the hit; 0 = known tokens - 1, which always applies. */
-  /** Tokens after the hit that a transfer will fill. They get blocks at admission in addition to `slots`, and
-   * are published when they are committed, like computed ones. */
+  uint64_t max_cached_tokens; /**< Upper bound of the hit, besides known tokens - 1; 0 = none. */
+  /** Tokens after the hit that a transfer will fill. They get blocks at admission in addition to `slots`,
+   *  and are published when they are committed, like computed ones. */
   uint64_t external_tokens;
   /** Tokens after the hit and external_tokens that get slots at admission; 0 = all known tokens. */
   uint64_t slots;
   uint64_t lookahead; /**< Slots reserved past the known tokens (speculative decoding). */
   uint32_t flags;     /**< KVC_REQUEST_* */
-  /** Drop this many blocks from the end of the hit, once (draft heads that need hidden states). */
+  /** Shorten every hit by this many blocks (draft heads that need hidden states). */
   uint32_t drop_tail_blocks;
 } kvc_request_config;
 
@@ -376,11 +382,11 @@ typedef struct kvc_request_info {
   uint64_t num_cached;    /**< Tokens of the hit at the last admission. */
   uint64_t capacity;      /**< Tokens that have slots; 0 while waiting. */
   uint64_t num_blocks;    /**< Blocks held in all groups. */
-  /** Tokens that some group could reuse but another could not, at the last admission. */
+  /** Tokens that one group had cached and another had not, at the last admission. */
   uint64_t lost_reuse_tokens;
   /** Smallest non-zero length that kvc_manager_truncate_request can restore. Without sink tokens it can
-   * restore every greater length too; with them it may refuse lengths between the sinks and the present
-   * window. */
+   *  restore every greater length too; with them it may refuse lengths between the sinks and the present
+   *  window. */
   uint64_t min_truncate_tokens;
   uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
@@ -390,92 +396,93 @@ typedef struct kvc_request_info {
  *  @param[in]  prompt  Its tokens and their identity.
  *  @param[in]  config  Options; NULL = defaults.
  *  @param[out] request Its id.
- *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, keys out of order), NOT_FOUND (namespace), LIMIT
- * (max_requests, max_request_tokens), UNSUPPORTED, OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, keys out of order), NOT_FOUND (namespace),
+ *  LIMIT (max_requests, max_request_tokens), UNSUPPORTED, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
                                               const kvc_request_config* config, uint64_t* request);
 
 /** Admits a waiting request: finds its longest cached prefix in every group and takes blocks for the rest,
- * all or nothing.
+ *  all or nothing.
  *  @param[out] num_cached Tokens of the hit, which count as committed: a multiple of block_size, at most
- * num_tokens - 1. May be NULL.
- *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY (admitted
- * already), OUT_OF_MEMORY. Since 0.1. */
+ *  num_tokens - 1. May be NULL.
+ *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY
+ *  (admitted already), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached);
 
 /** kvc_manager_create_request and kvc_manager_admit_request in one call. If either fails, there is no
- * request. Since 0.1. */
+ *  request. @return As both. Since 0.1. */
 KVC_API kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,
                                                 const kvc_request_config* config, uint64_t* request,
                                                 uint64_t* num_cached);
 
 /** Gives the request slots for `capacity` tokens in all, without token ids (the next chunk of a prefill,
- * asynchronous scheduling). Does nothing if it has them. May need copies: kvc_manager_take_pending.
+ *  asynchronous scheduling). Does nothing if the capacity is that large. May need copies:
+ *  kvc_manager_take_pending.
  *  @return KVC_OK; NO_SPACE, AGAIN, NOT_FOUND, BUSY (waiting), LIMIT (max_request_tokens), OUT_OF_MEMORY.
- * Since 0.1. */
+ *  Since 0.1. */
 KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity);
 
 /** Appends known tokens. An admitted request gets slots for all known tokens and its lookahead. May need
- * copies: kvc_manager_take_pending. @return As kvc_manager_reserve_tokens, and INVALID_ARGUMENT for a token
- * out of range. Since 0.1. */
+ *  copies: kvc_manager_take_pending. @return As kvc_manager_reserve_tokens, and INVALID_ARGUMENT for a
+ *  token out of range. Since 0.1. */
 KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
                                              size_t num_tokens);
 
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
- * left a window are returned.
+ *  left a window are returned.
  *  @param[in] num_committed Absolute count.
  *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity)), NOT_FOUND, BUSY
- * (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
-/** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published past
- * them are unpublished, unless others can reach them: a position stays published, in all groups, if another
- * request, a pin or an external hold has one of its blocks, if one of its blocks has a copy, or if a longer
- * prefix is known. The same rule applies to the published block that is cut. If it stays published, it is
- * copied before the next write.
+/** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
+ *  past them are unpublished, unless others can reach them: a longer prefix is known, or a block of the
+ *  position, in any group, has another holder or a copy. The same rule applies to the published block that
+ *  is cut. If it stays published, it is copied before the next write.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that
- * length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
- * OUT_OF_MEMORY. Since 0.1. */
+ *  length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 
 /** Creates a request with the committed tokens of another; they share all blocks (beam search, parallel
- * sampling). The first to write to a shared partial block gets a copy. @param[out] child Its id. Its known,
- * committed tokens and capacity are the parent's committed tokens.
+ *  sampling). The first to write to a shared partial block gets a copy. @param[out] child Its id. Its
+ *  known, committed tokens and capacity are the parent's committed tokens.
  *  @return KVC_OK; NOT_FOUND, BUSY (waiting), LIMIT, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
 
-/** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can be
- * hit when it is admitted again.
+/** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can
+ *  be hit when it is admitted again.
  *  @return KVC_OK; NOT_FOUND, BUSY (waiting already), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_preempt_request(kvc_manager* m, uint64_t request);
 
-/** Frees a request, waiting or admitted. Its published blocks stay cached; its deepest are evicted first.
- * Blocks that a step in flight may still write to become available when that step is retired. Needs no
- * memory. @return KVC_OK; NOT_FOUND. Since 0.1. */
+/** Frees a request, waiting or admitted. Its published blocks stay cached; the last of them is evicted
+ *  first. Blocks that a step in flight may still write to become available when that step is retired.
+ *  Needs no memory. @return KVC_OK; NOT_FOUND. Since 0.1. */
 KVC_API kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request);
 
 /** State of a request. @param[in,out] info The caller sets struct_size. @return KVC_OK, NOT_FOUND,
- * INVALID_ARGUMENT. Since 0.1. */
+ *  INVALID_ARGUMENT. Since 0.1. */
 KVC_API kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info);
 
-/** Lists all requests in the order of the manager's array. @param[out] requests [capacity] @param[out] count
- * Number of requests.
+/** Lists all requests, in no particular order. @param[out] requests [capacity] @param[out] count Number of
+ *  requests.
  *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed; ask with capacity 0). Since 0.1. */
 KVC_API kvc_status kvc_manager_list_requests(kvc_manager* m, uint64_t* requests, size_t capacity,
                                              size_t* count);
 
 /** Writes whole block tables of one group.
- *  @param[in]  requests [num_requests] admitted requests.
- *  @param[in]  fill_id  Written where there is no block: entries that left a window, and the rest of the row.
+ *  @param[in]  requests [num_requests] requests; a waiting one has no blocks.
+ *  @param[in]  fill_id  Written where there is no block: entries that left a window, and the rest of the
+ *  row.
  *  @param[out] tables   [num_requests][row_stride]
- *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT; BUFFER_TOO_SMALL (a table is longer than row_stride). Nothing
- * is written on failure. Since 0.1. */
+ *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT; BUFFER_TOO_SMALL (a table is longer than row_stride).
+ *  Nothing is written on failure. Since 0.1. */
 KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, size_t num_requests,
                                              uint32_t group, int32_t fill_id, int32_t* tables,
                                              size_t row_stride);
 
 /** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 for
- * tokens that left the window.
+ *  tokens that left the window.
  *  @param[out] slots        [num_tokens] integers of element_size bytes.
  *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
  *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT (tokens past the capacity). Since 0.1. */
@@ -497,24 +504,24 @@ typedef struct kvc_pending_work {
 } kvc_pending_work;
 
 /** Takes the pending work: the copies of single calls, and the blocks to clear of steps and single calls
- * (KVC_MANAGER_ZERO_*), since the last take. Execute or enqueue the copies first (those of a kvc_step before
- * these), then the clears, before anything else writes to these blocks. Sources of copies are held until they
- * are taken. Destinations of copies are not cleared.
+ *  (KVC_MANAGER_ZERO_*), since the last take. Execute or enqueue the copies first (those of a kvc_step
+ *  before these), then the clears, before anything else writes to these blocks. Sources of copies are held
+ *  until they are taken. Destinations of copies are not cleared.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
- * 0). Thread-safe. Since 0.3. */
+ *  0). Since 0.3. */
 KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);
 
 /** Moves contents from the highest blocks of a pool to its lowest free ones, so that the used blocks are
- * contiguous. Moves cached blocks and blocks that only requests hold; blocks with a pin or an external hold
- * stay. Before any block is read or written, the engine must execute the moves (kvc_storage_copy_blocks) and
- * take the new tables: kvc_manager_export_tables has them at once; the next step of a request updates its row
- * of the step tables and lists the changes. Afterwards the lowest free block is taken first. Holds the lock
- * for O(blocks + entries of tables).
+ *  contiguous. Moves cached blocks and blocks that only requests hold; blocks with a pin or an external
+ *  hold stay. Before any block is read or written, the engine must execute the moves
+ *  (kvc_storage_copy_blocks) and take the new tables: kvc_manager_export_tables has them at once; the next
+ *  step of a request updates its row of the step tables and lists the changes. Afterwards the lowest free
+ *  block is taken first. Holds the lock for O(blocks + entries of tables).
  *  @param[in]  pool  Index of the pool.
  *  @param[out] moves [capacity] No block occurs twice. @param[out] count Number of moves. If it equals
- * capacity, another call may find more.
+ *  capacity, another call may find more.
  *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY (a step is in flight, another thread is in
- * kvc_manager_step, or work is pending). Thread-safe. Since 0.2. */
+ *  kvc_manager_step, or work is pending). Since 0.2. */
 KVC_API kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* moves, size_t capacity,
                                        size_t* count);
 
@@ -524,35 +531,37 @@ KVC_API kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_
 typedef struct kvc_probe_info {
   size_t struct_size;  /**< sizeof(kvc_probe_info) */
   uint64_t num_cached; /**< Tokens that would hit. */
-  /** Blocks of the tightest pool that an admission of all tokens takes, idle cached ones included. */
+  /** Blocks of the tightest pool that an admission of all tokens takes, cached ones that nobody holds
+   *  included. */
   uint64_t blocks_needed;
-  /** Free and evictable blocks of that pool. It fits if needed + watermark <= available. */
+  /** Free and evictable blocks of that pool. It fits if needed + watermark (0 while no request is
+   *  admitted) <= available. */
   uint64_t blocks_available;
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
 } kvc_probe_info;
 
 /** Asks whether a prompt would fit, and how much of it is cached. Changes nothing, not even the LRU order,
- * and holds the lock only briefly. The answer is a snapshot. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND
- * (namespace), LIMIT, OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+ *  and holds the lock only briefly. The answer is a snapshot. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND
+ *  (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info);
 
 /** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1.
  *  @param[out] pin Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
- *  @return KVC_OK; NOT_FOUND (no block is cached, and no pin is made; or no such namespace); LIMIT;
- * OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; NOT_FOUND (no block is cached, and no pin is made; or no such namespace);
+ *  INVALID_ARGUMENT; LIMIT; OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
                                           uint64_t* num_pinned);
 
 /** Ends a pin. Its blocks become the most recently used. @return KVC_OK, NOT_FOUND. Since 0.1. */
 KVC_API kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin);
 
-/** Drops the cached blocks on the path of a prompt that nobody holds, in all groups. Positions behind the
- * path stay; they can be found when the path is computed again. @param[out] num_dropped Blocks dropped.
- * @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace). Since 0.1. */
+/** Drops the cached blocks on the path of a prompt that nobody holds, in all groups. Longer prefixes stay;
+ *  they hit again once the path is computed again. @param[out] num_dropped Blocks dropped. @return KVC_OK;
+ *  INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped);
 
 /** Evicts up to max_blocks cached blocks in the order of the policy, pool by pool. @param[out] num_evicted
- * May be less than max_blocks.
+ *  May be less than max_blocks.
  *  @return KVC_OK. Since 0.1. */
 KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, size_t max_blocks, size_t* num_evicted);
 
@@ -560,38 +569,38 @@ KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, size_t max_blocks, s
  * block tables */
 
 /** Takes blocks of a group's pool, all or nothing. Each gets one external hold. @param[out] blocks
- * [num_blocks]
+ *  [num_blocks]
  *  @return KVC_OK; NO_SPACE, AGAIN, INVALID_ARGUMENT. Since 0.1. */
 KVC_API kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* blocks,
                                               size_t num_blocks);
 
 /** Takes an external hold on each cached block of a prefix in one group. All n tokens may match.
  *  @param[out] blocks [capacity], one per position; -1 where a sliding window does not need the block.
- * @param[out] count Positions matched.
+ *  @param[out] count Positions matched.
  *  @return KVC_OK (count may be 0); BUFFER_TOO_SMALL (count is what is needed, nothing is held);
- * INVALID_ARGUMENT, NOT_FOUND. Since 0.1. */
+ *  INVALID_ARGUMENT, NOT_FOUND, LIMIT (also 65,535 holds of a block), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
                                               int32_t* blocks, size_t capacity, size_t* count);
 
 /** Publishes externally held blocks as the KV of the first num_blocks * block_size tokens, which must be
- * written. Publishing a block again under the same identity changes nothing. -1 skips a position.
- *  @return KVC_OK; INVALID_ARGUMENT (too few tokens, a block of another pool), NOT_HELD (no external hold),
- * BUSY (published under another identity, or also held by requests), LIMIT (all nodes in use), NOT_FOUND,
- * OUT_OF_MEMORY. Since 0.1. */
+ *  written. Publishing a block again under the same identity changes nothing. -1 skips a position.
+ *  @return KVC_OK; INVALID_ARGUMENT (too few tokens, a block twice or of another pool), NOT_HELD (no
+ *  external hold), BUSY (published under another identity, or also held by requests), LIMIT (all nodes in
+ *  use), NOT_FOUND, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
                                               const int32_t* blocks, size_t num_blocks);
 
-/** Releases one external hold per entry, last entry first, so that the start of a prefix is evicted last. -1
- * skips an entry. All or nothing.
+/** Releases one external hold per entry, last entry first, so that the start of a prefix is evicted last.
+ *  -1 skips an entry. All or nothing.
  *  @return KVC_OK; NOT_HELD (more releases than holds), INVALID_ARGUMENT (no such block). Since 0.1. */
 KVC_API kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks);
 
 /** Makes blocks unfindable because their bytes are wrong, for example after a failed load. CACHED blocks
- * become FREE. Held and FENCED blocks become FREE when they are released. Other copies of the same position
- * and later positions stay published, and requests go on publishing after what they lost. -1 and blocks that
- * are not published are skipped.
+ *  become FREE. Held blocks become FREE on release, FENCED ones when their step is retired. Other copies
+ *  of the same position and later positions stay published, and requests go on publishing after what they
+ *  lost. -1 and blocks that are not published are skipped.
  *  @param[in]  blocks [num_blocks] @param[out] num_unpublished How many were published.
- *  @return KVC_OK; INVALID_ARGUMENT (no such block; nothing is changed). Thread-safe. Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (no such block; nothing is changed). Since 0.2. */
 KVC_API kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,
                                                 uint64_t* num_unpublished);
 
@@ -605,10 +614,10 @@ enum {
   KVC_EVENT_CLEARED = 3
 };
 
-/** A change of what can be found, for routers and other caches. Read events in the order of `sequence`; a gap
- * means that events were lost. digest = SHA-256(parent_digest, extra_digest, num_tokens as little-endian
- * uint32, the tokens as little-endian int32): a chain over the prefix. The first parent_digest identifies the
- * namespace. */
+/** A change of what can be found, for routers and other caches. Read events in the order of `sequence`; a
+ *  gap means that events were lost. digest = SHA-256(parent_digest, extra_digest, num_tokens as
+ *  little-endian uint32, the tokens as little-endian int32): a chain over the prefix. The first
+ *  parent_digest identifies the namespace. */
 typedef struct kvc_event {
   uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
   uint64_t time_ns;          /**< Wall clock, nanoseconds since 1970. */
@@ -624,7 +633,7 @@ typedef struct kvc_event {
   uint8_t digest[32];        /**< Chained identity of the position. */
   uint8_t parent_digest[32]; /**< That of its parent. */
   /** SHA-256 over the extra keys in this block: per key int64 offset from the block's first token, uint64
-   * length, digest; zeros if there are none. */
+   *  length, digest; zeros if there are none. */
   uint8_t extra_digest[32];
 } kvc_event;
 
@@ -642,10 +651,10 @@ typedef struct kvc_event_batch {
 
 /** Reads events without removing them. There may be any number of readers, each with its own cursor.
  *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
- * event has a greater sequence, the events before it are lost: read the state anew.
+ *  event has a greater sequence, the events before it are lost: read the state anew.
  *  @param[in,out] batch  Room for events.
- *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is 0.
- * Thread-safe. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is
+ *  0. Since 0.1. */
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
 
 /* ---------------------------------------------------------------- the step */
@@ -657,7 +666,7 @@ enum {
 };
 
 /** Arrays of a step from kvc_step_create, for kvc_step_view. Shapes in brackets use the fields of
- * kvc_step_limits. */
+ *  kvc_step_limits. */
 enum {
   KVC_STEP_FREES = 0,            /**< uint64 [max_frees] */
   KVC_STEP_PREEMPTS = 1,         /**< uint64 [max_frees] */
@@ -700,12 +709,12 @@ typedef struct kvc_step_limits {
   uint64_t max_changes;
 } kvc_step_limits;
 
-/** Input and output of kvc_manager_step. A C program may fill a step with its own arrays, or use one from
- * kvc_step_create, whose arrays kvc_step_view describes and which refuses entries that were not set. All
- * offsets arrays start at 0 and never decrease.
+/** Input and output of kvc_manager_step. Use your own arrays, or a step of kvc_step_create, which refuses
+ *  entries that were not set (kvc_step_view gives its arrays). All offsets arrays start at 0 and never
+ *  decrease.
  *
  *  Phases, in this order, each in array order: retire, commit (of `requests`), frees, preempts, truncates,
- * extend (of `requests`), admit. */
+ *  extend (of `requests`), admit. */
 typedef struct kvc_step {
   size_t struct_size;    /**< sizeof(kvc_step) */
   uint32_t flags;        /**< KVC_STEP_* */
@@ -735,10 +744,9 @@ typedef struct kvc_step {
   /** Ids that became known since (asynchronous scheduling), appended before the commit. */
   const int32_t* commit_tokens;
   const uint64_t* extend_offsets; /**< [num_requests + 1] tokens to extend by; NULL = no extensions. */
-  /** Ids of the extended tokens. With ids the known tokens grow, and capacity up to known + lookahead. NULL =
-   * slots only: capacity grows by the count, and the ids come later. It applies to the whole step: to extend
-   * chunks of prompts, whose ids are known, together with decode steps, pass NULL here and bring the ids of
-   * the decode steps in commit_tokens. */
+  /** Ids of the extended tokens: known tokens grow, and capacity up to known + lookahead. NULL = slots
+   *  only: capacity grows by the count. It holds for the whole step. To mix prompt chunks and decode
+   *  steps, pass NULL and bring the decode ids in commit_tokens. */
   const int32_t* extend_tokens;
   const uint64_t* admit_requests; /**< [num_admissions] waiting request, or 0 = create one; NULL = all 0. */
   /** [num_admissions + 1] into admit_tokens; NULL if all are waiting requests. */
@@ -750,12 +758,13 @@ typedef struct kvc_step {
   const uint64_t* admit_key_offsets; /**< [num_admissions + 1] into admit_keys; NULL = no keys. */
   const kvc_extra_key* admit_keys;   /**< Extra keys of the new requests, concatenated. */
   /** [num_requests + num_admissions] row of block_tables of each item; -1 = none; NULL = item i has row i.
-   * Two items must not have the same row. An item whose request this step frees or preempts writes no row, so
-   * an admission may use that row. */
+   *  Two items must not have the same row. An item whose request this step frees or preempts writes no
+   *  row, so an admission may use that row. */
   const int32_t* rows;
-  /** Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. If the
-   * commit of a request fails, neither commit nor extension is done. If its extension fails, its commit
-   * stands. */
+  /** Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. Each
+   *  is as of the single call, or SKIPPED, or BUFFER_TOO_SMALL for a table longer than row_stride. If the
+   *  commit of a request fails, neither commit nor extension is done. If its extension fails, its commit
+   *  stands. */
   kvc_status* status;
   /** Out [num_admissions] request id; 0 if refused (a new request that is refused does not exist). */
   uint64_t* admitted;
@@ -763,12 +772,12 @@ typedef struct kvc_step {
   /** Out [num_groups][num_requests + num_admissions] valid entries of the row. May be NULL. */
   uint64_t* num_blocks;
   /** In, out [num_groups][num_rows][row_stride], which the caller keeps between steps: a step writes only
-   * entries that changed since the row's last step. A row that is new to a request is written whole, with
-   * fill_id to its end. To use other memory than in the last step, such as two sets in turn, set
-   * KVC_STEP_WHOLE_ROWS. May be NULL. */
+   *  entries that changed since the row's last step. A row that is new to a request is written whole, with
+   *  fill_id to its end. To use other memory than in the last step, such as two sets in turn, set
+   *  KVC_STEP_WHOLE_ROWS. May be NULL. */
   int32_t* block_tables;
   /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items. May be
-   * NULL. */
+   *  NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. Required if an extension may need one. */
   kvc_block_copy* copies;
@@ -783,63 +792,62 @@ typedef struct kvc_step {
 } kvc_step;
 
 /** Creates a step with all its arrays in one allocation, so that serving allocates nothing. Pointers and
- * capacities are set, counts are 0. Fill the arrays through kvc_step_view; set counts, flags and fill_id in
- * the struct. Set the pointer of an optional array to NULL to switch it off, and to the data of its view to
- * switch it on. Any thread may use a step, one at a time. Destroy it before its manager.
+ *  capacities are set, counts are 0. Fill the arrays through kvc_step_view; set counts, flags and fill_id
+ *  in the struct. Set the pointer of an optional array to NULL to switch it off, and to the data of its
+ *  view to switch it on. Any thread may use a step, one at a time. Destroy it before its manager.
  *
- *  Entries that you forget to set are refused; they never count as data. These arrays begin with a value that
- * means "not set":
+ *  Entries that you forget to set are refused; they never count as data. These arrays begin with a value
+ *  that means "not set":
  *  - commit_tokens: -1. The item gets INVALID_ARGUMENT and is neither committed nor extended.
  *  - extend_tokens: -1. The item gets INVALID_ARGUMENT and is not extended; its commit stands.
  *  - admit_tokens: -1. The item gets INVALID_ARGUMENT; no request is created.
  *  - truncate_lengths: 2^64 - 1. The item gets INVALID_ARGUMENT.
  *  - admit_offsets from [1] on: 2^64 - 1. The call fails with INVALID_ARGUMENT.
- *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT.
- *  kvc_manager_step consumes these entries, except rows: when it returns KVC_OK, all entries within the
- * counts of the step are unset again, those of refused items too. Set them again to retry an item. A call
- * that fails consumes nothing. Entries beyond the counts, and arrays of your own, never change. All other
- * inputs begin with 0 and keep their values. 0 is no request's id, extends by no tokens, brings no ids, names
- * the default namespace and commits no tokens (a request with committed tokens refuses it). In admit_requests
- * 0 creates a request from admit_tokens. block_tables begin with -1.
+ *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT. kvc_manager_step consumes these entries,
+ *    except rows: when it returns KVC_OK, all entries within the counts of the step are unset again, those
+ *    of refused items too. Set them again to retry an item. A call that fails consumes nothing. Entries
+ *    beyond the counts, and arrays of your own, never change. All other inputs begin with 0 and keep their
+ *    values. 0 means: no request, no extension, no ids, the default namespace, no commit. In
+ *    admit_requests it creates a request from admit_tokens. block_tables begin with -1.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_step** step);
 
 /** Frees a step of kvc_step_create. NULL is ignored. Since 0.1. */
 KVC_API void kvc_step_destroy(kvc_step* step);
 
-/** Describes an array of a step of kvc_step_create. @param[in] array KVC_STEP_*. @param[out] view Data, type,
- * shape, strides.
+/** Describes an array of a step of kvc_step_create. @param[in] array KVC_STEP_*. @param[out] view Data,
+ *  type, shape, strides.
  *  @return KVC_OK; INVALID_ARGUMENT (no such array, or not a step of kvc_step_create). Since 0.1. */
 KVC_API kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view);
 
-/** Executes one engine step: see kvc_step. The call as a whole fails only in validation, before any change;
- * after that every item has its own status and is all or nothing. Later phases of the step can use what
- * earlier ones released, unless steps are in flight: then a released block is FENCED until the newest step
- * issued before its release is retired. Sources of copies are held until this step is retired. In one step no
- * block is both source and destination, or both source and newly taken. A synchronous engine passes the
- * previous step_id in retired_step; then nothing is fenced. If items fail, kvc_last_error() has the text of
- * the last one.
- *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row of two items, counts
- * past the arrays of a step of kvc_step_create, a step of another manager, retired_step in the future);
- * OUT_OF_MEMORY (to compare rows above max_requests); BUFFER_TOO_SMALL (slot_capacity, copy_capacity or
- * change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
+/** Executes one engine step: see kvc_step. The call as a whole fails only in validation, before any
+ *  change; after that every item has its own status and is all or nothing. Later phases of the step can
+ *  use what earlier ones released, unless steps are in flight: then a released block is FENCED until the
+ *  newest step issued before its release is retired. Sources of copies are held until this step is
+ *  retired. In one step no block is both source and destination, or both source and newly taken. A
+ *  synchronous engine passes the previous step_id in retired_step; then nothing is fenced. If items fail,
+ *  kvc_last_error() has the text of the last one.
+ *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row of two items,
+ *  counts past the arrays of a step of kvc_step_create, a step of another manager, retired_step in the
+ *  future); OUT_OF_MEMORY (row numbers above max_requests); BUFFER_TOO_SMALL (slot_capacity, copy_capacity
+ *  or change_capacity; num_slots, num_copies or num_changes is what is needed). Since 0.1. */
 KVC_API kvc_status kvc_manager_step(kvc_manager* m, kvc_step* step);
 
 /** States that the kernels of all steps up to step_id have finished. Blocks fenced for these steps become
- * available. Must not be called for a step before kvc_manager_step has returned it; this is not checked.
+ *  available. Must not be called for a step before kvc_manager_step has returned it; this is not checked.
  *  @return KVC_OK; INVALID_ARGUMENT (a step not issued). Since 0.1. */
 KVC_API kvc_status kvc_manager_retire_step(kvc_manager* m, uint64_t step_id);
 
 /* ---------------------------------------------------------------- debugging */
 
-/** Checks every invariant of the state, in O(blocks + nodes). @return KVC_OK; CORRUPT (the text has the first
- * broken invariant); OUT_OF_MEMORY. Thread-safe. Since 0.1. */
+/** Checks every invariant of the state, in O(blocks + nodes). @return KVC_OK; CORRUPT (the text has the
+ *  first broken invariant); OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_check(kvc_manager* m);
 
 /** Hashes the state in O(blocks + nodes): blocks, order of lists, cached prefixes by content, requests,
- * namespaces, epochs, and whether steps are in flight. Statistics, events, error texts and step numbers do
- * not count. Equal sequences of calls give equal digests in any build, process and seed. @return KVC_OK.
- * Thread-safe. Since 0.1. */
+ *  namespaces, epochs, and whether steps are in flight. Statistics, events, error texts and step numbers
+ *  do not count. Equal sequences of calls give equal digests in any build, process and seed. @return
+ *  KVC_OK. Since 0.1. */
 KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 
 #ifdef __cplusplus

@@ -4,7 +4,8 @@
 
 /// @file kvcache.hpp
 /// libkvcache for C++17: owners that free what they own, spans for arrays, exceptions for errors. Units,
-/// meaning and threading are those of kvcache.h. Each function is one C call; none allocates.
+/// meaning and threading are those of kvcache.h. Each function makes at most one C call; only a failure
+/// allocates.
 ///
 ///     kvc::Manager m(4096);                      // blocks of 16 tokens
 ///     kvc::Request r = m.allocate(prompt);       // finds the cached prefix, takes blocks for the rest

@@ -37,7 +37,7 @@ enum {
 #define KVC_MODEL_MAX_LAYERS 512
 
 /** What the KV cache of a model depends on. Use a preset (kvc_model_find), read a config.json
- * (kvc_model_from_config), or fill it in. */
+ *  (kvc_model_from_config), or fill it in. */
 typedef struct kvc_model {
   size_t struct_size;    /**< sizeof(kvc_model) */
   char name[64];         /**< Name of a preset, as kvc_model_find takes it. Zero-terminated. */
@@ -47,8 +47,8 @@ typedef struct kvc_model {
   uint32_t head_dim;     /**< Elements of a key, 1 .. 65536. */
   uint32_t v_head_dim;   /**< Elements of a value; 0 = head_dim. */
   /** Multi-head latent attention: elements stored per layer and token instead of keys and values, at most
-   * 65536. The values are the first latent_dim - rope_dim of them. num_kv_heads is 1; head_dim and v_head_dim
-   * are those of the query heads. 0 = keys and values are stored. */
+   *  65536. The values are the first latent_dim - rope_dim of them. num_kv_heads is 1; head_dim and
+   *  v_head_dim are those of the query heads. 0 = keys and values are stored. */
   uint32_t latent_dim;
   uint32_t rope_dim;      /**< Elements that rotate (latent attention: the last ones); 0 = head_dim. */
   uint32_t vocab_size;    /**< Upper bound of token ids (kvc_manager_config.vocab_size). */
@@ -56,8 +56,8 @@ typedef struct kvc_model {
   uint64_t window_tokens; /**< Sliding window as kvc_group_config.window_tokens; 0 = no layer has one. */
   /** Layer l has the window if bit l % 64 of entry l / 64 is set. All 0 with window_tokens = every layer. */
   uint64_t window_layers[KVC_MODEL_MAX_LAYERS / 64];
-  /** Base of the rotary embedding. This and the doubles below are 1e-30 .. 1e30, or 0 where 0 is documented.
-   * Only those that the scaling uses are checked. */
+  /** Base of the rotary embedding. This and the doubles below are 1e-30 .. 1e30, or 0 where 0 is
+   *  documented. Only those that the scaling uses are checked. */
   double rope_theta;
   double rope_local_theta; /**< Base of the layers with a window; 0 = rope_theta. */
   double rope_factor;      /**< Factor of rope_scaling; 0 without one. */
@@ -67,13 +67,13 @@ typedef struct kvc_model {
   uint32_t rope_scaling;
   uint32_t rope_flags; /**< KVC_MODEL_ROPE_* */
   /** LLAMA3, YARN: pairs with fewer rotations within rope_original_context are divided by rope_factor
-   * (low_freq_factor, beta_slow); 0 = 1. */
+   *  (low_freq_factor, beta_slow); 0 = 1. */
   double rope_low_rotations;
-  /** LLAMA3, YARN: pairs with more rotations are unchanged (high_freq_factor, beta_fast); 0 = 4 for LLAMA3,
-   * 32 for YARN. */
+  /** LLAMA3, YARN: pairs with more rotations are unchanged (high_freq_factor, beta_fast); 0 = 4 for
+   *  LLAMA3, 32 for YARN. */
   double rope_high_rotations;
-  /** Factor of cosines and sines; 0 = that of rope_scaling: YARN 0.1 ln(rope_factor) + 1, LONGROPE
-   *  sqrt(1 + ln(rope_factor) / ln(rope_original_context)), others 1. */
+  /** Factor of cosines and sines; 0 = that of rope_scaling: YARN 0.1 ln(rope_factor) + 1, LONGROPE sqrt(1
+   *  + ln(rope_factor) / ln(rope_original_context)), others 1. */
   double rope_attention_factor;
 } kvc_model;
 
@@ -81,26 +81,26 @@ typedef struct kvc_model {
 KVC_API size_t kvc_model_count(void);
 
 /** Returns a preset with all fields set. @param[in] index Below kvc_model_count(). The order may change
- * between versions.
+ *  between versions.
  *  @param[in,out] model The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Thread-safe. Since
- * 0.2. */
+ *  0.2. */
 KVC_API kvc_status kvc_model_get(size_t index, kvc_model* model);
 
 /** Finds a preset. @param[in] name Its name ("llama-3.1-8b"), an alias, or the repository of its numbers
- * ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal. @param[in,out] model The caller sets
- * struct_size.
- *  @return KVC_OK; NOT_FOUND (the text names the nearest presets); INVALID_ARGUMENT. Thread-safe. Since 0.2.
- */
+ *  ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal. @param[in,out] model The caller sets
+ *  struct_size.
+ *  @return KVC_OK; NOT_FOUND (the text names the nearest presets); INVALID_ARGUMENT. Thread-safe. Since
+ *  0.2. */
 KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi-3, Qwen2, Qwen3, Gemma 2, Gemma 3,
- * DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or else the architecture.
- * The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
+ *  DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or else the
+ *  architecture. The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
  *  @param[in]     json  Text of the file. Not kept.
  *  @param[in]     size  Bytes of the text.
  *  @param[in,out] model The caller sets struct_size. Nothing is written on failure.
  *  @return KVC_OK; INVALID_ARGUMENT (not JSON, an unknown architecture, a field that is missing or out of
- * range: the text names the field, its value and the fix), OUT_OF_MEMORY. Thread-safe. Since 0.3. */
+ *  range: the text names the field, its value and the fix), OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model);
 
 /* ---------------------------------------------------------------- memory */
@@ -114,12 +114,12 @@ typedef struct kvc_memory_query {
   /** Memory for blocks and residual_bytes; 0 = do not compute max_tokens and max_sequences. */
   uint64_t budget_bytes;
   /** Most tokens of a sequence that one step writes: 0 = 1 (decoding); the chunk of a chunked prefill; or
-   * `tokens` for prompts that are written at once. Layers with a window hold up to this many tokens more. */
+   *  `tokens` for prompts that are written at once. Layers with a window hold up to this many tokens more. */
   uint64_t chunk_tokens;
   int32_t dtype; /**< KVC_FLOAT32 (also 0), FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, INT8 or INT4. */
   uint32_t block_size; /**< Tokens per block, 1 .. 1024; 0 = 16. */
   /** int8, int4, fp8: elements that share a scale of 4 bytes, counted from the start of each key, value or
-   * latent row. 0 = int8 and int4: one scale per row; fp8: no scales in the blocks. Other types: 0. */
+   *  latent row. 0 = int8 and int4: one scale per row; fp8: no scales in the blocks. Other types: 0. */
   uint32_t scale_group;
   uint32_t asymmetric;     /**< 1 = a scale and an offset, 8 bytes. Needs scales. */
   uint32_t tensor_scales;  /**< 1 = int8 and int4 with k_scale and v_scale: no scales in the blocks. */
@@ -129,7 +129,7 @@ typedef struct kvc_memory_query {
 } kvc_memory_query;
 
 /** Answer of kvc_estimate_memory, in bytes and blocks. Layers without a window form the full group, those
- * with one the window group. A group without layers has zeros. */
+ *  with one the window group. A group without layers has zeros. */
 typedef struct kvc_memory_estimate {
   size_t struct_size;          /**< sizeof(kvc_memory_estimate) */
   uint64_t bytes_per_token;    /**< One token in all layers, as if no layer had a window. */
@@ -137,13 +137,13 @@ typedef struct kvc_memory_estimate {
   uint64_t window_block_bytes; /**< One block of the window group, all its layers. */
   uint64_t full_blocks;        /**< Blocks of a sequence in the full group: ceil(tokens / block_size). */
   /** Most blocks that a sequence holds at once in the window group while it grows to `tokens`:
-   * min(ceil(tokens / block_size), ceil((window_tokens + chunk_tokens - 2) / block_size) + 1). */
+   *  min(ceil(tokens / block_size), ceil((window_tokens + chunk_tokens - 2) / block_size) + 1). */
   uint64_t window_blocks;
   /** full_blocks * full_block_bytes + window_blocks * window_block_bytes + residual_bytes. */
   uint64_t sequence_bytes;
   uint64_t total_bytes; /**< num_sequences * sequence_bytes. */
   /** Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly
-   * above max_context. 0 = not one block fits; UINT64_MAX = any length fits (windows only). */
+   *  above max_context. 0 = not one block fits; UINT64_MAX = any length fits (windows only). */
   uint64_t max_tokens;
   uint64_t max_sequences;     /**< Largest num_sequences of `tokens` tokens that fits the budget; may be 0. */
   uint32_t num_full_layers;   /**< Layers of the full group. */
@@ -153,46 +153,47 @@ typedef struct kvc_memory_estimate {
 } kvc_memory_estimate;
 
 /** Computes the memory of sequences and, with a budget, what fits. Exact for blocks that hold only the
- * elements and scales of their tokens: a row of n elements takes ceil(n * bits / 8) bytes and 4 (or 8) for
- * each scale. channel_tokens tokens share the scales of channels (rounded up in bytes_per_token). Sequences
- * share nothing. Blocks that stay cached for reuse come on top.
+ *  elements and scales of their tokens: a row of n elements takes ceil(n * bits / 8) bytes and 4 (or 8)
+ *  for each scale. channel_tokens tokens share the scales of channels (rounded up in bytes_per_token).
+ *  Sequences share nothing. Blocks that stay cached for reuse come on top.
  *  @param[in]     query    What to store.
  *  @param[in,out] estimate The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a result above 2^64 - 1), UNSUPPORTED.
- * Thread-safe. Since 0.2. */
+ *  Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory_estimate* estimate);
 
 /* ---------------------------------------------------------------- rotary embedding */
 
 /** Computes the angles by which the pairs of a layer's rotary embedding rotate per position (RoPE:
- * arXiv:2104.09864; YaRN: arXiv:2309.00071; LongRoPE: arXiv:2402.13753), in double precision.
+ *  arXiv:2104.09864; YaRN: arXiv:2309.00071; LongRoPE: arXiv:2402.13753), in double precision.
  *  @param[in]  model   Reads rope_*, head_dim, rope_dim, max_context and the windows.
  *  @param[in]  layer   Below num_layers. Layers with a window may have their own base.
  *  @param[in]  length  DYNAMIC: present tokens of the sequence. Others ignore it.
  *  @param[in]  factors LONGROPE: [rope_dim / 2], each 1e-30 .. 1e30, from config.json: short_factor up to
- * rope_original_context tokens, long_factor beyond. Others: NULL.
+ *  rope_original_context tokens, long_factor beyond. Others: NULL.
  *  @param[out] frequencies [num_frequencies] radians per position.
  *  @param[in]  num_frequencies rope_dim / 2 of the model.
- *  @param[out] attention_factor For kvc_rope_table. (A model may also scale its logits: kvc_attention.scale.)
- *  @return KVC_OK; INVALID_ARGUMENT (a field or num_frequencies out of range), UNSUPPORTED (LONGROPE without
- * factors). Thread-safe. Since 0.2. */
+ *  @param[out] attention_factor For kvc_rope_table. (A model may also scale its logits:
+ *  kvc_attention.scale.)
+ *  @return KVC_OK; INVALID_ARGUMENT (a field or num_frequencies out of range), UNSUPPORTED (LONGROPE
+ *  without factors, an unknown scaling or flag). Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_model_rope(const kvc_model* model, uint32_t layer, uint64_t length,
                                   const double* factors, double* frequencies, size_t num_frequencies,
                                   double* attention_factor);
 
-/** Computes cosines and sines for kvc_rope_apply and kvc_rows.rope_table: once per step for all layers with
- * the same frequencies, or once for all positions. Angles are computed in double precision and are exact at
- * any position.
+/** Computes cosines and sines for kvc_rope_apply and kvc_rows.rope_table: once per step for all layers
+ *  with the same frequencies, or once for all positions. Angles are computed in double precision and are
+ *  exact at any position.
  *  @param[in]  positions [num_positions], of any sign; NULL = 0, 1, 2, ...
  *  @param[out] table     [num_positions][2][num_frequencies] cosines, then sines, both times
- * attention_factor.
- *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor or frequency that is NaN or outside -1e30 ..
- * 1e30, a position past 2^40). Thread-safe. Since 0.2. */
+ *  attention_factor.
+ *  @return KVC_OK; INVALID_ARGUMENT (NULL, an attention_factor or frequency that is NaN or outside -1e30
+ *  .. 1e30, a position past 2^40). Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_rope_table(const double* frequencies, size_t num_frequencies, double attention_factor,
                                   const int64_t* positions, size_t num_positions, float* table);
 
 /** Rows for kvc_rope_apply. Element (t, h, e) is at x + t * token_stride + h * head_stride + e, counted in
- * elements. */
+ *  elements. */
 typedef struct kvc_rope_rows {
   size_t struct_size;       /**< sizeof(kvc_rope_rows) */
   void* x;                  /**< [num_tokens][num_heads][head_dim], rotated in place. */
@@ -210,10 +211,10 @@ typedef struct kvc_rope_rows {
   int64_t head_stride;      /**< 0 = head_dim. */
 } kvc_rope_rows;
 
-/** Rotates queries or keys in place: each pair (a, b) becomes (a cos - b sin, b cos + a sin). Rows must not
- * overlap.
+/** Rotates queries or keys in place: each pair (a, b) becomes (a cos - b sin, b cos + a sin). Rows must
+ *  not overlap.
  *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a row outside the table; nothing is changed),
- * UNSUPPORTED. Thread-safe. Since 0.2. */
+ *  UNSUPPORTED. Thread-safe. Since 0.2. */
 KVC_API kvc_status kvc_rope_apply(const kvc_rope_rows* rows);
 
 #ifdef __cplusplus

@@ -26,21 +26,23 @@
 extern "C" {
 #endif
 
-/** Result of a fallible call: KVC_OK or one of KVC_ERROR_*. A value is never reused. Treat an unknown value
- * as an error. */
+/** Result of a fallible call: KVC_OK or one of KVC_ERROR_*. A value is never reused. Treat an unknown
+ *  value as an error. */
 typedef int32_t kvc_status;
 enum {
-  KVC_OK = 0,                     /**< Success. */
-  KVC_ERROR_INVALID_ARGUMENT = 1, /**< An argument is invalid in every state of the manager. */
-  KVC_ERROR_OUT_OF_MEMORY = 2,    /**< The allocator returned NULL. */
-  KVC_ERROR_NO_SPACE = 3,         /**< Too few blocks are free or evictable. */
-  /** The request, pin or namespace does not exist, was freed, or belongs to another manager; or there is no
-     such preset or device. */
+  KVC_OK = 0, /**< Success. */
+  /** An argument is out of range, or contradicts another one or the state. */
+  KVC_ERROR_INVALID_ARGUMENT = 1,
+  KVC_ERROR_OUT_OF_MEMORY = 2, /**< The allocator returned NULL. */
+  KVC_ERROR_NO_SPACE = 3,      /**< Too few blocks are free or evictable. */
+  /** What is named does not exist: a request, pin, namespace, preset, device, plane or memory; or it
+   *  belongs to another manager. */
   KVC_ERROR_NOT_FOUND = 4,
-  KVC_ERROR_BUSY = 5,             /**< The object is in use, or in the wrong state for this call. */
-  KVC_ERROR_LIMIT = 6,            /**< A configured limit is reached, such as max_requests. */
-  KVC_ERROR_BUFFER_TOO_SMALL = 7, /**< An output array is too short. The call wrote the required count. */
-  /** The request is valid, but this build or state cannot do it. See kvc_supports. */
+  KVC_ERROR_BUSY = 5,  /**< The object is in use, or in the wrong state for this call. */
+  KVC_ERROR_LIMIT = 6, /**< A limit is reached, such as max_requests. */
+  /** An output array is too short. The required count is written where there is a count. */
+  KVC_ERROR_BUFFER_TOO_SMALL = 7,
+  /** The call is valid, but this build, device or state cannot do it. */
   KVC_ERROR_UNSUPPORTED = 8,
   KVC_ERROR_NOT_HELD = 9, /**< The block has no external hold to release. */
   /** kvc_manager_check found a broken invariant: a bug in the library, or corrupted memory. */
@@ -50,12 +52,12 @@ enum {
   /** Step items only: not tried, because an earlier admission of the step had no space. */
   KVC_ERROR_SKIPPED = 13,
   /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a
-   * device is lost, every call on it fails. */
+   *  device is lost, every call on it fails. */
   KVC_ERROR_DEVICE = 14
 };
 
 /** Element types of arrays, views and stored keys and values. Where a field `dtype` may be 0, 0 means
- * KVC_FLOAT32. */
+ *  KVC_FLOAT32. */
 enum {
   KVC_INT8 = 1,
   KVC_UINT8 = 2,
@@ -71,7 +73,7 @@ enum {
 };
 
 /** Memory functions of the caller. A manager calls them while it holds its lock: they must not call the
- * library, throw or block. */
+ *  library, throw or block. */
 typedef struct kvc_allocator {
   size_t struct_size; /**< sizeof(kvc_allocator) */
   void* user_data;    /**< Passed to both functions. */
@@ -101,13 +103,13 @@ typedef struct kvc_table_change {
   int32_t group, row, column, block; /**< Indices, and the block id. */
 } kvc_table_change;
 
-/** Name of a status, such as "KVC_ERROR_NO_SPACE"; "unknown status" for other values. Static text. Since 0.1.
- */
+/** Name of a status, such as "KVC_ERROR_NO_SPACE"; "unknown status" for other values. Static text. Since
+ *  0.1. */
 KVC_API const char* kvc_status_name(kvc_status status);
 
 /** Text of the last failed call of this thread: what was wrong, the value, the limit and the fix. Empty
- * before the first failure. Success does not clear it. Valid until the next failing call of the thread. Since
- * 0.1. */
+ *  before the first failure. Success does not clear it. Valid until the next failing call of the thread.
+ *  Since 0.1. */
 KVC_API const char* kvc_last_error(void);
 
 #ifdef __cplusplus

@@ -94,7 +94,7 @@ ROWS = [
     Row("store, decode bf16, 64 x 8K", "more", "graph", f"step {HEADS} {MANY}", 6),
     Row("store, decode bf16, 16 x 2K", "more", "graph", f"step {HEADS} {SHAPES['16 x 2K']}", 4),
     Row("store bf16, 64 tokens", "rows", "graph", "store --context 64 --layers 32", 3),
-    rows("store", "bf16", " --rope", ", keys turned"),
+    rows("store", "bf16", " --rope", ", keys rotated"),
     rows("store", "int8"),
     rows("gather", "int4"),
     swap("swap-out", 256), swap("swap-in", 256), swap("swap-out", 2048), swap("swap-in", 2048),

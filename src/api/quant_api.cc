@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is particular to quantization: of plain arrays, and of a storage its errors and the sealing of its
+// What is particular to quantization: of plain arrays; of a storage, the errors and the residual
 // blocks.
 #include "api/storage_handle.h"
 #include "quant/metrics.h"

@@ -70,7 +70,9 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
   for (const auto& range : ranges) {
     KVC_TRY(check_field(range.name, range.value, range.least, range.most));
   }
-  if (out->reserved != 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.reserved is not 0");
+  if (out->reserved != 0) {
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_storage_config.reserved is %u and must be 0", out->reserved);
+  }
   if ((out->alignment & (out->alignment - 1)) != 0) {
     return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.alignment is %u, not a power of two",
                 out->alignment);

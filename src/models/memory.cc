@@ -96,7 +96,8 @@ kvc_status find_element(const kvc_memory_query& query, const kvc_model& model, u
   KVC_REQUIRE_RANGE(query.asymmetric, 0, 1);
   KVC_REQUIRE_RANGE(query.tensor_scales, 0, 1);
   KVC_REQUIRE_RANGE(query.channel_keys, 0, 1);
-  KVC_REQUIRE_RANGE(query.reserved, 0, 0);
+  if (query.reserved != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_memory_query.reserved is %u and must be 0", query.reserved);
   const bool is_integer = dtype == KVC_INT8 || dtype == KVC_INT4;
   if (query.tensor_scales != 0 &&
       (!is_quantized(dtype) || query.scale_group != 0 || query.asymmetric != 0 || query.channel_keys != 0)) {

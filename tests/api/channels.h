@@ -33,7 +33,7 @@ inline void store(kvc_storage* s, const Rows& rows) {
   ASSERT_EQ(kvc_storage_store(s, &rows.rows, nullptr), KVC_OK) << kvc_last_error();
 }
 
-inline bool is_open(kvc_storage* s, int32_t block) {
+inline bool is_residual(kvc_storage* s, int32_t block) {
   kvc_run runs[64];
   size_t count;
   return kvc_storage_runs(s, block, nullptr, runs, 64, &count) == KVC_ERROR_BUSY;

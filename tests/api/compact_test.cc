@@ -119,7 +119,7 @@ TEST(Compact, ContentsMoveDownAndRowsAreTheSameBytes) {
   EXPECT_EQ(table_of(m.get(), allocate(m.get(), 2000, 5)), (std::vector<int32_t>{3, 2, 1, 0, 4}));
 }
 
-TEST(Compact, BlocksWithPinsOrRawHoldsStay) {
+TEST(Compact, BlocksWithPinsOrExternalHoldsStay) {
   const ManagerPtr m = make_manager(12);
   int32_t raw[2] = {-1, -1};
   const uint64_t gone = allocate(m.get(), 1000, 6);

@@ -184,7 +184,7 @@ TEST_F(GpuStream, HostArraysOfACapturedCallAreTheGraphs) {
 
 // Rows of the table and slots are the capture's, or with KVC_ROWS_ON_DEVICE what lies there at each replay;
 // then nothing is looked up for a token that is skipped.
-TEST_F(GpuStream, KeysTurnInAGraph) {
+TEST_F(GpuStream, KeysRotateInAGraph) {
   const StoragePtr s = make(small_config("emulated"));
   const EngineStream engine;
   std::vector<float> table(3 * kDim);  // the cosines of row r are r
@@ -214,8 +214,8 @@ TEST_F(GpuStream, KeysTurnInAGraph) {
       rope_rows[0] = outside;
       control()->launch_graph(graph, engine.handle);
       ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
-      const float turned = key(12);
-      EXPECT_TRUE(turned == 0 || turned == 5 || turned == 10) << turned;
+      const float rotated = key(12);
+      EXPECT_TRUE(rotated == 0 || rotated == 5 || rotated == 10) << rotated;
     }
     control()->destroy_graph(graph);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys with a scale per channel against a model of open and sealed blocks, after every call.
+// Keys with a scale per channel against a model of open and quantized blocks, after every call.
 #include <cmath>
 #include <deque>
 
@@ -35,7 +35,7 @@ class LayerModel {
       for (size_t e = 0; e < row(); ++e) block.rows[tokens[i] * row() + e] = bf16(rows[i * row() + e]);
       if (tokens != all) block.stored[tokens[i]] = true;
     }
-    if (tokens == all || std::count(block.stored.begin(), block.stored.end(), false) == 0) seal(b);
+    if (tokens == all || std::count(block.stored.begin(), block.stored.end(), false) == 0) quantize(b);
   }
   void store_all(const std::vector<int64_t>& slots, const float* rows) {
     for (size_t at = 0, end; at < slots.size(); at = end) {
@@ -64,7 +64,7 @@ class LayerModel {
     blocks_[b].rows.assign(c_.block_size * row(), 0);
   }
   void seal_if_open(size_t b) {
-    if (blocks_[b].open) seal(b);
+    if (blocks_[b].open) quantize(b);
   }
   bool open(size_t b) const { return blocks_[b].open; }
   const std::vector<float>& rows(size_t b) const { return blocks_[b].rows; }
@@ -86,9 +86,9 @@ class LayerModel {
     opened_.push_back(b);
   }
   void make_room() {
-    if (opened_.size() == c_.residual_blocks) seal(opened_.front());
+    if (opened_.size() == c_.residual_blocks) quantize(opened_.front());
   }
-  void seal(size_t b) {
+  void quantize(size_t b) {
     Block& block = blocks_[b];
     const size_t group = c_.channel_tokens == 0 ? c_.block_size : c_.channel_tokens;
     const bool offset = (c_.flags & KVC_STORAGE_ASYMMETRIC) != 0;
@@ -125,7 +125,7 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
                {KVC_INT8, KVC_STORAGE_ASYMMETRIC, 2, 2},
                {KVC_INT4, 0, 4, 3},
                {KVC_INT4, KVC_STORAGE_ASYMMETRIC, 0, 7}};
-  size_t opened = 0, sealed = 0;
+  size_t opened = 0, quantized = 0;
   for (const auto& test : cases)
     for (const uint32_t layout : kLayouts) {
       kvc_storage_config c = channel_config(test.dtype, test.flags);
@@ -167,11 +167,11 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
           for (uint32_t l = 0; l < rows.rows.num_layers; ++l)
             model[first + l].store_all(slots, k + l * slots.size() * model[0].row());
         }
-        bool any_open[7] = {};
+        bool any_residual[7] = {};
         for (uint32_t l = 0; l < c.num_layers; ++l) {
           const std::vector<float> keys = keys_of(s.get(), l);
           for (size_t at = 0; at < c.num_blocks; ++at) {
-            any_open[at] = any_open[at] || model[l].open(at);
+            any_residual[at] = any_residual[at] || model[l].open(at);
             const std::vector<float>& wanted = model[l].rows(at);
             for (size_t e = 0; e < wanted.size(); ++e)
               ASSERT_NEAR(keys[at * wanted.size() + e], wanted[e], 1e-5)
@@ -179,13 +179,13 @@ TEST(ChannelKeys, BehaveAsTheModelInAnyOrderOfCalls) {
           }
         }
         for (int32_t at = 0; at < 7; ++at) {
-          ASSERT_EQ(is_open(s.get(), at), any_open[at]) << "step " << step << " block " << at;
-          (any_open[at] ? opened : sealed) += 1;
+          ASSERT_EQ(is_residual(s.get(), at), any_residual[at]) << "step " << step << " block " << at;
+          (any_residual[at] ? opened : quantized) += 1;
         }
       }
     }
   EXPECT_GT(opened, 500u);
-  EXPECT_GT(sealed, 500u);
+  EXPECT_GT(quantized, 500u);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST(ChannelKeys, AreTheSameBytesInOneCallAndTokenByToken) {
           store(many.get(), part);
         }
         EXPECT_EQ(bytes_of(one.get()), bytes_of(many.get())) << "layout " << layout;
-        EXPECT_FALSE(is_open(many.get(), 69));
+        EXPECT_FALSE(is_residual(many.get(), 69));
       }
 }
 
@@ -50,7 +50,7 @@ TEST(ChannelKeys, OfAnOpenBlockComeBackBitByBit) {
   last.fill(random);
   store(s.get(), last);
   ASSERT_EQ(kvc_storage_gather(s.get(), &out.rows, nullptr), KVC_OK);
-  EXPECT_NE(in.k, out.k) << "sealed, and so quantized";
+  EXPECT_NE(in.k, out.k) << "quantized, and so quantized";
 }
 
 TEST(ChannelKeys, OfAnOpenBlockAreMeasuredAsTheyAreKept) {
@@ -81,7 +81,7 @@ TEST(ChannelKeys, OfATruncatedBlockAreQuantizedOnceMore) {
   Rows all(info, KVC_FLOAT32, slots_of_block(2, 0, 4), 3), end(info, KVC_FLOAT32, slots_of_block(2, 1, 4), 3);
   all.fill(random), end.fill(random);
   store(s.get(), all);
-  EXPECT_FALSE(is_open(s.get(), 2));
+  EXPECT_FALSE(is_residual(s.get(), 2));
   for (int64_t t = 1; t < 4; ++t) {
     Rows one = end;
     one.rows.slots = &end.slots[static_cast<size_t>(t - 1)], one.rows.num_tokens = 1;
@@ -90,7 +90,7 @@ TEST(ChannelKeys, OfATruncatedBlockAreQuantizedOnceMore) {
     one.rows.k_layer_stride = 3 * info.num_heads * info.head_dim;
     one.rows.v_layer_stride = 3 * info.num_heads * info.v_head_dim;
     store(s.get(), one);
-    EXPECT_EQ(is_open(s.get(), 2), t < 3);
+    EXPECT_EQ(is_residual(s.get(), 2), t < 3);
   }
   Rows out(info, KVC_FLOAT32, slots_of_block(2, 0, 4), 3);
   ASSERT_EQ(kvc_storage_gather(s.get(), &out.rows, nullptr), KVC_OK);
@@ -140,7 +140,7 @@ TEST(ChannelKeys, TakeWhatTheInfoSays) {
   EXPECT_EQ(info_of(make(c).get()).channel_tokens, 8u);
 }
 
-TEST(ChannelKeys, OfForeignMemoryAreTakenAsSealed) {
+TEST(ChannelKeys, OfForeignMemoryAreTakenAsQuantized) {
   std::mt19937 random(16);
   kvc_storage_config c = channel_config();
   uint64_t slab_bytes = 0;
@@ -161,7 +161,7 @@ TEST(ChannelKeys, OfForeignMemoryAreTakenAsSealed) {
   EXPECT_EQ(keys_of(make(c).get(), 1), before);
 }
 
-TEST(ChannelKeys, AreSealedInTheOrderOfTheirStream) {
+TEST(ChannelKeys, AreQuantizedInTheOrderOfTheirStream) {
   std::mt19937 random(18);
   const StoragePtr s = make(channel_config());
   const kvc_storage_info info = info_of(s.get());
@@ -172,15 +172,15 @@ TEST(ChannelKeys, AreSealedInTheOrderOfTheirStream) {
   int32_t block = 3;
   ASSERT_EQ(kvc_storage_store(s.get(), &in.rows, stream), KVC_OK);
   ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
-  EXPECT_TRUE(is_open(s.get(), 3));
+  EXPECT_TRUE(is_residual(s.get(), 3));
   ASSERT_EQ(kvc_storage_quantize_blocks(s.get(), &block, 1, stream), KVC_OK);
   block = 6;  // was copied at the call
   ASSERT_EQ(kvc_stream_synchronize(stream), KVC_OK);
-  EXPECT_FALSE(is_open(s.get(), 3));
+  EXPECT_FALSE(is_residual(s.get(), 3));
   kvc_stream_destroy(stream);
 }
 
-TEST(ChannelKeys, ViewsShowSealedCodesAndTheirScales) {
+TEST(ChannelKeys, ViewsShowQuantizedCodesAndTheirScales) {
   std::mt19937 random(17);
   kvc_storage_config c = channel_config();
   c.block_size = 8, c.channel_tokens = 4;
@@ -210,7 +210,7 @@ TEST(ChannelKeys, ViewsShowSealedCodesAndTheirScales) {
   }
 }
 
-// Each thread has its own blocks, but they share the areas: a store of one seals what another has open.
+// Each thread has its own blocks, but they share the areas: a store of one quantizes what another has open.
 TEST(ChannelKeys, OfThreadsWithBlocksOfTheirOwnStayRight) {
   kvc_storage_config c = channel_config();
   c.residual_blocks = 2, c.num_blocks = 8, c.num_threads = 2, c.num_layers = 1;

@@ -78,7 +78,7 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
       },
       KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.dtype = KVC_INT8, c.scale_group = 3; });
-  refused([](Config& c) { c.reserved = 1; });
+  refused([](Config& c) { c.reserved = 1; }, KVC_ERROR_UNSUPPORTED);
   refused([](Config& c) { c.memory_kind = KVC_MEMORY_EXTERNAL; });
   refused([](Config& c) { c.device = "nowhere"; }, KVC_ERROR_NOT_FOUND);
   kvc_allocator incomplete = {};

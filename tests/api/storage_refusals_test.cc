@@ -103,7 +103,7 @@ TEST(Storage, BadCallsChangeNothing) {
   EXPECT_EQ(kvc_storage_zero_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), blocks, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), nullptr, 2, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), blocks, 1, nullptr), KVC_OK) << "nothing to seal";
+  EXPECT_EQ(kvc_storage_quantize_blocks(s.get(), blocks, 1, nullptr), KVC_OK) << "nothing to quantize";
   kvc_quant_metrics short_one = {8, 9, 9, 9, 9, 9, 9, 9};
   EXPECT_EQ(kvc_storage_measure(s.get(), &good.rows, nullptr, &short_one), KVC_ERROR_INVALID_ARGUMENT);
   kvc_run runs[2];

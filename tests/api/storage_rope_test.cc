@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores that turn keys on their way leave the bytes of kvc_rope_apply and a store after it.
+// Stores that rotate keys on their way leave the bytes of kvc_rope_apply and a store after it.
 #include <iterator>
 #include <string>
 
@@ -9,12 +9,12 @@ namespace kvc::test {
 namespace {
 
 // Rows with a table, and what kvc_rope_apply makes of their keys.
-struct TurnedRows {
-  Rows rows, before;  // the keys as they are, and turned before the store
+struct RotatedRows {
+  Rows rows, before;  // the keys as they are, and rotated before the store
   std::vector<float> table;
   std::vector<int64_t> table_row;
 
-  TurnedRows(std::mt19937& random, const kvc_storage_info& info, int32_t outside, std::vector<int64_t> slots)
+  RotatedRows(std::mt19937& random, const kvc_storage_info& info, int32_t outside, std::vector<int64_t> slots)
       : rows(info, outside, slots, info.num_layers), before(info, outside, slots, info.num_layers) {
     rows.fill(random);
     before.k = rows.k, before.v = rows.v;
@@ -68,34 +68,34 @@ struct TurnedRows {
 constexpr int32_t kOutside[] = {KVC_FLOAT32, KVC_FLOAT16, KVC_BFLOAT16};
 
 void expect_same(const kvc_storage_config& config, std::mt19937& random, int32_t outside) {
-  const StoragePtr turning = make(config), plain = make(config);
-  ASSERT_TRUE(turning != nullptr && plain != nullptr);
+  const StoragePtr rotating = make(config), plain = make(config);
+  ASSERT_TRUE(rotating != nullptr && plain != nullptr);
   const kvc_storage_info info = info_of(plain.get());
   std::vector<int64_t> slots = shuffled_slots(random, info);
   slots.resize(slots.size() - random() % info.block_size);
   for (int64_t& slot : slots) {
     if (random() % 8 == 0) slot = -1;
   }
-  TurnedRows turned(random, info, outside, slots);
+  RotatedRows rotated(random, info, outside, slots);
   std::vector<int32_t> table(info.num_blocks);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(table.size() - 1 - i);
   if (random() % 2 != 0) {
-    for (kvc_rows* rows : {&turned.rows.rows, &turned.before.rows}) {
+    for (kvc_rows* rows : {&rotated.rows.rows, &rotated.before.rows}) {
       rows->slots = nullptr, rows->block_table = table.data(), rows->block_table_size = table.size();
       rows->first_token = info.num_blocks * info.block_size - slots.size();
     }
   }
-  const std::vector<char> k = turned.rows.k;
-  ASSERT_EQ(kvc_storage_store(turning.get(), &turned.rows.rows, nullptr), KVC_OK) << kvc_last_error();
-  ASSERT_EQ(kvc_storage_store(plain.get(), &turned.before.rows, nullptr), KVC_OK) << kvc_last_error();
-  ASSERT_EQ(turned.rows.k, k);
-  ASSERT_NE(turned.before.k, k);
-  ASSERT_EQ(bytes_of(turning.get()), bytes_of(plain.get()))
+  const std::vector<char> k = rotated.rows.k;
+  ASSERT_EQ(kvc_storage_store(rotating.get(), &rotated.rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_storage_store(plain.get(), &rotated.before.rows, nullptr), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(rotated.rows.k, k);
+  ASSERT_NE(rotated.before.k, k);
+  ASSERT_EQ(bytes_of(rotating.get()), bytes_of(plain.get()))
       << "layout " << config.layout << " dtype " << config.dtype << " flags " << config.flags << " dim "
-      << config.head_dim << turned.text();
+      << config.head_dim << rotated.text();
 }
 
-TEST(StorageRope, KeysTurnOnTheirWayAsBeforeIt) {
+TEST(StorageRope, KeysRotateOnTheirWayAsBeforeIt) {
   std::mt19937 random(71);
   for (const uint32_t layout : kLayouts)
     for (const int32_t dtype : {KVC_FLOAT32, KVC_FLOAT16, KVC_BFLOAT16})
@@ -110,7 +110,7 @@ TEST(StorageRope, KeysTurnOnTheirWayAsBeforeIt) {
         }
 }
 
-TEST(StorageRope, KeysTurnBeforeTheyAreQuantized) {
+TEST(StorageRope, KeysRotateBeforeTheyAreQuantized) {
   std::mt19937 random(72);
   size_t count = 0;  // the types of rows by turns: emulated kernels take their time
   for (const int32_t dtype : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4})
@@ -125,35 +125,35 @@ TEST(StorageRope, KeysTurnBeforeTheyAreQuantized) {
 }
 
 // Open keys are bf16 rows that no byte of the slab shows; they come back by a gather.
-TEST(StorageRope, ChannelKeysTurnBeforeTheyAreOpenOrSealed) {
+TEST(StorageRope, ChannelKeysRotateBeforeTheyAreStored) {
   std::mt19937 random(73);
   for (const int32_t outside : kOutside)
     for (const int32_t dtype : {KVC_INT8, KVC_INT4})
       for (const uint32_t threads : {1u, 3u}) {
         kvc_storage_config c = channel_config(dtype);
         c.num_threads = threads;
-        const StoragePtr turning = make(c), plain = make(c);
+        const StoragePtr rotating = make(c), plain = make(c);
         const kvc_storage_info info = info_of(plain.get());
         std::vector<int64_t> slots = slots_of_block(2, 0, 4);  // one whole block, and parts of others
         for (const int64_t slot : {13, 14, -1, 17, 5}) slots.push_back(slot);
-        const TurnedRows turned(random, info, outside, slots);
-        store(turning.get(), turned.rows), store(plain.get(), turned.before);
-        ASSERT_TRUE(is_open(turning.get(), 3));
-        ASSERT_FALSE(is_open(turning.get(), 2));
+        const RotatedRows rotated(random, info, outside, slots);
+        store(rotating.get(), rotated.rows), store(plain.get(), rotated.before);
+        ASSERT_TRUE(is_residual(rotating.get(), 3));
+        ASSERT_FALSE(is_residual(rotating.get(), 2));
         for (uint32_t l = 0; l < info.num_layers; ++l)
-          ASSERT_EQ(keys_of(turning.get(), l), keys_of(plain.get(), l)) << turned.text();
-        ASSERT_EQ(bytes_of(turning.get()), bytes_of(plain.get())) << turned.text();
+          ASSERT_EQ(keys_of(rotating.get(), l), keys_of(plain.get(), l)) << rotated.text();
+        ASSERT_EQ(bytes_of(rotating.get()), bytes_of(plain.get())) << rotated.text();
       }
 }
 
 TEST(StorageRope, WhatDoesNotFitIsRefusedAndChangesNothing) {
   std::mt19937 random(74);
   const StoragePtr s = make(base_config());  // 20 elements
-  TurnedRows turned(random, info_of(s.get()), KVC_FLOAT32, {1, -1, 3});
+  RotatedRows rotated(random, info_of(s.get()), KVC_FLOAT32, {1, -1, 3});
   const std::vector<char> before = bytes_of(s.get());
   using R = kvc_rows;
   const auto refused = [&](auto&& change) {
-    R rows = turned.rows.rows;
+    R rows = rotated.rows.rows;
     rows.rope_dim = 20, rows.rope_first_element = 0, rows.rope_table_rows = 3;
     change(rows);
     EXPECT_EQ(kvc_storage_store(s.get(), &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
@@ -174,31 +174,31 @@ TEST(StorageRope, WhatDoesNotFitIsRefusedAndChangesNothing) {
   refused([](R& r) { r.slots = nullptr; });
 }
 
-TEST(StorageRope, WhatIsStoredIsTurnedAlready) {
+TEST(StorageRope, WhatIsStoredIsRotatedAlready) {
   std::mt19937 random(75);
   kvc_storage_config c = base_config();
   c.dtype = KVC_FLOAT32;
   const StoragePtr s = make(c);
-  TurnedRows turned(random, info_of(s.get()), KVC_FLOAT32, {1, 2, 3});
-  const std::vector<char> k = turned.rows.k;
+  RotatedRows rotated(random, info_of(s.get()), KVC_FLOAT32, {1, 2, 3});
+  const std::vector<char> k = rotated.rows.k;
   kvc_quant_metrics keys = {sizeof keys, 9, 9, 9, 9, 9, 9, 9};
   const auto says = [](const char* part) {
     return std::string(kvc_last_error()).find(part) != std::string::npos;
   };
-  EXPECT_EQ(kvc_storage_gather(s.get(), &turned.rows.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_storage_gather(s.get(), &rotated.rows.rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("as they are stored")) << kvc_last_error();
-  EXPECT_EQ(turned.rows.k, k);
-  EXPECT_EQ(kvc_storage_measure(s.get(), &turned.rows.rows, &keys, nullptr), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(rotated.rows.k, k);
+  EXPECT_EQ(kvc_storage_measure(s.get(), &rotated.rows.rows, &keys, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(says("kvc_rope_apply")) << kvc_last_error();
   EXPECT_EQ(keys.bytes, 9u);
   // Without a table nothing else is read.
   const int64_t anything[] = {-7, INT64_MAX, 0};
-  turned.rows.rows.rope_table = nullptr, turned.rows.rows.rope_rows = anything;
-  turned.rows.rows.rope_dim = UINT32_MAX, turned.rows.rows.rope_table_rows = 0;
-  ASSERT_EQ(kvc_storage_store(s.get(), &turned.rows.rows, nullptr), KVC_OK) << kvc_last_error();
-  std::fill(turned.rows.k.begin(), turned.rows.k.end(), char{0});
-  ASSERT_EQ(kvc_storage_gather(s.get(), &turned.rows.rows, nullptr), KVC_OK) << kvc_last_error();
-  EXPECT_EQ(turned.rows.k, k);
+  rotated.rows.rows.rope_table = nullptr, rotated.rows.rows.rope_rows = anything;
+  rotated.rows.rows.rope_dim = UINT32_MAX, rotated.rows.rows.rope_table_rows = 0;
+  ASSERT_EQ(kvc_storage_store(s.get(), &rotated.rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  std::fill(rotated.rows.k.begin(), rotated.rows.k.end(), char{0});
+  ASSERT_EQ(kvc_storage_gather(s.get(), &rotated.rows.rows, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(rotated.rows.k, k);
 }
 
 }  // namespace

@@ -256,7 +256,7 @@ TEST(StorageSwapChannelKeys, SealsWhatGoesOutAndReplacesWhatIsOpen) {
   std::mt19937 random(38);
   for (const bool streamed : {false, true}) {
     const kvc_storage_config c = channel_config(KVC_INT8);
-    const StoragePtr s = make(c), sealed = make(c);
+    const StoragePtr s = make(c), quantized = make(c);
     kvc_stream* made = nullptr;
     ASSERT_EQ(kvc_stream_create(nullptr, &made), KVC_OK);
     const StreamPtr owner(made);
@@ -265,22 +265,22 @@ TEST(StorageSwapChannelKeys, SealsWhatGoesOutAndReplacesWhatIsOpen) {
     Rows part(info, KVC_FLOAT32, slots_of_block(5, 0, 3), 3),
         other(info, KVC_FLOAT32, slots_of_block(2, 0, 2), 3);
     part.fill(random), other.fill(random);
-    for (kvc_storage* each : {s.get(), sealed.get()}) {
+    for (kvc_storage* each : {s.get(), quantized.get()}) {
       store(each, part), store(each, other);
-      ASSERT_TRUE(is_open(each, 5) && is_open(each, 2));
+      ASSERT_TRUE(is_residual(each, 5) && is_residual(each, 2));
     }
     const int32_t five = 5;
-    ASSERT_EQ(kvc_storage_quantize_blocks(sealed.get(), &five, 1, nullptr), KVC_OK);
+    ASSERT_EQ(kvc_storage_quantize_blocks(quantized.get(), &five, 1, nullptr), KVC_OK);
     Pages pages(info.block_bytes, 1);
     ASSERT_EQ(swap_out(s.get(), {{5, 0}}, pages, 0, stream), KVC_OK) << kvc_last_error();
     ASSERT_EQ(swap_in(s.get(), {{0, 2}}, pages, 0, stream), KVC_OK) << kvc_last_error();
     ASSERT_EQ(kvc_stream_synchronize(made), KVC_OK);
-    EXPECT_FALSE(is_open(s.get(), 5) || is_open(s.get(), 2));
-    EXPECT_EQ(pages.page(0, info.block_bytes), packed(sealed.get(), 5));
-    EXPECT_EQ(packed(s.get(), 2), packed(sealed.get(), 5));
+    EXPECT_FALSE(is_residual(s.get(), 5) || is_residual(s.get(), 2));
+    EXPECT_EQ(pages.page(0, info.block_bytes), packed(quantized.get(), 5));
+    EXPECT_EQ(packed(s.get(), 2), packed(quantized.get(), 5));
     Rows five_rows(info, KVC_FLOAT32, slots_of_block(5, 0, 3), 3),
         two_rows(info, KVC_FLOAT32, slots_of_block(2, 0, 3), 3);
-    ASSERT_EQ(kvc_storage_gather(sealed.get(), &five_rows.rows, nullptr), KVC_OK);
+    ASSERT_EQ(kvc_storage_gather(quantized.get(), &five_rows.rows, nullptr), KVC_OK);
     ASSERT_EQ(kvc_storage_gather(s.get(), &two_rows.rows, nullptr), KVC_OK);
     EXPECT_EQ(two_rows.k, five_rows.k);
     EXPECT_EQ(two_rows.v, five_rows.v);

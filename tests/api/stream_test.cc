@@ -140,7 +140,7 @@ TEST(Stream, WorkIsDoneInOrderAndLater) {
 TEST(Stream, HostArraysAreCopiedAtTheCall) {
   const StoragePtr s = kvc::test::make(base_config());
   const StreamPtr stream = make_stream();
-  Rows by_slot(2, 1), by_table(3, 2), turned(1, 4);
+  Rows by_slot(2, 1), by_table(3, 2), rotated(1, 4);
   std::vector<float> angles(2 * kDim);  // all cosines of row 1 are 3
   std::fill_n(angles.begin() + kDim, kDim / 2, 3.0f);
   {
@@ -153,9 +153,9 @@ TEST(Stream, HostArraysAreCopiedAtTheCall) {
     by_table.rows.first_token = kBlock + 14;  // slots 5 * 16 + 14, + 15, 4 * 16
     ASSERT_EQ(kvc_storage_store(s.get(), &by_slot.rows, stream.get()), KVC_OK);
     ASSERT_EQ(kvc_storage_store(s.get(), &by_table.rows, stream.get()), KVC_OK) << kvc_last_error();
-    turned.rows.slots = slots.data() + 2, turned.rows.rope_rows = angle.data();
-    turned.rows.rope_table = angles.data(), turned.rows.rope_table_rows = 2;
-    ASSERT_EQ(kvc_storage_store(s.get(), &turned.rows, stream.get()), KVC_OK) << kvc_last_error();
+    rotated.rows.slots = slots.data() + 2, rotated.rows.rope_rows = angle.data();
+    rotated.rows.rope_table = angles.data(), rotated.rows.rope_table_rows = 2;
+    ASSERT_EQ(kvc_storage_store(s.get(), &rotated.rows, stream.get()), KVC_OK) << kvc_last_error();
     ASSERT_EQ(kvc_storage_copy_blocks(s.get(), copies.data(), 1, stream.get()), KVC_OK);
     ASSERT_EQ(kvc_storage_zero_blocks(s.get(), blocks.data(), 1, stream.get()), KVC_OK);
     angle[0] = INT64_MAX;
@@ -167,7 +167,7 @@ TEST(Stream, HostArraysAreCopiedAtTheCall) {
   }
   ASSERT_EQ(kvc_stream_synchronize(stream.get()), KVC_OK);
   EXPECT_EQ(key_at(s.get(), 3), 1.0f);
-  EXPECT_EQ(key_at(s.get(), 7), 12.0f) << "turned by the row that was given";
+  EXPECT_EQ(key_at(s.get(), 7), 12.0f) << "rotated by the row that was given";
   EXPECT_EQ(key_at(s.get(), 20), 0.0f) << "stored and zeroed";
   EXPECT_EQ(key_at(s.get(), 5 * kBlock + 14), 2.0f);
   EXPECT_EQ(key_at(s.get(), 5 * kBlock + 15), 2.0f);

@@ -18,7 +18,7 @@
 namespace {
 
 constexpr uint32_t kBlock = 4, kBlocks = 24, kLayers = 2;
-constexpr uint8_t kRaw = 99;  // canary of raw holders
+constexpr uint8_t kRaw = 99;  // canary of external holders
 
 struct Found {
   uint64_t own = 0, foreign = 0, looks = 0;
@@ -265,9 +265,9 @@ size_t blocks_to_clear(kvc_manager* m, uint64_t space) {
   return count;
 }
 
-// Publishing a raw block says whose its content is, as long as it is published: its holder may write anything
-// to it afterwards.
-TEST(Zeroing, ARawBlockIsItsNamespacesOnlyWhileItIsPublished) {
+// Publishing a external block says whose its content is, as long as it is published: its holder may write
+// anything to it afterwards.
+TEST(Zeroing, AExternalBlockIsItsNamespacesOnlyWhileItIsPublished) {
   enum class Ends { kPublished, kUnpublished, kReset, kResetAll, kClosed, kUnpublishedAfterTheFirstRelease };
   for (const Ends ends : {Ends::kPublished, Ends::kUnpublished, Ends::kReset, Ends::kResetAll, Ends::kClosed,
                           Ends::kUnpublishedAfterTheFirstRelease}) {

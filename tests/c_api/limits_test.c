@@ -3,7 +3,7 @@
  * refused and change nothing; when there is room again, they succeed. */
 #include "check.h"
 
-enum { kMostHolds = 65535 }; /* pins, or raw holds, of one block */
+enum { kMostHolds = 65535 }; /* pins, or external holds, of one block */
 
 static int32_t prompt_[12];
 

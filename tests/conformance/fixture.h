@@ -181,7 +181,7 @@ class Cache {
     return copies;
   }
 
-  // ---- prefixes and raw blocks
+  // ---- prefixes and external blocks
   kvc_probe_info probe(const Tokens& tokens, uint64_t ns = 0, const Keys& keys = {}) const {
     kvc_probe_info info = sized<kvc_probe_info>();
     EXPECT_EQ(verify(kvc_manager_probe(m_, PROMPT(ns, tokens.data(), tokens.size(), keys.data(), keys.size()),

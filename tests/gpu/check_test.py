@@ -223,7 +223,7 @@ class GpuCheck(unittest.TestCase):
             (build / folder).mkdir(parents=True)
             for file in files:
                 (build / folder / pathlib.Path(file).name).symlink_to(BUILD / file)
-        (build / "on_devices").write_text("StorageRope.KeysTurn*\n")
+        (build / "on_devices").write_text("StorageRope.KeysRotate*\n")
         code, text = self.call("tests", 100, device="emulated", build=build)
         self.assertEqual(code, 0, text)
         self.assertIn("StorageRope                             2 passed", text)

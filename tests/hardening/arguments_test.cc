@@ -55,7 +55,7 @@ TEST(Arguments, RowsThatNoMemoryHasAreRefusedBeforeAnythingIsRead) {
     rows.num_tokens = huge;
     EXPECT_EQ(kvc_storage_store(scene.storage, &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(kvc_storage_gather(scene.storage, &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
-    rows = scene.turned_rows;
+    rows = scene.rotated_rows;
     rows.rope_table_rows = huge;
     EXPECT_EQ(kvc_storage_store(scene.storage, &rows, nullptr), KVC_ERROR_INVALID_ARGUMENT);
     kvc_rope_rows rope = scene.rope;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of prefixes, raw blocks and events.
+// Rows of prefixes, external blocks and events.
 #include "hardening/every_call.h"
 #include "hardening/prompt_calls.h"
 

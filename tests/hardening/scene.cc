@@ -112,10 +112,10 @@ void Scene::make_storage_inputs() {
   rows.num_layers = 1;
   out_rows = rows;
   out_rows.k = out.data(), out_rows.v = out.data() + elements / 2;
-  turned_rows = rows;
-  turned_rows.rope_table = k.data(), turned_rows.rope_table_rows = kTokens;
+  rotated_rows = rows;
+  rotated_rows.rope_table = k.data(), rotated_rows.rope_table_rows = kTokens;
   rope_rows.assign(kTokens, 1);
-  turned_rows.rope_rows = rope_rows.data();
+  rotated_rows.rope_rows = rope_rows.data();
   offsets[1] = 1;
   attention.q = q.data(), attention.out = out.data(), attention.lse = lse.data();
   attention.num_requests = 1, attention.q_offsets = offsets, attention.kv_lens = &length;

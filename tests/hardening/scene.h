@@ -33,7 +33,7 @@ class Scene {
   bool wait(size_t known);
   bool cache(size_t known);  // committed and freed
   bool fork();               // of an admitted request; pending copies come with it
-  bool hold(size_t count);   // raw blocks
+  bool hold(size_t count);   // external blocks
   bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents but for its ids
   kvc_step* step_with_ids();                                 // a step takes its ids, so each run sets them
 
@@ -57,7 +57,7 @@ class Scene {
   kvc_request_config request_config = {};
   kvc_step_limits limits = {};
   kvc_storage_config storage_config = {}, small_config = {}, threads_config = {};
-  kvc_rows rows = {}, out_rows = {}, turned_rows = {};
+  kvc_rows rows = {}, out_rows = {}, rotated_rows = {};
   kvc_attention attention = {}, planned_attention = {};
   kvc_attention_launch launch = {};
   kvc_block_choice choice = {};

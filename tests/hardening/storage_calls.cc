@@ -91,9 +91,9 @@ void add_rows(std::vector<Call>& calls) {
                       .after(with_stream));
   calls.push_back(KVC_CALL(kvc_storage_store, s.channels, &s.rows, nullptr).as("channels").may_be_null({2}));
   calls.push_back(
-      KVC_CALL(kvc_storage_store, s.storage, &s.turned_rows, nullptr).as("turned").may_be_null({2}));
-  calls.push_back(KVC_CALL(kvc_storage_store, s.storage, &s.turned_rows, s.made_stream)
-                      .as("turned in a stream")
+      KVC_CALL(kvc_storage_store, s.storage, &s.rotated_rows, nullptr).as("rotated").may_be_null({2}));
+  calls.push_back(KVC_CALL(kvc_storage_store, s.storage, &s.rotated_rows, s.made_stream)
+                      .as("rotated in a stream")
                       .allocating()
                       .may_be_null({2})
                       .after(with_stream));

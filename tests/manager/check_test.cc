@@ -16,7 +16,7 @@ namespace {
 class CheckTest : public ::testing::Test {
  protected:
   // Blocks of 4 tokens, a full group and a window of 8. After setup: two requests with the same published
-  // prompt (so copies), one of them forked; a pin; a raw hold; LRU blocks; a waiting request; two FENCED
+  // prompt (so copies), one of them forked; a pin; a external hold; LRU blocks; a waiting request; two FENCED
   // blocks of different steps.
   void SetUp() override {
     const kvc_group_config groups[] = {full_group(), window_group(8)};

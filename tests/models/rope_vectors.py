@@ -56,11 +56,11 @@ def frequencies(c):
     out = []
     if scaling == LLAMA3:
         for f in plain:
-            turns = c["original"] * f / (2 * math.pi)
-            smooth = (turns - slow) / (fast - slow)
-            out.append(f / factor if turns < slow else f if turns > fast else (1 - smooth) * f / factor + smooth * f)
+            rotations = c["original"] * f / (2 * math.pi)
+            smooth = (rotations - slow) / (fast - slow)
+            out.append(f / factor if rotations < slow else f if rotations > fast else (1 - smooth) * f / factor + smooth * f)
         return out, 1.0
-    low, high = (dim * math.log(c["original"] / (turns * 2 * math.pi)) / (2 * math.log(theta)) for turns in (fast, slow))
+    low, high = (dim * math.log(c["original"] / (rotations * 2 * math.pi)) / (2 * math.log(theta)) for rotations in (fast, slow))
     if not c["exact_ramp"]:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)
@@ -70,7 +70,7 @@ def frequencies(c):
     return out, c["attention"] or 0.1 * math.log(factor) + 1
 
 
-def turn(row, c, position, interleaved):
+def rotate(row, c, position, interleaved):
     angles, scale = frequencies(c)
     half, out = len(angles), list(row)
     for i, angle in enumerate(angles):
@@ -110,14 +110,14 @@ class Transformers:
                              max_position_embeddings=c["context"], rope_parameters=parameters)
         if c["scaling"] == NONE:
             values, scale = self.llama.LlamaRotaryEmbedding.compute_default_rope_parameters(config)
-            if c["dim"] != c["head_dim"]:  # Llama itself turns whole heads
+            if c["dim"] != c["head_dim"]:  # Llama itself rotates whole heads
                 config.head_dim = c["dim"]
                 values, scale = self.llama.LlamaRotaryEmbedding.compute_default_rope_parameters(config)
         else:
             values, scale = self.functions[kind](config, seq_len=c["length"] or None)
         return [float(v) for v in values], float(scale)
 
-    def turn(self, row, c, position, interleaved):
+    def rotate(self, row, c, position, interleaved):
         angles, scale = frequencies(c)
         torch = self.torch
         x = torch.tensor(row, dtype=torch.float64).reshape(1, 1, 1, -1)
@@ -161,12 +161,12 @@ def main():
     for name, position in ROWS:
         c = next(c for c in CASES if c["name"] == name)
         row = [round(math.sin(1.7 * i + 0.3 * position) * 3, 4) for i in range(c["dim"])]
-        turned = [turn(row, c, position, interleaved) for interleaved in (False, True)]
+        rotated = [rotate(row, c, position, interleaved) for interleaved in (False, True)]
         for interleaved in (False, True):
             if peer:
-                for a, b in zip(turned[interleaved], peer.turn(row, c, position, interleaved)):
+                for a, b in zip(rotated[interleaved], peer.rotate(row, c, position, interleaved)):
                     assert abs(a - b) < 1e-11, (name, position, interleaved, a, b)
-        out.append('    {"%s", %d,\n      %s,\n      %s,\n      %s},' % (name, position, *map(numbers, [row, *turned])))
+        out.append('    {"%s", %d,\n      %s,\n      %s,\n      %s},' % (name, position, *map(numbers, [row, *rotated])))
     out += ["};", "// clang-format on", "", "}  // namespace kvc::test", ""]
     pathlib.Path(__file__).with_name("rope_vectors.h").write_text("\n".join(out))
 

@@ -143,7 +143,7 @@ void Bytes::spoil_fenced() {
 }
 
 std::string Bytes::check_authors() {
-  if (!model_.config().zero_foreign && !model_.config().zero_always) return "";
+  if (!model_.config().zero_cross_namespace && !model_.config().zero_always) return "";
   const std::set<int> to_clear(model_.zeros.begin(), model_.zeros.end());  // before anybody writes to them
   std::set<int> unfinished;
   for (const model::Copy& copy : model_.pending) unfinished.insert(copy.destination);
@@ -155,7 +155,8 @@ std::string Bytes::check_authors() {
         const auto reader = static_cast<int64_t>(request.options.ns);
         if (author != kNobody && author != reader && !to_clear.count(cell.block))
           return "block " + std::to_string(cell.block) + " comes to namespace " + std::to_string(reader) +
-                 " uncleared, written by " + (author == kAnybody ? "a raw holder" : std::to_string(author));
+                 " uncleared, written by " +
+                 (author == kAnybody ? "a external holder" : std::to_string(author));
         author = reader;
       }
   for (size_t i = 0; i < author_.size(); ++i) {

@@ -23,7 +23,7 @@ class Bytes {
 
   // The keys and values of tokens [committed, count) of an admitted request, `learned` following its own.
   void write(const model::Request& request, uint64_t count, const std::vector<int32_t>& learned);
-  // Raw blocks that are not published yet, entry j to be published as position j of a text.
+  // External blocks that are not published yet, entry j to be published as position j of a text.
   void write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text);
   void copy(const std::vector<model::Copy>& copies);
   // What single calls leave to be done, blocks to clear and copies: an engine does it when it fetches it, and
@@ -34,9 +34,9 @@ class Bytes {
   // Steps in flight may write what they release until they are retired: do so.
   void spoil_fenced();
 
-  // With blocks to be cleared: does none come to a request uncleared that another namespace or a raw holder
-  // has written? To be asked after every call: requests write to all of their blocks, raw holders to all of
-  // theirs that are not published.
+  // With blocks to be cleared: does none come to a request uncleared that another namespace or a external
+  // holder has written? To be asked after every call: requests write to all of their blocks, external holders
+  // to all of theirs that are not published.
   std::string check_authors();
 
   // Every row that the model says is written, of requests and of published blocks; empty if all is right.

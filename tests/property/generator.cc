@@ -55,7 +55,7 @@ Setup random_setup(Random& random) {
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
   c.no_cache = random.chance(2);
-  c.zero_always = random.chance(20), c.zero_foreign = random.chance(40);
+  c.zero_always = random.chance(20), c.zero_cross_namespace = random.chance(40);
   if (random.chance(20)) c.watermark = random.between(1, 3);
   c.max_requests = random.between(4, 9);
   c.max_tokens = B * random.between(8, 16) + random.below(B);

@@ -264,7 +264,7 @@ class Model : public Rules {
     return KVC_OK;
   }
 
-  // ---- raw blocks
+  // ---- external blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
     need[config_.groups[group].pool] = n;

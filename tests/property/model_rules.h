@@ -191,7 +191,7 @@ class Rules {
     const bool foreign = before != kNobody && (before != owner || owner == kRaw);
     if (copied)
       remove(zeros, id);
-    else if ((config_.zero_always || (config_.zero_foreign && foreign)) && !in(zeros, id))
+    else if ((config_.zero_always || (config_.zero_cross_namespace && foreign)) && !in(zeros, id))
       zeros.push_back(id);
     blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end(), .owner = owner};
     return id;

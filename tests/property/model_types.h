@@ -23,7 +23,7 @@ struct Group {
 };
 struct Config {
   uint64_t block_size = 16, watermark = 0, max_requests = 1024, max_tokens = 1 << 24, vocab = 0;
-  bool null_block = false, no_cache = false, zero_foreign = false, zero_always = false;
+  bool null_block = false, no_cache = false, zero_cross_namespace = false, zero_always = false;
   std::vector<uint64_t> pools;
   std::vector<Group> groups;
 };

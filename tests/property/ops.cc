@@ -103,7 +103,7 @@ std::string to_text(const Setup& setup) {
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity
       << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "")
-      << (c.zero_foreign ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
+      << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
     if (g.window)

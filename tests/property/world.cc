@@ -67,7 +67,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.vocab_size = static_cast<uint32_t>(c.vocab);
   config.flags = (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
-                 (c.zero_foreign ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |
+                 (c.zero_cross_namespace ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |
                  (c.zero_always ? uint32_t{KVC_MANAGER_ZERO_ALWAYS} : 0u);
   config.groups = groups.data();
   config.num_groups = groups.size();

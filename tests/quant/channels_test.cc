@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-Row seal(const QuantFormat& format, const std::vector<float>& block, size_t tokens, size_t dim) {
+Row quantize(const QuantFormat& format, const std::vector<float>& block, size_t tokens, size_t dim) {
   Row row{std::vector<uint8_t>(tokens * code_bytes(format, dim)),
           std::vector<float>(channel_scales_of(format, dim))};
   quantize_channels(format, block.data(), tokens, dim, row.codes.data(), code_bytes(format, dim),
@@ -31,7 +31,7 @@ std::vector<float> unseal(const QuantFormat& format, const Row& row, size_t toke
 }
 
 // A channel is a row that stands upright.
-TEST(SealChannels, EqualsQuantizingEachChannelAsARow) {
+TEST(QuantizeChannels, EqualsQuantizingEachChannelAsARow) {
   for (const QuantFormat& format : all_formats({0})) {
     for (size_t dim : {1u, 2u, 7u, 64u, 128u, 255u, 256u, 257u, 600u}) {
       for (size_t tokens : {1u, 5u, 16u}) {
@@ -39,15 +39,15 @@ TEST(SealChannels, EqualsQuantizingEachChannelAsARow) {
         std::vector<float> block = normal_data(tokens * dim, 11);
         block[dim / 2] = kInfinity;
         block[0] = dim > 2 ? kNan : 1.0f;
-        const Row sealed = seal(format, block, tokens, dim);
-        const std::vector<float> out = unseal(format, sealed, tokens, dim);
+        const Row quantized = quantize(format, block, tokens, dim);
+        const std::vector<float> out = unseal(format, quantized, tokens, dim);
         const size_t width = format.asymmetric ? 2 : 1;
         for (size_t c = 0; c < dim; ++c) {
           std::vector<float> channel;
           for (size_t t = 0; t < tokens; ++t) channel.push_back(block[t * dim + c]);
           const Row row = quantize(format, channel);
           const std::vector<float> expected = dequantize(format, row, tokens);
-          for (size_t k = 0; k < width; ++k) ASSERT_EQ(sealed.scales[c * width + k], row.scales[k]);
+          for (size_t k = 0; k < width; ++k) ASSERT_EQ(quantized.scales[c * width + k], row.scales[k]);
           for (size_t t = 0; t < tokens; ++t) {
             if (std::isnan(expected[t])) {
               ASSERT_TRUE(std::isnan(out[t * dim + c]));
@@ -61,13 +61,13 @@ TEST(SealChannels, EqualsQuantizingEachChannelAsARow) {
   }
 }
 
-TEST(SealChannels, BeatsTokensWhenAChannelStandsOut) {
+TEST(QuantizeChannels, BeatsTokensWhenAChannelStandsOut) {
   constexpr size_t kTokens = 64, kDim = 128;
   std::vector<float> block = normal_data(kTokens * kDim, 21);
   for (size_t t = 0; t < kTokens; ++t) block[t * kDim + 30] *= 25;
   for (int32_t dtype : {KVC_INT8, KVC_INT4}) {
     const QuantFormat format{dtype, 0, false};
-    const std::vector<float> channels = unseal(format, seal(format, block, kTokens, kDim), kTokens, kDim);
+    const std::vector<float> channels = unseal(format, quantize(format, block, kTokens, kDim), kTokens, kDim);
     const std::vector<float> tokens = round_trip({dtype, kDim, false}, block);
     const double by_channel = measure(block.data(), channels.data(), block.size(), 1).snr_db;
     const double by_token = measure(block.data(), tokens.data(), block.size(), 1).snr_db;
@@ -87,18 +87,18 @@ TEST(SealChannels, BeatsTokensWhenAChannelStandsOut) {
   }
 }
 
-TEST(SealChannels, SealsTheSameCodesAgain) {
+TEST(QuantizeChannels, SealsTheSameCodesAgain) {
   for (const QuantFormat& format : all_formats({0})) {
     const std::vector<float> block = normal_data(16 * 33, 5);
-    const Row first = seal(format, block, 16, 33);
-    EXPECT_EQ(seal(format, unseal(format, first, 16, 33), 16, 33).codes, first.codes) << name(format);
+    const Row first = quantize(format, block, 16, 33);
+    EXPECT_EQ(quantize(format, unseal(format, first, 16, 33), 16, 33).codes, first.codes) << name(format);
   }
 }
 
-TEST(SealChannels, LeavesWhatLiesBetweenItsRows) {
+TEST(QuantizeChannels, LeavesWhatLiesBetweenItsRows) {
   for (const QuantFormat& format : all_formats({0})) {
     const std::vector<float> block = normal_data(4 * 33, 6);
-    const Row packed = seal(format, block, 4, 33);
+    const Row packed = quantize(format, block, 4, 33);
     const size_t bytes = code_bytes(format, 33), stride = bytes + 5;
     std::vector<uint8_t> codes(4 * stride, 0xEE);
     std::vector<float> scales(packed.scales.size());
@@ -111,7 +111,7 @@ TEST(SealChannels, LeavesWhatLiesBetweenItsRows) {
   }
 }
 
-TEST(SealChannels, TakesNothing) {
+TEST(QuantizeChannels, TakesNothing) {
   for (const QuantFormat& format : all_formats({0})) {
     quantize_channels(format, nullptr, 4, 0, nullptr, 0, nullptr);
     dequantize_channels(format, nullptr, nullptr, 0, nullptr);

@@ -62,23 +62,23 @@ TEST(Hadamard, RefusesOtherSizesAndChangesNothing) {
   EXPECT_FALSE(hadamard(nullptr, 0));
 }
 
-QuantMetrics int4_error(const std::vector<float>& in, bool rotate) {
+QuantMetrics int4_error(const std::vector<float>& in, bool transform) {
   const QuantFormat format{KVC_INT4, 0, false};
   std::vector<float> row = in, scales(1);
   std::vector<uint8_t> codes(code_bytes(format, in.size()));
-  if (rotate) hadamard(row.data(), row.size());
+  if (transform) hadamard(row.data(), row.size());
   quantize_row(format, row.data(), row.size(), codes.data(), scales.data());
   dequantize_row(format, codes.data(), scales.data(), row.size(), row.data());
-  if (rotate) hadamard(row.data(), row.size());
+  if (transform) hadamard(row.data(), row.size());
   return measure(in.data(), row.data(), in.size(), codes.size() + 4);
 }
 
 TEST(Hadamard, LowersTheErrorOfInt4WithAnOutlier) {
   std::vector<float> row = normal_row(128, 3);
   row[17] = 40;
-  const QuantMetrics plain = int4_error(row, false), rotated = int4_error(row, true);
-  std::printf("int4 row of 128, one outlier of 40: mse %.4f, rotated %.4f\n", plain.mse, rotated.mse);
-  EXPECT_LT(rotated.mse, plain.mse / 2);
+  const QuantMetrics plain = int4_error(row, false), transformed = int4_error(row, true);
+  std::printf("int4 row of 128, one outlier of 40: mse %.4f, transformed %.4f\n", plain.mse, transformed.mse);
+  EXPECT_LT(transformed.mse, plain.mse / 2);
 }
 
 }  // namespace

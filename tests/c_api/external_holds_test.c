@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw blocks, for engines that keep their own tables: acquire, publish, find again, release. Numbers follow
- * docs/SEMANTICS.md. */
+/* External blocks, for engines that keep their own tables: acquire, publish, find again, release. Numbers
+ * follow docs/SEMANTICS.md. */
 #include "check.h"
 
 enum { kB = 4 };
@@ -23,7 +23,7 @@ static void test_round_trip(void) {
   CHECK_EQ(digest(m), before);
   CHECK_EQ(stats(m).published_blocks, 3);
 
-  const uint64_t r = allocate(m, tokens_, 13, 12); /* requests find what raw holders publish */
+  const uint64_t r = allocate(m, tokens_, 13, 12); /* requests find what external holders publish */
   CHECK_EQ(block_info(m, 0).requests, 1);
   OK(kvc_manager_free_request(m, r));
   OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 12, NULL, 0), 0, found, 8,
@@ -185,7 +185,7 @@ static void test_refusal_leaves_dead_positions_counted(void) {
   end_manager(m);
 }
 
-/* A raw hold keeps a block from eviction and makes writers copy. */
+/* A external hold keeps a block from eviction and makes writers copy. */
 static void test_holds_protect(void) {
   kvc_manager* m = small_manager(4);
   int32_t found[2], other[16];

@@ -23,14 +23,14 @@ kvc_status see(void* data, const kvc_attention* a, const kvc_view* k, const kvc_
   return seen.answer;
 }
 
-class ForeignAttention : public testing::Test {
+class InstalledAttention : public testing::Test {
  protected:
   void SetUp() override {
     if (device() != nullptr) GTEST_SKIP() << "about the CPU";
   }
 };
 
-TEST_F(ForeignAttention, OfLatentRowsSeesTheValuesInsideTheKeys) {
+TEST_F(InstalledAttention, OfLatentRowsSeesTheValuesInsideTheKeys) {
   Scene scene({.flags = KVC_STORAGE_LATENT, .heads = 1});
   Seen seen;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
@@ -45,7 +45,7 @@ TEST_F(ForeignAttention, OfLatentRowsSeesTheValuesInsideTheKeys) {
   EXPECT_EQ(std::memcmp(&seen.v, &k, sizeof k), 0);
 }
 
-TEST_F(ForeignAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
+TEST_F(InstalledAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
   Scene scene;
   Seen seen;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
@@ -57,7 +57,7 @@ TEST_F(ForeignAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
   EXPECT_EQ(seen.scale, 0.3f);
 }
 
-TEST_F(ForeignAttention, IsGivenTheStridesThatTheRowsHave) {
+TEST_F(InstalledAttention, IsGivenTheStridesThatTheRowsHave) {
   Scene scene;
   Seen seen;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
@@ -74,7 +74,7 @@ TEST_F(ForeignAttention, IsGivenTheStridesThatTheRowsHave) {
   EXPECT_EQ(seen.attention.sink_logits, sinks.data());
 }
 
-TEST_F(ForeignAttention, AnErrorOfTheKernelIsThatOfTheCall) {
+TEST_F(InstalledAttention, AnErrorOfTheKernelIsThatOfTheCall) {
   Scene scene;
   Seen seen;
   seen.answer = KVC_ERROR_LIMIT;
@@ -84,7 +84,7 @@ TEST_F(ForeignAttention, AnErrorOfTheKernelIsThatOfTheCall) {
 }
 
 // Tiled keys have no view, and work in a stream of the CPU waits its turn, which no other kernel can be told.
-TEST_F(ForeignAttention, WhereNoViewOrNoStreamCanBeGivenTheLibrarysOwnServe) {
+TEST_F(InstalledAttention, WhereNoViewOrNoStreamCanBeGivenTheLibrarysOwnServe) {
   Seen seen;
   Scene tiled({.flags = KVC_STORAGE_TILED_KEYS});
   ASSERT_EQ(kvc_storage_set_attention(tiled.storage.get(), see, &seen), KVC_OK);
