@@ -803,12 +803,14 @@ typedef struct kvc_step {
  *  - admit_tokens: -1. The item gets INVALID_ARGUMENT; no request is created.
  *  - truncate_lengths: 2^64 - 1. The item gets INVALID_ARGUMENT.
  *  - admit_offsets from [1] on: 2^64 - 1. The call fails with INVALID_ARGUMENT.
- *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT. kvc_manager_step consumes these entries,
- *    except rows: when it returns KVC_OK, all entries within the counts of the step are unset again, those
- *    of refused items too. Set them again to retry an item. A call that fails consumes nothing. Entries
- *    beyond the counts, and arrays of your own, never change. All other inputs begin with 0 and keep their
- *    values. 0 means: no request, no extension, no ids, the default namespace, no commit. In
- *    admit_requests it creates a request from admit_tokens. block_tables begin with -1.
+ *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT.
+ *
+ *  kvc_manager_step consumes these entries, except rows: when it returns KVC_OK, all entries within the
+ *  counts of the step are unset again, those of refused items too, and admit_namespaces are 0 again. Set
+ *  them again to retry an item. A call that fails consumes nothing. Entries beyond the counts, and arrays
+ *  of your own, never change. All other inputs begin with 0 and keep their values. 0 means: no request, no
+ *  extension, no ids, the default namespace, no commit. In admit_requests it creates a request from
+ *  admit_tokens. block_tables begin with -1.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_step** step);
 

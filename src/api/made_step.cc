@@ -200,6 +200,8 @@ void unset_inputs(const kvc_step& step, bool created) {
   if (!created) return;
   taken(KVC_STEP_ADMIT_TOKENS, step.admit_tokens, 0, step.admit_offsets[step.num_admissions]);
   taken(KVC_STEP_ADMIT_OFFSETS, step.admit_offsets, 1, step.num_admissions);
+  if (step.admit_namespaces == reinterpret_cast<uint64_t*>(made.arrays[KVC_STEP_ADMIT_NAMESPACES]))
+    std::fill_n(made.arrays[KVC_STEP_ADMIT_NAMESPACES], step.num_admissions * sizeof(uint64_t), char{0});
 }
 
 }  // namespace kvc

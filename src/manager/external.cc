@@ -68,7 +68,6 @@ kvc_status ExternalBlocks::begin_entries(const int32_t* blocks, size_t num_block
 
 kvc_status ExternalBlocks::check_publication(uint32_t group, const int32_t* blocks, size_t num_blocks,
                                              const NodeId* path, size_t known) {
-  KVC_TRY(begin_entries(blocks, num_blocks));
   const uint32_t pool = shape_.groups[group].pool;
   for (size_t j = 0; j < num_blocks; ++j) {
     if (blocks[j] == -1) continue;
@@ -97,6 +96,7 @@ kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const
   while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;  // they publish nothing
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
+  KVC_TRY(begin_entries(blocks, num_blocks));
   const NodeId* path = scratch.path();
   const size_t known = blocks_.tree().walk(prompt, num_blocks, 0, scratch.path());
   KVC_TRY(check_publication(group, blocks, num_blocks, path, known));

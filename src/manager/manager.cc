@@ -13,9 +13,9 @@ Manager::Manager(const Shape& shape, const Env& env)
       arena_(memory_),
       blocks_(shape_, arena_, events_, counters_),
       rows_(shape_),
-      matcher_(shape_, blocks_, hash_, arena_, monitor_.mutex()),
+      matcher_(shape_, blocks_, hash_, arena_, mutex_),
       requests_(shape_, blocks_, matcher_, rows_, hash_, arena_, counters_),
-      monitor_(counters_, blocks_, requests_, memory_, sizeof(Manager)),
+      monitor_(mutex_, counters_, blocks_, requests_, memory_, sizeof(Manager)),
       pins_(shape_, blocks_, matcher_, arena_),
       external_(shape_, blocks_, matcher_, arena_),
       stepper_(shape_, view(), rows_, memory_) {}

@@ -175,6 +175,7 @@ class Manager {
   const Env env_;
   Memory memory_;
   Arena arena_;
+  std::mutex mutex_;
   Counters counters_ = {};
   IdTag id_tag_;
   EventRing events_;

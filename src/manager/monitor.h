@@ -11,16 +11,21 @@ namespace kvc {
 class Monitor {
  public:
   // `own_bytes`: memory of the manager that `memory` does not count.
-  Monitor(Counters& counters, const Blocks& blocks, const Requests& requests, const Memory& memory,
-          size_t own_bytes)
-      : counters_(counters), blocks_(blocks), requests_(requests), memory_(memory), own_bytes_(own_bytes) {}
+  Monitor(std::mutex& mutex, Counters& counters, const Blocks& blocks, const Requests& requests,
+          const Memory& memory, size_t own_bytes)
+      : mutex_(mutex),
+        counters_(counters),
+        blocks_(blocks),
+        requests_(requests),
+        memory_(memory),
+        own_bytes_(own_bytes) {}
 
-  std::mutex& mutex() { return mutex_; }
+  std::mutex& mutex() const { return mutex_; }
   void publish();
   Counters read() const { return snapshot_.read(); }
 
  private:
-  std::mutex mutex_;
+  std::mutex& mutex_;
   Counters& counters_;
   const Blocks& blocks_;
   const Requests& requests_;

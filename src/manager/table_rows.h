@@ -20,8 +20,7 @@ class TableRows {
   explicit TableRows(const Shape& shape) : shape_(shape) {}
   [[nodiscard]] bool create(Memory& memory) { return owners_.create(memory, shape_.max_requests); }
 
-  // Whether the row shows this request, as its `synced` fields say. TableRows beyond the table are always
-  // new.
+  // Whether the row shows this request, as its `synced` fields say. Rows beyond the table are always new.
   bool owns(const Request& request, int32_t row) const {
     return static_cast<size_t>(row) < owners_.size() && owners_[static_cast<size_t>(row)] == request.id;
   }

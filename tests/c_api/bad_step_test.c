@@ -316,6 +316,32 @@ static void test_step_of_another_manager(void) {
   end_manager(other);
 }
 
+/* A namespace that is not set again is the default one, not that of the step before. */
+static void test_namespaces_are_consumed(void) {
+  const kvc_step_limits limits = {.struct_size = sizeof limits, .max_admissions = 1, .max_prompt_tokens = 8};
+  const kvc_namespace_config tenant = {.struct_size = sizeof tenant, .tenant = "t", .tenant_size = 1};
+  kvc_manager* own = small_manager(64);
+  uint64_t ns = 0;
+  kvc_step* s;
+  OK(kvc_manager_open_namespace(own, &tenant, &ns));
+  OK(kvc_step_create(own, &limits, &s));
+  s->block_tables = NULL, s->num_admissions = 1;
+  for (int i = 0; i < 2; ++i) {
+    ((uint64_t*)s->admit_offsets)[1] = 8;
+    for (int t = 0; t < 8; ++t) ((int32_t*)s->admit_tokens)[t] = t;
+    if (i == 0) ((uint64_t*)s->admit_namespaces)[0] = ns;
+    OK(kvc_manager_step(own, s));
+    CHECK_EQ(s->status[0], KVC_OK);
+    CHECK_EQ(request_info(own, s->admitted[0]).namespace_id, i == 0 ? ns : 0);
+    CHECK_EQ(s->admit_namespaces[0], 0);
+    s->retired_step = s->step_id;
+    OK(kvc_manager_free_request(own, s->admitted[0]));
+  }
+  kvc_step_destroy(s);
+  OK(kvc_manager_close_namespace(own, ns));
+  end_manager(own);
+}
+
 /* Ids may come back in the array that asked for admissions: what the step reads is decided before. */
 static void test_admissions_in_place(void) {
   const kvc_step_limits limits = {.struct_size = sizeof limits, .max_admissions = 2, .max_prompt_tokens = 8};
@@ -346,6 +372,7 @@ int main(void) {
   test_room_of_a_made_step();
   test_one_array_of_a_made_step();
   test_step_of_another_manager();
+  test_namespaces_are_consumed();
   test_admissions_in_place();
   committed_[0] = 9, admit_requests_[0] = waiting_[0];
   kvc_step s = good_step();

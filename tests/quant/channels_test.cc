@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-Row quantize(const QuantFormat& format, const std::vector<float>& block, size_t tokens, size_t dim) {
+Row quantize_channels(const QuantFormat& format, const std::vector<float>& block, size_t tokens, size_t dim) {
   Row row{std::vector<uint8_t>(tokens * code_bytes(format, dim)),
           std::vector<float>(channel_scales_of(format, dim))};
   quantize_channels(format, block.data(), tokens, dim, row.codes.data(), code_bytes(format, dim),
@@ -21,7 +21,7 @@ Row quantize(const QuantFormat& format, const std::vector<float>& block, size_t 
   return row;
 }
 
-std::vector<float> unseal(const QuantFormat& format, const Row& row, size_t tokens, size_t dim) {
+std::vector<float> dequantize_channels(const QuantFormat& format, const Row& row, size_t tokens, size_t dim) {
   std::vector<float> out(tokens * dim);
   for (size_t t = 0; t < tokens; ++t) {
     dequantize_channels(format, row.codes.data() + t * code_bytes(format, dim), row.scales.data(), dim,
@@ -39,8 +39,8 @@ TEST(QuantizeChannels, EqualsQuantizingEachChannelAsARow) {
         std::vector<float> block = normal_data(tokens * dim, 11);
         block[dim / 2] = kInfinity;
         block[0] = dim > 2 ? kNan : 1.0f;
-        const Row quantized = quantize(format, block, tokens, dim);
-        const std::vector<float> out = unseal(format, quantized, tokens, dim);
+        const Row quantized = quantize_channels(format, block, tokens, dim);
+        const std::vector<float> out = dequantize_channels(format, quantized, tokens, dim);
         const size_t width = format.asymmetric ? 2 : 1;
         for (size_t c = 0; c < dim; ++c) {
           std::vector<float> channel;
@@ -67,7 +67,8 @@ TEST(QuantizeChannels, BeatsTokensWhenAChannelStandsOut) {
   for (size_t t = 0; t < kTokens; ++t) block[t * kDim + 30] *= 25;
   for (int32_t dtype : {KVC_INT8, KVC_INT4}) {
     const QuantFormat format{dtype, 0, false};
-    const std::vector<float> channels = unseal(format, quantize(format, block, kTokens, kDim), kTokens, kDim);
+    const std::vector<float> channels =
+        dequantize_channels(format, quantize_channels(format, block, kTokens, kDim), kTokens, kDim);
     const std::vector<float> tokens = round_trip({dtype, kDim, false}, block);
     const double by_channel = measure(block.data(), channels.data(), block.size(), 1).snr_db;
     const double by_token = measure(block.data(), tokens.data(), block.size(), 1).snr_db;
@@ -90,15 +91,17 @@ TEST(QuantizeChannels, BeatsTokensWhenAChannelStandsOut) {
 TEST(QuantizeChannels, SealsTheSameCodesAgain) {
   for (const QuantFormat& format : all_formats({0})) {
     const std::vector<float> block = normal_data(16 * 33, 5);
-    const Row first = quantize(format, block, 16, 33);
-    EXPECT_EQ(quantize(format, unseal(format, first, 16, 33), 16, 33).codes, first.codes) << name(format);
+    const Row first = quantize_channels(format, block, 16, 33);
+    EXPECT_EQ(quantize_channels(format, dequantize_channels(format, first, 16, 33), 16, 33).codes,
+              first.codes)
+        << name(format);
   }
 }
 
 TEST(QuantizeChannels, LeavesWhatLiesBetweenItsRows) {
   for (const QuantFormat& format : all_formats({0})) {
     const std::vector<float> block = normal_data(4 * 33, 6);
-    const Row packed = quantize(format, block, 4, 33);
+    const Row packed = quantize_channels(format, block, 4, 33);
     const size_t bytes = code_bytes(format, 33), stride = bytes + 5;
     std::vector<uint8_t> codes(4 * stride, 0xEE);
     std::vector<float> scales(packed.scales.size());
