@@ -228,13 +228,16 @@ func TestAdmissionsWithoutOptionsTakeTheirNamespacesFromTheStep(t *testing.T) {
 	m, s := newAdmittingStep(t)
 	namespace, err := m.OpenNamespace(Identity{Tenant: []byte("x")})
 	must(t, err)
-	s.AdmitNamespaces[1] = uint64(namespace)
 	for _, c := range []struct {
 		options []RequestOptions
 		wanted  []Namespace
 	}{{nil, []Namespace{0, namespace}}, {[]RequestOptions{{Namespace: namespace}, {}}, []Namespace{namespace, 0}}, {nil, []Namespace{0, namespace}}} {
 		s.AdmitOptions = c.options
+		s.AdmitNamespaces[1] = uint64(namespace) // a step consumes it
 		must(t, admit(t, s, sequence(0, 5), sequence(50, 5)))
+		if c.options == nil {
+			equal(t, s.AdmitNamespaces[1], uint64(0))
+		}
 		for i, wanted := range c.wanted {
 			info, err := m.RequestInfo(Request(s.Admitted[i]))
 			must(t, err)

@@ -57,9 +57,10 @@ def test_options_of_admissions_equal_those_of_single_calls():
 
 def test_admissions_without_options_take_their_namespaces_from_the_step():
     with Manager(64, 4) as m, step_of(m) as step, m.namespace(tenant=b"x") as namespace:
-        step.admit_namespaces[:2] = 0, namespace.id
         for options, wanted in (((), [0, namespace.id]), ([RequestOptions(namespace=namespace), None], [namespace.id, 0]), ((), [0, namespace.id])):
+            step.admit_namespaces[:2] = 0, namespace.id  # a step consumes them
             requests = [m.request(id) for id in admit(m, step, [[1, 2], [3, 4]], options)]
+            assert options or not step.admit_namespaces.any()
             assert [request.info.namespace_id for request in requests] == wanted
             for request in requests:
                 request.free()
