@@ -23,7 +23,7 @@ DEFECTS = [
     ("a hit is not held", "src/manager/lifecycle.cc",
      "      blocks_.hold(block);", "      if (j != 0) blocks_.hold(block);"),
     ("an old generation is accepted", "src/base/handle_table.h",
-     "records_[index].id != id || id == 0", "(records_[index].id ^ id) >> 32 != 0 || id == 0"),
+     "data[index].id != id || id == 0", "(data[index].id ^ id) >> 32 != 0 || id == 0"),
     ("a fence is ignored", "src/manager/blocks.cc",
      "if (!keep_published && is_node(block.node)) tree_.detach(id);\n  if (fencing()) {",
      "if (!keep_published && is_node(block.node)) tree_.detach(id);\n  if (false) {"),
