@@ -19,10 +19,8 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   info->num_cached = request->num_cached;
   info->capacity = request->capacity;
   info->num_blocks = 0;
-  for (size_t g = 0; g < shape.num_groups; ++g) {
-    for (size_t j = 0; j < request->positions; ++j)
-      info->num_blocks += is_block(request->groups[g].blocks.data[j]);
-  }
+  for (size_t g = 0; g < shape.num_groups && request->admitted; ++g)
+    info->num_blocks += request->positions - request->groups[g].num_dropped(shape.groups[g].sinks);
   info->lost_reuse_tokens = request->lost;
   info->min_truncate_tokens = request->known == 0 ? 0
                               : request->admitted ? requests.restorable(*request, 1).higher
