@@ -620,7 +620,7 @@ enum {
  *  parent_digest identifies the namespace. */
 typedef struct kvc_event {
   uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
-  uint64_t time_ns;          /**< Wall clock, nanoseconds since 1970. */
+  uint64_t time_ns;          /**< Wall clock of the call, nanoseconds since 1970. */
   uint64_t epoch;            /**< Epoch of the namespace: grows with each reset. */
   uint64_t namespace_id;     /**< 0 = default (CLEARED: all). */
   uint64_t node;             /**< Prefix position, never reused; 0 for CLEARED. */
@@ -652,7 +652,8 @@ typedef struct kvc_event_batch {
 /** Reads events without removing them. There may be any number of readers, each with its own cursor.
  *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
  *  event has a greater sequence, the events before it are lost: read the state anew.
- *  @param[in,out] batch  Room for events.
+ *  @param[in,out] batch  Room for events. Works out digests that no reader has asked for yet, most of them
+ *  without the lock.
  *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is
  *  0. Since 0.1. */
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);

@@ -138,8 +138,7 @@ kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_b
       return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "event_size is %zu; set it to sizeof(kvc_event), %zu here",
                        own.event_size, sizeof(kvc_event));
     }
-    KVC_TRY(manager.poll_events(cursor, own.events, own.event_size, own.capacity, &own.count, own.tokens,
-                                own.token_capacity));
+    KVC_TRY(manager.poll_events(cursor, &own));
     kvc::write_struct(own, batch);
     return kvc_status{KVC_OK};
   });

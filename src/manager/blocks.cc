@@ -51,7 +51,10 @@ inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
   pool_.prefetch(block.block);
   Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
   node.node = pool_[node.block].node;
-  if (is_node(node.node)) tree_.prefetch_node(node.node);
+  if (is_node(node.node)) {
+    tree_.prefetch_node(node.node);
+    if (events_.enabled()) tree_.prefetch_removal(node.node);
+  }
   Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
   if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
   tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);

@@ -37,6 +37,7 @@ class Blocks {
 
   const BlockPool& pool() const { return pool_; }
   const PrefixTree& tree() const { return tree_; }
+  Identities& identities() { return tree_.identities(); }
   const NamespaceTable& namespaces() const { return namespaces_; }
   const Zeroing& zeroing() const { return zeroing_; }
 

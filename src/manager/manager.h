@@ -101,8 +101,7 @@ class Manager {
     return change([&] { return external_.unpublish(blocks, num_blocks, num_unpublished); });
   }
 
-  kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
-                         int32_t* tokens, size_t token_capacity);
+  kvc_status poll_events(uint64_t* cursor, kvc_event_batch* batch);
 
   // Calls a method or another function of StateReader under the lock.
   template <typename Function, typename... Arguments>

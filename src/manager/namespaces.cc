@@ -65,12 +65,15 @@ void Blocks::forget(uint32_t ns) {
 
 void Blocks::announce_cleared(uint64_t namespace_id) {
   if (!events_.enabled()) return;
+  kvc_event& told = events_.add(nullptr, 0);
   kvc_event event = {};
+  event.sequence = told.sequence;
+  event.time_ns = told.time_ns;
   event.kind = KVC_EVENT_CLEARED;
   event.namespace_id = namespace_id;
   event.epoch = namespaces_.epoch(namespace_id == 0 ? 0 : handle_index(namespace_id));
   event.block = -1;
-  events_.push(event, nullptr);
+  told = event;
 }
 
 }  // namespace kvc
