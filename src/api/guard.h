@@ -170,6 +170,7 @@ kvc_status answer(T* to, const char* name, Function&& fill) {
 
 // api/config.cc
 kvc_status check_group(const Shape& shape, uint32_t group);
+kvc_status check_pool(const Shape& shape, uint32_t pool);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,

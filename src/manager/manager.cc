@@ -145,6 +145,14 @@ kvc_status Manager::take_pending(kvc_pending_work* work) {
   });
 }
 
+kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {
+  const std::lock_guard lock(monitor_.mutex());
+  const Request* request = requests_.peek(id);
+  if (request == nullptr) return Requests::not_found(id);
+  if (request->admitted) return Requests::already_admitted(id);
+  return requests_.probe(*request, info);
+}
+
 kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) {
   return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
     Prompt prompt;

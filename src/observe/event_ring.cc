@@ -20,6 +20,7 @@ bool EventRing::create(Memory& memory, const Env& env, size_t capacity, uint32_t
 kvc_event& EventRing::add(const int32_t* tokens, size_t num_tokens) {
   const size_t at = next_ % capacity_;
   if (now_ == 0) now_ = wall_clock_ns_();
+  dropped_ += next_ >= capacity_ && next_ - capacity_ >= read_;
   kvc_event& event = events_[at];
   event.sequence = next_++;
   event.time_ns = now_;
@@ -33,7 +34,7 @@ kvc_event& EventRing::add(const int32_t* tokens, size_t num_tokens) {
 }
 
 size_t EventRing::read(uint64_t* cursor, void* events, size_t event_size, size_t capacity, int32_t* tokens,
-                       size_t token_capacity, size_t* tokens_used) const {
+                       size_t token_capacity, size_t* tokens_used) {
   uint64_t sequence = *cursor < oldest() ? oldest() : *cursor;
   size_t count = 0;
   for (; sequence < next_ && count < capacity && !waits(sequence); ++sequence, ++count) {
@@ -44,11 +45,10 @@ size_t EventRing::read(uint64_t* cursor, void* events, size_t event_size, size_t
       std::memcpy(tokens + *tokens_used, &tokens_[at * block_size_], event.num_tokens * sizeof(int32_t));
       *tokens_used += event.num_tokens;
     }
-    char* out = static_cast<char*>(events) + count * event_size;
-    std::memcpy(out, &event, sizeof event);
-    if (event_size > sizeof event) std::memset(out + sizeof event, 0, event_size - sizeof event);
+    write_event(event, static_cast<char*>(events) + count * event_size, event_size);
   }
   *cursor = sequence;
+  if (read_ < sequence) read_ = sequence;
   return count;
 }
 

@@ -10,6 +10,13 @@
 
 namespace kvc {
 
+// Into the caller's element of event_size bytes.
+inline void write_event(const kvc_event& event, void* out, size_t event_size) {
+  std::memcpy(out, &event, sizeof event);
+  if (event_size > sizeof event)
+    std::memset(static_cast<char*>(out) + sizeof event, 0, event_size - sizeof event);
+}
+
 class EventRing {
  public:
   // capacity 0 = off.
@@ -33,13 +40,14 @@ class EventRing {
   int32_t owner(uint64_t sequence) const { return waits_[sequence % capacity_].owner; }
 
   uint64_t next_sequence() const { return next_; }
+  uint64_t dropped() const { return dropped_; }  // overwritten before any reader had read them
   uint64_t oldest() const { return next_ > capacity_ ? next_ - capacity_ : 0; }
   bool holds(uint64_t sequence) const { return sequence < next_ && next_ - sequence <= capacity_; }
   kvc_event& operator[](uint64_t sequence) { return events_[sequence % capacity_]; }
   // Copies events from `cursor` on and moves it. events: elements `event_size` apart. Adds the number of
   // tokens to *tokens_used.
   size_t read(uint64_t* cursor, void* events, size_t event_size, size_t capacity, int32_t* tokens,
-              size_t token_capacity, size_t* tokens_used) const;
+              size_t token_capacity, size_t* tokens_used);
 
  private:
   struct Wait {
@@ -53,6 +61,8 @@ class EventRing {
   size_t capacity_ = 0;
   uint32_t block_size_ = 0;
   uint64_t next_ = 0;
+  uint64_t read_ = 0;  // what the foremost reader reads next
+  uint64_t dropped_ = 0;
   uint64_t now_ = 0;  // 0 = to be asked for
 };
 

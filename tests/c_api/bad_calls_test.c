@@ -56,7 +56,7 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_pin_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &id_, &number_));
   EXPECT(bad, kvc_manager_unpin_prefix(NULL, 1));
   EXPECT(bad, kvc_manager_drop_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &number_));
-  EXPECT(bad, kvc_manager_evict_blocks(NULL, 1, &count_));
+  EXPECT(bad, kvc_manager_evict_blocks(NULL, -1, 1, &count_));
   EXPECT(bad, kvc_manager_acquire_blocks(NULL, 0, row_, 1));
   EXPECT(bad, kvc_manager_acquire_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 8, &count_));
   EXPECT(bad, kvc_manager_publish_blocks(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 1));
@@ -102,7 +102,7 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, NULL, 4, NULL, 0), &number_));
   REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), &number_));
   REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), NULL));
-  REFUSED(m, bad, kvc_manager_evict_blocks(m, 1, NULL));
+  REFUSED(m, bad, kvc_manager_evict_blocks(m, -1, 1, NULL));
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, 0, NULL, 1));
   REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, NULL, 4, NULL, 0), 0, row_, 8, &count_));
   REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), 0, row_, 8, &count_));

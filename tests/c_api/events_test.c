@@ -113,7 +113,7 @@ static void test_replay(void) {
     if (live[i] != 0) OK(kvc_manager_free_request(m, live[i]));
   }
   size_t evicted = 0;
-  OK(kvc_manager_evict_blocks(m, kBlocks, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, kBlocks, &evicted));
   expect_index(m);
   CHECK_EQ(num_positions_, 0);
   end_manager(m);

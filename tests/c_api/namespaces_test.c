@@ -168,12 +168,12 @@ static void test_drop_and_evict(void) {
   CHECK_EQ(dropped, 0);
 
   size_t evicted = 77;
-  OK(kvc_manager_evict_blocks(m, 0, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, 0, &evicted));
   CHECK_EQ(evicted, 0);
-  OK(kvc_manager_evict_blocks(m, 1, &evicted)); /* the deepest block of what was released first */
+  OK(kvc_manager_evict_blocks(m, -1, 1, &evicted)); /* the deepest block of what was released first */
   CHECK_EQ(evicted, 1);
   CHECK_EQ(cached_in(0, other, 17), 12);
-  OK(kvc_manager_evict_blocks(m, SIZE_MAX, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, SIZE_MAX, &evicted));
   CHECK_EQ(evicted, 3);
   CHECK_EQ(stats(m).evictions, 4);
   CHECK_EQ(stats(m).blocks_free, 16);

@@ -137,7 +137,7 @@ kvc_status Abuser::call(int kind) {
         case 3:
           return kvc_manager_compact(m_, group(), copies_, room(), count_out());
         case 4:
-          return kvc_manager_evict_blocks(m_, random_.below(3), count_out());
+          return kvc_manager_evict_blocks(m_, -1, random_.below(3), count_out());
         case 5: {
           if (random_.chance(10)) cursor_ = random_.next();
           status = poll_events(m_, &cursor_, events_, random_.chance(90) ? sizeof *events_ : number(), 64,

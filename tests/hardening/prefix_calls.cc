@@ -23,7 +23,7 @@ void add_prefix_calls(std::vector<Call>& calls) {
                       .of("kvc_manager_drop_prefix")
                       .allocating()
                       .after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, size_t{3}, &s.count).after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, -1, size_t{3}, &s.count).after(cached));
   calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.raw.data(), size_t{4}));
   calls.push_back(KVC_CALL(acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u, s.raw.data(),
                            s.raw.size(), &s.count)
