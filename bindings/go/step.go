@@ -11,19 +11,25 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// StepLimits are the sizes of the arrays of a step: kvc_step_limits.
+// StepLimits are the sizes of the arrays of a step: kvc_step_limits. 0 gives an empty array, unless a default is named.
 type StepLimits struct {
 	MaxFrees        int // Each of Frees, Preempts, Truncates.
 	MaxRequests     int // Running requests.
 	MaxAdmissions   int // New and re-admitted requests.
-	MaxTokens       int // Extended tokens per step.
+	MaxTokens       int // Extended tokens of a step, and separately tokens of commits.
 	MaxPromptTokens int // Tokens of all new requests of a step.
-	MaxRows         int // Rows of the block tables.
-	RowStride       int // Entries per row: blocks of the longest request.
+	MaxRows         int // Rows of the block tables; 0 = MaxRequests + MaxAdmissions.
+	RowStride       int // Entries per row: blocks of the longest request. 0 = no tables.
 	MaxChanges      int // 0 = all that a step can change.
+}
+
+func (l *StepLimits) check() error {
+	return firstOf(notNegative("MaxFrees", l.MaxFrees), notNegative("MaxRequests", l.MaxRequests), notNegative("MaxAdmissions", l.MaxAdmissions),
+		notNegative("MaxTokens", l.MaxTokens), notNegative("MaxPromptTokens", l.MaxPromptTokens), notNegative("MaxRows", l.MaxRows),
+		notNegative("RowStride", l.RowStride), notNegative("MaxChanges", l.MaxChanges))
 }
 
 // Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, which stays from step to step. Fill them in
@@ -74,9 +80,15 @@ const (
 
 // NewStep creates a step with all its arrays, so that serving allocates nothing.
 func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
+	if err := limits.check(); err != nil {
+		return nil, err
+	}
 	c := C.kvc_step_limits{struct_size: C.sizeof_kvc_step_limits, max_frees: C.uint64_t(limits.MaxFrees), max_requests: C.uint64_t(limits.MaxRequests),
 		max_admissions: C.uint64_t(limits.MaxAdmissions), max_tokens: C.uint64_t(limits.MaxTokens), max_prompt_tokens: C.uint64_t(limits.MaxPromptTokens),
 		max_rows: C.uint64_t(limits.MaxRows), row_stride: C.uint64_t(limits.RowStride), max_changes: C.uint64_t(limits.MaxChanges)}
+	if limits.MaxRows == 0 {
+		c.max_rows = c.max_requests + c.max_admissions
+	}
 	s := &Step{m: m, FillID: -1, used: [6]bool{true, true, true, true, true, true}}
 	var address uintptr
 	if err := m.call(func(manager uintptr) error { return native.Kvc_step_create(manager, asByte(&c), &address) }); err != nil {
@@ -141,6 +153,9 @@ func (s *Step) Run() error {
 		if s.c == nil {
 			return ErrClosed
 		}
+		if err := s.checkCounts(); err != nil {
+			return err
+		}
 		for i, array := range []struct {
 			array int32
 			on    bool
@@ -170,9 +185,15 @@ func (s *Step) Run() error {
 	})
 }
 
+// checkCounts refuses negative counts; the library compares the others with its arrays.
+func (s *Step) checkCounts() error {
+	return firstOf(notNegative("NumFrees", s.NumFrees), notNegative("NumPreempts", s.NumPreempts), notNegative("NumTruncates", s.NumTruncates),
+		notNegative("NumRequests", s.NumRequests), notNegative("NumAdmissions", s.NumAdmissions))
+}
+
 // unusedIDs refuses ids that are set although Run would not read them.
 func (s *Step) unusedIDs() error {
-	if !s.SlotsOnly || s.NoExtensions || s.NumRequests < 0 || s.NumRequests >= len(s.ExtendOffsets) {
+	if !s.SlotsOnly || s.NoExtensions || s.NumRequests >= len(s.ExtendOffsets) {
 		return nil // the library looks at the counts
 	}
 	end := s.ExtendOffsets[s.NumRequests]
