@@ -4,6 +4,7 @@ package io.kvcache;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
@@ -146,8 +147,8 @@ final class FuzzCalls {
       }
     });
     table.put("Manager.close", () -> closedManager.close());
-    table.put("Manager.allocate", () -> keep(h.rarely(2) ? m().allocate(tokens()) : m().allocate(prompt(), options())));
-    table.put("Manager.create", () -> keep(m().create(prompt(), options())));
+    table.put("Manager.allocate", () -> keep(h.rarely(3) ? m().allocate(tokens()) : h.rarely(2) ? m().allocate(tokens(), options()) : m().allocate(prompt(), options())));
+    table.put("Manager.create", () -> keep(h.rarely(2) ? m().create(tokens(), options()) : m().create(prompt(), options())));
     table.put("Manager.request", () -> m().request(h.number()));
     table.put("Manager.exportTables", () -> {
       LongBuffer ids = h.longs(h.random.nextInt(3), () -> request().id());
@@ -225,30 +226,30 @@ final class FuzzCalls {
 
   /** Fills the step's arrays: mostly right, with one that is not. */
   private RequestOptions[] fill() throws KvCacheException {
-    for (LongBuffer ids : new LongBuffer[] {step.frees, step.preempts, step.truncates, step.requests, step.admitRequests}) {
+    for (LongBuffer ids : new LongBuffer[] {step.frees(), step.preempts(), step.truncates(), step.requests(), step.admitRequests()}) {
       for (int i = 0; i < ids.capacity(); ++i) {
         ids.put(i, h.rarely(4) ? 0 : request().id());
       }
     }
-    for (LongBuffer offsets : new LongBuffer[] {step.commitOffsets, step.extendOffsets, step.admitOffsets}) {
+    for (LongBuffer offsets : new LongBuffer[] {step.commitOffsets(), step.extendOffsets(), step.admitOffsets()}) {
       for (int i = 0, sum = 0; i < offsets.capacity(); ++i, sum += h.random.nextInt(3)) {
         offsets.put(i, sum);
       }
     }
-    for (IntBuffer tokens : new IntBuffer[] {step.commitTokens, step.extendTokens, step.admitTokens}) {
+    for (IntBuffer tokens : new IntBuffer[] {step.commitTokens(), step.extendTokens(), step.admitTokens()}) {
       for (int i = 0; i < tokens.capacity(); ++i) {
         tokens.put(i, 0);
       }
     }
     List<Long> alive = manager.requests();
-    for (int i = 0; i < step.requests.capacity(); ++i) {
-      long id = step.requests.get(i);
-      step.committed.put(i, alive.contains(id) ? manager.request(id).info().numCommitted() : 0);
+    for (int i = 0; i < step.requests().capacity(); ++i) {
+      long id = step.requests().get(i);
+      step.committed().put(i, alive.contains(id) ? manager.request(id).info().numCommitted() : 0);
     }
     int admissions = h.random.nextInt(3);
     step.counts(h.random.nextInt(4), h.random.nextInt(2), h.random.nextInt(2), h.random.nextInt(2), admissions);
-    LongBuffer[] lists = {step.frees, step.truncateLengths, step.requests, step.committed, step.extendOffsets, step.admitRequests, step.admitOffsets};
-    IntBuffer[] tokens = {step.commitTokens, step.extendTokens, step.admitTokens, step.rows};
+    LongBuffer[] lists = {step.frees(), step.truncateLengths(), step.requests(), step.committed(), step.extendOffsets(), step.admitRequests(), step.admitOffsets()};
+    IntBuffer[] tokens = {step.commitTokens(), step.extendTokens(), step.admitTokens(), step.rows()};
     switch (h.random.nextInt(10)) {
       case 0, 1 -> {
         LongBuffer list = lists[h.random.nextInt(lists.length)];
@@ -292,10 +293,15 @@ final class FuzzCalls {
     table.put("Step.run", () -> {
       RequestOptions[] options = fill();
       step().run(h.oneOf(0, 0, h.number()), options);
-      for (int i = 0; i < step.admitted.capacity(); ++i) {
-        keep(manager.request(step.admitted.get(i)));
+      for (int i = 0; i < step.admitted().capacity(); ++i) {
+        keep(manager.request(step.admitted().get(i)));
       }
     });
+    for (Method array : Step.class.getDeclaredMethods()) {
+      if (Modifier.isPublic(array.getModifiers()) && Buffer.class.isAssignableFrom(array.getReturnType()) && array.getParameterCount() == 0) {
+        table.put("Step." + array.getName(), () -> invoke(array, step()));
+      }
+    }
     table.put("Step.numCopies", () -> step().numCopies());
     table.put("Step.numChanges", () -> step().numChanges());
     table.put("Step.numRefused", () -> step().numRefused());
@@ -513,6 +519,7 @@ final class FuzzCalls {
     table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
     table.put("Buffers.bytes", () -> Buffers.bytes((int) h.oneOf(0, 1, 64, -1, Integer.MIN_VALUE)));
     table.put("Buffers.ints", () -> Buffers.ints((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 30)));
+    table.put("Buffers.of", () -> Buffers.of(tokens()));
     table.put("Buffers.longs", () -> Buffers.longs((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 29)));
     table.put("NoSpaceException.again", () -> {
       try (Manager full = new Manager(1)) {
