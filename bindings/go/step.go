@@ -34,7 +34,7 @@ func (l *StepLimits) check() error {
 
 // Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, which stays from step to step. Fill them in
 // place, set the counts, call Run, and read the results. Closing the step or the manager sets the slices to nil; do not use copies of them
-// afterwards.
+// afterwards. Lengths of slices are in brackets.
 //
 // Run refuses entries that are not set. Until you set an entry, CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and
 // AdmitOffsets (from [1] on) 2^64 - 1, Rows -2^31. Run consumes the ids, lengths and AdmitOffsets that it reads: they are unset
@@ -44,27 +44,46 @@ func (l *StepLimits) check() error {
 // them off. CommitOffsets, CommitTokens and Rows are off until UseCommitTokens or UseRows switch them on. Run does not read an array that
 // is off; under SlotsOnly it refuses ids in ExtendTokens.
 type Step struct {
-	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int
-	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal
-	FillID                                                          int32
-	RetiredStep                                                     uint64
-	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; slots only, whose ids come later.
-	UseCommitTokens, UseRows                                        bool // With CommitOffsets and CommitTokens; with Rows.
+	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int    // Entries of the slices below in this step.
+	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal.
+	FillID                                                          int32  // Written where a table has no block; -1 at first.
+	RetiredStep                                                     uint64 // Newest step whose kernels have finished: StepID if none is in flight; 0 = nothing new.
+	NoCommits, NoExtensions, SlotsOnly                              bool   // Without Committed; without ExtendOffsets; slots only, whose ids come later.
+	UseCommitTokens, UseRows                                        bool   // With CommitOffsets and CommitTokens; with Rows.
 
-	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets, AdmitNamespaces []uint64
-	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                                                []int32
+	Frees, Preempts            []uint64 // [MaxFrees] requests to free and to preempt.
+	Truncates, TruncateLengths []uint64 // [MaxFrees] requests to truncate, and the tokens that each keeps, an absolute count.
+	Requests                   []uint64 // [MaxRequests] running requests, each once.
+	Committed                  []uint64 // [MaxRequests] tokens of each whose KV is written, an absolute count.
+	CommitOffsets              []uint64 // [MaxRequests + 1] where the ids of each commit begin in CommitTokens, and their end.
+	CommitTokens               []int32  // [MaxTokens] ids that became known since, appended before the commit.
+	ExtendOffsets              []uint64 // [MaxRequests + 1] where the extension of each request begins in ExtendTokens, and their end.
+	ExtendTokens               []int32  // [MaxTokens] ids of the tokens to compute in this step.
+	AdmitRequests              []uint64 // [MaxAdmissions] waiting requests; 0 = create one from AdmitTokens.
+	AdmitOffsets               []uint64 // [MaxAdmissions + 1] where each prompt begins in AdmitTokens, and their end. Not read if none is created.
+	AdmitTokens                []int32  // [MaxPromptTokens] prompts of the new requests, one after the other.
+	AdmitNamespaces            []uint64 // [MaxAdmissions] namespaces of the new requests.
+	// [MaxRequests + MaxAdmissions] row of the block tables of each running request, then of each admission; -1 = none. Off: item i has row i.
+	Rows []int32
 	// AdmitOptions are the options of new requests, [NumAdmissions]. nil = defaults for all, with the namespaces of AdmitNamespaces; otherwise the
 	// namespaces of the options count. Waiting requests keep the options that they were created with.
 	AdmitOptions []RequestOptions
 
-	StepID, ShortageBlocks                      uint64
-	NumSlots, NumCopies, NumChanges, NumRefused int
-	Status                                      []Status // Of frees, preempts, truncates, requests, admissions, in this order.
-	Admitted, Cached, NumBlocks                 []uint64
-	BlockTables                                 []int32 // [groups][MaxRows][RowStride]; only changed entries are written.
-	Slots                                       []int64 // [groups][MaxTokens]
-	Copies                                      []BlockCopy
-	Changes                                     []TableChange
+	// Results of Run.
+	StepID         uint64   // Number of this step: 1, 2, ...
+	ShortageBlocks uint64   // Blocks missing for the first refused admission.
+	NumSlots       int      // Entries of Slots of each group.
+	NumCopies      int      // Entries of Copies: execute them before the kernels of the step.
+	NumChanges     int      // Entries of Changes.
+	NumRefused     int      // Admissions that had no space.
+	Status         []Status // Of frees, preempts, truncates, requests, admissions, in this order, without gaps.
+	Admitted       []uint64 // [MaxAdmissions] ids; 0 = refused.
+	Cached         []uint64 // [MaxAdmissions] tokens of the hit, which need no compute.
+	NumBlocks      []uint64 // Valid entries of the row of each running request, then of each admission, for each group.
+	BlockTables    []int32  // [groups][MaxRows][RowStride]; only changed entries are written. See Row.
+	Slots          []int64  // [groups][MaxTokens] slots of the extended tokens, at ExtendOffsets[i] for request i; not those of admissions.
+	Copies         []BlockCopy
+	Changes        []TableChange // Entries written to BlockTables.
 
 	m    *Manager
 	mu   sync.Mutex // Held by Run and Row: Close waits for them.
