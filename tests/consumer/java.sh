@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# java.sh <folder of java, javac and jar> <kvcache.jar> <folder of Main.java> <folder of the Maven repository> <version>: a program outside the
+# java.sh <folder of java, javac and jar> <kvcache.jar> <folder of programs> <folder of the Maven repository> <version>: a program outside the
 # tree takes a copy of the jar and nothing else; then other native parts, and Maven reads what is published.
 set -eu
 bin=$1 jar=$2 sources=$3 repository=$4 version=$5
@@ -14,9 +14,11 @@ fail() {
 
 cp "$jar" "$work/kvcache.jar"
 cd "$work"
-"$bin/javac" -cp kvcache.jar -d classes "$sources/Main.java"
+"$bin/javac" -cp kvcache.jar -d classes "$sources"/*.java
 mkdir tmp
 "$bin/java" -Djava.io.tmpdir="$work/tmp" -cp kvcache.jar:classes Main
+"$bin/java" -cp kvcache.jar:classes Engine | tee out
+grep -qx "12 done, 528 tokens reused, 3 preempted" out
 [ -z "$(ls tmp)" ] || fail "the native part was left in the temporary folder"
 
 # What is named comes first: with these, the jar's own cannot be unpacked.
@@ -44,6 +46,7 @@ done
 grep -q "^version=$version$" unpacked/META-INF/maven/io.kvcache/kvcache/pom.properties || fail "pom.properties has another version"
 published="$repository/io/kvcache/kvcache/$version/kvcache-$version"
 cmp "$published.jar" "$jar"
+[ -s "$published-sources.jar" ]
 cmp "$published.pom" unpacked/META-INF/maven/io.kvcache/kvcache/pom.xml
 python3 -c 'import sys, xml.etree.ElementTree as e; sys.exit(e.parse(sys.argv[1]).getroot().tag != "{http://maven.apache.org/POM/4.0.0}project")' "$published.pom"
 if command -v mvn >/dev/null; then

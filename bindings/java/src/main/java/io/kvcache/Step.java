@@ -347,6 +347,30 @@ public final class Step implements AutoCloseable {
     return this;
   }
 
+  /** Flags for {@link #flags}. */
+  public static final int WHOLE_ROWS = Native.KVC_STEP_WHOLE_ROWS,
+      ADMIT_PAST_REFUSAL = Native.KVC_STEP_ADMIT_PAST_REFUSAL;
+
+  /** Sets flags, combined by or: WHOLE_ROWS writes whole rows, ADMIT_PAST_REFUSAL admits past an admission that has no space. */
+  public Step flags(int flags) {
+    return set(NativeConstants.STEP_AT_flags, flags);
+  }
+
+  /** Sets what is written where a table has no block: -1 at first. */
+  public Step fillId(int id) {
+    return set(NativeConstants.STEP_AT_fill_id, id);
+  }
+
+  private Step set(int offset, int value) {
+    handle.enter();
+    try {
+      step.putInt(offset, value);
+    } finally {
+      handle.exit();
+    }
+    return this;
+  }
+
   /**
    * Executes the step: retire, commit, frees, preempts, truncates, extend, admit. Throws only if the step fails as a whole; then nothing has
    * changed. Each item has its own entry of {@link #status}, a {@link Status}: look at it after each run.
@@ -385,6 +409,11 @@ public final class Step implements AutoCloseable {
   /** Number of entries of {@link #changes}: (group, row, column, block) each. */
   public int numChanges() {
     return result(NativeConstants.STEP_AT_num_changes);
+  }
+
+  /** Blocks missing for the first refused admission. */
+  public long shortageBlocks() {
+    return result(NativeConstants.STEP_AT_shortage_blocks);
   }
 
   /** Number of admissions that had no space. */

@@ -220,12 +220,21 @@ final class FuzzCalls {
     table.put("Request.slots", () -> request().slots((int) h.small(2), h.small(4), h.longs(h.random.nextInt(6), () -> 0)));
   }
 
+  private static final int[] OPTIONAL = {Step.COMMITTED, Step.COMMIT_OFFSETS, Step.EXTEND_OFFSETS, Step.EXTEND_TOKENS, Step.ADMIT_REQUESTS, Step.ROWS,
+      Step.BLOCK_TABLES, Step.SLOTS, Step.CHANGES};
+
   private Step step() {
     return h.rarely(40) ? closedStep : step;
   }
 
   /** Fills the step's arrays: mostly right, with one that is not. */
   private RequestOptions[] fill() throws KvCacheException {
+    for (int array : OPTIONAL) {
+      step.use(array, true);
+    }
+    for (int i = 0; i < step.rows().capacity(); ++i) {
+      step.rows().put(i, i);
+    }
     for (LongBuffer ids : new LongBuffer[] {step.frees(), step.preempts(), step.truncates(), step.requests(), step.admitRequests()}) {
       for (int i = 0; i < ids.capacity(); ++i) {
         ids.put(i, h.rarely(4) ? 0 : request().id());
@@ -247,6 +256,7 @@ final class FuzzCalls {
       step.committed().put(i, alive.contains(id) ? manager.request(id).info().numCommitted() : 0);
     }
     int admissions = h.random.nextInt(3);
+    step.flags(h.rarely(20) ? h.integer() : h.random.nextInt(4)).fillId(h.integer());
     step.counts(h.random.nextInt(4), h.random.nextInt(2), h.random.nextInt(2), h.random.nextInt(2), admissions);
     LongBuffer[] lists = {step.frees(), step.truncateLengths(), step.requests(), step.committed(), step.extendOffsets(), step.admitRequests(), step.admitOffsets()};
     IntBuffer[] tokens = {step.commitTokens(), step.extendTokens(), step.admitTokens(), step.rows()};
@@ -260,6 +270,7 @@ final class FuzzCalls {
         list.put(h.random.nextInt(list.capacity()), h.integer());
       }
       case 3 -> step.counts(h.integer(), h.integer(), h.integer(), h.integer(), admissions);
+      case 4 -> step.use(OPTIONAL[h.random.nextInt(OPTIONAL.length)], false);
       default -> { }
     }
     RequestOptions[] options = new RequestOptions[h.rarely(3) ? admissions : h.rarely(8) ? h.random.nextInt(4) : 0];
@@ -302,6 +313,9 @@ final class FuzzCalls {
         table.put("Step." + array.getName(), () -> invoke(array, step()));
       }
     }
+    table.put("Step.flags", () -> step().flags(h.rarely(4) ? h.integer() : h.random.nextInt(4)));
+    table.put("Step.fillId", () -> step().fillId(h.integer()));
+    table.put("Step.shortageBlocks", () -> step().shortageBlocks());
     table.put("Step.numCopies", () -> step().numCopies());
     table.put("Step.numChanges", () -> step().numChanges());
     table.put("Step.numRefused", () -> step().numRefused());

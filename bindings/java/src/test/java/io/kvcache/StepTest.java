@@ -142,6 +142,21 @@ class StepTest {
       s.run(0);
       assertEquals(Status.OK, Status.of(s.status().get(0)));
       assertEquals(IntBuffer.wrap(new int[] {0, 1, -1}), s.row(0, 0));
+      s.requests().put(0, s.admitted().get(0));
+      s.fillId(5).flags(Step.WHOLE_ROWS).use(Step.COMMITTED, false);
+      s.counts(1, 0, 0).run(0);
+      assertEquals(IntBuffer.wrap(new int[] {0, 1, 5}), s.row(0, 0));
+      assertThrows(KvCacheException.class, () -> s.flags(1 << 30).run(0));
+      s.flags(Step.ADMIT_PAST_REFUSAL).admitTokens().put(0, sequence(20, 8));
+      s.admitOffsets().put(1, 8);
+      s.counts(0, 0, 1).run(0);
+      Request all = m.allocate(sequence(40, 16));
+      s.admitTokens().put(0, sequence(60, 8));
+      s.admitOffsets().put(1, 8);
+      s.run(0);
+      assertEquals(Status.NO_SPACE, Status.of(s.status().get(0)));
+      assertEquals(2, s.shortageBlocks());
+      all.free();
       s.close();
       assertEquals("Step[closed]", s.toString());
     }
