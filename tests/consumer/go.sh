@@ -8,7 +8,7 @@ module=github.com/libkvcache/libkvcache/bindings/go
 command -v git >/dev/null || { echo "no git"; exit 77; }
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
-export GOCACHE GOMODCACHE="$work/cache" GOSUMDB=off GOFLAGS= PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
+export GOCACHE GOMODCACHE="$work/cache" GOSUMDB=off GOFLAGS='' PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
 
 # A repository that has the module's tag, in place of the one at the module's address.
 mkdir -p "$work/repository/bindings"
