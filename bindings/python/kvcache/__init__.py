@@ -21,7 +21,7 @@ from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, Unsup
 from .manager import Group, Manager, PendingWork
 from .models import Model, find_model, models
 from .quant import dequantize, quantize
-from .request import ExtraKey, Namespace, Pin, Request, RequestOptions
+from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
 from .storage import Launch, Storage, merge_attention, storage_size, tree_mask
@@ -56,7 +56,8 @@ def replay(*args: Any, **options: Any) -> "ReplayResult":
 
 
 __all__ = [
-    "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Launch", "Layout", "Manager", "Model", "Namespace",
+    "AgainError", "BlockState", "DEFAULT_NAMESPACE", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Launch", "Layout",
+    "Manager", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "PendingWork", "Pin", "Plane", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage",
     "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
     "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
