@@ -761,7 +761,7 @@ typedef struct kvc_step {
   size_t num_requests;   /**< Running requests to commit and extend. */
   size_t num_admissions; /**< Requests to admit. */
   size_t num_rows;       /**< Rows of block_tables. */
-  size_t row_stride;     /**< Entries from one row to the next. */
+  size_t row_stride;     /**< Entries from one row to the next; a longer table is its item's failure. */
   /** Entries of slots per group, at least extend_offsets[num_requests] if slots is given. */
   size_t slot_capacity;
   size_t copy_capacity;             /**< Entries of copies. num_groups * num_requests is always enough. */
@@ -825,7 +825,7 @@ typedef struct kvc_step {
   size_t num_slots;         /**< Out: extend_offsets[num_requests]. */
   size_t num_copies;        /**< Out. */
   size_t num_changes;       /**< Out. */
-  size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN or SKIPPED. */
+  size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN, SKIPPED or BUFFER_TOO_SMALL. */
   uint64_t shortage_blocks; /**< Out: blocks missing for the first refused admission. */
   void* internal;           /**< Set by kvc_step_create; NULL in a step of your own. */
 } kvc_step;
@@ -867,7 +867,8 @@ KVC_API kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* 
  *  newest step issued before its release is retired. Sources of copies are held until this step is
  *  retired. In one step no block is both source and destination, or both source and newly taken. A
  *  synchronous engine passes the previous step_id in retired_step; then nothing is fenced. If items fail,
- *  kvc_last_error() has the text of the last one.
+ *  kvc_last_error() has the text of the first that failed, in the order of the phases, with its array and
+ *  index, such as "frees[2]: ..." ("admissions[i]" for admissions).
  *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row of two items,
  *  counts past the arrays of a step of kvc_step_create, a step of another manager, retired_step in the
  *  future); OUT_OF_MEMORY (row numbers above max_requests); BUFFER_TOO_SMALL (slot_capacity, copy_capacity

@@ -45,19 +45,30 @@ kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
   });
 }
 
+// What the caller calls `own.tokens` or `step->frees`: the name without ours for its struct.
+inline const char* public_name(const char* expression) {
+  const char* at = expression;
+  while ((*at >= 'a' && *at <= 'z') || *at == '_') ++at;
+  if (*at == '.') return at + 1;
+  return at[0] == '-' && at[1] == '>' ? at + 2 : expression;
+}
+
 #define KVC_REQUIRE_POINTER(pointer) \
-  if ((pointer) == nullptr) return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL", #pointer)
-#define KVC_REQUIRE_ARRAY(pointer, count)   \
-  if ((pointer) == nullptr && (count) != 0) \
-  return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", #pointer, #count)
+  if ((pointer) == nullptr)          \
+  return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL", ::kvc::public_name(#pointer))
+#define KVC_REQUIRE_ARRAY(pointer, count)                                                                    \
+  if ((pointer) == nullptr && (count) != 0)                                                                  \
+  return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", ::kvc::public_name(#pointer), \
+                     ::kvc::public_name(#count))
 
 // The same for arrays whose length nothing else bounds: a length that no memory has is refused before
 // anything is read. Give products of lengths by `product`.
-#define KVC_REQUIRE_MEMORY(pointer, count)                                                              \
-  do {                                                                                                  \
-    KVC_REQUIRE_ARRAY(pointer, count);                                                                  \
-    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                                           \
-      return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s: more elements than memory can have", #count); \
+#define KVC_REQUIRE_MEMORY(pointer, count)                                                     \
+  do {                                                                                         \
+    KVC_REQUIRE_ARRAY(pointer, count);                                                         \
+    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                                  \
+      return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s: more elements than memory can have", \
+                         ::kvc::public_name(#count));                                          \
   } while (false)
 
 template <typename T>

@@ -5,11 +5,11 @@
 namespace kvc {
 
 kvc_status Requests::not_found(uint64_t id) {
-  return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: it was freed, or is of another manager", ull(id));
+  return fail(KVC_ERROR_NOT_FOUND, "no request %llu: it was freed, or is of another manager", ull(id));
 }
 
 kvc_status Requests::already_admitted(uint64_t id) {
-  return fail(KVC_ERROR_BUSY, "request %#llx is already admitted", ull(id));
+  return fail(KVC_ERROR_BUSY, "request %llu is already admitted", ull(id));
 }
 
 kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
@@ -17,7 +17,7 @@ kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
   if (request == nullptr) [[unlikely]]
     return not_found(id);
   if (must_be_admitted && !request->admitted) {
-    return fail(KVC_ERROR_BUSY, "request %#llx is waiting; admit it first", ull(id));
+    return fail(KVC_ERROR_BUSY, "request %llu is waiting; admit it first", ull(id));
   }
   request->close_lane();
   *out = request;

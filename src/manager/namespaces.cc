@@ -13,7 +13,7 @@ kvc_status Blocks::open_namespace(const kvc_namespace_config& config, uint64_t* 
 
 kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
   if (!namespaces_.is_open(id)) {
-    return fail(KVC_ERROR_NOT_FOUND, "no namespace %#llx: it was closed, or is of another manager", ull(id));
+    return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
   }
   *ns = id == 0 ? 0 : handle_index(id);
   return KVC_OK;
@@ -29,7 +29,7 @@ kvc_status Blocks::close_namespace(uint64_t id) {
     return KVC_OK;
   }
   if (entry.users != 0) {
-    return fail(KVC_ERROR_BUSY, "namespace %#llx has %u requests and pins; free them first", ull(id),
+    return fail(KVC_ERROR_BUSY, "namespace %llu has %u requests and pins; free them first", ull(id),
                 entry.users);
   }
   forget(ns);
