@@ -134,19 +134,15 @@ kvc_status check_room(const kvc_step& step, int array, const void* used_array, u
                         : array == KVC_STEP_COPIES || array == KVC_STEP_CHANGES ? shape.outer
                                                                                 : shape.inner;
   if (used <= room || used_array != made.arrays[array]) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT,
-              "the step needs %llu entries of %s; kvc_step_create made %llu: give it larger limits",
-              static_cast<unsigned long long>(used), kArrayNames[array],
-              static_cast<unsigned long long>(room));
+  return invalid("the step needs %llu entries of %s; kvc_step_create made %llu: give it larger limits",
+                 ull(used), kArrayNames[array], ull(room));
 }
 
 kvc_status check_made_step(const Manager& manager, const kvc_step& step) {
   if (step.internal == nullptr) return KVC_OK;
   const auto& made = *static_cast<const MadeStep*>(step.internal);
-  if (made.manager != &manager) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "this step was made for another manager; make one for this manager by kvc_step_create");
-  }
+  if (made.manager != &manager)
+    return invalid("this step was made for another manager; make one for this manager by kvc_step_create");
   const kvc_step_limits& limits = made.limits;
   const bool within = step.num_frees <= limits.max_frees && step.num_preempts <= limits.max_frees &&
                       step.num_truncates <= limits.max_frees && step.num_requests <= limits.max_requests &&
@@ -206,51 +202,46 @@ void unset_inputs(const kvc_step& step, bool created) {
 
 }  // namespace kvc
 
-using kvc::Manager;
+using namespace kvc;
 
 extern "C" {
 
 kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_step** step) {
-  return kvc::on_manager(m, [&](Manager& manager) -> kvc_status {
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_POINTER(limits);
     KVC_REQUIRE_POINTER(step);
     kvc_step_limits own;
-    KVC_TRY(kvc::read_struct(limits, limits->struct_size, "kvc_step_limits", &own));
+    KVC_TRY(read_struct(limits, &own));
     constexpr uint64_t kMost = uint64_t{1} << 40;  // so that sums and products below cannot wrap unseen
     for (const uint64_t value : {own.max_frees, own.max_requests, own.max_admissions, own.max_tokens,
                                  own.max_prompt_tokens, own.max_rows, own.row_stride, own.max_changes}) {
-      if (value > kMost)
-        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "a step limit is %llu; at most 2^40",
-                         static_cast<unsigned long long>(value));
+      if (value > kMost) return invalid("a step limit is %llu; at most 2^40", ull(value));
     }
     const uint64_t groups = manager.shape().num_groups;
     uint64_t changes = own.max_changes;
-    kvc::MadeStep made = {};
-    size_t size = (sizeof(kvc::MadeStep) + 63) & ~size_t{63};
-    size_t offsets[kvc::kNumArrays];
+    MadeStep made = {};
+    size_t size = (sizeof(MadeStep) + 63) & ~size_t{63};
+    size_t offsets[kNumArrays];
     bool fits = changes != 0 ||
-                kvc::checked_mul(groups * (own.max_requests + own.max_admissions), own.row_stride, &changes);
-    kvc::fill_shapes(own, groups, changes, made.shapes);
-    for (int i = 0; i < kvc::kNumArrays && fits; ++i) {
+                checked_mul(groups * (own.max_requests + own.max_admissions), own.row_stride, &changes);
+    fill_shapes(own, groups, changes, made.shapes);
+    for (int i = 0; i < kNumArrays && fits; ++i) {
       size_t bytes;
       offsets[i] = size;
-      fits = kvc::bytes_of(i, made.shapes[i], &bytes) &&
-             kvc::checked_add(size, (bytes + 63) & ~size_t{63}, &size) && size <= PTRDIFF_MAX;
+      fits = bytes_of(i, made.shapes[i], &bytes) && checked_add(size, (bytes + 63) & ~size_t{63}, &size) &&
+             size <= PTRDIFF_MAX;
     }
-    if (!fits)
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                       "the arrays of this step are larger than the address space");
+    if (!fits) return invalid("the arrays of this step are larger than the address space");
     auto* memory = static_cast<char*>(manager.allocate_for_caller(size));
-    if (memory == nullptr)
-      return kvc::fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a step of %zu bytes", size);
+    if (memory == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a step of %zu bytes", size);
     std::memset(memory, 0, size);
     made.manager = &manager;
     made.size = size;
     made.limits = own;
-    for (int i = 0; i < kvc::kNumArrays; ++i) made.arrays[i] = memory + offsets[i];
+    for (int i = 0; i < kNumArrays; ++i) made.arrays[i] = memory + offsets[i];
     std::memset(made.arrays[KVC_STEP_BLOCK_TABLES], 0xff,
                 offsets[KVC_STEP_SLOTS] - offsets[KVC_STEP_BLOCK_TABLES]);
-    kvc::fill_unset(made);
+    fill_unset(made);
     made.step.struct_size = sizeof(kvc_step);
     made.step.fill_id = -1;
     made.step.num_rows = static_cast<size_t>(own.max_rows);
@@ -258,8 +249,8 @@ kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_st
     made.step.slot_capacity = static_cast<size_t>(own.max_tokens);
     made.step.copy_capacity = static_cast<size_t>(groups * own.max_requests);
     made.step.change_capacity = static_cast<size_t>(changes);
-    kvc::point_arrays(made);
-    auto* result = reinterpret_cast<kvc::MadeStep*>(memory);
+    point_arrays(made);
+    auto* result = reinterpret_cast<MadeStep*>(memory);
     std::memcpy(memory, &made, sizeof made);
     result->step.internal = result;
     *step = &result->step;
@@ -269,27 +260,25 @@ kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_st
 
 void kvc_step_destroy(kvc_step* step) {
   if (step == nullptr || step->internal == nullptr) return;
-  auto* made = static_cast<kvc::MadeStep*>(step->internal);
+  auto* made = static_cast<MadeStep*>(step->internal);
   made->manager->release_for_caller(made, made->size);
 }
 
 kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(step);
     KVC_REQUIRE_POINTER(view);
-    if (step->internal == nullptr)
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "this step was not made by kvc_step_create");
-    if (array < 0 || array >= kvc::kNumArrays)
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no array %d; 0 to %d", array, kvc::kNumArrays - 1);
-    const auto* made = static_cast<const kvc::MadeStep*>(step->internal);
-    const kvc::ArrayShape& shape = made->shapes[array];
+    if (step->internal == nullptr) return invalid("this step was not made by kvc_step_create");
+    if (array < 0 || array >= kNumArrays) return invalid("no array %d; 0 to %d", array, kNumArrays - 1);
+    const auto* made = static_cast<const MadeStep*>(step->internal);
+    const ArrayShape& shape = made->shapes[array];
     kvc_view out = {};
     out.data = made->arrays[array];
     out.dtype = shape.dtype;
-    if (kvc::has_outer(array)) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
+    if (has_outer(array)) out.shape[out.ndim++] = static_cast<int64_t>(shape.outer);
     if (array == KVC_STEP_BLOCK_TABLES) out.shape[out.ndim++] = static_cast<int64_t>(shape.middle);
     out.shape[out.ndim++] = static_cast<int64_t>(shape.inner);
-    int64_t stride = int64_t{kvc::dtype_bits(shape.dtype)} / 8;
+    int64_t stride = int64_t{dtype_bits(shape.dtype)} / 8;
     for (int32_t d = out.ndim; d-- > 0;) {
       out.strides[d] = stride;
       stride *= out.shape[d];
