@@ -58,7 +58,7 @@ kvc_status check_extensions(kvc_step& step) {
   if (step.commit_offsets != nullptr) {
     const uint64_t tokens = step.commit_offsets[step.num_requests];
     KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
-    KVC_TRY(check_room(step, KVC_STEP_COMMIT_TOKENS, step.commit_tokens, tokens));
+    KVC_TRY(check_room(step, KVC_STEP_COMMIT_TOKENS, tokens));
   }
   if (step.extend_offsets == nullptr) return KVC_OK;
   const uint64_t tokens = step.extend_offsets[step.num_requests];
@@ -68,7 +68,7 @@ kvc_status check_extensions(kvc_step& step) {
                 "the step extends by %llu tokens; slots has room for %zu (slot_capacity)", ull(tokens),
                 step.slot_capacity);
   }
-  return check_room(step, KVC_STEP_EXTEND_TOKENS, step.extend_tokens, tokens);
+  return check_room(step, KVC_STEP_EXTEND_TOKENS, tokens);
 }
 
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
@@ -78,7 +78,7 @@ kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t
   KVC_TRY(check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets"));
   const uint64_t tokens = step.admit_offsets[step.num_admissions];
   KVC_REQUIRE_ARRAY(step.admit_tokens, tokens);
-  KVC_TRY(check_room(step, KVC_STEP_ADMIT_TOKENS, step.admit_tokens, tokens));
+  KVC_TRY(check_room(step, KVC_STEP_ADMIT_TOKENS, tokens));
   if (step.admit_key_offsets != nullptr)
     KVC_REQUIRE_ARRAY(step.admit_keys, step.admit_key_offsets[step.num_admissions]);
   if (step.admit_configs == nullptr) return KVC_OK;
@@ -103,7 +103,7 @@ kvc_status check_rows(const kvc_step& step) {
   if (step.block_tables == nullptr) return KVC_OK;
   if (step.num_rows > INT32_MAX || step.row_stride > INT32_MAX)
     return invalid("%zu rows of %zu entries; at most 2^31 - 1 each", step.num_rows, step.row_stride);
-  KVC_TRY(check_room(step, KVC_STEP_BLOCK_TABLES, step.block_tables, step.num_rows * step.row_stride));
+  KVC_TRY(check_room(step, KVC_STEP_BLOCK_TABLES, step.num_rows * step.row_stride));
   const auto bad_row = [&](size_t i) {
     if (step.rows[i] == kUnsetRow) {
       return invalid(
