@@ -217,7 +217,8 @@ class Storage:
         Options (kvc_attention): q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; sink_logits: float32
         [q heads], a learned logit per head (gpt-oss), -inf = none; mask: uint8 bits, lowest first, from bit mask_offsets[r] for positions from
         mask_starts[r]; block_mask: uint8 [requests, num_heads, bytes], from select_blocks(); shared_tokens: number of first tokens that lie in
-        the same blocks for all requests; launch: how a GPU runs it, a Launch."""
+        the same blocks for all requests; allow_bf16: float32 and float16 queries may be computed like bfloat16 ones, which is faster on some CPUs;
+        launch: how a GPU runs it, a Launch."""
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
@@ -258,7 +259,7 @@ class Storage:
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
                    causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
                    sink_logits: Any = None, mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0, launch: Optional[Launch] = None) -> "tuple[_native.kvc_attention, _Arrays]":
+                   shared_tokens: int = 0, allow_bf16: bool = False, launch: Optional[Launch] = None) -> "tuple[_native.kvc_attention, _Arrays]":
         """Returns the struct and its arrays, which have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
@@ -287,7 +288,7 @@ class Storage:
             _check_mask(mask.nbytes * 8, q_offsets, kv_lens, mask_offsets, mask_starts)
         attention.num_requests, attention.table_stride = len(kv_lens), block_tables.shape[1]
         attention.layer, attention.num_q_heads, attention.dtype = layer, q.shape[1], float_type(q)
-        attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
+        attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_ALLOW_BF16 if allow_bf16 else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
         q, (attention.q_token_stride, attention.q_head_stride) = row_strides(q)
