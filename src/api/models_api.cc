@@ -62,12 +62,7 @@ kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_MEMORY(json, size);
     KVC_REQUIRE_POINTER(model);
-    kvc_status status = check_size<kvc_model>(model->struct_size);
-    if (status != KVC_OK) return status;
-    kvc_model read;
-    status = parse_hf_config({json, size}, &read);
-    if (status == KVC_OK) write_struct(read, model);
-    return status;
+    return answer(model, [&](kvc_model* out) { return parse_hf_config({json, size}, out); });
   });
 }
 

@@ -315,7 +315,7 @@ kvc_model read_config(const Section& outer) {
 
 kvc_status parse_hf_config(std::string_view text, kvc_model* out) {
   Json root;
-  if (const kvc_status status = Json::parse(text, &root); status != KVC_OK) return status;
+  KVC_TRY(Json::parse(text, &root));
   if (!root.is_object())
     return invalid("the JSON is %s, not an object; give the config.json of a model", root.shown().c_str());
   try {

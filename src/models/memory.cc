@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cinttypes>
 #include <iterator>
 
 #include "base/checked.h"
@@ -15,19 +14,18 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kMaxDim =
-    65536;  // Heads and elements. Within these limits the bytes of a block fit 64 bits.
+// Of heads and elements. Within these limits the bytes of a block fit 64 bits.
+constexpr uint32_t kMaxDim = 65536;
 constexpr uint32_t kMaxBlockSize = 1024;
 constexpr uint32_t kDefaultBlockSize = 16;
 constexpr uint32_t kScaleBytes = 4;
 
 kvc_status check_range(const char* what, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return KVC_OK;
-  return invalid("%s is %" PRIu64 "; it may be %" PRIu64 " .. %" PRIu64, what, value, low, high);
+  return invalid("%s is %llu; it may be %llu .. %llu", what, ull(value), ull(low), ull(high));
 }
 
-#define KVC_REQUIRE_RANGE(value, low, high) \
-  if (const kvc_status range = check_range(#value, value, low, high); range != KVC_OK) return range
+#define KVC_REQUIRE_RANGE(value, low, high) KVC_TRY(check_range(#value, value, low, high))
 
 kvc_status check_model(const kvc_model& model) {
   KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
@@ -143,12 +141,11 @@ uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t 
 }  // namespace
 
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
-  if (const kvc_status status = check_model(model); status != KVC_OK) return status;
+  KVC_TRY(check_model(model));
   KVC_REQUIRE_RANGE(query.block_size, 0, kMaxBlockSize);
   const uint32_t block_size = query.block_size == 0 ? kDefaultBlockSize : query.block_size;
   Element element{};
-  if (const kvc_status status = find_element(query, model, block_size, &element); status != KVC_OK)
-    return status;
+  KVC_TRY(find_element(query, model, block_size, &element));
   const uint64_t tokens = query.tokens == 0 ? model.max_context : query.tokens;
   if (tokens == 0) return invalid("query.tokens and model.max_context are both 0; set one");
   const uint64_t num_sequences = query.num_sequences == 0 ? 1 : query.num_sequences;
@@ -184,13 +181,13 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
       !checked_mul(estimate.window_blocks, estimate.window_block_bytes, &window_bytes) ||
       !checked_add(full_bytes, window_bytes, &estimate.sequence_bytes) ||
       !checked_add(estimate.sequence_bytes, estimate.residual_bytes, &estimate.sequence_bytes)) {
-    return invalid("%" PRIu64 " tokens in blocks of %" PRIu64 " + %" PRIu64
-                   " bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
-                   tokens, estimate.full_block_bytes, estimate.window_block_bytes);
+    return invalid(
+        "%llu tokens in blocks of %llu + %llu bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
+        ull(tokens), ull(estimate.full_block_bytes), ull(estimate.window_block_bytes));
   }
   if (!checked_mul(num_sequences, estimate.sequence_bytes, &estimate.total_bytes)) {
-    return invalid("%" PRIu64 " sequences of %zu bytes are more than 2^64 - 1 bytes; ask for fewer sequences",
-                   num_sequences, estimate.sequence_bytes);
+    return invalid("%llu sequences of %llu bytes are more than 2^64 - 1 bytes; ask for fewer sequences",
+                   ull(num_sequences), ull(estimate.sequence_bytes));
   }
   if (query.budget_bytes != 0) {
     const uint64_t share = query.budget_bytes / num_sequences;

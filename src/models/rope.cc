@@ -36,8 +36,10 @@ double high_rotations(const kvc_model& model) {
   return model.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
 }
 
+bool is_in_range(double value) { return value >= 1 / kMostRopeNumber && value <= kMostRopeNumber; }
+
 kvc_status check_positive(const char* name, double value) {
-  if (value >= 1 / kMostRopeNumber && value <= kMostRopeNumber) return KVC_OK;
+  if (is_in_range(value)) return KVC_OK;
   return invalid("kvc_model.%s is %g; give a number from %g to %g", name, value, 1 / kMostRopeNumber,
                  kMostRopeNumber);
 }
@@ -70,17 +72,14 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
     return invalid("kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating, kMaxRopeDim);
   if ((model.rope_flags & ~uint32_t{KVC_MODEL_ROPE_EXACT_RAMP}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_flags %#x are not supported", model.rope_flags);
-  kvc_status status = check_positive("rope_theta", model.rope_theta);
-  if (status == KVC_OK && model.rope_local_theta != 0)
-    status = check_positive("rope_local_theta", model.rope_local_theta);
-  if (status == KVC_OK && model.rope_attention_factor != 0)
-    status = check_positive("rope_attention_factor", model.rope_attention_factor);
-  if (status != KVC_OK) return status;
+  KVC_TRY(check_positive("rope_theta", model.rope_theta));
+  if (model.rope_local_theta != 0) KVC_TRY(check_positive("rope_local_theta", model.rope_local_theta));
+  if (model.rope_attention_factor != 0)
+    KVC_TRY(check_positive("rope_attention_factor", model.rope_attention_factor));
   const uint32_t scaling = scaling_of(model, layer);
   if (scaling > KVC_ROPE_LONGROPE)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_scaling %u is not known", scaling);
-  if (scaling != KVC_ROPE_NONE) status = check_positive("rope_factor", model.rope_factor);
-  if (status != KVC_OK) return status;
+  if (scaling != KVC_ROPE_NONE) KVC_TRY(check_positive("rope_factor", model.rope_factor));
   if (scaling == KVC_ROPE_DYNAMIC && (rotating == 2 || model.max_context == 0)) {
     return invalid(
         "dynamic scaling with rope_dim %u and max_context %llu; at least 4, and the trained context",
@@ -91,9 +90,8 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
                    ull(model.rope_original_context));
   }
   if (scaling == KVC_ROPE_YARN || scaling == KVC_ROPE_LLAMA3) {
-    status = check_positive("rope_low_rotations", low_rotations(model));
-    if (status == KVC_OK) status = check_positive("rope_high_rotations", high_rotations(model));
-    if (status != KVC_OK) return status;
+    KVC_TRY(check_positive("rope_low_rotations", low_rotations(model)));
+    KVC_TRY(check_positive("rope_high_rotations", high_rotations(model)));
     if (high_rotations(model) <= low_rotations(model)) {
       return invalid("kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g",
                      high_rotations(model), low_rotations(model));
@@ -106,7 +104,7 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
                 "LongRoPE needs factors: short_factor or long_factor of the model's config.json");
   }
   for (uint32_t i = 0; scaling == KVC_ROPE_LONGROPE && i < rotating / 2; ++i) {
-    if (factors[i] >= 1 / kMostRopeNumber && factors[i] <= kMostRopeNumber) continue;
+    if (is_in_range(factors[i])) continue;
     return invalid("factors[%u] is %g; give a number from %g to %g", i, factors[i], 1 / kMostRopeNumber,
                    kMostRopeNumber);
   }
