@@ -220,7 +220,7 @@ class LatentWorker {
 #pragma unroll
       for (uint32_t n = 0; n < kTilesOfElements; n += 2) {
         uint32_t b[4];
-        load_matrix<4, true>(b, values + pair_of_chunks(first, n / 2));
+        load_matrix<true>(b, values + pair_of_chunks(first, n / 2));
 #pragma unroll
         for (uint32_t i = 0; i < S::kRowTiles; ++i) {
           if (16 * i >= part.piece.rows) continue;

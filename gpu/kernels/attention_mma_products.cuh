@@ -74,7 +74,7 @@ class MmaProducts {
 #pragma unroll
         for (uint32_t d = 0; d < kDimTiles; d += 2) {
           uint32_t b[4];
-          load_matrix<4, true>(b, values + pair_of_chunks(chunk, d / 2) + 8 * n * S::kRowBytes);
+          load_matrix<true>(b, values + pair_of_chunks(chunk, d / 2) + 8 * n * S::kRowBytes);
 #pragma unroll
           for (uint32_t i = 0; i < S::kRowTiles; ++i) {
             multiply<S::kBfloat>(sums[i][d], a[i], {b[0], b[1]});
