@@ -17,7 +17,7 @@ namespace kvc::gpu {
 #if defined(__AMDGCN_WAVEFRONT_SIZE)
 inline constexpr uint32_t kWave = __AMDGCN_WAVEFRONT_SIZE;
 #else
-inline constexpr uint32_t kWave = 64;    // of the host's pass, which may not use it
+inline constexpr uint32_t kWave = 64;  // of the host's pass, which may not use it
 #endif
 
 template <typename... P, typename... A>

@@ -76,12 +76,10 @@ struct ZeroArgs {
 
 KVC_KERNEL(kThreads, 4)
 clear_blocks(KVC_ARGUMENT(ZeroArgs) args) {
-  const uint64_t total = args.extent.num_vectors;
-  for (uint64_t index = blockIdx.x * uint64_t{kThreads} + threadIdx.x; index < total;
-       index += uint64_t{gridDim.x} * kThreads) {
+  for_each_index(args.extent.num_vectors, [&](uint64_t index) {
     const Position at = position_of(args.extent, index);
     store_once(args.to.at(args.blocks[at.item], at.part) + at.vector, Vector{});
-  }
+  });
 }
 
 Extent extent_of(const BlockParts& parts, size_t count) {

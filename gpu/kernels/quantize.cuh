@@ -25,11 +25,10 @@ KVC_DEVICE void add_key(float x, KeyRange* range) {
   range->hi = key > range->hi ? key : range->hi;
 }
 
-template <int32_t kDtype>
-KVC_DEVICE float largest_code(bool asymmetric) {
-  if (kDtype == KVC_INT8) return asymmetric ? 255.0f : 127.0f;
-  if (kDtype == KVC_INT4) return asymmetric ? 15.0f : 7.0f;
-  return kDtype == KVC_FLOAT8_E4M3 ? 448.0f : 57344.0f;
+KVC_HOST_DEVICE constexpr float largest_code(int32_t dtype, bool asymmetric) {
+  if (dtype == KVC_INT8) return asymmetric ? 255.0f : 127.0f;
+  if (dtype == KVC_INT4) return asymmetric ? 15.0f : 7.0f;
+  return dtype == KVC_FLOAT8_E4M3 ? 448.0f : 57344.0f;
 }
 
 KVC_DEVICE float scale_for(float range, float top) {
@@ -62,7 +61,7 @@ KVC_DEVICE Step make_step(bool asymmetric, float top, float lo, float hi) {
 // All lanes of the wave take part.
 template <int32_t kDtype, typename ForEach>
 KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each) {
-  const float top = largest_code<kDtype>(asymmetric);
+  const float top = largest_code(kDtype, asymmetric);
   KeyRange range;
   for_each([&](float x) { add_key(x, &range); });
   range = {team_min(range.lo, team), team_max(range.hi, team)};
@@ -116,7 +115,7 @@ struct Restore {
 template <int32_t kStored>
 KVC_DEVICE Restore restore_of(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
                               uint32_t element) {
-  if (bits_of_element(kStored) >= 16) return {};
+  if constexpr (!is_quantized(kStored)) return {};
   if (plane.scales == nullptr) return {plane.step.scale, 0, false};
   const uint64_t group = plane.group.divide(element);
   if (!args.asymmetric) return {place.scales[group], 0, false};
@@ -126,7 +125,7 @@ KVC_DEVICE Restore restore_of(const RowsArgs& args, const PlaneArgs& plane, cons
 // The value of a stored element's code.
 template <int32_t kStored>
 KVC_DEVICE float restored(const RowsArgs& args, const Restore& of_group, uint32_t code) {
-  if constexpr (bits_of_element(kStored) >= 16) return Element<kStored>::decode(code);
+  if constexpr (!is_quantized(kStored)) return Element<kStored>::decode(code);
   const float value = decode_unit<kStored>(code, args.asymmetric);
   if (!of_group.has_offset) return scaled(value, of_group.scale);
   return add_rn(mul_rn(value, of_group.scale), of_group.offset);
