@@ -275,14 +275,4 @@ class LatentWorker {
   float row_sum_[2];                               // of weights: this lane's columns
 };
 
-template <class Shape>
-KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
-attend_latent(AttentionArgs args, Plan plan) {
-  if constexpr (kHasMma) {
-    KVC_DYNAMIC_SHARED(unsigned char, shared);
-    LatentWorker<Shape> worker(args, plan, shared);
-    for_each_part(args, plan, [&](const Part& part) { worker.run(part); });
-  }
-}
-
 }  // namespace kvc::gpu

@@ -395,14 +395,4 @@ class MmaWorker {
   float unit_, inverse_unit_;       // powers of two; 0 = no value with a scale was met
 };
 
-template <class Shape>
-KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
-attend_mma(AttentionArgs args, Plan plan) {
-  if constexpr (kHasMma) {
-    KVC_DYNAMIC_SHARED(unsigned char, shared);
-    MmaWorker<Shape> worker(args, plan, shared);
-    for_each_part(args, plan, [&](const Part& part) { worker.run(part); });
-  }
-}
-
 }  // namespace kvc::gpu

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "kernels/convert.cuh"
 #include "kernels/divide.h"
@@ -202,7 +203,7 @@ RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 
 // Blocks of threads for `count` items, `per_block` each; kernels loop if the grid is too small.
 inline uint32_t blocks_for(uint64_t count, uint64_t per_block) {
-  return static_cast<uint32_t>(std::min((count + per_block - 1) / per_block, uint64_t{1} << 30));
+  return static_cast<uint32_t>(std::min(ceil_div(count, per_block), uint64_t{1} << 30));
 }
 // Divides each row into units_of(plane) pieces, and returns the grid for all of them, `per_block` in each
 // block.
@@ -221,7 +222,7 @@ Grid grid_of(RowsPlan* plan, uint64_t per_block, UnitsOf&& units_of) {
 inline int launch_pieces(RowsPlan plan, void (*vector)(RowsArgs), void (*scalar)(RowsArgs), Stream stream) {
   const uint64_t n = piece_elements(plan.vector);
   const Grid grid =
-      grid_of(&plan, kThreads, [n](const PlaneArgs& plane) { return (plane.elements + n - 1) / n; });
+      grid_of(&plan, kThreads, [n](const PlaneArgs& plane) { return ceil_div(plane.elements, n); });
   return launch(plan.vector ? vector : scalar, grid, kThreads, 0, stream, plan.args);
 }
 

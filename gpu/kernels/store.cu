@@ -188,7 +188,7 @@ int store_as(RowsPlan plan, Stream stream) {
     if (plan.scaled) {
       const uint32_t team = 1u << ceil_log2(group / 8);
       const Grid grid = grid_of(&plan, kThreads / team, [](const PlaneArgs& plane) {
-        return uint64_t{(plane.elements + plane.group.value - 1) / plane.group.value};
+        return ceil_div(plane.elements, plane.group.value);
       });
       return launch(store_groups<kFrom, kTo>, grid, kThreads, 0, stream, plan.args, team);
     }
