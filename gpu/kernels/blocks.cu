@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole blocks: copied inside a slab, to and from pages, and cleared. All 16-byte vectors of a call are one
-// range that threads walk through side by side, several vectors of each on their way at once, so that parts
-// of any size keep all lanes busy.
+// Whole blocks: copied inside a slab, to and from pages, and cleared. The 16-byte vectors of a call are one
+// range of indices, so that parts of any size keep all lanes busy. Each thread has several loads in flight.
 #include "kernels/rows.cuh"
 
 namespace kvc::gpu {
@@ -41,7 +40,7 @@ struct MoveArgs {
   Extent extent;
 };
 
-// Without branches until all loads are under way: what is past the end reads the last vector again.
+// No branch comes before the last load: indices past the end load the last vector again.
 KVC_KERNEL(kThreads, 4)
 move_blocks(KVC_ARGUMENT(MoveArgs) args) {
   const uint64_t total = args.extent.num_vectors;

@@ -76,7 +76,7 @@ make_offsets(KVC_ARGUMENT(CsrArgs) args) {
     const uint32_t row = first + threadIdx.x;
     const uint32_t own = row < args.num_rows ? blocks_of(args, row) : 0;
     sums[threadIdx.x] = own;
-    add_up<kThreads>(sums);
+    inclusive_sum<kThreads>(sums);
     if (row < args.num_rows) {
       args.offsets[row] = static_cast<int32_t>(before + sums[threadIdx.x] - own);
       if (args.last_block_tokens != nullptr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that are stored in the type they come in: copied in pieces of up to 16 bytes, several of each thread
-// on their way at once.
+// Rows stored in the caller's type: copied in pieces of up to 16 bytes. Each thread has several loads in
+// flight.
 #pragma once
 #include "kernels/rows.cuh"
 
@@ -31,7 +31,7 @@ copy_rows(KVC_ARGUMENT(RowsArgs) args) {
     Piece* to[kCopiesInFlight];
 #pragma unroll
     for (uint32_t i = 0; i < kCopiesInFlight; ++i) {
-      const int64_t some = found[i] < 0 ? 0 : found[i];  // what is skipped has no place, nor an address
+      const int64_t some = found[i] < 0 ? 0 : found[i];  // a skipped token has no address
       const RowPlace place = place_row(args, plane, tokens[i], heads[i], some);
       Piece* const outside = reinterpret_cast<Piece*>(place.row) + units[i];
       Piece* const stored = reinterpret_cast<Piece*>(place.stored) + units[i];

@@ -136,7 +136,7 @@ bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection
     float best[kBlocks];
 #pragma unroll
     for (uint32_t b = 0; b < kBlocks; ++b) {
-      const uint32_t i = first + b * (kUnit / kBlocks);  // past the last one the last one
+      const uint32_t i = first + b * (kUnit / kBlocks);  // past the end the last one
       column[b] = candidates.column(i < candidates.count ? i : candidates.count - 1);
       const auto block = static_cast<uint64_t>(a.block_tables[request * a.table_stride + column[b]]);
       bounds[b] = args.bounds + (block * a.num_heads + head) * 2 * a.k_dim;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows into a slab: copied, converted or quantized; keys may be rotated by their rotary embedding. One
-// launch for keys and values of all layers. Three ways: pieces of rows that do not depend on each other;
-// groups of elements with a scale, a few lanes each, in registers; and whole rows in shared memory, which
-// takes what the others cannot: the Hadamard transform, odd groups, odd lengths.
+// launch for keys and values of all layers. Three kernels: for independent pieces of rows; for groups of
+// elements with a scale, a few lanes each, in registers; and for whole rows in shared memory, with the
+// Hadamard transform, groups of any size, and rows of any length.
 #include "kernels/hadamard.cuh"
 #include "kernels/quantize.cuh"
 #include "kernels/rows_copy.cuh"
@@ -18,7 +18,7 @@ KVC_DEVICE float rotated(float x, float other, float cosine, float sine, bool se
   return Element<kFrom>::decode(Element<kFrom>::encode(sum));
 }
 
-// Cosines of the token, then its sines. Rows that the host has not seen may be outside of the table.
+// Cosines of the token, then its sines. A row outside the table, which the host has not seen, is row 0.
 KVC_DEVICE const float* angles_of(const kvc_backend_rotary& rotary, const RowPlace& place) {
   const uint64_t t = place.token_of_call;
   const uint64_t row = rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t;
@@ -119,7 +119,7 @@ store_groups(KVC_ARGUMENT(RowsArgs) args, const uint32_t team) {
   const PlaneArgs& plane = args.planes[blockIdx.z];
   const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
   const uint32_t teams = kThreads / team, own = threadIdx.x / team, part = threadIdx.x % team;
-  // All threads stay until the end: lanes of other teams of the wave need them.
+  // All threads stay in the loop: reductions take all lanes of a wave.
   for (uint64_t first = uint64_t{blockIdx.x} * teams; first < total; first += uint64_t{gridDim.x} * teams) {
     const uint64_t i = first + own;
     RowPlace place = {};
