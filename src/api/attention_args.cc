@@ -246,7 +246,7 @@ kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_a
   kvc_attention_launch launch = {};
   if (a.launch != nullptr)
     KVC_TRY(read_struct(a.launch, a.launch->struct_size, "kvc_attention_launch", &launch));
-  constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL;
+  constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ALLOW_BF16;
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
   constexpr uint32_t kKnownOfLaunch = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
@@ -285,6 +285,7 @@ kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_a
   out->block_mask = a.block_mask;
   out->block_mask_stride = a.block_mask_stride;
   out->causal = (a.flags & KVC_ATTENTION_NOT_CAUSAL) == 0;
+  out->allow_bf16 = (a.flags & KVC_ATTENTION_ALLOW_BF16) != 0;
   out->shared_tokens = a.shared_tokens;
   out->on_device = (launch.flags & KVC_LAUNCH_ON_DEVICE) != 0;
   out->invariant = (launch.flags & KVC_LAUNCH_INVARIANT) != 0;

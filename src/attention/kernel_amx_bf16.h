@@ -63,12 +63,12 @@ void add_values_amx(const ValueArgs& a) {
   for (uint32_t row = 0; row < a.rows; row += kTileRows) {
     const uint32_t rows = a.rows - row < kTileRows ? a.rows - row : kTileRows;
     set_tile_rows(rows);
-    alignas(64) __m512bh p[2][kTileRows];  // whole lines, as they are loaded
+    alignas(64) __m256bh p[kValueTerms][2][kTileRows][2];  // whole lines, as they are loaded
     for (uint32_t r = 0; r < rows; ++r) {
       const float* from = a.p + (row + r) * kTile;
-      for (uint32_t half = 0; half < halves; ++half, from += 2 * kSegment) {
-        const F odd = 2 * half + 1 < a.segments ? load(from + kSegment) : F{};
-        p[half][r] = _mm512_cvtne2ps_pbh(odd, load(from));
+      for (uint32_t s = 0; s < 2 * halves; ++s) {
+        F x = s < a.segments ? load(from + s * kSegment) : F{};
+        for (uint32_t term = 0; term < a.p_terms; ++term) p[term][s / 2][r][s % 2] = take_bf16(x);
       }
     }
     for (uint32_t column = 0; column < a.dim; column += 64) {
@@ -77,10 +77,12 @@ void add_values_amx(const ValueArgs& a) {
       float* o = a.o + row * a.dim + column;
       for_tiles(tiles, [&]<int i>() { load_tile<i>(o + i * 16, a.dim * 4); });
       for (uint32_t half = 0; half < halves; ++half) {
-        load_tile<4>(p[half], 64);
+        load_tile<4>(p[0][half], 64);
+        if (a.p_terms == 2) load_tile<5>(p[1][half], 64);
         for_tiles(tiles, [&]<int i>() {
           load_tile<6 + i % 2>(v + (half * 4 + i) * 16, 64);
           multiply_bf16<i, 4, 6 + i % 2>();
+          if (a.p_terms == 2) multiply_bf16<i, 5, 6 + i % 2>();
           fetch(next, 8);
         });
       }

@@ -84,12 +84,13 @@ struct SoftmaxArgs {
 
 struct ValueArgs {
   uint32_t rows, dim, segments;
-  const float* p;  // [rows][kTile]
-  Rows v, next;    // plain
-  float* o;        // [rows][dim], added to
-  void* packed;    // [kTile][dim, rounded up to 64] of 2 bytes, for the kernel; aligned to 64
-  Lines* ahead;    // as the scores left them
-  bool is_packed;  // the call before had the same v, and `packed` is as it left it
+  uint32_t p_terms;  // 1 = kernels of bf16 pairs may round probabilities, 2 = they keep them to 2^-17
+  const float* p;    // [rows][kTile]
+  Rows v, next;      // plain
+  float* o;          // [rows][dim], added to
+  void* packed;      // [kTile][dim, rounded up to 64] of 2 bytes, for the kernel; aligned to 64
+  Lines* ahead;      // as the scores left them
+  bool is_packed;    // the call before had the same v, and `packed` is as it left it
 };
 
 // Many rows against several tiles, where attend_run exists: all factors are first split into bf16 terms that

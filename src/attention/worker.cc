@@ -35,7 +35,8 @@ Worker::Worker(const AttentionArgs& args, const AttentionShape& shape, const Ker
       q_head_bytes_(args.q_head_stride * dtype_bits(args.q_dtype) / 8),
       out_token_bytes_(args.out_token_stride * dtype_bits(args.q_dtype) / 8),
       out_head_bytes_(args.out_head_stride * dtype_bits(args.q_dtype) / 8),
-      scratch_(scratch, shape) {
+      scratch_(scratch, shape),
+      p_terms_(args.q_dtype == KVC_BFLOAT16 || args.allow_bf16 != 0 ? 1 : kValueTerms) {
   std::fill_n(scratch_.zeros, std::max(shape.k_dim, shape.v_dim), 0.0f);
 }
 
@@ -156,6 +157,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
   ValueArgs all{rows,
                 shape_.v_dim,
                 tile.segments,
+                p_terms_,
                 scratch_.scores,
                 now.v,
                 row == 0 && v_form_ == shape_.v_form ? next.v : Rows{},
@@ -186,6 +188,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
     add({to - from,
          shape_.v_dim,
          tile.segments,
+         p_terms_,
          scratch_.scores + from * kTile,
          rows_at(at, scale_at, v_group_),
          {},

@@ -164,6 +164,7 @@ class Worker {
   Form k_form_ = kF32, v_form_ = kF32;
   uint32_t k_group_ = 0, v_group_ = 0;
   uint32_t terms_ = 1;          // of the piece's pairs
+  const uint32_t p_terms_;      // of probabilities that multiply bf16 values
   Lines ahead_[2] = {};         // of the step that is worked on
   uint32_t steps_ = kFewSteps;  // known at most: without runs, few enough for the first-level cache
   size_t tiles_ = 0;            // found so far

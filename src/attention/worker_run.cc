@@ -89,7 +89,7 @@ void Worker::attend_rows(const Piece& piece, const Run& steps, uint32_t row, uin
   run.q_terms = terms_;
   // Of two factors of 16 bits, two orders leave out 2^-18, as of values.
   run.score_orders = shape_.k_form == kF16 && args_.q_dtype != KVC_FLOAT32 ? kValueTerms : kMaxTerms;
-  run.p_terms = v_form_ == kBf16 ? 1 : kValueTerms;
+  run.p_terms = v_form_ == kBf16 ? p_terms_ : kValueTerms;
   run.q_term_words = size_t{piece.rows} * shape_.k_dim / 2;
   run.q_pairs = pairs_of(piece, head, row);
   run.v = scratch_.run_values;

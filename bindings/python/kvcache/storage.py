@@ -233,10 +233,11 @@ class Storage:
             if kept is not None:
                 stream._keep(kept)
 
-    def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
-               out: "Maybe" = None, lse: "Maybe" = None, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0,
-               sinks: int = 0, alibi_slopes: "Maybe" = None, sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None,
-               mask_starts: "Maybe" = None, block_mask: "Maybe" = None, shared_tokens: int = 0, launch: "Optional[Launch]" = None) -> "Array":
+    def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *, out: "Maybe" = None,
+               lse: "Maybe" = None, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True, scale: float = 0.0,
+               soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None, sink_logits: "Maybe" = None,
+               mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None, block_mask: "Maybe" = None, shared_tokens: int = 0,
+               allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> "Array":
         """Computes paged attention: prefill and decode, any mix of requests. Returns `out` [queries, q heads, v_head_dim].
 
         q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. q_offsets: uint64 [requests + 1]; request r has queries
@@ -252,23 +253,22 @@ class Storage:
         included; 0 = all. sinks: first tokens that a window keeps. q_starts, mask_offsets, mask_starts: uint64 [requests]. alibi_slopes: float32
         [q heads]. sink_logits: float32 [q heads], a learned logit per head (gpt-oss), -inf = none. mask: uint8 bits, lowest first, from bit
         mask_offsets[r] for positions from mask_starts[r]. block_mask: uint8 [requests, num_heads, bytes], from select_blocks(). shared_tokens:
-        number of first tokens that lie in the same blocks for all requests. launch: how a GPU runs it, a Launch."""
+        number of first tokens that lie in the same blocks for all requests. allow_bf16: float32 and float16 queries may be computed like bfloat16
+        ones, which is faster on some CPUs. launch: how a GPU runs it, a Launch."""
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes,
-                                            sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, launch)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16, launch)
         self._do(stream, (q, out, lse), _native.kvc_storage_attend, attention, *arrays)
         return out
 
-    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
-                q_starts: "Maybe" = None, causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0,
-                sinks: int = 0, alibi_slopes: "Maybe" = None, sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None,
-                mask_starts: "Maybe" = None, block_mask: "Maybe" = None, shared_tokens: int = 0, launch: "Optional[Launch]" = None) -> AttentionInfo:
+    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *, q_starts: "Maybe" = None,
+                causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None,
+                sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None,
+                block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> AttentionInfo:
         """Describes how attend() would run this call, and runs nothing. Parameters as for attend()."""
         info = _native.kvc_attention_info()
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes,
-                                            sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, launch)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16, launch)
         _native.kvc_storage_explain(self._s, attention, *arrays, info)
         return AttentionInfo.read(info)
 
@@ -282,11 +282,11 @@ class Storage:
         self._do(stream, out, _native.kvc_storage_key_bounds, layer, take("blocks", blocks), written)
         return out
 
-    def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0,
-                      *, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None,
-                      q_starts: "Maybe" = None, causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0,
-                      sinks: int = 0, alibi_slopes: "Maybe" = None, sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None,
-                      mask_starts: "Maybe" = None, block_mask: "Maybe" = None, shared_tokens: int = 0, launch: "Optional[Launch]" = None) -> "Array":
+    def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0, *,
+                      sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True,
+                      scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None,
+                      sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None,
+                      block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> "Array":
         """Picks the top_k blocks of each request and KV head by their bounds (from key_bounds()), and always the first sink_blocks and the last
         recent_blocks. Returns a block_mask for attend(). Other parameters as for attend()."""
         choice, sizes = _native.kvc_block_choice(), dict(self._shape)
@@ -294,14 +294,13 @@ class Storage:
         kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
         picked = np.zeros((len(kv_lens), self._info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
         choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes,
-                                            sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, launch)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16, launch)
         self._do(stream, (q, bounds), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
         return picked
 
-    def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, q_starts: Any,
-                   causal: bool, scale: float, soft_cap: float, window: int, sinks: int, alibi_slopes: Any, sink_logits: Any, mask: Any,
-                   mask_offsets: Any, mask_starts: Any, block_mask: Any, shared_tokens: int, launch: Optional[Launch]) -> "tuple[_native.kvc_attention, _Arrays]":
+    def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, q_starts: Any, causal: bool,
+                   scale: float, soft_cap: float, window: int, sinks: int, alibi_slopes: Any, sink_logits: Any, mask: Any, mask_offsets: Any,
+                   mask_starts: Any, block_mask: Any, shared_tokens: int, allow_bf16: bool, launch: Optional[Launch]) -> "tuple[_native.kvc_attention, _Arrays]":
         """Returns the struct and its arrays, which have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
@@ -330,7 +329,7 @@ class Storage:
             _check_mask(mask.nbytes * 8, q_offsets, kv_lens, mask_offsets, mask_starts)
         attention.num_requests, attention.table_stride = len(kv_lens), block_tables.shape[1]
         attention.layer, attention.num_q_heads, attention.dtype = layer, q.shape[1], float_type(q)
-        attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
+        attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_ALLOW_BF16 if allow_bf16 else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
         q, (attention.q_token_stride, attention.q_head_stride) = row_strides(q)
