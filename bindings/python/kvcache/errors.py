@@ -84,8 +84,10 @@ for _status, _class in _CLASSES.items():
 
 
 # What the texts of the library name, in Python.
-_ENUMERATIONS = {"LAYOUT": "Layout", "MEMORY": "MemoryKind", "PLANE": "Plane", "REQUEST": "RequestFlags", "ROPE": "RopeScaling", "STORAGE": "StorageFlags"}
-_CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from_config()", "kvc_model_get": "models()", "kvc_model_rope": "rope_frequencies()",
+_ENUMERATIONS = {"LAYOUT": "Layout", "MEMORY": "MemoryKind", "PLANE": "Plane", "REQUEST": "RequestFlags", "ROPE": "RopeScaling",
+                 "STORAGE": "StorageFlags"}
+_CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from_config()", "kvc_model_get": "models()",
+          "kvc_model_rope": "rope_frequencies()",
           "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()",
           "kvc_supports": "supports()"}
 _CLASS_NAMES = {"manager": "Manager", "storage": "Storage", "stream": "Stream"}

@@ -258,7 +258,9 @@ class Storage:
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16, launch)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, q_starts, causal, scale, soft_cap, window,
+                                            sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
+                                            launch)
         self._do(stream, (q, out, lse), _native.kvc_storage_attend, attention, *arrays)
         return out
 
@@ -268,7 +270,9 @@ class Storage:
                 block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> AttentionInfo:
         """Describes how attend() would run this call, and runs nothing. Parameters as for attend()."""
         info = _native.kvc_attention_info()
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16, launch)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window,
+                                            sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
+                                            launch)
         _native.kvc_storage_explain(self._s, attention, *arrays, info)
         return AttentionInfo.read(info)
 
@@ -294,13 +298,16 @@ class Storage:
         kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
         picked = np.zeros((len(kv_lens), self._info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
         choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window, sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16, launch)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window,
+                                            sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
+                                            launch)
         self._do(stream, (q, bounds), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
         return picked
 
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, q_starts: Any, causal: bool,
                    scale: float, soft_cap: float, window: int, sinks: int, alibi_slopes: Any, sink_logits: Any, mask: Any, mask_offsets: Any,
-                   mask_starts: Any, block_mask: Any, shared_tokens: int, allow_bf16: bool, launch: Optional[Launch]) -> "tuple[_native.kvc_attention, _Arrays]":
+                   mask_starts: Any, block_mask: Any, shared_tokens: int, allow_bf16: bool,
+                   launch: Optional[Launch]) -> "tuple[_native.kvc_attention, _Arrays]":
         """Returns the struct and its arrays, which have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 

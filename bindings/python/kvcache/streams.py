@@ -20,7 +20,8 @@ def device_info(device: Optional[str] = None) -> DeviceInfo:
 
 def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
     """Opens a backend and returns its properties. name: "cpu", "cuda" or "hip". path: its file, or the only folder to search; None = the
-    folder of the library and those of the variable KVC_BACKEND_PATH. Raises NotFoundError, whose text lists the files that were searched, and UnsupportedError."""
+    folder of the library and those of the variable KVC_BACKEND_PATH. Raises NotFoundError, whose text lists the files that were searched, and
+    UnsupportedError."""
     if path is not None:
         _native.kvc_backend_open(name, path)
     info = _native.kvc_backend_info()
