@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _native, errors
-from .constants import BlockState, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, Status, StorageFlags
+from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, Status,
+                        StorageFlags)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
                      LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
 from .manager import Group, Manager, PendingWork
@@ -65,7 +66,7 @@ def __dir__() -> "list[str]":
 
 
 __all__ = [
-    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DType", "DeviceError", "EventKind", "ExtraKey", "Feature",
+    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DType", "DeviceError", "DeviceFlags", "EventKind", "ExtraKey", "Feature",
     "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "ReplayResult", "Request", "RequestFlags",
     "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope",

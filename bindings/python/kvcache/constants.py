@@ -65,6 +65,14 @@ class Layout(IntEnum):
     BHLNC = _native.KVC_LAYOUT_BHLNC
 
 
+class DeviceFlags(IntFlag):
+    """What a device can do, and what is known about it: device_info().flags."""
+
+    READS_HOST = _native.KVC_DEVICE_READS_HOST
+    MANAGED = _native.KVC_DEVICE_MANAGED
+    SWAP_MEASURED = _native.KVC_DEVICE_SWAP_MEASURED
+
+
 class MemoryKind(IntEnum):
     """Kind of memory of a storage."""
 

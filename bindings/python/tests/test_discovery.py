@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kvcache
-from kvcache import _native, errors
+from kvcache import _native, errors, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OF_C = re.compile(r"\b(kvc_[a-z_]+|KVC_[A-Z_0-9]+|u?int\d+_t|size_t)\b")
@@ -111,8 +111,15 @@ def test_help_has_no_names_of_c():
     for name in kvcache.__all__:
         thing = getattr(kvcache, name)
         texts += [inspect.getdoc(thing), *(inspect.getdoc(it) for key, it in vars(thing).items() if not key.startswith("_") and getattr(it, "__doc__", None))]
+    texts += [record.__doc__ for record in vars(records).values() if hasattr(record, "_fields")]
     assert len(texts) > 200
-    assert {found for text in texts for found in OF_C.findall(text or "")} <= {"KVC_BACKEND_PATH"}  # a variable of the environment
+    assert {found for text in texts for found in OF_C.findall(text or "")} <= {"KVC_BACKEND_PATH", "KVC_KERNELS"}  # variables of the environment
+
+
+def test_results_describe_each_field():
+    for record in (it for it in vars(records).values() if hasattr(it, "_fields")):
+        described = [name for names in re.findall(r"^    ([a-z0-9_, ]+): \S", record.__doc__, re.M) for name in names.split(", ")]
+        assert set(described) == set(record._fields), record
 
 
 def test_texts_of_the_library_are_in_the_words_of_python():
