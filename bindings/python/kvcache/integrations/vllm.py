@@ -79,7 +79,8 @@ class KVCacheManager(_native.SlotAllocator):
         self._new_ids: "list[int]" = []
         self._events = EventReader(self.manager) if enable_kv_cache_events else None
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
-        super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len, not self._windows and not self._zeroing)
+        super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
+                         [group.window_tokens for group in groups if group.window_tokens], enable_caching, not self._zeroing)
 
     # ---- finding and allocating
 
@@ -142,9 +143,7 @@ class KVCacheManager(_native.SlotAllocator):
                 if self._zeroing:
                     self._new_ids += itertools.chain.from_iterable(ids)
         if not self._windows and not delay_cache_blocks:
-            full = min(end, request.num_tokens)
-            self._commit(live, request, full - full % self.block_size)
-            live.quiet = min(live.committed + self.block_size - 1, live.num_blocks * self.block_size)
+            self._commit(live, request, end)
         return new
 
     def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
@@ -203,13 +202,9 @@ class KVCacheManager(_native.SlotAllocator):
         missing = len(self.groups) * (-(-needed // self.block_size) - live.num_blocks)
         return missing <= self.block_pool.get_num_free_blocks() - reserved
 
-    def _commit(self, live: _native.Admitted, request: Any, num_tokens: int) -> None:
-        if num_tokens > live.committed:
-            live.commit(request.all_token_ids, num_tokens)
-
     def _processed(self, request: Any) -> int:
         """Number of tokens that no step in flight computes."""
-        processed: int = min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
+        processed: int = request.num_computed_tokens - request.num_in_flight_tokens
         return processed
 
     def _tables(self, live: _native.Admitted) -> "list[list[int]]":
@@ -218,12 +213,6 @@ class KVCacheManager(_native.SlotAllocator):
         return live.ids()
 
     # ---- publishing and freeing
-
-    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
-        """Publishes the computed blocks (after delay_cache_blocks)."""
-        live = self._live.get(request.request_id)
-        if self.enable_caching and live is not None:
-            self._commit(live, request, min(num_computed_tokens, request.num_tokens))
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
         """Frees the blocks behind the window."""
