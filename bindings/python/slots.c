@@ -178,15 +178,25 @@ static PyObject* allocator_commit(SlotAllocator* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-static PyObject* cache_blocks(SlotAllocator* self, PyObject* args, PyObject* keywords) {
-  static char* names[] = {"request", "num_computed_tokens", NULL};
-  PyObject* request;
+static PyObject* cache_blocks(SlotAllocator* self, PyObject* const* args, Py_ssize_t nargs,
+                              PyObject* names) {
+  PyObject* values[2] = {nargs > 0 ? args[0] : NULL, nargs > 1 ? args[1] : NULL};
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < named && nargs + named == 2; ++i) {
+    PyObject* const name = PyTuple_GET_ITEM(names, i);
+    if (PyUnicode_CompareWithASCIIString(name, "request") == 0) values[0] = args[nargs + i];
+    if (PyUnicode_CompareWithASCIIString(name, "num_computed_tokens") == 0) values[1] = args[nargs + i];
+  }
   Py_ssize_t count;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "On", names, &request, &count)) return NULL;
-  Admitted* const live = self->caching ? find(self, request) : NULL;
+  if (nargs + named != 2 || !values[0] || !values[1]) {
+    PyErr_SetString(PyExc_TypeError, "cache_blocks() takes request and num_computed_tokens");
+    return NULL;
+  }
+  if (!as_size(values[1], &count)) return NULL;
+  Admitted* const live = self->caching ? find(self, values[0]) : NULL;
   if (live) {
     Py_INCREF(live);
-    const int done = commit(self, live, request, count);
+    const int done = commit(self, live, values[0], count);
     Py_DECREF(live);
     if (!done) return NULL;
   }
@@ -275,7 +285,7 @@ static PyMethodDef allocator_methods[] = {
      "if "
      "they were evicted since.\n"
      "The watermark applies to admissions while any request holds blocks; has_scheduled_reqs is not read."},
-    {"cache_blocks", (PyCFunction)(void (*)(void))cache_blocks, METH_VARARGS | METH_KEYWORDS,
+    {"cache_blocks", (PyCFunction)(void (*)(void))cache_blocks, METH_FASTCALL | METH_KEYWORDS,
      "cache_blocks($self, request, num_computed_tokens)\n--\n\n"
      "Publishes the full blocks of the computed tokens, as far as their ids are known. Reads only tokens that "
      "are new."},

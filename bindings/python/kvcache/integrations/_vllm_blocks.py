@@ -108,6 +108,18 @@ class KVCacheBlocks:
         return f"KVCacheBlocks({[list(group) for group in self._found()]})"
 
 
+class NoBlocks(KVCacheBlocks):
+    """No block in any group: what most calls of a decoding request return."""
+
+    __slots__ = ()
+
+    def __init__(self, num_groups: int):
+        super().__init__(((),) * num_groups)
+
+    def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> Any:
+        return None if allow_none else super().get_block_ids(group_ids=group_ids)
+
+
 def vllm_events(events: Iterable[Any], groups: "Sequence[Group]", block_size: int) -> "Iterator[Any]":
     """Yields the library's events as those of vLLM. Consecutive events of one chain become one BlockStored. Hashes are the chained digests."""
     from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored

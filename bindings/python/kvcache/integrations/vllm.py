@@ -26,7 +26,7 @@ from ..errors import NoSpaceError, UnsupportedError
 from ..events import EventReader
 from ..manager import Manager
 from ..request import pack_keys
-from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, groups_of, identity_keys, vllm_events
+from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, groups_of, identity_keys, vllm_events
 from .block_space import AllocStatus, BlockSpaceManager
 
 
@@ -65,7 +65,7 @@ class KVCacheManager(_native.SlotAllocator):
             blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks, 262143),
             max_request_tokens=-(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
             event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
-        self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(groups))
+        self.empty_kv_cache_blocks = NoBlocks(len(groups))
         self.block_pool = _BlockPool(self.manager)
         self.coordinator = SimpleNamespace(enable_partial_hash_hits=False, single_type_managers=[
             SimpleNamespace(kv_cache_group_id=i, block_size=self.block_size, kv_cache_spec=group.kv_cache_spec)
