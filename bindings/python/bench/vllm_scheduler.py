@@ -18,9 +18,10 @@ import time
 from collections import deque
 
 import vllm.v1.core.sched.scheduler as scheduling
-from vllm_real import BLOCK, KVCacheManager, VllmManager, engine_config, hasher, layout, make_request, model_output
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.structured_output import StructuredOutputManager
+from vllm_engine import BLOCK, engine_config, layout, model_output
+from vllm_real import KVCacheManager, VllmManager, hasher, make_request
 
 
 class Lane:

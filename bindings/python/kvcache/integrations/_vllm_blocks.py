@@ -27,7 +27,7 @@ def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
         kind = type(spec).__name__
         if kind not in _FULL | _WINDOW:
             known = ", ".join(sorted(_FULL | _WINDOW))
-            raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use the engine's own manager for this model")
+            raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
         window = spec.sliding_window if kind in _WINDOW else 0
         # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
         groups.append(Group(window_tokens=window, retention_tokens=spec.block_size if window else 0))

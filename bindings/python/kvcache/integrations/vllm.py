@@ -18,16 +18,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from types import SimpleNamespace
 from typing import Any, Iterable, Optional
 
-from .. import _native
+from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
 from ..events import EventReader
 from ..manager import Manager
 from ..request import pack_keys
 from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, groups_of, identity_keys, vllm_events
 from .block_space import AllocStatus, BlockSpaceManager
+
+
+_log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and those below them log
 
 
 class _Prompt:
@@ -55,7 +59,7 @@ class KVCacheManager(_native.SlotAllocator):
                               ("num_hash_lookahead_tokens", num_hash_lookahead_tokens), ("num_prefill_lookahead", num_prefill_lookahead),
                               ("metrics_collector", metrics_collector)):
             if refused:
-                raise UnsupportedError(f"{name} is not supported by this manager; turn it off or use the engine's own")
+                raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
         groups, self.block_size = groups_of(kv_cache_config)
         blocks = kv_cache_config.num_blocks
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
@@ -81,6 +85,8 @@ class KVCacheManager(_native.SlotAllocator):
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
         super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
                          [group.window_tokens for group in groups if group.window_tokens], enable_caching, not self._zeroing)
+        kinds = ", ".join(f"window {group.window_tokens}" if group.window_tokens else "full" for group in groups)
+        _log.info("kvcache %s: its KVCacheManager runs in place of vLLM's: %d blocks of %d tokens, groups: %s", __version__, blocks, self.block_size, kinds)
 
     # ---- finding and allocating
 
