@@ -15,9 +15,9 @@ def config(num_blocks, block_size=4, windows=(0,), kind=None):
 
 
 class Request:
-    def __init__(self, request_id, tokens, lora=None, salt=None, media=(), skip=False):
+    def __init__(self, request_id, tokens, lora=None, path="", salt=None, media=(), skip=False):
         self.request_id, self.all_token_ids = request_id, list(tokens)
-        self.lora_request = types.SimpleNamespace(name=lora) if lora else None
+        self.lora_request = types.SimpleNamespace(name=lora, path=path) if lora else None
         self.cache_salt = salt
         self.mm_features = [types.SimpleNamespace(identifier=identifier, mm_position=types.SimpleNamespace(offset=offset, length=length))
                             for identifier, offset, length in media]
