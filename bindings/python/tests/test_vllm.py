@@ -179,7 +179,7 @@ def test_a_request_that_is_looked_up_again_is_looked_at_again():
 def test_adapters_salts_and_images_never_share():
     m = make(num_blocks=200)
     image = [("cat", 0, 6)]
-    kinds = [{}, {"lora": "x"}, {"salt": "x"}, {"lora": "x", "salt": "x"}, {"media": image}, {"media": image, "salt": "x"},
+    kinds = [{}, {"lora": "x"}, {"lora": "x", "path": "/other"}, {"salt": "x"}, {"lora": "x", "salt": "x"}, {"media": image}, {"media": image, "salt": "x"},
              {"media": [("dog", 0, 6)]}, {"media": [("cat", 1, 6)]}]
     for i, kind in enumerate(kinds):
         assert run(m, Request(f"a{i}", range(17), **kind)) == 0
