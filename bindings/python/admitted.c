@@ -130,22 +130,27 @@ PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
   return ids_of(self, before, after);
 }
 
-// Appends tokens [known, num_tokens) of `tokens`, a list or another sequence, of which only a slice is copied.
+// Appends tokens [known, num_tokens) of `tokens`, a list or another sequence, of which only these are read.
 static int append(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
-  const Py_ssize_t added = num_tokens - self->known;
+  const Py_ssize_t size = PySequence_Size(tokens), added = num_tokens - self->known;
+  if (size < 0) return 0;
+  if (size < num_tokens) {
+    PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens, size);
+    return 0;
+  }
   const int whole = PyList_CheckExact(tokens) || PyTuple_CheckExact(tokens);
-  const Py_ssize_t first = whole ? self->known : 0;
   PyObject* const part = whole ? NULL : PySequence_GetSlice(tokens, self->known, num_tokens);
   if (!whole && !part) return 0;
   PyObject* const items = PySequence_Fast(whole ? tokens : part, "token ids must be a sequence of int");
   Py_XDECREF(part);
   if (!items) return 0;
+  const Py_ssize_t first = whole ? self->known : 0;
   int32_t few[64];
   int32_t* ids = few;
   int done = 0;
-  if (first + added > PySequence_Fast_GET_SIZE(items)) {
-    PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens,
-                 self->known - first + PySequence_Fast_GET_SIZE(items));
+  if (PySequence_Fast_GET_SIZE(items) < first + added) {
+    PyErr_Format(PyExc_ValueError, "tokens: a slice of %zd items has %zd", added,
+                 PySequence_Fast_GET_SIZE(items));
   } else if (added > 64 && !(ids = PyMem_Malloc((size_t)added * sizeof *ids))) {
     PyErr_NoMemory();
   } else {

@@ -76,9 +76,9 @@ static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssi
   return done;
 }
 
-// Takes slots for `needed` tokens of a running request, of which `end` are computed after this step. With full
-// attention, publishes the blocks that are then full. With windows, first commits the tokens that no step in
-// flight computes, which also frees the blocks that they leave.
+// Takes slots for `needed` tokens of a running request, of which `end` are computed after this step. With
+// full attention, publishes the blocks that are then full. With windows, first commits the tokens that no
+// step in flight computes, which also frees the blocks that they leave.
 static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t computed,
                         Py_ssize_t end, Py_ssize_t needed) {
   if (self->num_windows) {
@@ -178,8 +178,7 @@ static PyObject* allocator_commit(SlotAllocator* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-static PyObject* cache_blocks(SlotAllocator* self, PyObject* const* args, Py_ssize_t nargs,
-                              PyObject* names) {
+static PyObject* cache_blocks(SlotAllocator* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   PyObject* values[2] = {nargs > 0 ? args[0] : NULL, nargs > 1 ? args[1] : NULL};
   const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
   for (Py_ssize_t i = 0; i < named && nargs + named == 2; ++i) {
@@ -287,7 +286,8 @@ static PyMethodDef allocator_methods[] = {
      "The watermark applies to admissions while any request holds blocks; has_scheduled_reqs is not read."},
     {"cache_blocks", (PyCFunction)(void (*)(void))cache_blocks, METH_FASTCALL | METH_KEYWORDS,
      "cache_blocks($self, request, num_computed_tokens)\n--\n\n"
-     "Publishes the full blocks of the computed tokens, as far as their ids are known. Reads only tokens that "
+     "Publishes the full blocks of the computed tokens, as far as their ids are known. Reads only tokens "
+     "that "
      "are new."},
     {"_commit", (PyCFunction)allocator_commit, METH_VARARGS,
      "_commit($self, live, request, num_tokens)\n--\n\nAs cache_blocks(), for an Admitted."},
