@@ -79,6 +79,7 @@ class Engine:
         events = self.manager.take_events()
         self.seconds["events"] += now() - begin
         self.told += sum(len(getattr(event, "block_hashes", ())) for event in events)
+        del events
         for request, _ in running:
             request.num_computed_tokens += 1
         self.running = running

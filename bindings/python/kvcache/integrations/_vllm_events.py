@@ -34,7 +34,7 @@ class EventLog:
         from vllm.v1.core import kv_cache_utils
         from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 
-        self._reader = EventReader(manager)
+        self._reader = EventReader(manager, batch=4096)
         self._block_size = block_size
         self._read: "list[tuple[numpy.ndarray, numpy.ndarray, Any]]" = []
         self._vllm, self._utils, self._int_hashes = kv_events, kv_cache_utils, envs.VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES
@@ -71,22 +71,23 @@ class EventLog:
         goes_on = (kind[1:] == REMOVED) | (stored[1:] & (parent_node[1:] == node[:-1]))
         goes_on &= (kind[1:] == kind[:-1]) & (group[1:] == group[:-1])
         first = np.concatenate([[0], np.flatnonzero(~goes_on) + 1])
-        hashes, heads = self._hashes(records["digest"]), records[first]
+        hashes, parents = self._hashes(records["digest"]), self._hashes(records["parent_digest"][first])
         counts = np.cumsum(stored)  # blocks stored up to each event
         ids = tokens[np.repeat(stored, records["num_tokens"])].tolist()
         lora = request.lora_request if request is not None else None
-        session_id = request.session_id if request is not None else None
         lora_id, lora_name = (lora.adapter_id, lora.name) if lora else (None, None)
+        ends = [(*group, None, None, request.session_id if request is not None else None) for group in self._of_group]
         BlockStored, medium, size = self._vllm.BlockStored, self._vllm.MEDIUM_GPU, self._block_size
-        columns = (first, np.append(first[1:], len(records)), heads["kind"], heads["group"], heads["token_offset"], counts[first])
-        for begin, end, what, index, offset, count, parent in zip(*(column.tolist() for column in columns), self._hashes(heads["parent_digest"])):
+        columns = [column[first].tolist() for column in (kind, group, records["token_offset"], counts)]
+        begins = first.tolist()
+        for begin, end, what, index, offset, count, parent in zip(begins, [*begins[1:], len(records)], *columns, parents):
             if what == STORED:
                 start, blocks = (count - 1) * size, end - begin
                 keys = [None] * blocks if request is None else self._extra_keys(request, offset, blocks)
-                # By position, which takes a tenth of the time: block_hashes, parent_block_hash, token_ids, block_size, lora_id, medium,
-                # lora_name, extra_keys, group_idx, kv_cache_spec_kind, kv_cache_spec_sliding_window.
+                # By position, which takes a tenth of the time: block_hashes, parent_block_hash, token_ids, block_size, lora_id, medium, lora_name,
+                # extra_keys, group_idx, kv_cache_spec_kind, kv_cache_spec_sliding_window, locality, ownership, session_id.
                 yield BlockStored(hashes[begin:end], parent if offset else None, ids[start : start + blocks * size], size, lora_id, medium,
-                                  lora_name, keys, *self._of_group[index], session_id=session_id)
+                                  lora_name, keys, *ends[index])
             elif what == REMOVED:
                 yield self._vllm.BlockRemoved(block_hashes=hashes[begin:end], medium=medium, group_idx=index)
             else:
@@ -100,6 +101,5 @@ class EventLog:
 
     def _hashes(self, digests: "numpy.ndarray") -> "list[Any]":
         """Digests as vLLM publishes hashes: 32 bytes, or with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES (its default) the last 8 as an int."""
-        octets = np.ascontiguousarray(digests)
-        hashes: "list[Any]" = octets.view(">u8")[3::4].tolist() if self._int_hashes else octets.tolist()
+        hashes: "list[Any]" = np.frombuffer(digests.tobytes(), ">u8")[3::4].tolist() if self._int_hashes else digests.tolist()
         return hashes
