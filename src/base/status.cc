@@ -18,6 +18,14 @@ kvc_status fail(kvc_status status, const char* format, ...) {
   return status;
 }
 
+kvc_status invalid(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error_text, sizeof error_text, format, arguments);
+  va_end(arguments);
+  return KVC_ERROR_INVALID_ARGUMENT;
+}
+
 void FirstError::note(const char* array, size_t index) {
   static_assert(sizeof text_ == sizeof error_text);
   if (noted_) return;

@@ -153,7 +153,7 @@ static void test_the_first_failure_is_told(void) {
                                         KVC_ERROR_NOT_FOUND,
                                         KVC_ERROR_BUFFER_TOO_SMALL};
   CHECK(memcmp(status, expected, sizeof expected) == 0);
-  CHECK_EQ(step.num_refused, 1);                            /* three blocks in rows of two */
+  CHECK_EQ(step.num_refused, 1);                               /* three blocks in rows of two */
   const char* text = "requests[0]: no request 4294967296000:"; /* decimal, as the caller has it */
   CHECK(strncmp(kvc_last_error(), text, strlen(text)) == 0);
 

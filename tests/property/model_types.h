@@ -51,14 +51,14 @@ struct Key {
 };
 using Positions = std::map<Key, std::vector<std::set<int>>>;  // per group the copies; kept while there is any
 
-constexpr int64_t kNobody = -2, kRaw = -1;
+constexpr int64_t kNobody = -2, kExternal = -1;
 struct Block {
   size_t pool = 0;
-  int group = -1, requests = 0, raw = 0, pins = 0;
+  int group = -1, requests = 0, external = 0, pins = 0;
   bool written = false, published = false;
   Positions::iterator at;
   uint64_t released = 0;    // newest step when a request, a copy or an external hold ended
-  int64_t owner = kNobody;  // whose content it has: a namespace, kRaw, or nobody's
+  int64_t owner = kNobody;  // whose content it has: a namespace, kExternal, or nobody's
 };
 struct Pool {
   int first = 0;

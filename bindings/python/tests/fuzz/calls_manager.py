@@ -229,6 +229,14 @@ def event_reader(w):
 def iterate_events(w):
     list(EventReader(w.m, 0, w.rng.choice((1, 3, 0))))
 
+
+@call("EventReader.poll")
+def poll_events(w):
+    reader = EventReader(w.m, w.number(0), w.rng.choice((1, 3, 0)))
+    records, tokens = reader.poll()
+    need(len(tokens) == records["num_tokens"].sum(), "tokens of events")
+
+
 @call("Request.admit")
 def admit(w):
     w.request().admit()
@@ -277,6 +285,13 @@ def fork(w):
 @call("Request.info")
 def info(w):
     w.request().info
+
+
+@call("Request.num_tokens")
+def num_tokens(w):
+    request = w.request()
+    repr((request, w.m))
+    need(request.num_tokens == len(request) == request.info.num_tokens, "the number of tokens")
 
 
 @call("Request.block_table")
