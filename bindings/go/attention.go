@@ -5,7 +5,7 @@ package kvcache
 // #include <kvcache.h>
 import "C"
 
-import "libkvcache/bindings/go/internal/native"
+import "github.com/libkvcache/libkvcache/bindings/go/internal/native"
 
 // Attention is queries and the keys that they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1. They are the last
 // of its KVLens[r] tokens, or begin at position QStarts[r].
@@ -26,6 +26,7 @@ type Attention struct {
 	Scale, SoftCap          float32   // 0 = 1 / sqrt(HeadDim); 0 = none.
 	Window, Sinks           uint64
 	NotCausal               bool
+	AllowBF16               bool      // Float32 and float16 queries may be computed like bfloat16 ones: faster on some CPUs.
 	AlibiSlopes             []float32 // [NumQHeads], or nil.
 	SinkLogits              []float32 // [NumQHeads] learned logits (gpt-oss), -infinity = none; or nil.
 	Mask                    []byte    // Bits, the lowest of a byte first, or nil: see kvc_attention.mask and TreeMask.
@@ -67,7 +68,10 @@ func (a *Attention) c(s *Storage, outputs bool) (*C.kvc_attention, error) {
 		shared_tokens: C.uint64_t(a.SharedTokens), q_token_stride: C.int64_t(a.QTokenStride), q_head_stride: C.int64_t(a.QHeadStride),
 		out_token_stride: C.int64_t(a.OutTokenStride), out_head_stride: C.int64_t(a.OutHeadStride)}
 	if a.NotCausal {
-		c.flags = C.KVC_ATTENTION_NOT_CAUSAL
+		c.flags |= C.KVC_ATTENTION_NOT_CAUSAL
+	}
+	if a.AllowBF16 {
+		c.flags |= C.KVC_ATTENTION_ALLOW_BF16
 	}
 	return c, nil
 }

@@ -15,17 +15,40 @@ static int has_type(const Py_buffer* view, const kvc_array_rule* rule) {
   return strchr(rule->kind == kSigned ? "ilq" : "ILQilq", *format) != NULL;
 }
 
+// NumPy's names of the element type that an argument must have, and of the one that it has.
+static const char* wanted_type(const kvc_array_rule* rule) {
+  return rule->kind == kBytes      ? "bytes"
+         : rule->kind == kUnsigned ? "uint64"
+         : rule->size == 4         ? "int32"
+                                   : "int64";
+}
+
+static void type_name(const Py_buffer* view, char* name, size_t size) {
+  static const struct {
+    const char *formats, *name;
+  } kKinds[] = {{"bhilqn", "int"}, {"BHILQN", "uint"}, {"efdg", "float"}};
+  const char* const given = view->format ? view->format : "B";
+  const int other_order = *given == (PY_LITTLE_ENDIAN ? '>' : '<') || *given == '!';
+  const char* const format = given + (*given && strchr("@=<>!", *given));
+  const char* kind = NULL;
+  for (size_t i = 0; i < sizeof kKinds / sizeof *kKinds && *format && !format[1]; ++i)
+    if (strchr(kKinds[i].formats, *format)) kind = kKinds[i].name;
+  if (kind)
+    snprintf(name, size, "%s%d%s", kind, (int)view->itemsize * 8,
+             other_order ? " in another byte order" : "");
+  else
+    snprintf(name, size, "of format '%s'", given);
+}
+
 static void wrong_type(const Py_buffer* view, const kvc_array_rule* rule) {
-  char numpy_type[32];  // int32_t is int32 there
-  snprintf(numpy_type, sizeof numpy_type, "%.*s", (int)strlen(rule->type) - 2, rule->type);
+  char name[64];
+  type_name(view, name, sizeof name);
   if (rule->kind == kBytes) {
-    PyErr_Format(PyExc_ValueError, "%s has %zd bytes; it must be whole records of %zu bytes (%s)", rule->name,
-                 view->len, rule->size, rule->type);
+    PyErr_Format(PyExc_ValueError, "%s has %zd bytes; it must be whole records of %zu bytes", rule->name,
+                 view->len, rule->size);
   } else {
-    PyErr_Format(PyExc_TypeError,
-                 "%s has elements of format '%s', %zd bytes each; it must be an array of %s: pass %snp.%s)",
-                 rule->name, view->format ? view->format : "B", view->itemsize, rule->type,
-                 rule->writable ? "np.empty(n, " : "x.astype(", numpy_type);
+    PyErr_Format(PyExc_TypeError, "%s is %s; it must be %s: pass %snp.%s)", rule->name, name,
+                 wanted_type(rule), rule->writable ? "np.empty(n, " : "x.astype(", wanted_type(rule));
   }
 }
 
@@ -58,8 +81,8 @@ static int get_view(PyObject* object, const kvc_array_rule* rule, Py_buffer* vie
   PyErr_Fetch(&type, &value, &trace);
   if (PyErr_GivenExceptionMatches(type, PyExc_BufferError) ||
       PyErr_GivenExceptionMatches(type, PyExc_ValueError)) {
-    PyErr_Format(PyExc_TypeError, "%s must be an array of %s; this %s gives no buffer: %S", rule->name,
-                 rule->type, Py_TYPE(object)->tp_name, value ? value : Py_None);
+    PyErr_Format(PyExc_TypeError, "%s must be %s; this %s gives no buffer: %S", rule->name, wanted_type(rule),
+                 Py_TYPE(object)->tp_name, value ? value : Py_None);
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
   } else {
     PyErr_Restore(type, value, trace);
@@ -67,39 +90,17 @@ static int get_view(PyObject* object, const kvc_array_rule* rule, Py_buffer* vie
   return 0;
 }
 
-static int read_single(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer) {
-  PyObject* const number = PyNumber_Index(object);
-  const long long value = number ? PyLong_AsLongLong(number) : 0;
-  Py_XDECREF(number);
-  if (value == -1 && PyErr_Occurred()) return 0;
-  if (value < INT32_MIN || value > INT32_MAX) {
-    PyErr_Format(PyExc_ValueError, "%s: %lld is not an int32", rule->name, value);
-    return 0;
-  }
-  buffer->single = (int32_t)value;
-  return 1;
-}
-
-static int read_int64(PyObject* item, const kvc_array_rule* rule, int64_t* out) {
-  PyObject* const number = PyNumber_Index(item);
-  if (!number) return 0;
-  if (rule->kind == kUnsigned) {
-    *out = (int64_t)PyLong_AsUnsignedLongLong(number);
-  } else {
-    *out = PyLong_AsLongLong(number);
-  }
-  Py_DECREF(number);
-  return !PyErr_Occurred();
-}
-
 // Copies a sequence.
 static int read_sequence(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, size_t* count) {
   PyObject* const items = rule->writable || rule->kind == kBytes ? NULL : PySequence_Fast(object, "");
   if (!items) {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return 0;
-    PyErr_Format(PyExc_TypeError, "%s must be %s of %s, not %s", rule->name,
-                 rule->writable ? "a writable array" : "an array or a sequence", rule->type,
-                 Py_TYPE(object)->tp_name);
+    const char* const wanted = rule->writable ? "%s is %s; it must be a writable array of %s"
+                               : rule->kind != kBytes
+                                   ? "%s is %s; it must be an array of %s, or a sequence of int"
+                               : PyUnicode_Check(object) ? "%s is %s; it must be %s: pass x.encode()"
+                                                         : "%s is %s; it must be %s";
+    PyErr_Format(PyExc_TypeError, wanted, rule->name, Py_TYPE(object)->tp_name, wanted_type(rule));
     return 0;
   }
   const Py_ssize_t length = PySequence_Fast_GET_SIZE(items);
@@ -113,7 +114,8 @@ static int read_sequence(PyObject* object, const kvc_array_rule* rule, kvc_buffe
     Py_ssize_t i = 0;
     for (; i < length; ++i) {
       PyObject* const item = kvc_item(items, i, length, rule->name);
-      const int read = item && read_int64(item, rule, (int64_t*)buffer->copy + i);
+      const int read = item && kvc_get_integer(item, rule->name, rule->size, rule->kind == kSigned,
+                                               (unsigned long long*)buffer->copy + i);
       Py_XDECREF(item);
       if (!read) break;
     }
@@ -131,7 +133,7 @@ int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buff
   if (object == Py_None) return 1;
   if (scalars && PyLong_Check(object)) {
     *data = &buffer->single, *count = 1;
-    return read_single(object, rule, buffer);
+    return kvc_get_element(object, rule->name, -1, &buffer->single);
   }
   if (!PyObject_CheckBuffer(object)) {
     if (!read_sequence(object, rule, buffer, count)) return 0;
@@ -141,10 +143,11 @@ int kvc_get_array(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buff
   if (!get_view(object, rule, &buffer->view)) return 0;
   if (scalars && buffer->view.ndim == 0) {  // an integer of NumPy
     *data = &buffer->single, *count = 1;
-    return read_single(object, rule, buffer);
+    return kvc_get_element(object, rule->name, -1, &buffer->single);
   }
   if (!check_buffer(&buffer->view, rule)) return 0;
-  *data = buffer->view.buf, *count = (size_t)buffer->view.len / rule->size;
+  *data = buffer->view.buf ? buffer->view.buf : &buffer->single;  // NULL is None
+  *count = (size_t)buffer->view.len / rule->size;
   return 1;
 }
 

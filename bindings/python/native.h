@@ -13,7 +13,7 @@ void kvc_raise(kvc_status status);
 // arrays.c. The requirements on an array argument.
 enum { kSigned, kUnsigned, kBytes };  // integers; integers of either sign; any memory of this many bytes
 typedef struct kvc_array_rule {
-  const char *name, *type;  // of the argument; of its elements, in C
+  const char* name;  // of the argument
   int kind, writable;
   size_t size;  // of an element
 } kvc_array_rule;
@@ -39,6 +39,15 @@ PyObject* kvc_item(PyObject* items, Py_ssize_t i, Py_ssize_t length, const char*
 int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const char* name, int32_t* out);
 // tokens.c. Token ids as an int32 memoryview, for a list that several calls take.
 PyObject* kvc_pack_tokens(PyObject* tokens);
+
+// numbers.c. Read an argument or a field of `size` bytes. Return false with an exception that gives its name,
+// its value and what it must be.
+int kvc_get_integer(PyObject* object, const char* name, size_t size, int is_signed,
+                    unsigned long long* value);
+int kvc_get_float(PyObject* object, const char* name, size_t size, double* value);
+int kvc_get_text(PyObject* object, const char* name, const char** text);
+// An element of an array, as an int32; its exception has the index.
+int kvc_get_element(PyObject* object, const char* name, Py_ssize_t index, int32_t* value);
 
 // dlpack.c. A DLManagedTensor as a capsule; `owner`, unless None, lives as long as the tensor.
 PyObject* kvc_dlpack_capsule(void* tensor, PyObject* owner);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """stubs.py [--write]: writes two files from the C headers, kvcache.i and calls.i: kvcache/_native.pyi, the signatures that SWIG's typemaps make,
-and kvcache/records.py, the structs that the library fills. Without --write it fails if a committed file differs."""
+and kvcache/records.py, the structs that the library fills, with the comments of their fields. Without --write it fails if a committed file differs."""
 
 import keyword
 import pathlib
@@ -55,6 +55,18 @@ RECORDS = {
     "BackendInfo": ("kvc_backend_info", "Properties of a backend"),
     "MemoryEstimate": ("kvc_memory_estimate", "Memory in bytes and blocks"),
 }
+# What the comments of these structs name, in Python.
+WORDS = {
+    "kvc_manager_acquire_blocks": "Manager.acquire_blocks()", "kvc_manager_acquire_prefix": "Manager.acquire_prefix()",
+    "kvc_manager_evict_blocks": "Manager.evict()", "kvc_manager_pin_prefix": "Manager.pin()", "kvc_manager_preempt_request": "Request.preempt()",
+    "kvc_manager_truncate_request": "Request.truncate()", "kvc_storage_runs": "Storage.runs()", "kvc_storage_select_blocks": "Storage.select_blocks()",
+    "kvc_storage_swap_in": "Storage.swap_in()", "kvc_storage_swap_out": "Storage.swap_out()", "with this kvc_attention": "with these arguments",
+    "kvc_attention_launch.plan_bytes": "bytes of Launch.plan", "kvc_attention_launch.workspace_bytes": "bytes of Launch.workspace",
+    "kvc_attention_launch": "Launch", "kvc_attention.": "", "kvc_step": "Step", "in kvc_manager_config": "configured", "KVC_BLOCK_*": "BlockState",
+    "KVC_DEVICE_*": "DeviceFlags", "KVC_DEVICE_": "DeviceFlags.", "KVC_MEMORY_*": "MemoryKind", "KVC_REQUEST_*": "RequestFlags",
+    "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "this library": "the library",
+}
+FIELD = re.compile(r"(?:/\*\*(?!<)(?P<before>.*?)\*/\s*)?(?P<field>[A-Za-z_][^;/]*);(?:[ \t]*/\*\*<(?P<after>.*?)\*/)?", re.S)
 ENUMERATIONS = {("kvc_block_info", "state"): "BlockState"}  # fields of records that are members of an enumeration
 
 
@@ -163,12 +175,32 @@ def stubs(interface):
     return "\n".join(lines) + "\n" + HAND_WRITTEN
 
 
+def documented(header, struct):
+    """The fields of a struct with their comments, in Python's words."""
+    for found in FIELD.finditer(re.search(r"typedef struct " + struct + r" \{(.*?)\n\} " + struct + ";", header, re.S)[1]):
+        names = re.sub(r"\[\d+\]", "", re.match(r"(?:const )?\w+[ *]+(.*)", found["field"], re.S)[1])
+        text = " ".join(re.sub(r"\n\s*\* ?", " ", found["before"] or found["after"] or "").split())
+        text = re.sub(r" The library owns [^.]*\.", "", text)
+        for name, (of_c, _) in RECORDS.items():
+            text = re.sub(rf"\b{of_c}\b", name, text)
+        for of_c, word in WORDS.items():
+            text = text.replace(of_c, word)
+        text = re.sub(r"\bkvc_(manager|storage)_(\w+)", lambda it: f"{it[1].title()}.{it[2]}()", text)
+        text = re.sub(r"\bkvc_\w+\.(?=\w)", "", text)
+        if names not in ("struct_size", "reserved"):
+            yield " ".join(names.split()), text
+
+
 def records(interface):
+    header = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE.parent.parent / "include").rglob("*.h")))
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from .constants import BlockState"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
-        lines += ["", "", f"class {name}(NamedTuple):", f'    """{text}: {struct}."""', ""]
+        lines += ["", "", f"class {name}(NamedTuple):", f'    """{text}.', ""]
+        for names, comment in documented(header, struct):
+            lines += textwrap.wrap(f"{names}: {comment}", 146, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
+        lines += ['    """', ""]
         lines += [f"    {field}: {kind}" for field, kind in fields]
         values = [f"{kind}(filled.{field})" if (struct, field) in ENUMERATIONS else f"filled.{field}" for field, kind in fields]
         lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:"]

@@ -35,17 +35,9 @@ int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const ch
     if (small_value(all[i], &out[i])) continue;
     // Until the end of this round, Python code may run and change the list.
     PyObject* const item = kvc_item(items, first + i, length, name);
-    PyObject* const number = item ? PyNumber_Index(item) : NULL;
+    const int read = item && kvc_get_element(item, name, first + i, &out[i]);
     Py_XDECREF(item);
-    if (!number) return 0;
-    const long long value = PyLong_AsLongLong(number);
-    Py_DECREF(number);
-    if (value == -1 && PyErr_Occurred()) return 0;
-    if (value < INT32_MIN || value > INT32_MAX) {
-      PyErr_Format(PyExc_ValueError, "%s[%zd]: %lld is not an int32", name, i, value);
-      return 0;
-    }
-    out[i] = (int32_t)value;
+    if (!read) return 0;
     if (i + 1 == count) break;
     PyObject* const next = kvc_item(items, first + i + 1, length, name);
     if (!next) return 0;

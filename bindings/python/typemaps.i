@@ -17,14 +17,6 @@ void kvc_raise(kvc_status status) {
   Py_XDECREF(module);
 }
 
-// Names the argument in the exception of a failed conversion. Other exceptions of the object's own code are left as they are.
-static void kvc_wrong_number(PyObject* object, const char* name, const char* type) {
-  PyObject* const error = PyErr_ExceptionMatches(PyExc_OverflowError) ? PyExc_OverflowError : PyExc_TypeError;
-  if (!PyErr_ExceptionMatches(error)) return;
-  PyErr_Clear();  // repr() runs Python code, which may not run beside an exception
-  PyErr_Format(error, "%s must be a %s, not %R", name, type, object);
-}
-
 // One result is itself, several are a tuple.
 static PyObject* kvc_add_result(PyObject* result, PyObject* value) {
   if (!value || !result) {
@@ -99,17 +91,30 @@ KVC_LONG_CALL(kvc_dequantize)
   Py_INCREF(Py_None);
 }
 
-// Counts and ids are whatever is an integer to Python, NumPy's included.
-%typemap(in) uint64_t, size_t {
-  PyObject* number = PyNumber_Index($input);
-  const unsigned long long value = number ? PyLong_AsUnsignedLongLong(number) : 0;
-  Py_XDECREF(number);
-  if (PyErr_Occurred()) {
-    kvc_wrong_number($input, "$1_name", "$1_type");
-    SWIG_fail;
-  }
+// Numbers are whatever is one to Python, NumPy's included. The exception names the argument or field, its value and the limits.
+%define KVC_PYTHON_INTEGER(TYPE)
+%typemap(in) TYPE {
+  unsigned long long value;
+  if (!kvc_get_integer($input, "$1_name", sizeof($1_ltype), ($1_ltype)-1 < ($1_ltype)0, &value)) SWIG_fail;
   $1 = ($1_ltype)value;
 }
+%enddef
+KVC_PYTHON_INTEGER(uint64_t)
+KVC_PYTHON_INTEGER(int64_t)
+KVC_PYTHON_INTEGER(size_t)
+KVC_PYTHON_INTEGER(uint32_t)
+KVC_PYTHON_INTEGER(int32_t)
+%typemap(in) float, double {
+  double value;
+  if (!kvc_get_float($input, "$1_name", sizeof($1_ltype), &value)) SWIG_fail;
+  $1 = ($1_ltype)value;
+}
+
+// Names of devices, backends, files and presets. The text lives as long as the caller's object.
+%typemap(in) const char *device, const char *name, const char *path {
+  if (!kvc_get_text($input, "$1_name", (const char **)&$1)) SWIG_fail;
+}
+%typemap(freearg) const char *device, const char *name, const char *path ""
 
 %define KVC_RESULT(TYPE, NAME)
 %typemap(in, numinputs=0) TYPE *NAME (TYPE value) "value = 0; $1 = &value;"
@@ -131,7 +136,7 @@ KVC_LONG_CALL(kvc_dequantize)
 
 %define KVC_PYTHON_ARRAY(QUALIFIED, TYPE, KIND, WRITABLE, POINTER, COUNT)
 %typemap(in) (QUALIFIED *POINTER, size_t COUNT) (kvc_buffer buffer = {{0}}) {
-  static const kvc_array_rule rule = {"POINTER", "TYPE", KIND, WRITABLE, sizeof(TYPE)};
+  static const kvc_array_rule rule = {"POINTER", KIND, WRITABLE, sizeof(TYPE)};
   void* data;
   if (!kvc_get_array($input, &rule, &buffer, &data, &$2)) SWIG_fail;
   $1 = ($1_ltype)data;
@@ -151,9 +156,22 @@ KVC_PYTHON_ARRAY(const TYPE, TYPE, kBytes, 0, POINTER, COUNT)
 KVC_PYTHON_ARRAY(TYPE, TYPE, kBytes, 1, POINTER, COUNT)
 %enddef
 
+// Arrays without which a call has no meaning.
+%define KVC_PYTHON_REQUIRED(TYPE, POINTER, COUNT)
+%typemap(check) (const TYPE *POINTER, size_t COUNT) {
+  if (!$1) {
+    PyErr_SetString(PyExc_TypeError, "POINTER is None; it must be an array or a sequence of int");
+    SWIG_fail;
+  }
+}
+%enddef
+KVC_PYTHON_REQUIRED(int32_t, tokens, num_tokens)
+KVC_PYTHON_REQUIRED(int32_t, blocks, num_blocks)
+KVC_PYTHON_REQUIRED(uint64_t, requests, num_requests)
+
 %define KVC_PYTHON_POINTER(QUALIFIED, TYPE, KIND, WRITABLE, POINTER)
 %typemap(in) QUALIFIED *POINTER (kvc_buffer buffer = {{0}}) {
-  static const kvc_array_rule rule = {"POINTER", "TYPE", KIND, WRITABLE, sizeof(TYPE)};
+  static const kvc_array_rule rule = {"POINTER", KIND, WRITABLE, sizeof(TYPE)};
   void* data;
   size_t count;
   if (!kvc_get_array($input, &rule, &buffer, &data, &count)) SWIG_fail;

@@ -276,6 +276,7 @@ class Case {
     a.q_offsets = q_offsets_.data(), a.q_starts = o.q_starts.empty() ? nullptr : options_.q_starts.data();
     a.kv_lens = options_.kv_lens.data(), a.block_tables = tables_.data();
     a.scale = 1 / std::sqrt(static_cast<float>(o.k_dim)), a.causal = o.causal, a.window = o.window;
+    a.allow_bf16 = o.allow_bf16;
     a.sinks = o.sinks, a.soft_cap = o.soft_cap;
     for (uint32_t h = 0; h < a.num_q_heads; ++h) {
       slopes_.push_back(0.5f / static_cast<float>(h + 1));

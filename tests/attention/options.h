@@ -34,6 +34,7 @@ struct Options {
   std::vector<uint64_t> kv_lens{33}, q_lens{1};
   std::vector<uint64_t> q_starts{};  // empty = not given
   bool causal = true;
+  bool allow_bf16 = false;
   uint64_t window = 0, sinks = 0;
   float soft_cap = 0;
   bool alibi = false;
@@ -60,6 +61,7 @@ inline std::string describe(const Options& o) {
     text += " " + std::to_string(o.q_lens[r]) + "/" + std::to_string(o.kv_lens[r]);
   }
   if (o.causal) text += ", causal";
+  if (o.allow_bf16) text += ", may round";
   if (o.window != 0) text += ", window " + std::to_string(o.window) + "+" + std::to_string(o.sinks);
   if (o.soft_cap != 0) text += ", soft cap";
   if (o.alibi) text += ", alibi";

@@ -25,6 +25,24 @@ TEST(AttentionShapes, EveryTypeOfStorageAndQuery) {
   }
 }
 
+// Only where it is allowed are probabilities of float32 queries rounded: in decode, in prefill and in runs.
+TEST(AttentionShapes, FloatQueriesMayUseTheArithmeticOfBfloat16) {
+  for (const uint64_t queries : {1, 20, 90}) {
+    for (const bool tiled : {false, true}) {
+      Options options{.dtype = KVC_BFLOAT16,
+                      .q_dtype = KVC_FLOAT32,
+                      .tiled = tiled,
+                      .k_dim = 64,
+                      .v_dim = 64,
+                      .kv_lens = {300},
+                      .q_lens = {queries}};
+      expect_right(options);
+      options.allow_bf16 = true;
+      expect_right(options);
+    }
+  }
+}
+
 TEST(AttentionShapes, EveryDimAndGroup) {
   for (int32_t dtype : kTypes) {
     for (uint32_t dim : {1u, 8u, 64u, 80u, 128u}) {

@@ -8,16 +8,18 @@
             request.commit(len(prompt))                           # their KV is written: others may reuse it
             request.append(token)                                 # one decode step
 
-kvcache.h is the manual: meaning, units and threading are the same here. NumPy is imported when an array is first needed.
+help() of each class and function is the manual. NumPy is imported when an array is first needed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import _native, errors
-from .constants import BlockState, DType, EventKind, Feature, Layout, Plane, RequestFlags, RopeScaling, Status, StorageFlags
-from .errors import AgainError, KvCacheError, NoSpaceError, NotFoundError, UnsupportedError
+from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, Status,
+                        StorageFlags)
+from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
+                     LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
 from .manager import Group, Manager, PendingWork
 from .models import Model, find_model, models
 from .quant import dequantize, quantize
@@ -28,7 +30,7 @@ from .storage import Launch, Storage, merge_attention, storage_size, tree_mask
 from .streams import Stream, StreamEvent, device_info, open_backend
 
 if TYPE_CHECKING:
-    from ._replay import ReplayResult
+    from ._replay import ReplayResult, replay
 
 _version = _native.kvc_version()
 __version__ = f"{_version // 10000}.{_version // 100 % 100}.{_version % 100}"
@@ -48,16 +50,26 @@ def supports(feature: Feature) -> bool:
     return True
 
 
-def replay(*args: Any, **options: Any) -> "ReplayResult":
-    """Replays a trace and counts what it hits, evicts and preempts: see kvcache._replay.replay."""
-    from . import _replay
+if not TYPE_CHECKING:
 
-    return _replay.replay(*args, **options)
+    def __getattr__(name):
+        """Imports what engines do not need when it is first used."""
+        if name not in ("ReplayResult", "replay"):
+            raise AttributeError(f"module 'kvcache' has no attribute {name!r}")
+        from . import _replay
+
+        return getattr(_replay, name)
+
+
+def __dir__() -> "list[str]":
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"]
 
 
 __all__ = [
-    "AgainError", "BlockState", "DType", "EventKind", "ExtraKey", "Feature", "Group", "KvCacheError", "Launch", "Layout", "Manager", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "PendingWork", "Pin", "Plane", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage",
-    "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model",
-    "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
+    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DType", "DeviceError", "DeviceFlags", "EventKind", "ExtraKey", "Feature",
+    "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "MemoryKind", "Model", "Namespace",
+    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "ReplayResult", "Request", "RequestFlags",
+    "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope",
+    "build_info", "dequantize", "device_info", "errors", "find_model", "merge_attention", "models", "open_backend", "quantize", "replay",
+    "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

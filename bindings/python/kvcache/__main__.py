@@ -68,15 +68,21 @@ def _replay(args: argparse.Namespace) -> None:
 
 def _plot(args: argparse.Namespace) -> None:
     """Hit rate over capacity; and of the largest capacity, occupancy over time and latency percentiles."""
-    import matplotlib
+    try:
+        import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ValueError(f"plot needs matplotlib ({error}): pip install 'kvcache[plot]'") from None
 
     trace = read_trace(args.trace, args.requests)
     results = [_run(trace, blocks, args) for blocks in sorted(args.num_blocks)]
     figure, (hits, occupancy, latency) = pyplot.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
     hits.plot([r.num_blocks for r in results], [100 * r.hit_rate for r in results], marker="o")
+    for r in results:
+        if r.rejected:
+            hits.annotate(f"{r.rejected} prompts\ndo not fit", (r.num_blocks, 100 * r.hit_rate), xytext=(0, 8), textcoords="offset points", ha="center")
     hits.set(title="Prefix hit rate", xlabel="blocks", ylabel="% of prompt tokens", xscale="log", ylim=(0, None))
     hits.set_xticks([r.num_blocks for r in results], [f"{r.num_blocks:,}" for r in results])
     hits.minorticks_off()

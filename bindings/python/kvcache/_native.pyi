@@ -8,6 +8,7 @@ from typing_extensions import Buffer
 _Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied
 
 KVC_ATTENTION_NOT_CAUSAL: int
+KVC_ATTENTION_ALLOW_BF16: int
 KVC_LAUNCH_ON_DEVICE: int
 KVC_LAUNCH_INVARIANT: int
 KVC_LAUNCH_PLANNED: int

@@ -22,11 +22,13 @@ from .trace import VOCAB_SIZE, TraceRequest, longest, output_tokens, prompt_toke
 
 @dataclass
 class ReplayResult:
-    """Prompt, cached and queried tokens and blocks are those of the first admission of each request. step_ns and admit_ns have the time of each
-    call, measured in Python."""
+    """Prompt, cached and queried tokens and blocks are those of the first admission of each request. Requests that are longer than the pool are
+    rejected: they run nowhere, but hit_rate counts their prompts, so that it does not fall when a larger pool takes them. step_ns and admit_ns
+    have the time of each call, measured in Python."""
 
     requests: int = 0
-    rejected: int = 0  # longer than the pool
+    rejected: int = 0
+    rejected_tokens: int = 0
     preemptions: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -43,7 +45,9 @@ class ReplayResult:
 
     @property
     def hit_rate(self) -> float:
-        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+        """Cached tokens of all prompt tokens of the trace, those of rejected requests included."""
+        tokens = self.prompt_tokens + self.rejected_tokens
+        return self.cached_tokens / tokens if tokens else 0.0
 
     def percentile_us(self, which: str, percent: float) -> float:
         """Microseconds that `percent` of the calls of a kind, "step" or "admit", do not exceed."""
@@ -102,6 +106,7 @@ class _Replay:
             request = self.trace[self.next]
             if -(-(request.input_length + request.num_outputs) // self.block_size) > self.num_blocks:
                 self.result.rejected += 1
+                self.result.rejected_tokens += request.input_length
             else:
                 self.queue.append([self.next, 0, None])
             self.next += 1
@@ -190,8 +195,11 @@ class _Replay:
 
 def replay(trace: "str | os.PathLike[str] | Sequence[TraceRequest]", num_blocks: int, *, block_size: int = 16, concurrency: int = 16,
            max_requests: int = 0, sample_steps: int = 64, progress: "Optional[Callable[[int], Any]]" = None) -> ReplayResult:
-    """Replays a trace, a path or TraceRequest objects, with at most `concurrency` live requests. Calls `progress` with the number of requests
-    taken so far, and samples the occupancy every sample_steps steps."""
+    """Replays a trace as an engine would, and counts what it hits, evicts and preempts.
+
+    trace: path of a Mooncake JSONL file, or kvcache.trace.TraceRequest objects. num_blocks, block_size: the pool. concurrency: most live requests.
+    max_requests: replay only so many; 0 = all. sample_steps: steps between two samples of the occupancy. progress: called with the number of
+    requests taken so far. Raises ValueError, with file and line, for a bad trace."""
     requests = read_trace(trace, max_requests) if isinstance(trace, (str, os.PathLike)) else list(trace[: max_requests or None])
     engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps)
     with engine.manager:

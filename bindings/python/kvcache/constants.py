@@ -65,6 +65,26 @@ class Layout(IntEnum):
     BHLNC = _native.KVC_LAYOUT_BHLNC
 
 
+class DeviceFlags(IntFlag):
+    """What a device can do, and what is known about it: device_info().flags."""
+
+    READS_HOST = _native.KVC_DEVICE_READS_HOST
+    MANAGED = _native.KVC_DEVICE_MANAGED
+    SWAP_MEASURED = _native.KVC_DEVICE_SWAP_MEASURED
+
+
+class MemoryKind(IntEnum):
+    """Kind of memory of a storage."""
+
+    DEFAULT = _native.KVC_MEMORY_DEFAULT  # what suits the device; on the CPU host memory, in huge pages if it is large
+    HOST = _native.KVC_MEMORY_HOST
+    HOST_HUGE = _native.KVC_MEMORY_HOST_HUGE
+    PINNED = _native.KVC_MEMORY_PINNED
+    DEVICE = _native.KVC_MEMORY_DEVICE
+    EXTERNAL = _native.KVC_MEMORY_EXTERNAL
+    MANAGED = _native.KVC_MEMORY_MANAGED
+
+
 class Plane(IntEnum):
     """A plane of a storage: the rows of one kind."""
 

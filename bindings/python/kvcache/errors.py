@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions, one class for each KVC_ERROR_*. The text says what was wrong, the value, the limit and the fix."""
+"""Exceptions, one class for each Status. The text says what was wrong, the value, the limit and the fix."""
+
+import re
 
 from . import _native
 
 
 class KvCacheError(Exception):
-    """A failed call, which changed nothing. `status` is its KVC_ERROR_* number."""
+    """A failed call, which changed nothing. `status` is its Status, as a number."""
 
     status: int = 0
 
@@ -81,8 +83,29 @@ for _status, _class in _CLASSES.items():
     _class.status = _status
 
 
+# What the texts of the library name, in Python.
+_ENUMERATIONS = {"LAYOUT": "Layout", "MEMORY": "MemoryKind", "PLANE": "Plane", "REQUEST": "RequestFlags", "ROPE": "RopeScaling",
+                 "STORAGE": "StorageFlags"}
+_CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from_config()", "kvc_model_get": "models()",
+          "kvc_model_rope": "rope_frequencies()",
+          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()",
+          "kvc_supports": "supports()"}
+_CLASS_NAMES = {"manager": "Manager", "storage": "Storage", "stream": "Stream"}
+
+
+def in_python(text: str) -> str:
+    """Replaces names of C in a text of the library by those of this package."""
+    if "kvc_" in text:
+        text = re.sub(r"\bkvc_[a-z_]+\.(?=[a-z%])", "", text)  # fields, which are parameters here
+        text = re.sub(r"\bkvc_[a-z_]+\b", lambda name: _CALLS.get(name[0], name[0]), text)
+        text = re.sub(r"\bkvc_(manager|storage|stream)_([a-z_]+)", lambda name: f"{_CLASS_NAMES[name[1]]}.{name[2]}()", text)
+    if "KVC_" in text:
+        text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
+    return text
+
+
 def from_status(status: int, text: str) -> KvCacheError:
     """Returns the exception that the native layer raises for a status."""
-    error = _CLASSES.get(status, KvCacheError)(text)
+    error = _CLASSES.get(status, KvCacheError)(in_python(text))
     error.status = status
     return error

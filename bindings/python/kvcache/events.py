@@ -21,7 +21,7 @@ _DIGESTS = [("digest", "V32"), ("parent_digest", "V32"), ("extra_digest", "V32")
 
 
 class Event:
-    """A kvc_event. digest, parent_digest, extra_digest: 32 bytes. tokens: int32 [num_tokens]."""
+    """A change of what can be found. digest, parent_digest, extra_digest: 32 bytes. tokens: int32 [num_tokens]."""
 
     __slots__ = (*(name for name, _ in [*_NUMBERS, *_DIGESTS]), "tokens")
     sequence: int

@@ -11,7 +11,7 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
-from ._arrays import np, take
+from ._arrays import np, take, whole
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     import numpy.typing
 
     from ._arrays import Sizes
+    from .constants import RequestFlags
     from .request import Tokens
 
 
 class Group(NamedTuple):
     """A group of layers with one block table per request. window_tokens 0: full attention. Otherwise a query reads the last window_tokens
-    tokens, itself included, and the first num_sink_tokens. retention_tokens: see kvc_group_config. pool: index of its pool."""
+    tokens, itself included, and the first num_sink_tokens. retention_tokens: with a window, also keep the window before every multiple of this
+    many tokens, itself a multiple of block_size; 0 = only before the ends of the prompt and the request. pool: index of its pool."""
 
     window_tokens: int = 0
     num_sink_tokens: int = 0
@@ -51,25 +53,31 @@ class Manager:
 
     num_blocks: blocks of the only pool, or a sequence with the blocks of each pool. block_size: tokens per block. groups: Group objects;
     default: one with full attention. null_block: block id 0 is reserved for the engine. prefix_cache: publish blocks. zero: the blocks that
-    take_pending() lists to clear: "never", "cross_namespace" (blocks that move from one namespace to another) or "always". Other options are
-    the fields of kvc_manager_config: max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark_blocks, vocab_size.
+    take_pending() lists to clear: "never", "cross_namespace" (blocks that move from one namespace to another) or "always".
+
+    max_requests: requests at one time, waiting ones included; 0 = 1024. max_request_tokens: tokens of one request; 0 = 2**24. max_nodes: prefix
+    blocks to remember; 0 = enough for all blocks. event_capacity: events to keep for events(); 0 = none. watermark_blocks: blocks of each pool
+    that an admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed:
+    secret of the hash; 0 = random; it never changes a result.
+
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: "int | Sequence[int]", block_size: int = 16, *, groups: "Sequence[Group]" = (), null_block: bool = False,
-                 prefix_cache: bool = True, zero: str = "never", **options: int):
+                 prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
+                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if zero not in _ZERO:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
-        for name, value in options.items():
-            if name in ("groups", "pools", "flags", "policy") or not hasattr(config, name):
-                raise TypeError(f"{name!r} is no option of a Manager; see kvc_manager_config")
-            setattr(config, name, value)
+        config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
+        config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
         pools, group_array = None, None
         groups = tuple(groups)
-        if isinstance(num_blocks, int):
-            config.num_blocks = num_blocks
+        if hasattr(num_blocks, "__index__"):
+            config.num_blocks = whole(num_blocks)
+        elif isinstance(num_blocks, str) or not hasattr(num_blocks, "__iter__"):
+            raise TypeError(f"num_blocks is {num_blocks!r}; it must be an int, or a sequence with the blocks of each pool")
         else:
             num_blocks = tuple(num_blocks)
             pools = _native.new_kvc_pool_configs(len(num_blocks))
@@ -102,6 +110,14 @@ class Manager:
     def __exit__(self, *unused: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        if getattr(self, "_m", None) is None:
+            return "<kvcache.Manager, closed>"
+        stats = self.stats
+        held = stats.blocks_total - stats.blocks_free - stats.blocks_cached
+        return (f"<kvcache.Manager: {stats.blocks_total} blocks of {self.properties.block_size} tokens, {held} held, {stats.blocks_cached} cached, "
+                f"{stats.live_requests} requests admitted, {stats.waiting_requests} waiting>")
+
     def _free_dropped(self) -> None:
         while self._dropped:
             close, id = self._dropped.popleft()
@@ -112,21 +128,28 @@ class Manager:
 
     # ---- requests
 
-    def allocate(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, **options: Any) -> Request:
+    def allocate(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, *, lookahead: int = 0,
+                 slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
+                 flags: "RequestFlags | int" = 0) -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
-        tokens: int32 [n]. keys: extra keys. namespace: a Namespace or its id. options: lookahead, slots, external_tokens,
-        max_cached_tokens, drop_tail_blocks, user_data, flags (RequestFlags); see kvc_request_config.
+        tokens: int32 [n]. keys: extra keys. namespace: a Namespace or its id. lookahead: slots to reserve past the known tokens, for drafts.
+        slots: tokens after the hit that get slots now, such as the first chunk of a prefill; 0 = all. external_tokens: tokens after the hit
+        that a transfer will fill; they get slots besides. max_cached_tokens: upper bound of the hit; 0 = none. drop_tail_blocks: blocks by
+        which a hit is shortened, for draft heads that need hidden states. user_data: number that Request.info returns. flags: RequestFlags.
+
         Raises NoSpaceError, AgainError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         self._free_dropped()
-        config = request_config(options) if options else None
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
-    def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, **options: Any) -> Request:
+    def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, *, lookahead: int = 0,
+               slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
+               flags: "RequestFlags | int" = 0) -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        config = request_config(options) if options else None
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:

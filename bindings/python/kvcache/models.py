@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from operator import attrgetter
+from typing import TYPE_CHECKING, Iterator, Optional
 
 from . import _native
-from .constants import DType
+from .constants import DType, RopeScaling
 from .errors import InvalidArgumentError
 from .records import MemoryEstimate
 from .rope import rope_frequencies
@@ -17,18 +18,47 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """A kvc_model, with its fields as attributes: name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim,
-    vocab_size, max_context, window_tokens, rope_theta and so on.
+    """What the KV cache of a model depends on. The parameters are attributes of the same names.
 
     Get one from find_model() or from_config(), or give its fields: Model(num_layers=32, num_kv_heads=8, head_dim=128, max_context=8192).
-    window_layers are the layers with the window; none means all, if window_tokens is given."""
+    window_layers are the layers with the window; none means all, if window_tokens is given. v_head_dim, rope_dim: 0 = head_dim. latent_dim: elements
+    stored per layer and token with latent attention; 0 = keys and values are stored. rope_scaling: RopeScaling, of which the other rope_* are the
+    parameters; 0 = its default."""
 
-    def __init__(self, window_layers: "tuple[int, ...]" = (), **fields: Any):
+    if TYPE_CHECKING:  # properties, made below
+        name: str
+        num_layers: int
+        num_q_heads: int
+        num_kv_heads: int
+        head_dim: int
+        v_head_dim: int
+        latent_dim: int
+        rope_dim: int
+        vocab_size: int
+        max_context: int
+        window_tokens: int
+        rope_theta: float
+        rope_local_theta: float
+        rope_factor: float
+        rope_original_context: int
+        rope_scaling: RopeScaling
+        rope_flags: int
+        rope_low_rotations: float
+        rope_high_rotations: float
+        rope_attention_factor: float
+
+    def __init__(self, window_layers: "tuple[int, ...]" = (), *, name: str = "", num_layers: int = 0, num_q_heads: int = 0,
+                 num_kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, latent_dim: int = 0, rope_dim: int = 0, vocab_size: int = 0,
+                 max_context: int = 0, window_tokens: int = 0, rope_theta: float = 0.0, rope_local_theta: float = 0.0, rope_factor: float = 0.0,
+                 rope_original_context: int = 0, rope_scaling: RopeScaling = RopeScaling.NONE, rope_flags: int = 0,
+                 rope_low_rotations: float = 0.0, rope_high_rotations: float = 0.0, rope_attention_factor: float = 0.0):
         self._model = _native.kvc_model()
-        for name, value in fields.items():
-            if not hasattr(self._model, name):
-                raise TypeError(f"{name!r} is not a field of a model; see kvc_model")
-            setattr(self._model, name, value)
+        if len(name.encode()) > 63:
+            raise ValueError(f"name is {name!r:.80}; it must have at most 63 bytes")
+        for field, value in zip(_FIELDS, (name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim, vocab_size,
+                                          max_context, window_tokens, rope_theta, rope_local_theta, rope_factor, rope_original_context,
+                                          rope_scaling, rope_flags, rope_low_rotations, rope_high_rotations, rope_attention_factor)):
+            setattr(self._model, field, value)
         for layer in window_layers:
             self._model.set_window(layer)
 
@@ -45,29 +75,23 @@ class Model:
             raise InvalidArgumentError(f"{source}: {error}") from None
         return model
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._model, name)
-
     @property
     def window_layers(self) -> "list[int]":
         """The layers with the window."""
         return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
 
     def estimate(self, dtype: "DType | str" = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
-                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, **options: int) -> MemoryEstimate:
+                 block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
+                 channel_keys: bool = False, channel_tokens: int = 0) -> MemoryEstimate:
         """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With budget_bytes it
-        also computes what fits: max_tokens and max_sequences. Other options are fields of kvc_memory_query: tensor_scales, channel_keys,
-        channel_tokens."""
+        also computes what fits: max_tokens and max_sequences. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales:
+        int8 and int4 with k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a
+        Storage."""
         query, answer = _native.kvc_memory_query(), _native.kvc_memory_estimate()
         query.dtype = DType.parse(dtype)
         query.tokens, query.num_sequences, query.budget_bytes = tokens, num_sequences, budget_bytes
         query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
-        for name, value in options.items():
-            if not hasattr(query, name):
-                raise TypeError(f"{name!r} is not an option of an estimate; see kvc_memory_query")
-            setattr(query, name, value)
+        query.tensor_scales, query.channel_keys, query.channel_tokens = int(tensor_scales), int(channel_keys), channel_tokens
         _native.kvc_estimate_memory(self._model, query, answer)
         return MemoryEstimate.read(answer)
 
@@ -77,6 +101,14 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<kvcache.Model {self.name or 'by hand'}: {self.num_layers} layers, {self.num_kv_heads} KV heads of {self.head_dim}>"
+
+
+_FIELDS = ("name", "num_layers", "num_q_heads", "num_kv_heads", "head_dim", "v_head_dim", "latent_dim", "rope_dim", "vocab_size",
+           "max_context", "window_tokens", "rope_theta", "rope_local_theta", "rope_factor", "rope_original_context", "rope_scaling",
+           "rope_flags", "rope_low_rotations", "rope_high_rotations", "rope_attention_factor")
+for _name in _FIELDS:
+    setattr(Model, _name, property(attrgetter("_model." + _name)))
+setattr(Model, "rope_scaling", property(lambda self: RopeScaling(self._model.rope_scaling)))
 
 
 def find_model(name: str) -> Model:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def quantize(values: "numpy.ndarray", dtype: "DType | str", *, group: int = 0, asymmetric: bool = False, channels: bool = False,
              scale: float = 0.0) -> "tuple[numpy.ndarray, Optional[numpy.ndarray]]":
-    """Returns (codes, scales) of rows of floats: kvc_quantize.
+    """Returns (codes, scales) of rows of floats.
 
     values: float32 [rows, dim]. dtype: "int8", "int4", "float8_e4m3" or "float8_e5m2". group: elements of a row that share a scale; 0 = the
     whole row. asymmetric (integer types): (scale, offset) pairs instead of scales. channels: one scale per column for all rows. scale: one given

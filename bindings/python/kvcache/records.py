@@ -10,7 +10,31 @@ from .constants import BlockState
 
 
 class Stats(NamedTuple):
-    """Counters since creation and gauges: kvc_stats."""
+    """Counters since creation and gauges.
+
+    epoch: Resets so far.
+    blocks_total, blocks_free, blocks_cached, blocks_live, blocks_reserved, blocks_filling, blocks_fenced, blocks_pinned: Gauges over all pools.
+        The states sum to blocks_total.
+    live_requests: Gauge: admitted requests.
+    waiting_requests: Gauge: created or preempted requests.
+    admissions: First admissions. The next five counters are of these only.
+    prompt_tokens: Known tokens.
+    cached_tokens: Tokens of the hits.
+    block_queries: Sum of floor((tokens - 1) / block_size).
+    block_hits: Blocks of the hits.
+    lost_reuse_tokens: Sum of RequestInfo.lost_reuse_tokens.
+    readmissions: Admissions after a preemption or with RequestFlags.RESUMED.
+    refusals: Admissions and extensions with the result NO_SPACE or AGAIN.
+    preemptions: Request.preempt() and Step.preempts.
+    evictions: Cached blocks that were dropped to make room, or by Manager.evict().
+    copies: Copy-on-write pairs.
+    duplicates: Committed blocks whose content another block had published.
+    published_blocks: Blocks attached to a prefix position.
+    unpublished_blocks: Blocks not published because all nodes were in use.
+    rejected_candidates: Entries with an equal hash that the comparison rejected.
+    nodes_used: Gauge: prefix positions in use.
+    metadata_bytes: Gauge: memory from the manager's allocator.
+    """
 
     epoch: int
     blocks_total: int
@@ -53,7 +77,13 @@ class Stats(NamedTuple):
 
 
 class ProbeInfo(NamedTuple):
-    """What would hit, and whether the prompt fits: kvc_probe_info."""
+    """What would hit, and whether the prompt fits.
+
+    num_cached: Tokens that would hit.
+    blocks_needed: Blocks of the tightest pool that an admission of all tokens takes, cached ones that nobody holds included.
+    blocks_available: Free and evictable blocks of that pool. It fits if needed + watermark (0 while no request is admitted) <= available.
+    lost_reuse_tokens: As in RequestInfo.
+    """
 
     num_cached: int
     blocks_needed: int
@@ -66,7 +96,12 @@ class ProbeInfo(NamedTuple):
 
 
 class PoolInfo(NamedTuple):
-    """Blocks of a pool by state; the states sum to num_blocks: kvc_pool_info."""
+    """Blocks of a pool by state; the states sum to num_blocks.
+
+    first_block: Lowest block id, null block included.
+    num_blocks: Usable blocks.
+    free, cached, live, reserved, filling, fenced, pinned: Blocks by state.
+    """
 
     first_block: int
     num_blocks: int
@@ -85,7 +120,18 @@ class PoolInfo(NamedTuple):
 
 
 class BlockInfo(NamedTuple):
-    """State of one block: kvc_block_info."""
+    """State of one block.
+
+    token_offset: If published: position of its first token.
+    state: BlockState
+    pool: Index of its pool.
+    requests: References of requests.
+    external_holds: Holds of Manager.acquire_blocks() and Manager.acquire_prefix().
+    pins: Holds of Manager.pin().
+    published: 1 = attached to a prefix position.
+    num_copies: Published blocks with the same identity and group, itself included; 0 if not published.
+    group: Group of its present content; -1 if never used.
+    """
 
     token_offset: int
     state: BlockState
@@ -104,7 +150,12 @@ class BlockInfo(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """Configuration of a manager, with defaults filled in: kvc_properties."""
+    """Configuration of a manager, with defaults filled in.
+
+    num_blocks: Blocks of all pools, null block included.
+    max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks: As configured.
+    block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
+    """
 
     num_blocks: int
     max_nodes: int
@@ -127,7 +178,21 @@ class Properties(NamedTuple):
 
 
 class RequestInfo(NamedTuple):
-    """State of a request: kvc_request_info."""
+    """State of a request.
+
+    namespace_id: As configured.
+    user_data: As configured.
+    num_tokens: Known tokens.
+    num_committed: Tokens whose KV is written.
+    num_cached: Tokens of the hit at the last admission.
+    capacity: Tokens that have slots; 0 while waiting.
+    num_blocks: Blocks held in all groups.
+    lost_reuse_tokens: Tokens that one group had cached and another had not, at the last admission.
+    min_truncate_tokens: Smallest non-zero length that Request.truncate() can restore. Without sink tokens it can restore every greater length
+        too; with them it may refuse lengths between the sinks and the present window.
+    admitted: 1 = holds blocks, 0 = waiting.
+    flags: RequestFlags as configured.
+    """
 
     namespace_id: int
     user_data: int
@@ -149,7 +214,16 @@ class RequestInfo(NamedTuple):
 
 
 class QuantMetrics(NamedTuple):
-    """Measured cost and error of stored rows: kvc_quant_metrics."""
+    """Measured cost and error of stored rows.
+
+    elements: Elements compared.
+    bytes: Their size: codes, their share of the scales rounded up, residual rows in bfloat16.
+    fp16_bytes: Their size as fp16.
+    ratio: fp16_bytes / bytes; 0 without elements.
+    mse: Mean squared error of the finite elements.
+    snr_db: 10 log10(sum of squares / sum of squared errors); +infinity without error, -infinity without signal.
+    max_error: Largest absolute error.
+    """
 
     elements: int
     bytes: int
@@ -166,7 +240,22 @@ class QuantMetrics(NamedTuple):
 
 
 class AttentionInfo(NamedTuple):
-    """How attention would be computed: kvc_attention_info."""
+    """How attention would be computed.
+
+    kernels: GPU: "mma" (tensor cores) or "plain". CPU: the instruction set, "amx", "avx512-bf16", "avx512", "avx2" or "scalar". The environment
+        variable KVC_KERNELS, read once, is an upper limit.
+    keys: How the kernels read keys: "tiles", "rows", or "converted" to float32 first.
+    values: The same for values; "keys" = latent rows that are read once for both.
+    num_workers: Threads or multiprocessors that take part.
+    sparse: 1 = a block mask hides some blocks.
+    num_pieces: Units of work (a request, some KV heads, some queries); 0 = decided on the device.
+    num_splits: Parts of the context after splitting the units, at least num_pieces; 0 = decided on the device.
+    scratch_bytes: Memory that the call takes and the storage keeps for the next one; less with Launch.plan.
+    shared_tokens: shared_tokens if they are read once for all requests; else 0 (docs/GPU.md).
+    plan_bytes: Least bytes of Launch.plan. Smaller bounds never need more. 0 on the CPU.
+    workspace_bytes: Least bytes of Launch.workspace. Smaller bounds never need more. 0 on the CPU.
+    selection_bytes: The same for Storage.select_blocks() with these arguments.
+    """
 
     kernels: str
     keys: str
@@ -189,7 +278,20 @@ class AttentionInfo(NamedTuple):
 
 
 class DeviceInfo(NamedTuple):
-    """Properties of a device: kvc_device_info."""
+    """Properties of a device.
+
+    memory_bytes: Total memory; 0 = unknown.
+    memory_kinds: Bits 1 << MemoryKind that a storage on the device may have.
+    num_processors: Hardware threads or multiprocessors; 0 = unknown.
+    free_bytes: Memory that is free now; 0 = unknown.
+    name: "NVIDIA H200"; "" = unknown.
+    architecture: "sm_90", "gfx90a"; "" = unknown.
+    dlpack_device: DLDeviceType of its memory: 1 CPU, 2 CUDA, 10 ROCm.
+    flags: DeviceFlags
+    swap_out_kernel_bytes: Storage.swap_out() copies runs (Storage.runs() of a block) that are shorter than this by a kernel, longer ones by the
+        copy engine. An estimate without DeviceFlags.SWAP_MEASURED. 0 = always the copy engine; 2**64 - 1 = always a kernel. 0 on the CPU.
+    swap_in_kernel_bytes: The same for Storage.swap_in().
+    """
 
     memory_bytes: int
     memory_kinds: int
@@ -210,7 +312,13 @@ class DeviceInfo(NamedTuple):
 
 
 class BackendInfo(NamedTuple):
-    """Properties of a backend: kvc_backend_info."""
+    """Properties of a backend.
+
+    path: Its file; "" = a part of the library.
+    architectures: The architectures of its kernels, separated by spaces; "" = no restriction.
+    remark: Why there are no devices; "" if there are some.
+    num_devices: Devices "name:0" .. "name:<num_devices - 1>".
+    """
 
     path: str
     architectures: str
@@ -223,7 +331,23 @@ class BackendInfo(NamedTuple):
 
 
 class MemoryEstimate(NamedTuple):
-    """Memory in bytes and blocks: kvc_memory_estimate."""
+    """Memory in bytes and blocks.
+
+    bytes_per_token: One token in all layers, as if no layer had a window.
+    full_block_bytes: One block of the full group, all its layers.
+    window_block_bytes: One block of the window group, all its layers.
+    full_blocks: Blocks of a sequence in the full group: ceil(tokens / block_size).
+    window_blocks: Most blocks that a sequence holds at once in the window group while it grows to `tokens`: min(ceil(tokens / block_size),
+        ceil((window_tokens + chunk_tokens - 2) / block_size) + 1).
+    sequence_bytes: full_blocks * full_block_bytes + window_blocks * window_block_bytes + residual_bytes.
+    total_bytes: num_sequences * sequence_bytes.
+    max_tokens: Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly above max_context. 0 = not
+        one block fits; 2**64 - 1 = any length fits (windows only).
+    max_sequences: Largest num_sequences of `tokens` tokens that fits the budget; may be 0.
+    num_full_layers: Layers of the full group.
+    num_window_layers: Layers of the window group.
+    residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0.
+    """
 
     bytes_per_token: int
     full_block_bytes: int

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Protocol,
 
 from . import _native
 from ._arrays import np, take, whole
+from .errors import NotFoundError
 from .records import RequestInfo
 
 if TYPE_CHECKING:
@@ -37,17 +38,20 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
     if not keys:
         return None
     packed = b""
-    for first_token, num_tokens, digest in keys:
-        digest = memoryview(digest).tobytes()
+    for i, key in enumerate(keys):
+        try:
+            first_token, num_tokens, digest = key
+            digest = memoryview(digest).tobytes()
+        except TypeError:
+            raise TypeError(f"keys[{i}] is {key!r:.100}; it must be an ExtraKey(first_token, num_tokens, digest of 32 bytes)") from None
         if len(digest) != 32:
-            raise ValueError(f"the digest of an extra key has {len(digest)} bytes; it needs 32")
+            raise ValueError(f"the digest of keys[{i}] has {len(digest)} bytes; it needs 32")
         packed += whole(first_token).to_bytes(8, "little") + whole(num_tokens).to_bytes(8, "little") + digest
     return packed
 
 
 class RequestOptions(NamedTuple):
-    """Options of a new request of a Step, with the names of Manager.allocate(). namespace: a Namespace or its id. flags: RequestFlags.
-    keys: extra keys of its tokens. The others are the fields of kvc_request_config."""
+    """Options of a new request of a Step: those of Manager.allocate(), which describes them."""
 
     namespace: "Namespace | int" = 0
     lookahead: int = 0
@@ -61,15 +65,24 @@ class RequestOptions(NamedTuple):
 
 
 def namespace_id(namespace: "Namespace | int") -> int:
-    return namespace.id if isinstance(namespace, Namespace) else namespace
+    if isinstance(namespace, int):
+        return namespace
+    if isinstance(namespace, Namespace):
+        return namespace.id
+    try:
+        return whole(namespace)
+    except TypeError:
+        raise TypeError(f"namespace is {namespace!r:.100}; it must be a kvcache.Namespace or its id") from None
 
 
-def request_config(options: "dict[str, Any]") -> "_native.kvc_request_config":
+def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_tokens: int, drop_tail_blocks: int, user_data: int,
+                   flags: int) -> "Optional[_native.kvc_request_config]":
+    """Returns the options of a request for the native layer; None = all defaults."""
+    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags) == (0, 0, 0, 0, 0, 0, 0):
+        return None
     config = _native.kvc_request_config()
-    for name, value in options.items():
-        if not hasattr(config, name):
-            raise TypeError(f"{name!r} is no option of a request; see kvc_request_config")
-        setattr(config, name, value)
+    config.lookahead, config.slots, config.external_tokens = lookahead, slots, external_tokens
+    config.max_cached_tokens, config.drop_tail_blocks, config.user_data, config.flags = max_cached_tokens, drop_tail_blocks, user_data, flags
     return config
 
 
@@ -110,7 +123,10 @@ class _Owned:
             warnings.warn(f"{type(self).__name__} {self.id:#x} was never closed", ResourceWarning, stacklevel=2)
 
     def __repr__(self) -> str:
-        return f"<kvcache.{type(self).__name__} {self.id:#x}>"
+        return f"<kvcache.{type(self).__name__} {self.id:#x}{', its manager is closed' if self._manager._m is None else self._state()}>"
+
+    def _state(self) -> str:
+        return "" if self._owned else ", closed"
 
 
 class Pin(_Owned):
@@ -123,6 +139,9 @@ class Pin(_Owned):
         super().__init__(manager, id)
         self.num_pinned = num_pinned
 
+    def _state(self) -> str:
+        return f": {self.num_pinned} tokens" if self._owned else ", closed"
+
 
 class Namespace(_Owned):
     """An open namespace. Requests of different namespaces never share blocks."""
@@ -132,7 +151,8 @@ class Namespace(_Owned):
 
 
 class Request(_Owned):
-    """A sequence of tokens and its blocks. The arrays of a Step take its `id`. Leaving a `with` block frees the request."""
+    """A sequence of tokens and its blocks. The arrays of a Step take its `id`. len() is the number of its known tokens. Leaving a `with` block
+    frees the request."""
 
     __slots__ = ("num_cached",)
     _close = staticmethod(_native.kvc_manager_free_request)
@@ -175,6 +195,27 @@ class Request(_Owned):
     def fork(self) -> "Request":
         """Creates a request with the committed tokens of this one; they share all blocks."""
         return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of known tokens, as len() gives it."""
+        struct = _native.kvc_request_info()
+        _native.kvc_manager_request_info(self._manager._m, self.id, struct)
+        return struct.num_tokens
+
+    def __len__(self) -> int:
+        return self.num_tokens
+
+    def __bool__(self) -> bool:  # not by len(): a request without tokens is a request
+        return True
+
+    def _state(self) -> str:
+        try:
+            info = self.info
+        except (NotFoundError, ValueError):  # ValueError: another thread has closed the manager
+            return ", freed"
+        blocks = f"{info.num_committed} committed, {info.num_blocks} blocks" if info.admitted else "waiting"
+        return f": {info.num_tokens} tokens, {blocks}"
 
     @property
     def info(self) -> RequestInfo:

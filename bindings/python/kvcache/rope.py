@@ -23,7 +23,7 @@ class HasRope(Protocol):
 
 
 def rope_frequencies(model: HasRope, layer: int = 0, length: int = 0, factors: "Optional[numpy.ndarray]" = None) -> "tuple[numpy.ndarray, float]":
-    """Returns (frequencies, attention factor) of a layer: kvc_model_rope. frequencies: float64 [rope_dim / 2], radians per position of each pair.
+    """Returns (frequencies, attention factor) of a layer. frequencies: float64 [rope_dim / 2], radians per position of each pair.
 
     length: tokens of the sequence, for dynamic scaling. factors: float64 [rope_dim / 2] from the model's config.json, for LongRoPE.
     Raises UnsupportedError for LongRoPE without factors."""
@@ -53,7 +53,7 @@ def take_table(name: str, table: Any, rows_name: str, rows: Any, sizes: "Sizes")
 
 def apply_rope(x: "numpy.ndarray", table: "numpy.ndarray", rows: "Optional[numpy.ndarray]" = None, *, first_element: int = 0,
                interleaved: bool = False) -> "numpy.ndarray":
-    """Rotates queries or keys in place, and returns them: kvc_rope_apply.
+    """Rotates queries or keys in place, and returns them.
 
     x: [tokens, heads, head_dim], float32, float16, or bfloat16 as uint16 bits. It may be a part of a larger array if its last dimension is
     contiguous and its other strides are positive. table: from rope_table(). rows: int64 [tokens], row of the table for each token; None = row t

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
 from . import _native
 from ._arrays import view
+from .manager import Manager
 from .request import RequestOptions, namespace_id, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
 
-    from .manager import Manager
     from .request import ExtraKey
 
 _ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_native).items()
@@ -48,7 +48,7 @@ class _Memory:
 
 
 class Step:
-    """One engine step: the arrays and counts of kvc_step, in memory that is allocated once. Fill the arrays in place, set the counts, call run(),
+    """One engine step for a whole batch: arrays and counts, in memory that is allocated once. Fill the arrays in place, set the counts, call run(),
     and read the results. One thread at a time may use a step.
 
     max_requests: running requests. max_tokens: extended tokens of a step. max_frees: each of frees, preempts and truncates.
@@ -115,6 +115,8 @@ class Step:
 
     def __init__(self, manager: "Manager", max_requests: int, max_tokens: int, row_stride: int, *, max_admissions: int = 0,
                  max_prompt_tokens: int = 0, max_frees: int = 0, max_rows: int = 0, max_changes: int = 0):
+        if not isinstance(manager, Manager):
+            raise TypeError(f"manager is {type(manager).__name__}; it must be a kvcache.Manager")
         limits = _native.kvc_step_limits()
         limits.max_requests, limits.max_tokens, limits.row_stride = max_requests, max_tokens, row_stride
         limits.max_admissions, limits.max_prompt_tokens, limits.max_frees = max_admissions, max_prompt_tokens, max_frees
@@ -139,8 +141,16 @@ class Step:
     def __exit__(self, *unused: object) -> None:
         self.close()
 
-    def use(self, **arrays: bool) -> None:
-        """Switches optional arrays off (False) or on (True), until the next use().
+    def __repr__(self) -> str:
+        if getattr(self, "_step", None) is None:
+            return "<kvcache.Step, closed>"
+        return (f"<kvcache.Step {self.step_id}: {self.num_requests} requests, {self.num_admissions} admissions, {self.num_frees} frees, "
+                f"{self.num_preempts} preempts, {self.num_truncates} truncates>")
+
+    def use(self, *, committed: Optional[bool] = None, commit_offsets: Optional[bool] = None, extend_offsets: Optional[bool] = None,
+            extend_tokens: Optional[bool] = None, admit_requests: Optional[bool] = None, admit_offsets: Optional[bool] = None,
+            rows: Optional[bool] = None, block_tables: Optional[bool] = None, slots: Optional[bool] = None, changes: Optional[bool] = None) -> None:
+        """Switches optional arrays off (False) or on (True), until the next use(). None leaves an array as it is.
 
         What each means when it is off:
         committed         nothing is committed
@@ -157,12 +167,10 @@ class Step:
             step.num_requests = 1
             step.run()
             step.slots[0, :4]                        # slots of the next four tokens, whose ids come later
-
-        Raises ValueError for any other name; then nothing is switched."""
-        unknown = [name for name in arrays if name not in _OPTIONAL]
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} cannot be switched{_did_you_mean(unknown[0], _OPTIONAL)}; optional are {', '.join(_OPTIONAL)}")
-        changed = {name: used for name, used in arrays.items() if self._used[name] != used}
+        """
+        arrays = zip(_OPTIONAL, (committed, commit_offsets, extend_offsets, extend_tokens, admit_requests, admit_offsets, rows, block_tables, slots,
+                                 changes))
+        changed = {name: used for name, used in arrays if used is not None and self._used[name] != used}
         if not changed:
             return
         for name, used in changed.items():
@@ -179,7 +187,9 @@ class Step:
     if not TYPE_CHECKING:  # type checkers know the attributes from above
 
         def __getattr__(self, name):
-            """Called for an array that is off, and for names that a step does not have."""
+            """Called for an array that is off, for names that a step does not have, and for all of them when it is closed."""
+            if name not in _PRIVATE and self._step is None and hasattr(type(self), name):
+                raise ValueError("the step is closed")
             if name in _SWITCHES:
                 switch = next((switch for switch in _SWITCHES[name] if not self._used[switch]), name)
                 raise AttributeError(f"{name} is off in this step; step.use({switch}=True) switches it on")
@@ -187,6 +197,8 @@ class Step:
 
         def __setattr__(self, name, value):
             if name in _COUNTS:
+                if self._step is None:
+                    raise ValueError("the step is closed")
                 setattr(self._step, name, value)
             elif name in _PRIVATE:
                 object.__setattr__(self, name, value)
@@ -199,7 +211,7 @@ class Step:
                 raise AttributeError(f"a Step has no attribute {name!r}{_did_you_mean(name, [*_ARRAYS, *_COUNTS])}")
 
     def run(self, admit_options: "Sequence[Optional[RequestOptions]]" = ()) -> int:
-        """Runs the step (kvc_manager_step): retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if the
+        """Runs the step: retire, commit, frees, preempts, truncates, extend, admit. Returns step_id. Raises only if the
         step fails as a whole; then nothing has changed. Each item has its own status: look at num_failed, then at status.
 
         admit_options: [num_admissions] options of each new request; None = defaults. Empty = defaults for all, with the namespaces of
@@ -219,11 +231,15 @@ class Step:
             all_keys: "list[ExtraKey]" = []
             key_offsets, namespaces = [0], []
             for i, options in enumerate(admit_options):
-                fields = (options or RequestOptions())._asdict()
+                if options is None:
+                    options = RequestOptions()
+                elif not isinstance(options, RequestOptions):
+                    raise TypeError(f"admit_options[{i}] is {type(options).__name__}; it must be a kvcache.RequestOptions, or None")
+                fields = options._asdict()
                 namespaces.append(namespace_id(fields.pop("namespace")))
                 all_keys += fields.pop("keys")
                 key_offsets.append(len(all_keys))
-                _native.kvc_request_configs_setitem(configs, i, request_config(fields))
+                _native.kvc_request_configs_setitem(configs, i, request_config(**fields) or _native.kvc_request_config())
             _native.kvc_manager_step(self._manager._m, self._step, namespaces, configs, pack_keys(all_keys), key_offsets)
         finally:
             _native.delete_kvc_request_configs(configs)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _native
 from ._arrays import as_bytes, float_type, np, row_strides, same_type, take, view
-from .constants import DType, Layout, Plane, StorageFlags
+from .constants import DType, Layout, MemoryKind, Plane, StorageFlags
 from .errors import BufferTooSmallError, KvCacheError
 from .records import AttentionInfo, QuantMetrics
 from .rope import take_table
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Launch(NamedTuple):
-    """How a GPU runs attention: kvc_attention_launch. The CPU ignores it. Both arrays are uint8 in memory of the device.
+    """How a GPU runs attention. The CPU ignores it. Both arrays are uint8 in memory of the device.
 
     plan: [explain().plan_bytes]. The first of several layers with the same lengths writes its plan, the partition of the work, into it. The other
     layers reuse it with planned=True. workspace: [explain().workspace_bytes] (for select_blocks: selection_bytes), for intermediate results;
@@ -37,19 +38,30 @@ class Launch(NamedTuple):
 
 
 class Storage:
-    """Memory for the keys and values of a manager's blocks: kvc_storage. Any thread may use it; the caller orders calls that touch the same bytes.
+    """Memory for the keys and values of a manager's blocks. Any thread may use it; the caller orders calls that touch the same bytes.
 
     num_blocks: blocks of the manager's pool. dtype: stored type, a DType or its name ("bfloat16", "float32", "float16", "float8_e4m3",
-    "float8_e5m2", "int8", "int4"). Other options are the fields of kvc_storage_config: v_head_dim, block_size, scale_group, k_scale, v_scale,
-    channel_tokens, residual_blocks, alignment, num_threads. memory: a writable array, or another object with a buffer, to use in place; it has
+    "float8_e5m2", "int8", "int4"). layout, flags: Layout, StorageFlags. v_head_dim: elements of a value; 0 = head_dim. block_size: tokens per
+    block; 0 = 16. num_threads: threads of one call, the caller included; 0 = 1. alignment: of each block, in bytes; 0 = 64.
+
+    scale_group: elements of a row that share a scale; 0 = integer types: the whole row, float8: no scales in the blocks. k_scale, v_scale: one
+    scale for all keys, one for all values; 0 = see scale_group. channel_tokens, residual_blocks: with StorageFlags.CHANNEL_KEYS, tokens that
+    share the scale of a channel (0 = block_size), and blocks of each layer that are not yet quantized (0 = 64).
+
+    device: "cuda:0" and so on; None = the CPU. memory_kind: MemoryKind. memory_fraction: with num_blocks 0, the part of the device's free memory to
+    use. memory: a writable array, or another object with a buffer, to use in place; it has
     at least storage_size() bytes, is aligned to `alignment`, and stays alive as long as it is used. close() frees the memory when the last
     array over it is gone.
 
     A call with a stream (Stream) enqueues its work there and returns. Without a stream the work is done on return."""
 
     def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
-                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), memory: Any = None, **options: int):
-        config = _config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options)
+                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), v_head_dim: int = 0, block_size: int = 0, num_threads: int = 0,
+                 alignment: int = 0, scale_group: int = 0, k_scale: float = 0.0, v_scale: float = 0.0, channel_tokens: int = 0,
+                 residual_blocks: int = 0, device: Optional[str] = None, memory_kind: MemoryKind = MemoryKind.DEFAULT,
+                 memory_fraction: float = 0.0, memory: Any = None):
+        config = _config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, v_head_dim, block_size, num_threads, alignment,
+                         scale_group, k_scale, v_scale, channel_tokens, residual_blocks, device, memory_kind, memory_fraction)
         self._memory = None if memory is None else take("memory", memory, written=True)
         self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, as_bytes(self._memory))
         self._info = _native.kvc_storage_info()
@@ -66,13 +78,33 @@ class Storage:
     def __exit__(self, *unused: object) -> None:
         self.close()
 
-    def __getattr__(self, name: str) -> int:
-        """slab_bytes, block_bytes, token_bytes, num_blocks, num_layers, num_heads, head_dim, v_head_dim, block_size, dtype,
-        layout, flags, scale_group, alignment: kvc_storage_info."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        value: int = getattr(self._info, name)
-        return value
+    if TYPE_CHECKING:  # properties, made below: the configuration with defaults filled in, and sizes in bytes
+        num_blocks: int
+        num_layers: int
+        num_heads: int
+        head_dim: int
+        v_head_dim: int
+        block_size: int
+        dtype: DType
+        layout: Layout
+        flags: StorageFlags
+        scale_group: int
+        alignment: int
+        memory_kind: MemoryKind
+        k_scale: float
+        v_scale: float
+        channel_tokens: int
+        residual_blocks: int
+        slab_bytes: int
+        block_bytes: int
+        token_bytes: int
+        residual_bytes: int
+
+    def __repr__(self) -> str:
+        if getattr(self, "_s", None) is None:
+            return "<kvcache.Storage, closed>"
+        return (f"<kvcache.Storage: {self.num_blocks} blocks of {self.block_size} tokens, {self.num_layers} layers, {self.num_heads} KV heads of "
+                f"{self.head_dim}, {self.dtype.name.lower()}, {self.layout.name}, {self.slab_bytes} bytes>")
 
     def view(self, plane: Plane, layer: int = 0) -> "Array":
         """Returns a plane of one layer as an array in place: [num_blocks, num_heads, block_size, elements]. bfloat16 comes as uint16 bits,
@@ -201,8 +233,11 @@ class Storage:
             if kept is not None:
                 stream._keep(kept)
 
-    def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *,
-               out: "Optional[Array]" = None, lse: "Optional[Array]" = None, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
+    def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *, out: "Maybe" = None,
+               lse: "Maybe" = None, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True, scale: float = 0.0,
+               soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None, sink_logits: "Maybe" = None,
+               mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None, block_mask: "Maybe" = None, shared_tokens: int = 0,
+               allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> "Array":
         """Computes paged attention: prefill and decode, any mix of requests. Returns `out` [queries, q heads, v_head_dim].
 
         q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. q_offsets: uint64 [requests + 1]; request r has queries
@@ -214,21 +249,30 @@ class Storage:
         place: q may be the queries of a fused QKV projection, qkv[:, :q_heads * head_dim].reshape(-1, q_heads, head_dim). Rows of out must not
         overlap; gaps between them are not written.
 
-        Options (kvc_attention): q_starts; causal (True); scale, soft_cap, window, sinks; alibi_slopes: float32 [q heads]; sink_logits: float32
-        [q heads], a learned logit per head (gpt-oss), -inf = none; mask: uint8 bits, lowest first, from bit mask_offsets[r] for positions from
-        mask_starts[r]; block_mask: uint8 [requests, num_heads, bytes], from select_blocks(); shared_tokens: number of first tokens that lie in
-        the same blocks for all requests; launch: how a GPU runs it, a Launch."""
+        scale: factor of q . k; 0 = 1 / sqrt(head_dim). soft_cap: c in c * tanh(logit / c); 0 = none. window: last tokens that a query reads, itself
+        included; 0 = all. sinks: first tokens that a window keeps. q_starts, mask_offsets, mask_starts: uint64 [requests]. alibi_slopes: float32
+        [q heads]. sink_logits: float32 [q heads], a learned logit per head (gpt-oss), -inf = none. mask: uint8 bits, lowest first, from bit
+        mask_offsets[r] for positions from mask_starts[r]. block_mask: uint8 [requests, num_heads, bytes], from select_blocks(). shared_tokens:
+        number of first tokens that lie in the same blocks for all requests. allow_bf16: float32 and float16 queries may be computed like bfloat16
+        ones, which is faster on some CPUs. launch: how a GPU runs it, a Launch."""
         if out is None:
             q = take("q", q, dict(self._shape))
             out = np.empty((*q.shape[:2], self._info.v_head_dim), q.dtype)
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, **options)
-        self._do(stream, (q, out, lse, options), _native.kvc_storage_attend, attention, *arrays)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, out, lse, q_starts, causal, scale, soft_cap, window,
+                                            sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
+                                            launch)
+        self._do(stream, (q, out, lse), _native.kvc_storage_attend, attention, *arrays)
         return out
 
-    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, **options: Any) -> AttentionInfo:
-        """Describes how attend() would run this call, and runs nothing."""
+    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *, q_starts: "Maybe" = None,
+                causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None,
+                sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None,
+                block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> AttentionInfo:
+        """Describes how attend() would run this call, and runs nothing. Parameters as for attend()."""
         info = _native.kvc_attention_info()
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window,
+                                            sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
+                                            launch)
         _native.kvc_storage_explain(self._s, attention, *arrays, info)
         return AttentionInfo.read(info)
 
@@ -242,23 +286,28 @@ class Storage:
         self._do(stream, out, _native.kvc_storage_key_bounds, layer, take("blocks", blocks), written)
         return out
 
-    def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0,
-                      *, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, **options: Any) -> "Array":
+    def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int, layer: int = 0, *,
+                      sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True,
+                      scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None,
+                      sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None,
+                      block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> "Array":
         """Picks the top_k blocks of each request and KV head by their bounds (from key_bounds()), and always the first sink_blocks and the last
-        recent_blocks. Returns a block_mask for attend(). options: as for attend()."""
+        recent_blocks. Returns a block_mask for attend(). Other parameters as for attend()."""
         choice, sizes = _native.kvc_block_choice(), dict(self._shape)
         bounds = take("bounds", bounds, sizes)
         kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
         picked = np.zeros((len(kv_lens), self._info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
         choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
-        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, **options)
-        self._do(stream, (q, bounds, options), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
+        attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window,
+                                            sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
+                                            launch)
+        self._do(stream, (q, bounds), _native.kvc_storage_select_blocks, attention, *arrays, choice, as_bytes(bounds), as_bytes(picked))
         return picked
 
-    def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, *, q_starts: Any = None,
-                   causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Any = None,
-                   sink_logits: Any = None, mask: Any = None, mask_offsets: Any = None, mask_starts: Any = None, block_mask: Any = None,
-                   shared_tokens: int = 0, launch: Optional[Launch] = None) -> "tuple[_native.kvc_attention, _Arrays]":
+    def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, q_starts: Any, causal: bool,
+                   scale: float, soft_cap: float, window: int, sinks: int, alibi_slopes: Any, sink_logits: Any, mask: Any, mask_offsets: Any,
+                   mask_starts: Any, block_mask: Any, shared_tokens: int, allow_bf16: bool,
+                   launch: Optional[Launch]) -> "tuple[_native.kvc_attention, _Arrays]":
         """Returns the struct and its arrays, which have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
@@ -287,7 +336,7 @@ class Storage:
             _check_mask(mask.nbytes * 8, q_offsets, kv_lens, mask_offsets, mask_starts)
         attention.num_requests, attention.table_stride = len(kv_lens), block_tables.shape[1]
         attention.layer, attention.num_q_heads, attention.dtype = layer, q.shape[1], float_type(q)
-        attention.flags = 0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL
+        attention.flags = (0 if causal else _native.KVC_ATTENTION_NOT_CAUSAL) | (_native.KVC_ATTENTION_ALLOW_BF16 if allow_bf16 else 0)
         attention.scale, attention.soft_cap, attention.window, attention.sinks = scale, soft_cap, window, sinks
         attention.shared_tokens, attention.block_mask_stride = shared_tokens, 0 if block_mask is None else block_mask.shape[2]
         q, (attention.q_token_stride, attention.q_head_stride) = row_strides(q)
@@ -329,7 +378,7 @@ def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "
 
 
 def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
-    """Merges partial results of the same queries over disjoint sets of keys, and returns (out, lse) over all keys: kvc_attention_merge.
+    """Merges partial results of the same queries over disjoint sets of keys, and returns (out, lse) over all keys.
 
     outs: [partials, rows..., v_dim]. lses: float32 [partials, rows...]."""
     sizes: "Sizes" = {}
@@ -348,18 +397,34 @@ def tree_mask(parents: "Array") -> "tuple[Array, Array]":
     return mask, depths
 
 
-def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: "DType | str", layout: int, flags: int, options: "dict[str, int]") -> "_native.kvc_storage_config":
+def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: "DType | str", layout: int, flags: int,
+            v_head_dim: int, block_size: int, num_threads: int, alignment: int, scale_group: int, k_scale: float, v_scale: float, channel_tokens: int,
+            residual_blocks: int, device: Optional[str], memory_kind: int, memory_fraction: float) -> "_native.kvc_storage_config":
     config = _native.kvc_storage_config()
     config.num_blocks, config.num_layers, config.num_heads, config.head_dim = num_blocks, num_layers, num_heads, head_dim
     config.dtype, config.layout, config.flags = DType.parse(dtype), layout, flags
-    for name, value in options.items():
-        if not hasattr(config, name):
-            raise TypeError(f"{name!r} is no option of a Storage; see kvc_storage_config")
-        setattr(config, name, value)
+    config.v_head_dim, config.block_size, config.num_threads, config.alignment = v_head_dim, block_size, num_threads, alignment
+    config.scale_group, config.k_scale, config.v_scale = scale_group, k_scale, v_scale
+    config.channel_tokens, config.residual_blocks = channel_tokens, residual_blocks
+    if device is not None:
+        config.device = device
+    config.memory_kind, config.memory_fraction = memory_kind, memory_fraction
     return config
 
 
 def storage_size(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
-                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), **options: int) -> "tuple[int, int]":
+                 layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), v_head_dim: int = 0, block_size: int = 0, num_threads: int = 0,
+                 alignment: int = 0, scale_group: int = 0, k_scale: float = 0.0, v_scale: float = 0.0, channel_tokens: int = 0,
+                 residual_blocks: int = 0, device: Optional[str] = None, memory_kind: MemoryKind = MemoryKind.DEFAULT) -> "tuple[int, int]":
     """Returns the bytes of one block, and of all blocks, of a Storage with these options."""
-    return _native.kvc_storage_size(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, options))
+    return _native.kvc_storage_size(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, v_head_dim, block_size, num_threads,
+                                            alignment, scale_group, k_scale, v_scale, channel_tokens, residual_blocks, device, memory_kind, 0.0))
+
+
+for _name in ("num_blocks", "num_layers", "num_heads", "head_dim", "v_head_dim", "block_size", "scale_group", "alignment", "k_scale", "v_scale",
+              "channel_tokens", "residual_blocks", "slab_bytes", "block_bytes", "token_bytes", "residual_bytes"):
+    setattr(Storage, _name, property(attrgetter("_info." + _name)))
+setattr(Storage, "dtype", property(lambda self: DType(self._info.dtype)))
+setattr(Storage, "layout", property(lambda self: Layout(self._info.layout)))
+setattr(Storage, "flags", property(lambda self: StorageFlags(self._info.flags)))
+setattr(Storage, "memory_kind", property(lambda self: MemoryKind(self._info.memory_kind)))

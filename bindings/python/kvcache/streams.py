@@ -20,7 +20,8 @@ def device_info(device: Optional[str] = None) -> DeviceInfo:
 
 def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
     """Opens a backend and returns its properties. name: "cpu", "cuda" or "hip". path: its file, or the only folder to search; None = the
-    folders of kvc_backend_open. Raises NotFoundError, whose text lists the files that were searched, and UnsupportedError."""
+    folder of the library and those of the variable KVC_BACKEND_PATH. Raises NotFoundError, whose text lists the files that were searched, and
+    UnsupportedError."""
     if path is not None:
         _native.kvc_backend_open(name, path)
     info = _native.kvc_backend_info()
@@ -29,7 +30,7 @@ def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
 
 
 class StreamEvent:
-    """A point in a stream that the host or other streams can wait for: kvc_stream_event. Before it is recorded it counts as reached."""
+    """A point in a stream that the host or other streams can wait for. Before it is recorded it counts as reached."""
 
     def __init__(self, device: Optional[str] = None):
         self._e: Any = _native.kvc_stream_event_create(device)
@@ -49,7 +50,7 @@ class StreamEvent:
 
 
 class Stream:
-    """A queue of work on storages: kvc_stream. A call of a Storage that is given a stream checks its arguments, enqueues its work and returns.
+    """A queue of work on storages. A call of a Storage that is given a stream checks its arguments, enqueues its work and returns.
     Until the work is done, the arrays of keys, values, queries, masks and bounds must not change, and the results must not be read. The
     stream keeps these arrays alive. Any thread may use it. close() waits for its work.
 

@@ -49,7 +49,7 @@ def test_enumerations_have_the_values_of_c():
     assert constants.Status.SKIPPED == _native.KVC_ERROR_SKIPPED == 13
     assert constants.DType.parse("bf16") == _native.KVC_BFLOAT16 == constants.DType.parse(8)
     assert constants.BlockState.FENCED == 6 and constants.Layout.BHLNC == 4
-    prefixes = {constants.Status: "ERROR", constants.BlockState: "BLOCK", constants.EventKind: "EVENT", constants.RopeScaling: "ROPE",
+    prefixes = {constants.Status: "ERROR", constants.BlockState: "BLOCK", constants.EventKind: "EVENT", constants.RopeScaling: "ROPE", constants.MemoryKind: "MEMORY", constants.DeviceFlags: "DEVICE",
                 constants.RequestFlags: "REQUEST", constants.StorageFlags: "STORAGE", **{it: it.__name__.upper() for it in (constants.Feature, constants.Layout, constants.Plane)}}
     for enumeration, word in prefixes.items():
         of_c = {name[len(f"KVC_{word}_"):]: value for name, value in vars(_native).items() if name.startswith(f"KVC_{word}_") and "ROPE_ROWS" not in name}
@@ -60,7 +60,7 @@ def test_records_have_the_fields_of_c():
     named = {name: record for name, record in vars(records).items() if hasattr(record, "_fields")}
     assert len(named) > 10
     for name, record in named.items():
-        struct = getattr(_native, re.search(r"kvc_\w+", record.__doc__)[0])
+        struct = getattr(_native, record.read.__annotations__["filled"].removeprefix("_native."))
         fields = {field for field, kind in vars(struct).items() if type(kind).__name__ == "getset_descriptor" and not field.startswith("_")}
         assert set(record._fields) == fields - {"this", "thisown"}, name
         filled = record.read(struct())

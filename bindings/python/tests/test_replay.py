@@ -52,6 +52,26 @@ def test_the_command_line(trace, tmp_path):
     assert png.read_bytes()[:4] == b"\x89PNG"
 
 
+def test_prompts_that_do_not_fit_count_as_not_cached():
+    """Otherwise the hit rate falls when a larger pool takes them."""
+    short = [TraceRequest(600, 1, (1, 2))] * 4
+    requests = [*short, TraceRequest(6000, 1, tuple(range(10, 22)))]
+    rates = []
+    for blocks, rejected in ((100, 1), (1000, 0)):
+        result = kvcache.replay(requests, blocks, concurrency=1)
+        assert (result.rejected, result.rejected_tokens) == (rejected, 6000 * rejected) and result.prompt_tokens + result.rejected_tokens == 8400
+        rates.append(result.hit_rate)
+    assert rates[0] == rates[1] == 3 * 592 / 8400
+    assert result.summary()["rejected_tokens"] == 0
+
+
+def test_plot_says_what_to_install(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('it is not there')\n")
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    said = subprocess.run([sys.executable, "-m", "kvcache", "plot", "trace.jsonl"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert said.returncode == 2 and said.stderr == "kvcache: plot needs matplotlib (it is not there): pip install 'kvcache[plot]'\n"
+
+
 @pytest.mark.parametrize("line, text", [("nonsense", "not JSON"), ("[1]", "not a JSON object"), ('{"input_length": 5}', "output_length is None"),
                                         ('{"input_length": 600, "output_length": 1, "hash_ids": [1]}', "must be 2 whole numbers")])
 def test_bad_traces_name_file_and_line(tmp_path, line, text):

@@ -99,8 +99,8 @@ def test_optional_arrays_are_taken_away_and_back():
         step.committed[0] = 4
         step.run()
         assert r.info.num_committed == 4 and step.block_tables[0, 0, :2].tolist() == r.block_table().tolist()
-        for unknown, meant in (("requests", ""), ("extend_token", "extend_tokens"), ("commit_tokens", "")):
-            with pytest.raises(ValueError, match=f"{unknown}.*{meant}"):
+        for unknown in ("requests", "extend_token", "commit_tokens"):
+            with pytest.raises(TypeError, match=f"{unknown}"):
                 step.use(committed=False, **{unknown: False})
         step.committed[0] = 4  # still on
 

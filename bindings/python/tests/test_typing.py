@@ -59,11 +59,27 @@ with kvcache.Manager(8) as m, m.allocate([1, 2]) as request:
     kvcache.RequestOptions(slot=1)
     kvcache.Step(m, 1, 1, 1).extend_token
     kvcache.Step(m, 1, 1, 1).num_request = 1
+    kvcache.Manager(8, max_request=1)
+    m.allocate([1], slot=1)
+    kvcache.Step(m, 1, 1, 1).use(extend_token=False)
+    storage = kvcache.Storage(8, 1, 1, 8, v_head=8)
+    storage.blok_bytes
+    table = request.block_table()
+    storage.attend(table, table, table, table, casual=True)
+    kvcache.Model(layers=1)
+    kvcache.find_model("llama-3.1-8b").estimate(token=1)
+    kvcache.replay("trace.jsonl", 8, concurrence=1)
+    kvcache.manger
+    reveal_type(storage.dtype)
+    reveal_type(request.num_tokens)
+    reveal_type(len(request))
 """, encoding="utf-8")
     said = run("mypy", tmp_path, "--strict", cache, "program.py")
     lines = [re.sub(r"^program.py:(\d+): \w+: ", r"\1 ", line) for line in said if re.search("error|Revealed|Found", line)]
     wanted = ['3 .*"int"', '4 .*"kvcache.constants.BlockState"', r'5 .*kvcache.constants.Status\b', '6 .*RequestInfo', '7 .*numpy.ndarray', '8 .*numpy.ndarray',
-              '9 "Stats" has no attribute "evicted"', '10 .*"str"', '11 .*"slot"', '12 "Step" has no attribute "extend_token"', '13 "Step" has no attribute "num_request"', "Found 5 errors"]
+              '9 "Stats" has no attribute "evicted"', '10 .*"str"', '11 .*"slot"', '12 "Step" has no attribute "extend_token"', '13 "Step" has no attribute "num_request"',
+              '14 .*"max_request"', '15 .*"slot"', '16 .*"extend_token"', '17 .*"v_head"', '18 "Storage" has no attribute "blok_bytes"', '20 .*"casual"', '21 .*"layers"',
+              '22 .*"token"', '23 .*"concurrence"', '24 Module has no attribute "manger"', '25 .*DType', '26 .*"int"', '27 .*"int"', "Found 15 errors"]
     for want, line in zip(wanted, lines):
         assert re.match(want, line), (want, lines)
     assert len(lines) == len(wanted), lines

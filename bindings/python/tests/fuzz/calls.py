@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """All calls, and which there must be: every public callable of the package. One that is missing here, or never succeeds, fails the fuzz."""
 
+import dataclasses
 import enum
 import inspect
 
 import calls_functions  # noqa: F401
 import calls_manager  # noqa: F401
+import calls_step  # noqa: F401
 import calls_storage  # noqa: F401
 import kvcache
-from calls_step import STEP_COUNTS
 from kvcache import errors
 from kvcache.events import EventReader
 from kvcache.storage import DLPack
@@ -18,7 +19,7 @@ __all__ = ["CALLS", "EXPECTED", "World", "Wrong", "public"]
 
 
 def public():
-    """Names of all callables and properties of the package that could go wrong: not of enumerations, tuples and exceptions."""
+    """Names of all callables and properties of the package that could go wrong: not of enumerations, tuples, exceptions and results."""
     names, more = [], [EventReader, DLPack]
     for name in kvcache.__all__:
         value = getattr(kvcache, name)
@@ -26,7 +27,7 @@ def public():
             continue
         if not inspect.isclass(value):
             names.append(name)
-        elif not issubclass(value, (enum.Enum, tuple, BaseException)):
+        elif not issubclass(value, (enum.Enum, tuple, BaseException)) and not dataclasses.is_dataclass(value):
             more.append(value)
     for cls in more:
         if cls not in (kvcache.Request, kvcache.Pin, kvcache.Namespace, DLPack):  # which a Manager, or a Storage, makes
@@ -34,14 +35,14 @@ def public():
         for base in cls.__mro__[:-1]:
             for member, value in vars(base).items():
                 is_ours = not member.startswith("_") or member in ("__iter__", "__dlpack__", "__dlpack_device__")
-                if is_ours and (callable(value) or isinstance(value, (property, classmethod, staticmethod))) and not is_field(cls, member):
+                if is_ours and (callable(value) or isinstance(value, (property, classmethod, staticmethod))) and not is_field(value):
                     names.append(f"{cls.__name__}.{member}")
     return set(names)
 
 
-def is_field(cls, member):
-    """A count of a Step: Step.run and Step.num_failed set them."""
-    return cls is kvcache.Step and (member in STEP_COUNTS or member in ("step_id", "num_slots", "num_copies", "num_changes", "num_refused", "shortage_blocks"))
+def is_field(value):
+    """A property that reads a field: Storage.fields, Model.fields, Step.run and Step.num_failed use them all."""
+    return isinstance(value, property) and (not inspect.isfunction(value.fget) or value.fget.__name__ == "<lambda>")
 
 
 # What a call may raise.

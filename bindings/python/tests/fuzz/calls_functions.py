@@ -172,10 +172,11 @@ def from_config(w):
         kvcache.Model.from_config("/nowhere")
 
 
-@call("Model.__getattr__")
-def field(w):
-    with contextlib.suppress(AttributeError):
-        getattr(kvcache.find_model("llama-3.1-8b"), w.rng.choice(("num_layers", "none", "_none")))
+@call("Model.fields")
+def fields(w):
+    model = kvcache.find_model("llama-3.1-8b")
+    need(all(getattr(model, name) is not None for name in dir(model) if not name.startswith("_")), "a field")
+    repr(model)
 
 
 @call("Model.window_layers")

@@ -264,6 +264,13 @@ def info(w):
     w.request().info
 
 
+@call("Request.num_tokens")
+def num_tokens(w):
+    request = w.request()
+    repr((request, w.m))
+    need(request.num_tokens == len(request) == request.info.num_tokens, "the number of tokens")
+
+
 @call("Request.block_table")
 def block_table(w):
     r, group = w.request(), w.number(0)

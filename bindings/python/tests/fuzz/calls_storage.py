@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of Storage, and of streams that end while its work is on the way."""
 
-import contextlib
-
 import numpy as np
 
 import kvcache
@@ -43,10 +41,11 @@ def close_storage(w):
     w.later()
 
 
-@call("Storage.__getattr__")
-def attribute(w):
-    with contextlib.suppress(AttributeError):
-        getattr(w.storage(), w.rng.choice(("block_bytes", "num_blocks", "none", "_none")))
+@call("Storage.fields")
+def fields(w):
+    storage = w.storage()
+    need(all(getattr(storage, name) is not None for name in dir(storage) if not name.startswith("_")), "a field")
+    repr(storage)
 
 
 @call("Storage.view")

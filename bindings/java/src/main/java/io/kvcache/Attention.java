@@ -31,6 +31,8 @@ public final class Attention {
   public float scale, softCap;
   public long window, sinks;
   public boolean notCausal;
+  /** Float32 and float16 queries may be computed like bfloat16 ones: faster on some CPUs. */
+  public boolean allowBf16;
   /** float32 [numQHeads], or null. */
   public ByteBuffer alibiSlopes;
   /** float32 [numQHeads], or null: a learned logit per head (gpt-oss); -infinity = none. */
@@ -70,6 +72,11 @@ public final class Attention {
 
   /** A copy with new slices of all buffers, as {@link Sizes} makes them after its checks. outputs: with out and lse. */
   Attention checked(Storage.Shape shape, boolean outputs) {
+    Sizes.count("layer", layer);
+    Sizes.count("numQHeads", numQHeads);
+    Sizes.count("window", window);
+    Sizes.count("sinks", sinks);
+    Sizes.count("sharedTokens", sharedTokens);
     Attention a = new Attention();
     int requests = Sizes.longs("kvLens", kvLens, kvLens == null ? 0 : kvLens.remaining()).remaining(), heads = shape.numHeads();
     a.kvLens = Sizes.longs("kvLens", kvLens, requests);
@@ -104,6 +111,7 @@ public final class Attention {
     a.window = window;
     a.sinks = sinks;
     a.notCausal = notCausal;
+    a.allowBf16 = allowBf16;
     a.sharedTokens = sharedTokens;
     a.qTokenStride = qTokenStride;
     a.qHeadStride = qHeadStride;
@@ -141,7 +149,7 @@ public final class Attention {
     c.setLayer(layer);
     c.setNum_q_heads(numQHeads);
     c.setDtype(dtype.code);
-    c.setFlags(notCausal ? Native.KVC_ATTENTION_NOT_CAUSAL : 0);
+    c.setFlags((notCausal ? Native.KVC_ATTENTION_NOT_CAUSAL : 0) | (allowBf16 ? Native.KVC_ATTENTION_ALLOW_BF16 : 0));
     c.setScale(scale);
     c.setSoft_cap(softCap);
     c.setWindow(window);
