@@ -49,7 +49,8 @@ Words option_names(const CLI::App& command) {
 std::string unknown_command(const CLI::App& app, const Words& extras) {
   const Words names = command_names(app);
   if (extras.empty()) return "no command; give " + one_of(names);
-  if (extras[0].rfind('-', 0) == 0) return "no option " + extras[0] + " before the command, which is " + one_of(names);
+  if (extras[0].rfind('-', 0) == 0)
+    return "no option " + extras[0] + " before the command, which is " + one_of(names);
   if (extras[0] == "plot") return "plot is a command of the Python package: python -m kvcache plot";
   const std::string meant = did_you_mean(extras[0], names);
   return "no command " + extras[0] + (meant.empty() ? "; give " + one_of(names) : meant);
@@ -65,7 +66,8 @@ std::string range(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t open = type.find(" in ["), middle = type.find(" - ", open), close = type.find(']', open);
   if (open == std::string::npos || middle == std::string::npos || close == std::string::npos) return "";
-  return "from " + type.substr(open + 5, middle - open - 5) + " to " + type.substr(middle + 3, close - middle - 3);
+  return "from " + type.substr(open + 5, middle - open - 5) + " to " +
+         type.substr(middle + 3, close - middle - 3);
 }
 
 /// An option whose value is wrong or missing.
@@ -73,9 +75,11 @@ std::string bad_value(const CLI::Option& option, const std::string& name) {
   const Words allowed = choices(option);
   const std::string wanted = !allowed.empty() ? one_of(allowed) : range(option);
   const std::string must = wanted.empty() ? "" : "; it must be " + wanted;
-  if (option.results().empty()) return name + (option.get_positional() ? " is missing" : " needs a value") + must;
+  if (option.results().empty())
+    return name + (option.get_positional() ? " is missing" : " needs a value") + must;
   const std::string& given = option.results().back();
-  return name + " is " + given + (must.empty() ? ", which is no number" : must) + did_you_mean(given, allowed);
+  return name + " is " + given + (must.empty() ? ", which is no number" : must) +
+         did_you_mean(given, allowed);
 }
 
 std::string text_of(const CLI::App& app, const CLI::App& command, const CLI::Error& error) {
