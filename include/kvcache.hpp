@@ -103,6 +103,7 @@ class Request : public Handle<kvc_manager_free_request> {
   void truncate(uint64_t num_tokens) { check(kvc_manager_truncate_request(manager_, id_, num_tokens)); }
   void preempt() { check(kvc_manager_preempt_request(manager_, id_)); }
   Request fork() { return Request(manager_, ask<uint64_t>(kvc_manager_fork_request, manager_, id_)); }
+  kvc_probe_info probe() const { return ask<kvc_probe_info>(kvc_manager_probe_request, manager_, id_); }
   kvc_request_info info() const { return ask<kvc_request_info>(kvc_manager_request_info, manager_, id_); }
   ///@}
   /// The block table of one group, written over the whole of `row`; `fill_id` where there is no block.
@@ -158,10 +159,6 @@ class Manager {
   /// What an admission of this prompt would find. Changes nothing.
   kvc_probe_info probe(const Prompt& p) const {
     return ask<kvc_probe_info>(kvc_manager_probe, get(), p.get());
-  }
-  /// What the admission of a waiting request would find. Changes nothing.
-  kvc_probe_info probe(const Request& r) const {
-    return ask<kvc_probe_info>(kvc_manager_probe_request, get(), r.id());
   }
   /// Pins the cached part of a prompt. Throws KVC_ERROR_NOT_FOUND if nothing is cached.
   Pin pin(const Prompt& p, uint64_t* num_pinned = nullptr) {

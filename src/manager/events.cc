@@ -25,8 +25,8 @@ kvc_status Manager::poll_events(uint64_t* cursor, kvc_event_batch* batch) {
     {
       const std::lock_guard lock(monitor_.mutex());
       if (*cursor > events_.next_sequence()) {
-        return fail(KVC_ERROR_INVALID_ARGUMENT, "cursor %llu is in the future; the next event is %llu",
-                    ull(*cursor), ull(events_.next_sequence()));
+        return invalid("cursor %llu is in the future; the next event is %llu", ull(*cursor),
+                       ull(events_.next_sequence()));
       }
       identities.learn(&work);
       if (*cursor < events_.oldest()) {
@@ -86,16 +86,14 @@ kvc_status Manager::list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_
   if (!events_.enabled()) return no_events();
   const uint64_t end = shape_.max_nodes * shape_.num_groups;
   if (*cursor >= end) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "cursor %llu is not one of this list, which ends at %llu; begin with 0", ull(*cursor),
-                ull(end));
+    return invalid("cursor %llu is not one of this list, which ends at %llu; begin with 0", ull(*cursor),
+                   ull(end));
   }
   const size_t fit = batch->tokens == nullptr ? batch->capacity : batch->token_capacity / shape_.block_size;
   const size_t room = fit < batch->capacity ? fit : batch->capacity;
   if (room == 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "a batch for %zu positions and %zu tokens has no room for a position of %u tokens",
-                batch->capacity, batch->token_capacity, shape_.block_size);
+    return invalid("a batch for %zu positions and %zu tokens has no room for a position of %u tokens",
+                   batch->capacity, batch->token_capacity, shape_.block_size);
   }
   Identities::Work work;
   batch->count = 0;

@@ -22,8 +22,7 @@ kvc_status refused_ids(kvc_status status, const char* array, const int32_t* ids,
 
 kvc_status Stepper::retire(uint64_t step_id) {
   if (step_id > assigned_) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "step %llu was not issued; the newest is %llu", ull(step_id),
-                ull(assigned_));
+    return invalid("step %llu was not issued; the newest is %llu", ull(step_id), ull(assigned_));
   }
   view_.retire(step_id);
   return KVC_OK;
@@ -163,9 +162,8 @@ kvc_status Stepper::truncate_item(const StepPlan& plan, size_t i) {
   KVC_TRY(view_.find(plan.step.truncates[i], false, &request));
   const uint64_t length = plan.step.truncate_lengths[i];
   if (length == kUnsetCount) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "truncate_lengths[%zu] is not set: set the number of tokens to keep, 0 to %u", i,
-                request->known);
+    return invalid("truncate_lengths[%zu] is not set: set the number of tokens to keep, 0 to %u", i,
+                   request->known);
   }
   return view_.truncate(*request, length);
 }
@@ -181,9 +179,8 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
   Request* request = view_.peek(step.requests[i]);
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
   if (status == kRepeated) {
-    status = fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "an earlier item names request %llu too; name each request once in a step",
-                  ull(step.requests[i]));
+    status = invalid("an earlier item names request %llu too; name each request once in a step",
+                     ull(step.requests[i]));
     request = nullptr;  // the earlier item shows it
   }
   const uint64_t count = plan.extension(i);

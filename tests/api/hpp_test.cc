@@ -120,6 +120,7 @@ TEST(Hpp, LackOfSpaceIsAnAnswer) {
   EXPECT_TRUE(r.append(numbers(1, 4)));
   EXPECT_EQ(status_of([&] { (void)r.append(std::vector<int32_t>{-1}); }), KVC_ERROR_INVALID_ARGUMENT);
   kvc::Request waiting = m.create(numbers(50, 4));
+  EXPECT_EQ(waiting.probe().fits, 0u);
   EXPECT_FALSE(waiting.admit());
   EXPECT_FALSE(waiting.info().admitted);
   r.preempt();
