@@ -15,7 +15,7 @@ LAYERS = {  # files of the layer, and how they call a function
 REASONS = {
     "kvc_last_error": {language: "its text is in the error of the failed call" for language in ("Python", "Java")},
     "kvc_step_view": {"Java": "kvc_step_bytes of java/typemaps.i, a direct buffer"},
-    "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "exceptions carry the number and the text"},
+    "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "Status is an enumeration with names"},
     "kvc_manager_destroy": {"Python": "objects end with their last reference"},
     "kvc_step_destroy": {"Python": "objects end with their last reference"},
     "kvc_storage_destroy": {"Python": "objects end with their last reference"},

@@ -736,7 +736,10 @@ typedef struct kvc_step {
   const uint64_t* preempts;         /**< [num_preempts] */
   const uint64_t* truncates;        /**< [num_truncates] */
   const uint64_t* truncate_lengths; /**< [num_truncates] absolute number of tokens to keep. */
-  /** [num_requests] Each request once: a later item with the same request gets INVALID_ARGUMENT. */
+  /** [num_requests] Each request once: a later item with the same request gets INVALID_ARGUMENT. A request
+   *  may also be in frees, preempts or truncates of the step: it is committed first. Tokens to extend are
+   *  then NOT_FOUND after a free and BUSY after a preemption; without them the item has the status of its
+   *  commit. */
   const uint64_t* requests;
   const uint64_t* committed; /**< [num_requests] absolute committed counts; NULL = no commits. */
   /** [num_requests + 1] into commit_tokens; NULL = commits bring no ids. */
@@ -776,8 +779,10 @@ typedef struct kvc_step {
    *  fill_id to its end. To use other memory than in the last step, such as two sets in turn, set
    *  KVC_STEP_WHOLE_ROWS. May be NULL. */
   int32_t* block_tables;
-  /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items. May be
-   *  NULL. */
+  /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items. Only
+   *  extensions have slots here. Those of an admission, for its tokens from `cached` on, follow from its row
+   *  of block_tables: row[t / block_size] * block_size + t % block_size; kvc_manager_export_slots writes
+   *  them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. Required if an extension may need one. */
   kvc_block_copy* copies;

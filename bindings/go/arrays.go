@@ -81,6 +81,24 @@ func invalid(format string, values ...any) error {
 	return &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT, Text: fmt.Sprintf(format, values...)}
 }
 
+// notNegative returns an error that shows the number as the caller wrote it; C would see one near 2^64.
+func notNegative(name string, value int) error {
+	if value < 0 {
+		return invalid("%s is %d; it must not be negative", name, value)
+	}
+	return nil
+}
+
+// firstOf is the first error of several checks.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // check returns an error unless every array has the required length.
 func check(arrays ...array) error {
 	for _, a := range arrays {
@@ -252,8 +270,8 @@ func checkRopeRows(rows *RopeRows, table []float32) (tokens uint64, err error) {
 
 // checkQuant is for Quantize and Dequantize: rows of dim values, and the lengths of their codes, in bytes, and scales.
 func checkQuant(format QuantFormat, values []float32, dim int) (rows, codes, scales uint64, err error) {
-	if dim < 0 {
-		return 0, 0, 0, invalid("dim is %d; it must not be negative", dim)
+	if err = notNegative("dim", dim); err != nil {
+		return
 	}
 	if rows, err = wholeRows("values", values, uint64(dim)); err != nil || rows == 0 {
 		return

@@ -184,3 +184,41 @@ func TestCloseBesideCalls(t *testing.T) {
 		equal(t, step.Slots == nil && step.BlockTables == nil && step.Frees == nil && step.Status == nil && step.Row(0, 0) == nil, true)
 	}
 }
+
+// TestNegativeNumbersAreRefusedAsWritten: no text shows a number near 2^64, and no call takes one as "all".
+func TestNegativeNumbersAreRefusedAsWritten(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 4})
+	r, _, err := m.AllocateRequest(sequence(0, 20), nil)
+	must(t, err)
+	must(t, m.CommitTokens(r, 20))
+	must(t, m.FreeRequest(r))
+	r, _, err = m.AllocateRequest(sequence(100, 20), nil)
+	must(t, err)
+	before, err := m.Digest()
+	must(t, err)
+	_, evicted := m.EvictBlocks(-1)
+	s, err := m.NewStep(StepLimits{MaxRequests: 1, RowStride: 2})
+	must(t, err)
+	results := map[string]error{"maxBlocks": evicted, "firstToken": m.Slots(r, 0, -1, make([]int64, 1)), "capacity": m.ReserveTokens(r, -1),
+		"committed": m.CommitTokens(r, -1), "tokens": m.TruncateRequest(r, -1)}
+	for name, count := range map[string]*int{"NumFrees": &s.NumFrees, "NumPreempts": &s.NumPreempts, "NumTruncates": &s.NumTruncates,
+		"NumRequests": &s.NumRequests, "NumAdmissions": &s.NumAdmissions} {
+		*count = -1
+		results[name] = s.Run()
+		*count = 0
+	}
+	l := StepLimits{}
+	for name, limit := range map[string]*int{"MaxFrees": &l.MaxFrees, "MaxRequests": &l.MaxRequests, "MaxAdmissions": &l.MaxAdmissions,
+		"MaxTokens": &l.MaxTokens, "MaxPromptTokens": &l.MaxPromptTokens, "MaxRows": &l.MaxRows, "RowStride": &l.RowStride, "MaxChanges": &l.MaxChanges} {
+		*limit = -1
+		_, results[name] = m.NewStep(l)
+		*limit = 0
+	}
+	for name, err := range results {
+		refused(t, err)
+		equal(t, err.Error(), name+" is -1; it must not be negative")
+	}
+	after, err := m.Digest()
+	must(t, err)
+	equal(t, after, before)
+}

@@ -5,7 +5,7 @@ package kvcache
 // #include <kvcache.h>
 import "C"
 
-import "libkvcache/bindings/go/internal/native"
+import "github.com/libkvcache/libkvcache/bindings/go/internal/native"
 
 // Attention is queries and the keys that they attend to: kvc_attention. Request r has queries QOffsets[r] .. QOffsets[r+1]-1. They are the last
 // of its KVLens[r] tokens, or begin at position QStarts[r].

@@ -8,7 +8,7 @@ import "C"
 import (
 	"errors"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
 // Error is a failed call, which changed nothing. Status is its KVC_ERROR_*. Text says what was wrong, the value, the limit

@@ -1,3 +1,3 @@
-module libkvcache/bindings/go
+module github.com/libkvcache/libkvcache/bindings/go
 
 go 1.19

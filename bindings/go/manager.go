@@ -21,7 +21,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
 // Group is a group of layers with one block table per request. WindowTokens 0: full attention. Otherwise a query reads the last

@@ -9,7 +9,7 @@ import (
 	"math"
 	"unsafe"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
 // Model is what the KV cache of a model depends on: kvc_model. Use a preset (FindModel), or fill it in.

@@ -8,7 +8,7 @@ import "C"
 import (
 	"unsafe"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
 // Namespace is the id of an open namespace. Requests of different namespaces never share blocks. 0 is the default one.
@@ -90,7 +90,12 @@ func (m *Manager) DropPrefix(namespace Namespace, tokens []int32, keys []ExtraKe
 // EvictBlocks evicts up to maxBlocks cached blocks in the order of the policy.
 func (m *Manager) EvictBlocks(maxBlocks int) (evicted int, err error) {
 	var count uint64
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_evict_blocks(c, uint64(maxBlocks), &count) })
+	err = m.call(func(c uintptr) error {
+		if err := notNegative("maxBlocks", maxBlocks); err != nil {
+			return err
+		}
+		return native.Kvc_manager_evict_blocks(c, uint64(maxBlocks), &count)
+	})
 	return int(count), err
 }
 

@@ -5,7 +5,7 @@ package kvcache
 // #include <kvcache.h>
 import "C"
 
-import "libkvcache/bindings/go/internal/native"
+import "github.com/libkvcache/libkvcache/bindings/go/internal/native"
 
 // QuantFormat is the format of Quantize: kvc_quant_format.
 type QuantFormat struct {

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
 // requestConfig is kvc_request_config.
@@ -105,7 +105,12 @@ func (m *Manager) AppendToken(request Request, token int32) error {
 
 // ReserveTokens gives the request slots for capacity tokens in all; their ids may come later.
 func (m *Manager) ReserveTokens(request Request, capacity int) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_reserve_tokens(c, uint64(request), uint64(capacity)) })
+	return m.call(func(c uintptr) error {
+		if err := notNegative("capacity", capacity); err != nil {
+			return err
+		}
+		return native.Kvc_manager_reserve_tokens(c, uint64(request), uint64(capacity))
+	})
 }
 
 // CommitTokens states that the KV of the first committed tokens (an absolute count) is written. Full blocks are published.
@@ -115,12 +120,20 @@ func (m *Manager) CommitTokens(request Request, committed int) error {
 	if m.c == 0 {
 		return ErrClosed
 	}
+	if err := notNegative("committed", committed); err != nil {
+		return err
+	}
 	return native.Kvc_manager_commit_tokens(m.c, uint64(request), uint64(committed))
 }
 
 // TruncateRequest keeps the first tokens (an absolute count) and returns the blocks of the rest.
 func (m *Manager) TruncateRequest(request Request, tokens int) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_truncate_request(c, uint64(request), uint64(tokens)) })
+	return m.call(func(c uintptr) error {
+		if err := notNegative("tokens", tokens); err != nil {
+			return err
+		}
+		return native.Kvc_manager_truncate_request(c, uint64(request), uint64(tokens))
+	})
 }
 
 // ForkRequest creates a request with the committed tokens of another; they share all blocks.
@@ -187,6 +200,9 @@ func (m *Manager) ExportTables(requests []Request, group uint32, fillID int32, t
 // the window.
 func (m *Manager) Slots(request Request, group uint32, firstToken int, slots []int64) error {
 	return m.call(func(c uintptr) error {
+		if err := notNegative("firstToken", firstToken); err != nil {
+			return err
+		}
 		return native.Kvc_manager_export_slots(c, uint64(request), group, uint64(firstToken), slots)
 	})
 }

@@ -11,24 +11,30 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"libkvcache/bindings/go/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// StepLimits are the sizes of the arrays of a step: kvc_step_limits.
+// StepLimits are the sizes of the arrays of a step: kvc_step_limits. 0 gives an empty array, unless a default is named.
 type StepLimits struct {
 	MaxFrees        int // Each of Frees, Preempts, Truncates.
 	MaxRequests     int // Running requests.
 	MaxAdmissions   int // New and re-admitted requests.
-	MaxTokens       int // Extended tokens per step.
+	MaxTokens       int // Extended tokens of a step, and separately tokens of commits.
 	MaxPromptTokens int // Tokens of all new requests of a step.
-	MaxRows         int // Rows of the block tables.
-	RowStride       int // Entries per row: blocks of the longest request.
+	MaxRows         int // Rows of the block tables; 0 = MaxRequests + MaxAdmissions.
+	RowStride       int // Entries per row: blocks of the longest request. 0 = no tables.
 	MaxChanges      int // 0 = all that a step can change.
+}
+
+func (l *StepLimits) check() error {
+	return firstOf(notNegative("MaxFrees", l.MaxFrees), notNegative("MaxRequests", l.MaxRequests), notNegative("MaxAdmissions", l.MaxAdmissions),
+		notNegative("MaxTokens", l.MaxTokens), notNegative("MaxPromptTokens", l.MaxPromptTokens), notNegative("MaxRows", l.MaxRows),
+		notNegative("RowStride", l.RowStride), notNegative("MaxChanges", l.MaxChanges))
 }
 
 // Step is one engine step for a whole batch: kvc_step. Its slices are memory of the library, which stays from step to step. Fill them in
 // place, set the counts, call Run, and read the results. Closing the step or the manager sets the slices to nil; do not use copies of them
-// afterwards.
+// afterwards. Lengths of slices are in brackets.
 //
 // Run refuses entries that are not set. Until you set an entry, CommitTokens, ExtendTokens and AdmitTokens hold -1, TruncateLengths and
 // AdmitOffsets (from [1] on) 2^64 - 1, Rows -2^31. Run consumes the ids, lengths and AdmitOffsets that it reads: they are unset
@@ -38,27 +44,46 @@ type StepLimits struct {
 // them off. CommitOffsets, CommitTokens and Rows are off until UseCommitTokens or UseRows switch them on. Run does not read an array that
 // is off; under SlotsOnly it refuses ids in ExtendTokens.
 type Step struct {
-	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int
-	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal
-	FillID                                                          int32
-	RetiredStep                                                     uint64
-	NoCommits, NoExtensions, SlotsOnly                              bool // Without Committed; without ExtendOffsets; slots only, whose ids come later.
-	UseCommitTokens, UseRows                                        bool // With CommitOffsets and CommitTokens; with Rows.
+	NumFrees, NumPreempts, NumTruncates, NumRequests, NumAdmissions int    // Entries of the slices below in this step.
+	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal.
+	FillID                                                          int32  // Written where a table has no block; -1 at first.
+	RetiredStep                                                     uint64 // Newest step whose kernels have finished: StepID if none is in flight; 0 = nothing new.
+	NoCommits, NoExtensions, SlotsOnly                              bool   // Without Committed; without ExtendOffsets; slots only, whose ids come later.
+	UseCommitTokens, UseRows                                        bool   // With CommitOffsets and CommitTokens; with Rows.
 
-	Frees, Preempts, Truncates, TruncateLengths, Requests, Committed, CommitOffsets, ExtendOffsets, AdmitRequests, AdmitOffsets, AdmitNamespaces []uint64
-	CommitTokens, ExtendTokens, AdmitTokens, Rows                                                                                                []int32
+	Frees, Preempts            []uint64 // [MaxFrees] requests to free and to preempt.
+	Truncates, TruncateLengths []uint64 // [MaxFrees] requests to truncate, and the tokens that each keeps, an absolute count.
+	Requests                   []uint64 // [MaxRequests] running requests, each once.
+	Committed                  []uint64 // [MaxRequests] tokens of each whose KV is written, an absolute count.
+	CommitOffsets              []uint64 // [MaxRequests + 1] where the ids of each commit begin in CommitTokens, and their end.
+	CommitTokens               []int32  // [MaxTokens] ids that became known since, appended before the commit.
+	ExtendOffsets              []uint64 // [MaxRequests + 1] where the extension of each request begins in ExtendTokens, and their end.
+	ExtendTokens               []int32  // [MaxTokens] ids of the tokens to compute in this step.
+	AdmitRequests              []uint64 // [MaxAdmissions] waiting requests; 0 = create one from AdmitTokens.
+	AdmitOffsets               []uint64 // [MaxAdmissions + 1] where each prompt begins in AdmitTokens, and their end. Not read if none is created.
+	AdmitTokens                []int32  // [MaxPromptTokens] prompts of the new requests, one after the other.
+	AdmitNamespaces            []uint64 // [MaxAdmissions] namespaces of the new requests.
+	// [MaxRequests + MaxAdmissions] row of the block tables of each running request, then of each admission; -1 = none. Off: item i has row i.
+	Rows []int32
 	// AdmitOptions are the options of new requests, [NumAdmissions]. nil = defaults for all, with the namespaces of AdmitNamespaces; otherwise the
 	// namespaces of the options count. Waiting requests keep the options that they were created with.
 	AdmitOptions []RequestOptions
 
-	StepID, ShortageBlocks                      uint64
-	NumSlots, NumCopies, NumChanges, NumRefused int
-	Status                                      []Status // Of frees, preempts, truncates, requests, admissions, in this order.
-	Admitted, Cached, NumBlocks                 []uint64
-	BlockTables                                 []int32 // [groups][MaxRows][RowStride]; only changed entries are written.
-	Slots                                       []int64 // [groups][MaxTokens]
-	Copies                                      []BlockCopy
-	Changes                                     []TableChange
+	// Results of Run.
+	StepID         uint64   // Number of this step: 1, 2, ...
+	ShortageBlocks uint64   // Blocks missing for the first refused admission.
+	NumSlots       int      // Entries of Slots of each group.
+	NumCopies      int      // Entries of Copies: execute them before the kernels of the step.
+	NumChanges     int      // Entries of Changes.
+	NumRefused     int      // Admissions that had no space.
+	Status         []Status // Of frees, preempts, truncates, requests, admissions, in this order, without gaps.
+	Admitted       []uint64 // [MaxAdmissions] ids; 0 = refused.
+	Cached         []uint64 // [MaxAdmissions] tokens of the hit, which need no compute.
+	NumBlocks      []uint64 // Valid entries of the row of each running request, then of each admission, for each group.
+	BlockTables    []int32  // [groups][MaxRows][RowStride]; only changed entries are written. See Row.
+	Slots          []int64  // [groups][MaxTokens] slots of the extended tokens, at ExtendOffsets[i] for request i; not those of admissions.
+	Copies         []BlockCopy
+	Changes        []TableChange // Entries written to BlockTables.
 
 	m    *Manager
 	mu   sync.Mutex // Held by Run and Row: Close waits for them.
@@ -74,9 +99,15 @@ const (
 
 // NewStep creates a step with all its arrays, so that serving allocates nothing.
 func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
+	if err := limits.check(); err != nil {
+		return nil, err
+	}
 	c := C.kvc_step_limits{struct_size: C.sizeof_kvc_step_limits, max_frees: C.uint64_t(limits.MaxFrees), max_requests: C.uint64_t(limits.MaxRequests),
 		max_admissions: C.uint64_t(limits.MaxAdmissions), max_tokens: C.uint64_t(limits.MaxTokens), max_prompt_tokens: C.uint64_t(limits.MaxPromptTokens),
 		max_rows: C.uint64_t(limits.MaxRows), row_stride: C.uint64_t(limits.RowStride), max_changes: C.uint64_t(limits.MaxChanges)}
+	if limits.MaxRows == 0 {
+		c.max_rows = c.max_requests + c.max_admissions
+	}
 	s := &Step{m: m, FillID: -1, used: [6]bool{true, true, true, true, true, true}}
 	var address uintptr
 	if err := m.call(func(manager uintptr) error { return native.Kvc_step_create(manager, asByte(&c), &address) }); err != nil {
@@ -141,6 +172,9 @@ func (s *Step) Run() error {
 		if s.c == nil {
 			return ErrClosed
 		}
+		if err := s.checkCounts(); err != nil {
+			return err
+		}
 		for i, array := range []struct {
 			array int32
 			on    bool
@@ -170,9 +204,15 @@ func (s *Step) Run() error {
 	})
 }
 
+// checkCounts refuses negative counts; the library compares the others with its arrays.
+func (s *Step) checkCounts() error {
+	return firstOf(notNegative("NumFrees", s.NumFrees), notNegative("NumPreempts", s.NumPreempts), notNegative("NumTruncates", s.NumTruncates),
+		notNegative("NumRequests", s.NumRequests), notNegative("NumAdmissions", s.NumAdmissions))
+}
+
 // unusedIDs refuses ids that are set although Run would not read them.
 func (s *Step) unusedIDs() error {
-	if !s.SlotsOnly || s.NoExtensions || s.NumRequests < 0 || s.NumRequests >= len(s.ExtendOffsets) {
+	if !s.SlotsOnly || s.NoExtensions || s.NumRequests >= len(s.ExtendOffsets) {
 		return nil // the library looks at the counts
 	}
 	end := s.ExtendOffsets[s.NumRequests]

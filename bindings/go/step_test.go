@@ -247,3 +247,14 @@ func TestAdmissionsWithoutOptionsTakeTheirNamespacesFromTheStep(t *testing.T) {
 		must(t, m.RetireStep(s.StepID))
 	}
 }
+
+func TestAStepHasARowForEachItemByDefault(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 8})
+	s, err := m.NewStep(StepLimits{MaxRequests: 2, MaxAdmissions: 1, MaxPromptTokens: 20, RowStride: 2})
+	must(t, err)
+	equal(t, len(s.BlockTables), 3*2)
+	s.NumAdmissions, s.AdmitOffsets[1] = 1, uint64(copy(s.AdmitTokens, sequence(0, 20)))
+	must(t, s.Run())
+	equal(t, s.Status[0], StatusOK)
+	equal(t, s.Row(0, 0), []int32{0, 1})
+}

@@ -52,11 +52,13 @@ enum {
 
 /** Properties of a device. */
 typedef struct kvc_device_info {
-  size_t struct_size;       /**< sizeof(kvc_device_info) */
-  uint64_t memory_bytes;    /**< Total memory; 0 = unknown. */
-  uint32_t memory_kinds;    /**< Bits 1 << KVC_MEMORY_* that a storage on the device may have. */
-  uint32_t num_processors;  /**< Hardware threads or multiprocessors; 0 = unknown. */
-  uint64_t free_bytes;      /**< Memory that is free now; 0 = unknown. */
+  size_t struct_size;      /**< sizeof(kvc_device_info) */
+  uint64_t memory_bytes;   /**< Total memory; of the CPU at most what control groups allow; 0 = unknown. */
+  uint32_t memory_kinds;   /**< Bits 1 << KVC_MEMORY_* that a storage on the device may have. */
+  uint32_t num_processors; /**< Hardware threads or multiprocessors; 0 = unknown. */
+  /** Memory that is free now; of the CPU what the process can still take, caches that the system can drop
+   *  included; 0 = unknown. */
+  uint64_t free_bytes;
   const char* name;         /**< "NVIDIA H200"; "" = unknown. The library owns the text. */
   const char* architecture; /**< "sm_90", "gfx90a"; "" = unknown. The library owns the text. */
   int32_t dlpack_device;    /**< DLDeviceType of its memory: 1 CPU, 2 CUDA, 10 ROCm. */

@@ -92,7 +92,9 @@ typedef struct kvc_storage_config {
   /** Elements of a row that share a scale, at least 4. 0 = integer types: the whole row; FP8: no scales in
    *  the blocks, see k_scale. Other types: 0. */
   uint32_t scale_group;
-  uint32_t alignment; /**< Alignment of each block in bytes, a power of two, 16 .. 4096; 0 = 64. */
+  /** Alignment in bytes of the keys and of the values of each block and layer (KVC_LAYOUT_BHLNC: and head),
+   *  a power of two, 16 .. 4096; 0 = 64. */
+  uint32_t alignment;
   /** Threads of one call, the caller included, 1 .. 256; 0 = 1. With parallel_for: its workers, not 0. */
   uint32_t num_threads;
   /** KVC_MEMORY_* of the storage's own memory. With `memory`: 0 or KVC_MEMORY_EXTERNAL. */
@@ -120,8 +122,7 @@ typedef struct kvc_storage_config {
    *  sequences that decode at once. If more are needed, the one that was stored to longest ago is
    *  quantized early, which costs accuracy only. */
   uint32_t residual_blocks;
-  /** With num_blocks 0 and own memory, on a GPU: use this part of kvc_device_info.free_bytes, above 0 and
-   *  at most 1. */
+  /** With num_blocks 0 and own memory: use this part of kvc_device_info.free_bytes, above 0 and at most 1. */
   float memory_fraction;
   uint32_t reserved; /**< 0 */
 } kvc_storage_config;

@@ -4,8 +4,7 @@
 #include "attention/merge.h"
 #include "attention/tree.h"
 
-using kvc::AttentionUse;
-using kvc::fail;
+using namespace kvc;
 
 namespace {
 
@@ -48,25 +47,25 @@ kvc_attention_info translate(const kvc_backend_attention_info& from) {
 extern "C" {
 
 kvc_status kvc_storage_attend(kvc_storage* s, const kvc_attention* attention, kvc_stream* stream) {
-  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     kvc_backend_attention a;
-    KVC_TRY(kvc::read_attention(storage, attention,
-                                stream != nullptr ? AttentionUse::kEnqueue : AttentionUse::kNow, &a));
+    KVC_TRY(read_attention(storage, attention,
+                           stream != nullptr ? AttentionUse::kEnqueue : AttentionUse::kNow, &a));
     KVC_REQUIRE_ARRAY(a.q, a.total_queries);
     KVC_REQUIRE_ARRAY(a.out, a.total_queries);
     if (a.num_requests == 0) return KVC_OK;
     if (storage.attention != nullptr) {
       kvc_attention_launch launch;
-      const kvc_attention own = kvc::complete_attention(attention, a, &launch);
+      const kvc_attention own = complete_attention(attention, a, &launch);
       const kvc_status external = attend_external(storage, own, stream);
       if (external != KVC_ERROR_UNSUPPORTED) return external;
     }
-    return storage.backend->attend(storage.impl, &a, kvc::impl_of(stream));
+    return storage.backend->attend(storage.impl, &a, impl_of(stream));
   });
 }
 
 kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel, void* user_data) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     storage.attention = kernel;
     storage.attention_data = user_data;
     return KVC_OK;
@@ -74,11 +73,11 @@ kvc_status kvc_storage_set_attention(kvc_storage* s, kvc_attention_kernel kernel
 }
 
 kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, kvc_attention_info* info) {
-  return kvc::on_storage(s, [&](kvc_storage& storage) -> kvc_status {
-    return kvc::answer(info, "kvc_attention_info", [&](kvc_attention_info* out) -> kvc_status {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+    return answer(info, [&](kvc_attention_info* out) -> kvc_status {
       kvc_backend_attention a;
       kvc_backend_attention_info found = {};
-      KVC_TRY(kvc::read_attention(storage, attention, AttentionUse::kNow, &a));
+      KVC_TRY(read_attention(storage, attention, AttentionUse::kNow, &a));
       KVC_TRY(storage.backend->explain(storage.impl, &a, &found));
       *out = translate(found);
       return KVC_OK;
@@ -88,65 +87,62 @@ kvc_status kvc_storage_explain(kvc_storage* s, const kvc_attention* attention, k
 
 kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t* blocks, size_t num_blocks,
                                   uint16_t* bounds, kvc_stream* stream) {
-  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
     if (layer >= storage.layout.num_layers)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", layer, storage.layout.num_layers);
-    KVC_TRY(kvc::check_blocks(storage.layout, blocks, num_blocks));
-    return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, kvc::impl_of(stream));
+      return invalid("layer %u of %u", layer, storage.layout.num_layers);
+    KVC_TRY(check_blocks(storage.layout, blocks, num_blocks));
+    return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, impl_of(stream));
   });
 }
 
 kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attention,
                                      const kvc_block_choice* choice, kvc_stream* stream) {
-  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     kvc_backend_attention a;
     kvc_backend_selection selection;
-    KVC_TRY(kvc::read_selection(storage, attention, choice, &a, &selection));
+    KVC_TRY(read_selection(storage, attention, choice, &a, &selection));
     KVC_REQUIRE_ARRAY(a.q, a.total_queries);
     if (a.num_requests == 0) return KVC_OK;
-    return storage.backend->select_blocks(storage.impl, &a, &selection, kvc::impl_of(stream));
+    return storage.backend->select_blocks(storage.impl, &a, &selection, impl_of(stream));
   });
 }
 
 kvc_status kvc_attention_merge(const kvc_attention_partials* partials, void* out, float* lse) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(partials);
     kvc_attention_partials own;
-    KVC_TRY(kvc::read_struct(partials, partials->struct_size, "kvc_attention_partials", &own));
+    KVC_TRY(read_struct(partials, &own));
     if (own.dtype == 0) own.dtype = KVC_FLOAT32;
-    if (!kvc::is_float(own.dtype))
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "dtype %d is no float type", own.dtype);
-    if (own.v_dim == 0 || own.v_dim > kvc::kMaxRowElements) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "v_dim is %u; 1 .. %u", own.v_dim, kvc::kMaxRowElements);
-    }
-    const size_t rows = kvc::product(own.num_partials, own.num_rows);
-    const size_t row_bytes = own.v_dim * kvc::dtype_bits(own.dtype) / 8;
+    if (!is_float(own.dtype)) return invalid("dtype %d is no float type", own.dtype);
+    if (own.v_dim == 0 || own.v_dim > kMaxRowElements)
+      return invalid("v_dim is %u; 1 .. %u", own.v_dim, kMaxRowElements);
+    const size_t rows = product(own.num_partials, own.num_rows);
+    const size_t row_bytes = own.v_dim * dtype_bits(own.dtype) / 8;
     KVC_REQUIRE_MEMORY(own.lses, rows);
-    KVC_REQUIRE_MEMORY(own.outs, kvc::product(rows, row_bytes));
-    KVC_REQUIRE_MEMORY(out, kvc::product(own.num_rows, row_bytes));
-    kvc::merge_partials(static_cast<const char*>(own.outs), own.lses, own.num_partials, own.num_rows,
-                        own.v_dim, own.dtype, static_cast<char*>(out), lse);
+    KVC_REQUIRE_MEMORY(own.outs, product(rows, row_bytes));
+    KVC_REQUIRE_MEMORY(out, product(own.num_rows, row_bytes));
+    merge_partials(static_cast<const char*>(own.outs), own.lses, own.num_partials, own.num_rows, own.v_dim,
+                   own.dtype, static_cast<char*>(out), lse);
     return KVC_OK;
   });
 }
 
 kvc_status kvc_tree_mask(const int32_t* parents, size_t num_nodes, uint8_t* mask, uint64_t first_bit,
                          int32_t* depths) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_ARRAY(parents, num_nodes);
     KVC_REQUIRE_ARRAY(mask, num_nodes);
-    if (num_nodes > kMaxTreeNodes)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu nodes; at most %zu", num_nodes, kMaxTreeNodes);
+    if (num_nodes > kMaxTreeNodes) return invalid("%zu nodes; at most %zu", num_nodes, kMaxTreeNodes);
     for (size_t i = 0; i < num_nodes; ++i) {
       if (parents[i] >= -1 && parents[i] < static_cast<int64_t>(i)) continue;
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "parents[%zu] is %d; -1, or a node before it", i, parents[i]);
+      return invalid("parents[%zu] is %d; -1, or a node before it", i, parents[i]);
     }
     if (first_bit > UINT64_MAX - num_nodes * num_nodes) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "first_bit is %llu: the last bits of %zu nodes are past 2^64",
-                  static_cast<unsigned long long>(first_bit), num_nodes);
+      return invalid("first_bit is %llu: the last bits of %zu nodes are past 2^64", ull(first_bit),
+                     num_nodes);
     }
-    kvc::make_tree_mask(parents, num_nodes, mask, first_bit, depths);
+    make_tree_mask(parents, num_nodes, mask, first_bit, depths);
     return KVC_OK;
   });
 }

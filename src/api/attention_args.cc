@@ -11,8 +11,6 @@
 namespace kvc {
 namespace {
 
-using ull = unsigned long long;
-
 // Whether some head reads the block.
 bool is_read(const AttentionArgs& args, const RequestView& view, uint64_t block) {
   for (uint32_t head = 0; head < args.layout->num_heads; ++head) {
@@ -30,47 +28,41 @@ kvc_status check_entries(const AttentionArgs& args, const RequestView& view, int
        first < end && j < ceil_div(static_cast<uint64_t>(end), layout.block_size); ++j) {
     if (table[j] >= 0 && static_cast<uint64_t>(table[j]) < layout.num_blocks) continue;
     if (!later && !is_read(args, view, j)) continue;
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu, table entry %llu: no block %d; the storage has %llu", view.request, ull{j},
-                table[j], ull{layout.num_blocks});
+    return invalid("request %zu, table entry %llu: no block %d; the storage has %llu", view.request, ull{j},
+                   table[j], ull{layout.num_blocks});
   }
   return KVC_OK;
 }
 
 kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   const uint64_t begin = args.q_offsets[r], end = args.q_offsets[r + 1];
-  if (end < begin || (r == 0 && begin != 0) || end > (uint64_t{1} << 40)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "q_offsets[%zu], %llu, after %llu", r + 1, ull{end}, ull{begin});
-  }
+  if (end < begin || (r == 0 && begin != 0) || end > (uint64_t{1} << 40))
+    return invalid("q_offsets[%zu], %llu, after %llu", r + 1, ull{end}, ull{begin});
   const uint64_t queries = end - begin, kv_len = args.kv_lens[r];
   if (args.q_starts == nullptr && args.causal != 0 && queries > kv_len) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu has %llu queries and %llu cached tokens; give q_starts", r, ull{queries},
-                ull{kv_len});
+    return invalid("request %zu has %llu queries and %llu cached tokens; give q_starts", r, ull{queries},
+                   ull{kv_len});
   }
   const uint64_t q_start = args.q_starts != nullptr ? args.q_starts[r] : 0;
   if (kv_len > INT32_MAX || q_start > INT32_MAX || queries > INT32_MAX) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: kv_lens is %llu, q_starts %llu, with %llu queries; each at most 2^31 - 1", r,
-                ull{kv_len}, ull{q_start}, ull{queries});
+    return invalid("request %zu: kv_lens is %llu, q_starts %llu, with %llu queries; each at most 2^31 - 1", r,
+                   ull{kv_len}, ull{q_start}, ull{queries});
   }
   if (args.mask_starts != nullptr && args.mask_starts[r] > kv_len) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "mask_starts[%zu] is %llu; at most kv_lens[%zu], %llu", r,
-                ull{args.mask_starts[r]}, r, ull{kv_len});
+    return invalid("mask_starts[%zu] is %llu; at most kv_lens[%zu], %llu", r, ull{args.mask_starts[r]}, r,
+                   ull{kv_len});
   }
   if (queries == 0) return KVC_OK;
   const uint64_t blocks = ceil_div(kv_len, args.layout->block_size);
   if (args.block_mask != nullptr && ceil_div(blocks, 8) > args.block_mask_stride) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: block_mask_stride is %llu bytes; %llu blocks need %llu", r,
-                ull{args.block_mask_stride}, ull{blocks}, ull{ceil_div(blocks, 8)});
+    return invalid("request %zu: block_mask_stride is %llu bytes; %llu blocks need %llu", r,
+                   ull{args.block_mask_stride}, ull{blocks}, ull{ceil_div(blocks, 8)});
   }
   const RequestView view = view_request(args, r);
   const Reach reach = find_reach(args, view, 0, queries - 1);
   if (ceil_div(static_cast<uint64_t>(reach.end), args.layout->block_size) > args.table_stride) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "request %zu: %lld tokens need more than table_stride, %llu entries", r,
-                static_cast<long long>(reach.end), ull{args.table_stride});
+    return invalid("request %zu: %lld tokens need more than table_stride, %llu entries", r,
+                   static_cast<long long>(reach.end), ull{args.table_stride});
   }
   KVC_TRY(check_entries(args, view, 0, reach.sinks, later));
   return check_entries(args, view, reach.low, reach.end, later);
@@ -80,16 +72,15 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
 kvc_status check_shared(const AttentionArgs& a) {
   const uint64_t entries = ceil_div(a.shared_tokens, a.layout->block_size);
   if (entries > a.table_stride) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; table_stride has room for %llu",
-                ull{a.shared_tokens}, ull{a.table_stride * a.layout->block_size});
+    return invalid("shared_tokens is %llu; table_stride has room for %llu", ull{a.shared_tokens},
+                   ull{a.table_stride * a.layout->block_size});
   }
   for (size_t r = 0; r < a.num_requests; ++r) {
     const int32_t* const table = a.block_tables + r * a.table_stride;
     for (uint64_t j = 0; j < entries; ++j) {
       if (table[j] == a.block_tables[j]) continue;
-      return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "shared_tokens is %llu, but table entry %llu of request %zu is %d, and %d of request 0",
-                  ull{a.shared_tokens}, ull{j}, r, table[j], a.block_tables[j]);
+      return invalid("shared_tokens is %llu, but table entry %llu of request %zu is %d, and %d of request 0",
+                     ull{a.shared_tokens}, ull{j}, r, table[j], a.block_tables[j]);
     }
     const uint64_t queries = a.q_offsets[r + 1] - a.q_offsets[r];
     if (queries == 0) continue;
@@ -97,9 +88,8 @@ kvc_status check_shared(const AttentionArgs& a) {
     if (a.causal != 0) end = a.q_starts != nullptr ? std::min(end, a.q_starts[r]) : end - queries;
     if (a.mask_starts != nullptr) end = std::min(end, a.mask_starts[r]);
     if (a.shared_tokens <= end) continue;
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "shared_tokens is %llu; request %zu has a query, or a mask, or its end at %llu",
-                ull{a.shared_tokens}, r, ull{end});
+    return invalid("shared_tokens is %llu; request %zu has a query, or a mask, or its end at %llu",
+                   ull{a.shared_tokens}, r, ull{end});
   }
   return KVC_OK;
 }
@@ -110,31 +100,27 @@ kvc_status check_limits(const Layout& layout, kvc_backend_attention* a) {
   if (a->max_queries == 0) a->max_queries = a->total_queries;
   if (a->max_kv_len == 0) a->max_kv_len = most;
   if (a->total_queries == 0 || a->total_queries > INT32_MAX || a->max_queries > a->total_queries) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "KVC_LAUNCH_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
-                "request no more",
-                ull{a->total_queries}, ull{a->max_queries});
+    return invalid(
+        "KVC_LAUNCH_ON_DEVICE: total_queries %llu, max_queries %llu; at least 1 of all, and of one "
+        "request no more",
+        ull{a->total_queries}, ull{a->max_queries});
   }
   if (a->max_kv_len > most || a->max_kv_len > INT32_MAX) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "max_kv_len is %llu; table_stride has room for %llu tokens",
-                ull{a->max_kv_len}, ull{most});
+    return invalid("max_kv_len is %llu; table_stride has room for %llu tokens", ull{a->max_kv_len},
+                   ull{most});
   }
-  if (a->shared_tokens > a->max_kv_len) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "shared_tokens is %llu; max_kv_len is %llu",
-                ull{a->shared_tokens}, ull{a->max_kv_len});
-  }
+  if (a->shared_tokens > a->max_kv_len)
+    return invalid("shared_tokens is %llu; max_kv_len is %llu", ull{a->shared_tokens}, ull{a->max_kv_len});
   // Far beyond all memory; what is worked out of it stays below 2^64.
   constexpr uint64_t kMost = uint64_t{1} << 52;
   if (product(product(a->num_requests, a->num_q_heads), std::max(a->max_kv_len, a->max_queries)) > kMost) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%u requests, %u heads, max_kv_len %llu, max_queries %llu; their product is at most 2^52",
-                a->num_requests, a->num_q_heads, ull{a->max_kv_len}, ull{a->max_queries});
+    return invalid("%u requests, %u heads, max_kv_len %llu, max_queries %llu; their product is at most 2^52",
+                   a->num_requests, a->num_q_heads, ull{a->max_kv_len}, ull{a->max_queries});
   }
   const uint64_t blocks = ceil_div(a->max_kv_len, layout.block_size);
   if (a->block_mask != nullptr && ceil_div(blocks, 8) > a->block_mask_stride) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "block_mask_stride is %llu bytes; the %llu blocks of max_kv_len, %llu, need %llu",
-                ull{a->block_mask_stride}, ull{blocks}, ull{a->max_kv_len}, ull{ceil_div(blocks, 8)});
+    return invalid("block_mask_stride is %llu bytes; the %llu blocks of max_kv_len, %llu, need %llu",
+                   ull{a->block_mask_stride}, ull{blocks}, ull{a->max_kv_len}, ull{ceil_div(blocks, 8)});
   }
   return KVC_OK;
 }
@@ -143,9 +129,8 @@ kvc_status check_limits(const Layout& layout, kvc_backend_attention* a) {
 kvc_status check_sink_logits(const kvc_backend_attention& a) {
   for (uint32_t h = 0; a.sink_logits != nullptr && h < a.num_q_heads; ++h) {
     if (a.sink_logits[h] <= std::numeric_limits<float>::max()) continue;
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.sink_logits[%u] is %g; it must be finite, or -infinity for none", h,
-                static_cast<double>(a.sink_logits[h]));
+    return invalid("kvc_attention.sink_logits[%u] is %g; it must be finite, or -infinity for none", h,
+                   static_cast<double>(a.sink_logits[h]));
   }
   return KVC_OK;
 }
@@ -157,19 +142,18 @@ kvc_status resolve_strides(const char* name, const kvc_backend_attention& a, uin
   if (a.total_queries <= 1) by_token = 0;  // the stride of a dimension with one entry does not matter
   if (a.num_q_heads == 1) by_head = 0;
   if (by_token < 0 || by_head < 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.%s_token_stride is %lld, %s_head_stride %lld; each at least 0", name,
-                static_cast<long long>(by_token), name, static_cast<long long>(by_head));
+    return invalid("kvc_attention.%s_token_stride is %lld, %s_head_stride %lld; each at least 0", name,
+                   static_cast<long long>(by_token), name, static_cast<long long>(by_head));
   }
   *head = by_head == 0 ? dim : static_cast<uint64_t>(by_head);
   *token = by_token == 0 ? product(*head, a.num_q_heads) : static_cast<uint64_t>(by_token);
   constexpr uint64_t kMost = uint64_t{1} << 60;
   const uint64_t tokens = product(*token, a.total_queries), heads = product(*head, a.num_q_heads);
   if (tokens < kMost && heads < kMost - tokens) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT,
-              "kvc_attention.%s_token_stride is %llu for %llu queries, %s_head_stride %llu for %u heads; "
-              "together below 2^60 elements",
-              name, ull{*token}, ull{a.total_queries}, name, ull{*head}, a.num_q_heads);
+  return invalid(
+      "kvc_attention.%s_token_stride is %llu for %llu queries, %s_head_stride %llu for %u heads; "
+      "together below 2^60 elements",
+      name, ull{*token}, ull{a.total_queries}, name, ull{*head}, a.num_q_heads);
 }
 
 // No two rows of `out` overlap: all rows along the smaller stride fit into the larger one.
@@ -181,14 +165,12 @@ kvc_status check_apart(const kvc_backend_attention& a, uint32_t dim) {
   const uint64_t larger = by_token ? head : token, times = by_token ? heads : queries;
   const uint64_t extent = rows == 0 ? 0 : (rows - 1) * smaller + dim;
   if (rows > 1 && smaller < dim) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.out_%s_stride is %llu; rows of %u elements overlap below %u",
-                by_token ? "token" : "head", ull{smaller}, dim, dim);
+    return invalid("kvc_attention.out_%s_stride is %llu; rows of %u elements overlap below %u",
+                   by_token ? "token" : "head", ull{smaller}, dim, dim);
   }
   if (times > 1 && larger < extent) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_attention.out_%s_stride is %llu; %llu rows that are %llu apart need %llu elements",
-                by_token ? "head" : "token", ull{larger}, ull{rows}, ull{smaller}, ull{extent});
+    return invalid("kvc_attention.out_%s_stride is %llu; %llu rows that are %llu apart need %llu elements",
+                   by_token ? "head" : "token", ull{larger}, ull{rows}, ull{smaller}, ull{extent});
   }
   return KVC_OK;
 }
@@ -200,23 +182,19 @@ kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
 }
 
 kvc_status check_scalars(const Layout& layout, const kvc_backend_attention& a) {
-  if (a.layer >= layout.num_layers)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u", a.layer, layout.num_layers);
+  if (a.layer >= layout.num_layers) return invalid("layer %u of %u", a.layer, layout.num_layers);
   if (a.num_q_heads == 0 || a.num_q_heads % layout.num_heads != 0 || a.num_q_heads > 65536) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "num_q_heads is %u; a multiple of the storage's %u heads",
-                a.num_q_heads, layout.num_heads);
+    return invalid("num_q_heads is %u; a multiple of the storage's %u heads", a.num_q_heads,
+                   layout.num_heads);
   }
-  if (!is_float(a.q_dtype))
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.dtype %d is no float type", a.q_dtype);
+  if (!is_float(a.q_dtype)) return invalid("kvc_attention.dtype %d is no float type", a.q_dtype);
   if (!(std::abs(a.scale) <= kMostFactor)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_attention.scale is %g; it must be from %g to %g",
-                static_cast<double>(a.scale), static_cast<double>(-kMostFactor),
-                static_cast<double>(kMostFactor));
+    return invalid("kvc_attention.scale is %g; it must be from %g to %g", static_cast<double>(a.scale),
+                   static_cast<double>(-kMostFactor), static_cast<double>(kMostFactor));
   }
   KVC_TRY(check_factor("kvc_attention.soft_cap", a.soft_cap));
   if (a.window > INT32_MAX || a.sinks > INT32_MAX)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "window %llu, sinks %llu; at most 2^31 - 1", ull{a.window},
-                ull{a.sinks});
+    return invalid("window %llu, sinks %llu; at most 2^31 - 1", ull{a.window}, ull{a.sinks});
   if (a.num_requests == 0) return KVC_OK;
   KVC_REQUIRE_POINTER(a.q_offsets);
   KVC_REQUIRE_POINTER(a.kv_lens);
@@ -244,19 +222,16 @@ kvc_status check_arrays(const kvc_storage& storage, bool later, kvc_backend_atte
 // The caller's struct as the one that backends take, with defaults filled in but for strides.
 kvc_status translate(const Layout& layout, const kvc_attention& a, kvc_backend_attention* out) {
   kvc_attention_launch launch = {};
-  if (a.launch != nullptr)
-    KVC_TRY(read_struct(a.launch, a.launch->struct_size, "kvc_attention_launch", &launch));
+  if (a.launch != nullptr) KVC_TRY(read_struct(a.launch, &launch));
   constexpr uint32_t kKnown = KVC_ATTENTION_NOT_CAUSAL | KVC_ATTENTION_ALLOW_BF16;
   if ((a.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "attention flags %#x are not supported", a.flags & ~kKnown);
   constexpr uint32_t kKnownOfLaunch = KVC_LAUNCH_ON_DEVICE | KVC_LAUNCH_INVARIANT | KVC_LAUNCH_PLANNED;
   if ((launch.flags & ~kKnownOfLaunch) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "launch flags %#x are not supported", launch.flags & ~kKnownOfLaunch);
-  if (launch.reserved != 0) {
+  if (launch.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_attention_launch.reserved is %u and must be 0", launch.reserved);
-  }
-  if (a.num_requests > UINT32_MAX)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu requests; at most 2^32 - 1", a.num_requests);
+  if (a.num_requests > UINT32_MAX) return invalid("%zu requests; at most 2^32 - 1", a.num_requests);
   out->q = a.q;
   out->out = a.out;
   out->lse = a.lse;
@@ -305,10 +280,9 @@ kvc_status check_mask_rows(const Layout& layout, const kvc_backend_attention& a,
                            const kvc_backend_selection& selection) {
   const uint64_t needed = ceil_div(ceil_div(a.max_kv_len, layout.block_size), 8);
   if (needed <= selection.block_mask_stride) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT,
-              "kvc_block_choice.block_mask_stride is %llu bytes; %llu are needed for %s of %llu tokens",
-              ull{selection.block_mask_stride}, ull{needed}, a.on_device != 0 ? "a max_kv_len" : "a request",
-              ull{a.max_kv_len});
+  return invalid("kvc_block_choice.block_mask_stride is %llu bytes; %llu are needed for %s of %llu tokens",
+                 ull{selection.block_mask_stride}, ull{needed},
+                 a.on_device != 0 ? "a max_kv_len" : "a request", ull{a.max_kv_len});
 }
 
 }  // namespace
@@ -318,7 +292,7 @@ kvc_status read_attention(const kvc_storage& storage, const kvc_attention* atten
   KVC_REQUIRE_POINTER(attention);
   kvc_attention own;
   kvc_backend_attention a = {};
-  KVC_TRY(read_struct(attention, attention->struct_size, "kvc_attention", &own));
+  KVC_TRY(read_struct(attention, &own));
   KVC_TRY(translate(storage.layout, own, &a));
   if (use == AttentionUse::kSelect) {
     a.mask = a.block_mask = nullptr;
@@ -339,11 +313,11 @@ kvc_status read_selection(const kvc_storage& storage, const kvc_attention* atten
   KVC_REQUIRE_POINTER(attention);
   KVC_REQUIRE_POINTER(choice);
   kvc_block_choice own;
-  KVC_TRY(read_struct(choice, choice->struct_size, "kvc_block_choice", &own));
+  KVC_TRY(read_struct(choice, &own));
   KVC_TRY(read_attention(storage, attention, AttentionUse::kSelect, out));
   *selection = {own.bounds,        own.top_k,      own.sink_blocks,
                 own.recent_blocks, own.block_mask, own.block_mask_stride};
-  if (own.top_k == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_block_choice.top_k is 0; give at least 1");
+  if (own.top_k == 0) return invalid("kvc_block_choice.top_k is 0; give at least 1");
   KVC_TRY(check_mask_rows(storage.layout, *out, *selection));
   if (out->num_requests == 0) return KVC_OK;
   KVC_REQUIRE_POINTER(selection->bounds);
@@ -354,7 +328,7 @@ kvc_status read_selection(const kvc_storage& storage, const kvc_attention* atten
 kvc_attention complete_attention(const kvc_attention* attention, const kvc_backend_attention& a,
                                  kvc_attention_launch* launch) {
   kvc_attention out = {};
-  static_cast<void>(read_struct(attention, attention->struct_size, "kvc_attention", &out));
+  static_cast<void>(read_struct(attention, &out));
   out.dtype = a.q_dtype;
   out.scale = a.scale;
   out.q_token_stride = static_cast<int64_t>(a.q_token_stride);

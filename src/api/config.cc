@@ -18,33 +18,31 @@ constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
 template <typename T>
-kvc_status read_element(const T* array, size_t i, const char* name, T* out) {
+kvc_status read_element(const T* array, size_t i, T* out) {
   const size_t stride = array->struct_size;
-  KVC_TRY(check_size<T>(stride, name));
+  KVC_TRY(check_size<T>(stride));
   const char* element = reinterpret_cast<const char*>(array) + i * stride;
   size_t size;
   std::memcpy(&size, element, sizeof size);
   if (size != stride) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "element %zu of an array of %s has struct_size %zu, the first has %zu", i, name, size,
-                stride);
+    return invalid("element %zu of an array of %s has struct_size %zu, the first has %zu", i, kStructName<T>,
+                   size, stride);
   }
-  return read_struct(element, stride, name, out);
+  return read_struct(element, stride, out);
 }
 
 kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   shape->num_pools = config.num_pools == 0 ? 1 : static_cast<uint32_t>(config.num_pools);
   shape->pool_blocks[0] = config.num_blocks;
   if (config.num_pools != 0 && config.num_blocks != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "num_blocks is %llu beside %zu pools; give one of them",
-                ull(config.num_blocks), config.num_pools);
+    return invalid("num_blocks is %llu beside %zu pools; give one of them", ull(config.num_blocks),
+                   config.num_pools);
   }
-  if (config.num_pools > kMaxPools)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu pools; at most %zu", config.num_pools, kMaxPools);
+  if (config.num_pools > kMaxPools) return invalid("%zu pools; at most %zu", config.num_pools, kMaxPools);
   KVC_REQUIRE_ARRAY(config.pools, config.num_pools);
   for (size_t p = 0; p < config.num_pools; ++p) {
     kvc_pool_config pool;
-    KVC_TRY(read_element(config.pools, p, "kvc_pool_config", &pool));
+    KVC_TRY(read_element(config.pools, p, &pool));
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
@@ -53,8 +51,7 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     const uint64_t blocks = shape->pool_blocks[p];
     const uint64_t least = null_block && p == 0 ? 2 : 1;
     if (blocks < least || blocks > kMaxBlocks - shape->num_blocks) {
-      return fail(
-          KVC_ERROR_INVALID_ARGUMENT,
+      return invalid(
           "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
           ull(blocks), ull(least), ull(kMaxBlocks));
     }
@@ -72,25 +69,20 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   }
   if (group.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
-  if (group.pool >= shape->num_pools) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "group %zu takes from pool %u, there are %u", g, group.pool,
-                shape->num_pools);
-  }
+  if (group.pool >= shape->num_pools)
+    return invalid("group %zu takes from pool %u, there are %u", g, group.pool, shape->num_pools);
   const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW;
-  if (window && group.window_tokens == 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
-  }
+  if (window && group.window_tokens == 0)
+    return invalid("group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
   if (!window && (group.window_tokens | group.retention_tokens | group.num_sink_tokens) != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention "
-                "has no window, retention or sinks",
-                g, ull(group.window_tokens), ull(group.retention_tokens), group.num_sink_tokens);
+    return invalid(
+        "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention "
+        "has no window, retention or sinks",
+        g, ull(group.window_tokens), ull(group.retention_tokens), group.num_sink_tokens);
   }
   if (group.retention_tokens % shape->block_size != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
-                ull(group.retention_tokens), shape->block_size);
+    return invalid("group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
+                   ull(group.retention_tokens), shape->block_size);
   }
   out.kind = group.kind;
   out.pool = group.pool;
@@ -105,7 +97,7 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   if (config.num_groups > kMaxGroups)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu groups; at most %zu", config.num_groups, kMaxGroups);
+    return invalid("%zu groups; at most %zu", config.num_groups, kMaxGroups);
   KVC_REQUIRE_ARRAY(config.groups, config.num_groups);
   shape->num_groups = config.num_groups == 0 ? 1 : static_cast<uint32_t>(config.num_groups);
   shape->window_groups = shape->full_groups = 0;
@@ -113,13 +105,13 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   for (size_t g = 0; g < shape->num_groups; ++g) {
     kvc_group_config group = {};
     if (config.num_groups != 0) {
-      KVC_TRY(read_element(config.groups, g, "kvc_group_config", &group));
+      KVC_TRY(read_element(config.groups, g, &group));
     }
     KVC_TRY(read_group(group, g, shape));
     used_pools |= 1u << group.pool;
   }
   for (uint32_t p = 0; p < shape->num_pools; ++p) {
-    if ((used_pools >> p & 1) == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "no group takes from pool %u", p);
+    if ((used_pools >> p & 1) == 0) return invalid("no group takes from pool %u", p);
   }
   return KVC_OK;
 }
@@ -146,10 +138,8 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
                 {"event_capacity", shape->event_capacity, kMaxEvents},
                 {"watermark_blocks", shape->watermark, kMaxBlocks}};
   for (const auto& limit : limits) {
-    if (limit.value > limit.limit) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %llu; at most %llu", limit.name, ull(limit.value),
-                  ull(limit.limit));
-    }
+    if (limit.value > limit.limit)
+      return invalid("%s is %llu; at most %llu", limit.name, ull(limit.value), ull(limit.limit));
   }
   return KVC_OK;
 }
@@ -157,12 +147,11 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
-  if (shape->block_size > 1024)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "block_size is %u; 1 to 1024 tokens", config.block_size);
+  if (shape->block_size > 1024) return invalid("block_size is %u; 1 to 1024 tokens", config.block_size);
   shape->by_block = Divider(shape->block_size);
   shape->vocab_size = config.vocab_size;
   if (config.vocab_size > uint32_t{1} << 31)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "vocab_size is %u; at most 2^31", config.vocab_size);
+    return invalid("vocab_size is %u; at most 2^31", config.vocab_size);
   if (config.policy != KVC_POLICY_LRU)
     return fail(KVC_ERROR_UNSUPPORTED, "policy %u; KVC_POLICY_LRU (0) is supported", config.policy);
   if ((config.flags & ~kManagerFlags) != 0) {
@@ -182,7 +171,7 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   KVC_REQUIRE_POINTER(manager);
   kvc_manager_config own;
   Shape shape;
-  KVC_TRY(read_struct(config, config->struct_size, "kvc_manager_config", &own));
+  KVC_TRY(read_struct(config, &own));
   KVC_TRY(read_allocator(own.allocator, &env));
   KVC_TRY(read_shape(own, &shape));
   auto* handle =
@@ -200,14 +189,13 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
 
 kvc_status check_group(const Shape& shape, uint32_t group) {
   if (group < shape.num_groups) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "group %u does not exist; the manager has %u groups, from 0 on",
-              group, shape.num_groups);
+  return invalid("group %u does not exist; the manager has %u groups, from 0 on", group, shape.num_groups);
 }
 
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
   KVC_REQUIRE_POINTER(prompt);
   kvc_prompt own;
-  KVC_TRY(read_struct(prompt, prompt->struct_size, "kvc_prompt", &own));
+  KVC_TRY(read_struct(prompt, &own));
   KVC_REQUIRE_ARRAY(own.tokens, own.num_tokens);
   KVC_REQUIRE_ARRAY(own.keys, own.num_keys);
   *out = {own.tokens, own.num_tokens, own.keys, own.num_keys, own.namespace_id};
@@ -217,7 +205,7 @@ kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env) {
   if (allocator == nullptr) return KVC_OK;
   kvc_allocator own;
-  KVC_TRY(read_struct(allocator, allocator->struct_size, "kvc_allocator", &own));
+  KVC_TRY(read_struct(allocator, &own));
   KVC_REQUIRE_POINTER(own.allocate);
   KVC_REQUIRE_POINTER(own.release);
   env->allocator_data = own.user_data;
@@ -231,7 +219,7 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
   *out = kvc_request_config{};
   out->struct_size = sizeof *out;
   if (config == nullptr) return KVC_OK;
-  KVC_TRY(read_struct(config, struct_size, "kvc_request_config", out));
+  KVC_TRY(read_struct(config, struct_size, out));
   if ((out->flags & ~kRequestFlags) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "request flags %#x are not supported", out->flags & ~kRequestFlags);
   const struct {
@@ -241,8 +229,8 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
       {"external_tokens", out->external_tokens}, {"slots", out->slots}, {"lookahead", out->lookahead}};
   for (const auto& count : counts) {
     if (count.value > shape.max_request_tokens) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %llu; at most max_request_tokens, %llu", count.name,
-                  ull(count.value), ull(shape.max_request_tokens));
+      return invalid("%s is %llu; at most max_request_tokens, %llu", count.name, ull(count.value),
+                     ull(shape.max_request_tokens));
     }
   }
   return KVC_OK;
@@ -250,16 +238,18 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
 
 }  // namespace kvc
 
+using namespace kvc;
+
 extern "C" {
 
 kvc_status kvc_manager_create(const kvc_manager_config* config, kvc_manager** manager) {
-  return kvc::guarded([&] { return kvc::create_manager(config, kvc::default_env(), manager); });
+  return guarded([&] { return create_manager(config, default_env(), manager); });
 }
 
 void kvc_manager_destroy(kvc_manager* m) {
   if (m == nullptr) return;
-  kvc::Manager::destroy(m->impl);
-  const kvc::Env env = m->env;
+  Manager::destroy(m->impl);
+  const Env env = m->env;
   env.release(env.allocator_data, m, sizeof(kvc_manager), alignof(kvc_manager));
 }
 

@@ -8,24 +8,23 @@
 #include "backend/backends.h"
 #include "cpu/cpu_backend.h"
 
-using kvc::fail;
-using kvc::guarded;
+using namespace kvc;
 
 namespace {
 
 // Backend `name` of `length` characters, by the public rules of names.
-kvc_status find_backend(const char* name, size_t length, const char* path, kvc::OpenBackend* backend) {
+kvc_status find_backend(const char* name, size_t length, const char* path, OpenBackend* backend) {
   const std::string_view wanted(name, length);
   if (wanted == "cpu") {
-    if (path != nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the backend \"cpu\" is in no other file");
-    *backend = {&kvc::cpu_backend(), ""};
+    if (path != nullptr) return invalid("the backend \"cpu\" is in no other file");
+    *backend = {&cpu_backend(), ""};
     return KVC_OK;
   }
-  if (!kvc::is_backend_name(name, length)) {
+  if (!is_backend_name(name, length)) {
     return fail(path == nullptr ? KVC_ERROR_NOT_FOUND : KVC_ERROR_INVALID_ARGUMENT,
                 "no backend is called \"%.64s\"; names are like \"cpu\", \"cuda\", \"hip\"", name);
   }
-  return kvc::open_backend(std::string(wanted).c_str(), path, backend);
+  return open_backend(std::string(wanted).c_str(), path, backend);
 }
 
 // Makes a handle for what create(backend, device, &impl) makes.
@@ -35,7 +34,7 @@ kvc_status make_handle(const char* device, Handle** handle, Create&& create) noe
     KVC_REQUIRE_POINTER(handle);
     const kvc_backend* backend;
     uint32_t index;
-    KVC_TRY(kvc::find_device(device, &backend, &index));
+    KVC_TRY(find_device(device, &backend, &index));
     auto* made = new (std::nothrow) Handle{backend, nullptr, index};
     if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Handle));
     if (const kvc_status status = create(*backend, index, &made->impl); status != KVC_OK) {
@@ -49,8 +48,8 @@ kvc_status make_handle(const char* device, Handle** handle, Create&& create) noe
 
 kvc_status check_same_device(const kvc_stream& stream, const kvc_stream_event& event) {
   if (stream.backend == event.backend && stream.device == event.device) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "an event of %s:%u with a stream of %s:%u", event.backend->name,
-              event.device, stream.backend->name, stream.device);
+  return invalid("an event of %s:%u with a stream of %s:%u", event.backend->name, event.device,
+                 stream.backend->name, stream.device);
 }
 
 }  // namespace
@@ -86,16 +85,16 @@ extern "C" {
 kvc_status kvc_backend_open(const char* name, const char* path) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(name);
-    kvc::OpenBackend backend;
+    OpenBackend backend;
     return find_backend(name, std::strlen(name), path, &backend);
   });
 }
 
 kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info) {
   return guarded([&] {
-    return kvc::answer(info, "kvc_backend_info", [&](kvc_backend_info* out) -> kvc_status {
+    return answer(info, [&](kvc_backend_info* out) -> kvc_status {
       if (name == nullptr) name = "cpu";
-      kvc::OpenBackend backend;
+      OpenBackend backend;
       KVC_TRY(find_backend(name, std::strlen(name), nullptr, &backend));
       const kvc_backend& table = *backend.table;
       *out = {sizeof *out, backend.path, table.architectures, table.remark, table.num_devices, 0};
@@ -106,10 +105,10 @@ kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info) {
 
 kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
   return guarded([&] {
-    return kvc::answer(info, "kvc_device_info", [&](kvc_device_info* out) -> kvc_status {
+    return answer(info, [&](kvc_device_info* out) -> kvc_status {
       const kvc_backend* backend;
       uint32_t index;
-      KVC_TRY(kvc::find_device(device, &backend, &index));
+      KVC_TRY(find_device(device, &backend, &index));
       kvc_backend_device d = {};
       d.name = d.architecture = "";
       KVC_TRY(backend->properties(index, &d));
@@ -142,10 +141,10 @@ kvc_status kvc_stream_adopt(const char* device, void* handle, uint32_t flags, kv
                          return fail(KVC_ERROR_UNSUPPORTED, "stream flags %#x are not supported",
                                      flags & ~uint32_t{KVC_STREAM_LEGACY});
                        if ((handle == nullptr) != ((flags & KVC_STREAM_LEGACY) != 0)) {
-                         return fail(KVC_ERROR_INVALID_ARGUMENT,
-                                     "handle is %sNULL: KVC_STREAM_LEGACY with NULL is the default stream, "
-                                     "any other stream has a handle",
-                                     handle == nullptr ? "" : "not ");
+                         return invalid(
+                             "handle is %sNULL: KVC_STREAM_LEGACY with NULL is the default stream, "
+                             "any other stream has a handle",
+                             handle == nullptr ? "" : "not ");
                        }
                        if (backend.stream_adopt == nullptr)
                          return fail(KVC_ERROR_UNSUPPORTED,
@@ -192,7 +191,7 @@ kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* 
     KVC_REQUIRE_POINTER(stream);
     KVC_REQUIRE_POINTER(update);
     kvc_table_update own;
-    KVC_TRY(kvc::read_struct(update, update->struct_size, "kvc_table_update", &own));
+    KVC_TRY(read_struct(update, &own));
     if (stream->backend->update_tables == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "kernels of %s read the tables that kvc_manager_step writes",
                   stream->backend->name);
@@ -205,8 +204,7 @@ kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* 
     KVC_REQUIRE_ARRAY(own.csr_offsets, own.num_rows);
     KVC_REQUIRE_ARRAY(own.csr_blocks, own.num_rows);
     if (own.num_uploads > KVC_BACKEND_MAX_UPLOADS)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu uploads; at most %u", own.num_uploads,
-                  KVC_BACKEND_MAX_UPLOADS);
+      return invalid("%zu uploads; at most %u", own.num_uploads, KVC_BACKEND_MAX_UPLOADS);
     for (size_t i = 0; i < own.num_uploads; ++i) {
       KVC_REQUIRE_ARRAY(own.uploads[i].from, own.uploads[i].bytes);
       KVC_REQUIRE_ARRAY(own.uploads[i].to, own.uploads[i].bytes);
@@ -216,11 +214,11 @@ kvc_status kvc_stream_update_tables(kvc_stream* stream, const kvc_table_update* 
       if (change.group >= 0 && change.row >= 0 && change.column >= 0 &&
           static_cast<uint64_t>(change.column) < own.row_stride)
         continue;
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "changes[%zu]: group %d, row %d, column %d of %llu", i,
-                  change.group, change.row, change.column, static_cast<unsigned long long>(own.row_stride));
+      return invalid("changes[%zu]: group %d, row %d, column %d of %llu", i, change.group, change.row,
+                     change.column, ull(own.row_stride));
     }
     if (own.num_slots + own.num_rows != 0 && (own.block_size == 0 || own.block_size > 1024))
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "block_size is %u; 1 .. 1024", own.block_size);
+      return invalid("block_size is %u; 1 .. 1024", own.block_size);
     const kvc_backend_table_update call = {
         own.uploads,      own.num_uploads, own.changes,      own.num_changes, own.tables,
         own.group_stride, own.row_stride,  own.positions_of, own.positions,   own.slots,

@@ -5,8 +5,7 @@
 #include "api/dlpack.h"
 #include "api/storage_handle.h"
 
-using kvc::DlManagedTensor;
-using kvc::fail;
+using namespace kvc;
 
 namespace {
 
@@ -19,17 +18,17 @@ struct Export {
 uint8_t type_code(int32_t dtype) {
   switch (dtype) {
     case KVC_INT8:
-      return kvc::kDlInt;
+      return kDlInt;
     case KVC_UINT8:
-      return kvc::kDlUint;
+      return kDlUint;
     case KVC_BFLOAT16:
-      return kvc::kDlBfloat;
+      return kDlBfloat;
     case KVC_FLOAT8_E4M3:
-      return kvc::kDlFloat8E4m3fn;
+      return kDlFloat8E4m3fn;
     case KVC_FLOAT8_E5M2:
-      return kvc::kDlFloat8E5m2;
+      return kDlFloat8E5m2;
     default:
-      return kvc::kDlFloat;
+      return kDlFloat;
   }
 }
 
@@ -38,13 +37,13 @@ kvc_status find_dl_device(const kvc_storage& s, int32_t* type, int32_t* id) {
   kvc_backend_device device = {};
   KVC_TRY(s.backend->properties(s.device, &device));
   const bool pinned = s.info.memory_kind == KVC_MEMORY_PINNED;
-  *type = device.dlpack_device + (pinned ? kvc::kDlPinned : 0);
-  *id = pinned || device.dlpack_device == kvc::kDlCpu ? 0 : static_cast<int32_t>(s.device);
+  *type = device.dlpack_device + (pinned ? kDlPinned : 0);
+  *id = pinned || device.dlpack_device == kDlCpu ? 0 : static_cast<int32_t>(s.device);
   return KVC_OK;
 }
 
 void end_export(DlManagedTensor* self) {
-  kvc::release_storage(static_cast<kvc_storage*>(self->context));
+  release_storage(static_cast<kvc_storage*>(self->context));
   delete reinterpret_cast<Export*>(self);
 }
 
@@ -54,13 +53,13 @@ extern "C" kvc_status kvc_storage_export_dlpack(kvc_storage* s, int32_t plane, u
                                                 void** tensor) {
   kvc_view view;
   KVC_TRY(kvc_storage_view(s, plane, layer, &view));
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(tensor);
     int32_t device_type, device_id;
     KVC_TRY(find_dl_device(*s, &device_type, &device_id));
     auto* made = new (std::nothrow) Export{};
     if (made == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof(Export));
-    const uint32_t bits = kvc::dtype_bits(view.dtype);  // rows and blocks begin at whole elements
+    const uint32_t bits = dtype_bits(view.dtype);  // rows and blocks begin at whole elements
     made->view = view;
     for (int i = 0; i < view.ndim; ++i) made->strides[i] = view.strides[i] / (bits / 8);
     made->managed = {{view.data, device_type, device_id, view.ndim, type_code(view.dtype),

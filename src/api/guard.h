@@ -35,7 +35,7 @@ kvc_status guarded(Function&& function) noexcept {
 // Runs function(manager) and passes a warning on.
 template <typename Function>
 kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
-  if (m == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the manager is NULL");
+  if (m == nullptr) return invalid("the manager is NULL");
   return guarded([&] {
     const kvc_status status = function(*m->impl);
     if (m->log != nullptr) {
@@ -46,18 +46,18 @@ kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
 }
 
 #define KVC_REQUIRE_POINTER(pointer) \
-  if ((pointer) == nullptr) return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL", #pointer)
+  if ((pointer) == nullptr) return ::kvc::invalid("%s is NULL", #pointer)
 #define KVC_REQUIRE_ARRAY(pointer, count)   \
   if ((pointer) == nullptr && (count) != 0) \
-  return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s is NULL and %s is not 0", #pointer, #count)
+  return ::kvc::invalid("%s is NULL and %s is not 0", #pointer, #count)
 
 // The same for arrays whose length nothing else bounds: a length that no memory has is refused before
 // anything is read. Give products of lengths by `product`.
-#define KVC_REQUIRE_MEMORY(pointer, count)                                                              \
-  do {                                                                                                  \
-    KVC_REQUIRE_ARRAY(pointer, count);                                                                  \
-    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                                           \
-      return ::kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s: more elements than memory can have", #count); \
+#define KVC_REQUIRE_MEMORY(pointer, count)                                     \
+  do {                                                                         \
+    KVC_REQUIRE_ARRAY(pointer, count);                                         \
+    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                  \
+      return ::kvc::invalid("%s: more elements than memory can have", #count); \
   } while (false)
 
 template <typename T>
@@ -74,12 +74,16 @@ inline size_t product(size_t a, size_t b) {
 
 inline constexpr size_t kLargestStruct = 4096;
 
-// Sizes in the version that brought the struct: what every caller has at least.
+// The name of a caller's struct, and its size in the version that brought it: what every caller has at least.
+template <typename T>
+inline constexpr const char* kStructName = nullptr;
 template <typename T>
 inline constexpr size_t kFirstSize = 0;
-#define KVC_FIRST_SIZE(type, size)                 \
-  template <>                                      \
-  inline constexpr size_t kFirstSize<type> = size; \
+#define KVC_FIRST_SIZE(type, size)                        \
+  template <>                                             \
+  inline constexpr const char* kStructName<type> = #type; \
+  template <>                                             \
+  inline constexpr size_t kFirstSize<type> = size;        \
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
 KVC_FIRST_SIZE(kvc_pool_config, 16);
@@ -118,32 +122,37 @@ KVC_FIRST_SIZE(kvc_memory_estimate, 96);
 #undef KVC_FIRST_SIZE
 
 template <typename T>
-kvc_status check_size(size_t struct_size, const char* name) {
+kvc_status check_size(size_t struct_size) {
   static_assert(kFirstSize<T> != 0, "a struct that is missing above");
   if (struct_size < kFirstSize<T> || struct_size > kLargestStruct) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%s.struct_size is %zu; set it to sizeof(%s), %zu here", name,
-                struct_size, name, sizeof(T));
+    return invalid("%s.struct_size is %zu; set it to sizeof(%s), %zu here", kStructName<T>, struct_size,
+                   kStructName<T>, sizeof(T));
   }
   return KVC_OK;
 }
 
 // Reads a caller's struct: what it does not have is 0; what we do not know must be 0.
 template <typename T>
-kvc_status read_struct(const void* from, size_t struct_size, const char* name, T* out) {
-  KVC_TRY(check_size<T>(struct_size, name));
+kvc_status read_struct(const void* from, size_t struct_size, T* out) {
+  KVC_TRY(check_size<T>(struct_size));
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (size_t i = sizeof(T); i < struct_size; ++i) {
     if (bytes[i] != 0) {
       return fail(
           KVC_ERROR_UNSUPPORTED,
           "%s has a field at byte %zu that this library does not know; set it to 0 or update the library",
-          name, i);
+          kStructName<T>, i);
     }
   }
   *out = T{};
   std::memcpy(out, from, struct_size < sizeof(T) ? struct_size : sizeof(T));
   out->struct_size = sizeof(T);
   return KVC_OK;
+}
+
+template <typename T>
+kvc_status read_struct(const T* from, T* out) {
+  return read_struct(from, from->struct_size, out);
 }
 
 // Writes what the caller's struct has room for and zeroes the rest of it. struct_size was checked and stays.
@@ -159,9 +168,9 @@ void write_struct(const T& from, T* to) {
 
 // Answers a question whose answer is a struct: fill(&out) completes a zeroed one.
 template <typename T, typename Function>
-kvc_status answer(T* to, const char* name, Function&& fill) {
-  if (to == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the %s is NULL", name);
-  KVC_TRY(check_size<T>(to->struct_size, name));
+kvc_status answer(T* to, Function&& fill) {
+  if (to == nullptr) return invalid("the %s is NULL", kStructName<T>);
+  KVC_TRY(check_size<T>(to->struct_size));
   T out = {};
   KVC_TRY(fill(&out));
   write_struct(out, to);

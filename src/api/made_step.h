@@ -14,7 +14,7 @@ class Manager;
 kvc_status check_made_step(const Manager& manager, const kvc_step& step);
 
 // The same for one array of which `used` entries are used.
-kvc_status check_room(const kvc_step& step, int array, const void* used_array, uint64_t used);
+kvc_status check_room(const kvc_step& step, int array, uint64_t used);
 
 // Unsets the entries that a made step has read, so that they count once. Leaves arrays of the caller's own
 // alone. `created`: whether it created requests, as it was found: the caller may use one array for

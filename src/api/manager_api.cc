@@ -2,24 +2,23 @@
 // C functions about a manager as a whole: namespaces, state, statistics, events.
 #include "api/guard.h"
 
-using kvc::Manager;
+using namespace kvc;
 
 namespace {
 
 // kvc_stats is a struct_size and then Counters, field by field.
-static_assert(sizeof(kvc_stats) == sizeof(size_t) + sizeof(kvc::Counters));
-static_assert(offsetof(kvc_stats, blocks_pinned) == sizeof(size_t) + offsetof(kvc::Counters, blocks_pinned));
-static_assert(offsetof(kvc_stats, admissions) == sizeof(size_t) + offsetof(kvc::Counters, admissions));
-static_assert(offsetof(kvc_stats, refusals) == sizeof(size_t) + offsetof(kvc::Counters, refusals));
-static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(kvc::Counters, duplicates));
-static_assert(offsetof(kvc_stats, metadata_bytes) ==
-              sizeof(size_t) + offsetof(kvc::Counters, metadata_bytes));
+static_assert(sizeof(kvc_stats) == sizeof(size_t) + sizeof(Counters));
+static_assert(offsetof(kvc_stats, blocks_pinned) == sizeof(size_t) + offsetof(Counters, blocks_pinned));
+static_assert(offsetof(kvc_stats, admissions) == sizeof(size_t) + offsetof(Counters, admissions));
+static_assert(offsetof(kvc_stats, refusals) == sizeof(size_t) + offsetof(Counters, refusals));
+static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(Counters, duplicates));
+static_assert(offsetof(kvc_stats, metadata_bytes) == sizeof(size_t) + offsetof(Counters, metadata_bytes));
 
 constexpr size_t kMaxIdentityPart = 65536;
 
 kvc_status check_pool(const Manager& manager, uint32_t pool) {
   if (pool < manager.shape().num_pools) return KVC_OK;
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "no pool %u of %u", pool, manager.shape().num_pools);
+  return invalid("no pool %u of %u", pool, manager.shape().num_pools);
 }
 
 }  // namespace
@@ -27,9 +26,9 @@ kvc_status check_pool(const Manager& manager, uint32_t pool) {
 extern "C" {
 
 kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    return kvc::answer(properties, "kvc_properties", [&](kvc_properties* out) {
-      const kvc::Shape& shape = manager.shape();
+  return on_manager(m, [&](Manager& manager) {
+    return answer(properties, [&](kvc_properties* out) {
+      const Shape& shape = manager.shape();
       out->num_blocks = shape.num_blocks;
       out->max_nodes = shape.max_nodes;
       out->max_requests = shape.max_requests;
@@ -49,11 +48,11 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
 
 kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config* config,
                                       uint64_t* namespace_id) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(config);
     KVC_REQUIRE_POINTER(namespace_id);
     kvc_namespace_config own;
-    KVC_TRY(kvc::read_struct(config, config->struct_size, "kvc_namespace_config", &own));
+    KVC_TRY(read_struct(config, &own));
     const struct {
       const char* name;
       const void* data;
@@ -63,8 +62,8 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
                  {"tenant", own.tenant, own.tenant_size}};
     for (const auto& part : parts) {
       if (part.size > kMaxIdentityPart || (part.data == nullptr && part.size != 0)) {
-        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s_size is %zu%s; at most %zu bytes", part.name,
-                         part.size, part.data == nullptr ? " of NULL" : "", kMaxIdentityPart);
+        return invalid("%s_size is %zu%s; at most %zu bytes", part.name, part.size,
+                       part.data == nullptr ? " of NULL" : "", kMaxIdentityPart);
       }
     }
     return manager.open_namespace(own, namespace_id);
@@ -72,19 +71,19 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
 }
 
 kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.close_namespace(namespace_id); });
+  return on_manager(m, [&](Manager& manager) { return manager.close_namespace(namespace_id); });
 }
 
 kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.reset(namespace_id); });
+  return on_manager(m, [&](Manager& manager) { return manager.reset(namespace_id); });
 }
 
 kvc_status kvc_manager_check(kvc_manager* m) {
-  return kvc::on_manager(m, [](Manager& manager) { return manager.check(); });
+  return on_manager(m, [](Manager& manager) { return manager.check(); });
 }
 
 kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(digest);
     *digest = manager.digest();
     return kvc_status{KVC_OK};
@@ -92,10 +91,10 @@ kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest) {
 }
 
 kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
-  if (m == nullptr) return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "the manager is NULL");
-  return kvc::guarded([&] {
-    return kvc::answer(stats, "kvc_stats", [&](kvc_stats* out) {
-      const kvc::Counters counters = m->impl->stats();
+  if (m == nullptr) return invalid("the manager is NULL");
+  return guarded([&] {
+    return answer(stats, [&](kvc_stats* out) {
+      const Counters counters = m->impl->stats();
       std::memcpy(&out->epoch, &counters, sizeof counters);
       return kvc_status{KVC_OK};
     });
@@ -104,7 +103,7 @@ kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
 
 kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* moves, size_t capacity,
                                size_t* count) {
-  return kvc::on_manager(m, [&](Manager& manager) -> kvc_status {
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(moves, capacity);
     KVC_REQUIRE_POINTER(count);
     KVC_TRY(check_pool(manager, pool));
@@ -113,34 +112,32 @@ kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* mo
 }
 
 kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_pool(manager, pool));
-    return kvc::answer(info, "kvc_pool_info",
-                       [&](kvc_pool_info* out) { return manager.pool_info(pool, out); });
+    return answer(info, [&](kvc_pool_info* out) { return manager.pool_info(pool, out); });
   });
 }
 
 kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info* info) {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    return kvc::answer(info, "kvc_block_info",
-                       [&](kvc_block_info* out) { return manager.block_info(block, out); });
+  return on_manager(m, [&](Manager& manager) {
+    return answer(info, [&](kvc_block_info* out) { return manager.block_info(block, out); });
   });
 }
 
 kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(cursor);
     KVC_REQUIRE_POINTER(batch);
     kvc_event_batch own;
-    KVC_TRY(kvc::read_struct(batch, batch->struct_size, "kvc_event_batch", &own));
+    KVC_TRY(read_struct(batch, &own));
     KVC_REQUIRE_ARRAY(own.events, own.capacity);
-    if (own.event_size < sizeof(kvc_event) || own.event_size > kvc::kLargestStruct) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "event_size is %zu; set it to sizeof(kvc_event), %zu here",
-                       own.event_size, sizeof(kvc_event));
+    if (own.event_size < sizeof(kvc_event) || own.event_size > kLargestStruct) {
+      return invalid("event_size is %zu; set it to sizeof(kvc_event), %zu here", own.event_size,
+                     sizeof(kvc_event));
     }
     KVC_TRY(manager.poll_events(cursor, own.events, own.event_size, own.capacity, &own.count, own.tokens,
                                 own.token_capacity));
-    kvc::write_struct(own, batch);
+    write_struct(own, batch);
     return kvc_status{KVC_OK};
   });
 }

@@ -6,8 +6,7 @@
 #include "api/storage_handle.h"
 #include "storage/host_memory.h"
 
-using kvc::fail;
-using kvc::guarded;
+using namespace kvc;
 
 namespace {
 
@@ -32,13 +31,13 @@ Pieces& pieces() {
 template <typename Take>
 kvc_status keep_piece(const char* device, void** memory, Take&& take) {
   Piece piece = {};
-  KVC_TRY(kvc::find_device(device, &piece.backend, &piece.device));
+  KVC_TRY(find_device(device, &piece.backend, &piece.device));
   KVC_TRY(take(*piece.backend, piece.device, &piece.memory));
   try {
     const std::lock_guard lock(pieces().mutex);
     pieces().all.emplace(piece.memory.data, piece);
   } catch (const std::bad_alloc&) {
-    kvc::release_memory(piece.memory);
+    release_memory(piece.memory);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to remember a piece of memory");
   }
   *memory = piece.memory.data;
@@ -64,7 +63,7 @@ extern "C" {
 kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes, void** memory) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
-    if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
+    if (bytes == 0) return invalid("0 bytes; at least 1");
     return keep_piece(device, memory,
                       [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) {
                         return backend.allocate(index, nullptr, kind, bytes, kAlignment, out);
@@ -75,7 +74,7 @@ kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes
 kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
-    if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
+    if (bytes == 0) return invalid("0 bytes; at least 1");
     return keep_piece(device, memory,
                       [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) -> kvc_status {
                         if (backend.reserve_memory == nullptr)
@@ -91,11 +90,8 @@ kvc_status kvc_device_map(void* memory, uint64_t offset, uint64_t bytes) {
     KVC_REQUIRE_POINTER(memory);
     Piece piece;
     KVC_TRY(find_piece(memory, &piece));
-    if (offset > piece.memory.bytes || bytes > piece.memory.bytes - offset) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "%llu bytes from %llu on, of %llu",
-                  static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(offset),
-                  static_cast<unsigned long long>(piece.memory.bytes));
-    }
+    if (offset > piece.memory.bytes || bytes > piece.memory.bytes - offset)
+      return invalid("%llu bytes from %llu on, of %llu", ull(bytes), ull(offset), ull(piece.memory.bytes));
     if (piece.backend->map_memory == nullptr) return unknown_memory();
     return piece.backend->map_memory(piece.device, &piece.memory, offset, bytes);
   });
@@ -112,7 +108,7 @@ kvc_status kvc_device_release(void* memory) {
       piece = at->second;
       pieces().all.erase(at);
     }
-    kvc::release_memory(piece.memory);
+    release_memory(piece.memory);
     return KVC_OK;
   });
 }
@@ -120,10 +116,10 @@ kvc_status kvc_device_release(void* memory) {
 kvc_status kvc_device_register(const char* device, void* memory, uint64_t bytes) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
-    if (bytes == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "0 bytes; at least 1");
+    if (bytes == 0) return invalid("0 bytes; at least 1");
     const kvc_backend* backend;
     uint32_t index;
-    KVC_TRY(kvc::find_device(device, &backend, &index));
+    KVC_TRY(find_device(device, &backend, &index));
     return backend->register_memory == nullptr ? kvc_status{KVC_OK}
                                                : backend->register_memory(index, memory, bytes);
   });
@@ -134,7 +130,7 @@ kvc_status kvc_device_unregister(const char* device, void* memory) {
     KVC_REQUIRE_POINTER(memory);
     const kvc_backend* backend;
     uint32_t index;
-    KVC_TRY(kvc::find_device(device, &backend, &index));
+    KVC_TRY(find_device(device, &backend, &index));
     return backend->unregister_memory == nullptr ? kvc_status{KVC_OK}
                                                  : backend->unregister_memory(index, memory);
   });
@@ -161,17 +157,15 @@ kvc_status kvc_device_import_memory(const char* device, const kvc_memory_handle*
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(handle);
     KVC_REQUIRE_POINTER(memory);
-    return keep_piece(device, memory,
-                      [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) -> kvc_status {
-                        if (std::strncmp(handle->device, backend.name, sizeof handle->device) != 0) {
-                          return fail(KVC_ERROR_INVALID_ARGUMENT, "a handle of \"%.16s\", not of \"%s\"",
-                                      handle->device, backend.name);
-                        }
-                        if (backend.import_memory == nullptr)
-                          return fail(KVC_ERROR_UNSUPPORTED, "%s takes no memory of other processes",
-                                      backend.name);
-                        return backend.import_memory(index, handle, out);
-                      });
+    return keep_piece(
+        device, memory,
+        [&](const kvc_backend& backend, uint32_t index, kvc_backend_memory* out) -> kvc_status {
+          if (std::strncmp(handle->device, backend.name, sizeof handle->device) != 0)
+            return invalid("a handle of \"%.16s\", not of \"%s\"", handle->device, backend.name);
+          if (backend.import_memory == nullptr)
+            return fail(KVC_ERROR_UNSUPPORTED, "%s takes no memory of other processes", backend.name);
+          return backend.import_memory(index, handle, out);
+        });
   });
 }
 

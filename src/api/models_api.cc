@@ -9,6 +9,8 @@
 #include "models/memory.h"
 #include "models/registry.h"
 
+using namespace kvc;
+
 namespace {
 
 constexpr size_t kNearNames = 4;
@@ -16,71 +18,63 @@ constexpr size_t kShownName = 80;  // Characters of an unknown name in the error
 
 kvc_status unknown_model(std::string_view name) {
   const char* near[kNearNames] = {};
-  const size_t count = kvc::near_models(name, near, kNearNames);
+  const size_t count = near_models(name, near, kNearNames);
   char list[kNearNames * (sizeof(kvc_model::name) + 2)] = "";
   for (size_t i = 0, at = 0; i < count; ++i)
     at +=
         static_cast<size_t>(std::snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ", near[i]));
-  return kvc::fail(KVC_ERROR_NOT_FOUND, "no preset \"%.*s%s\"; %s%s",
-                   static_cast<int>(std::min(name.size(), kShownName)), name.data(),
-                   name.size() > kShownName ? "..." : "",
-                   count == 0 ? "kvc_model_get lists all" : "nearest: ", list);
+  return fail(KVC_ERROR_NOT_FOUND, "no preset \"%.*s%s\"; %s%s",
+              static_cast<int>(std::min(name.size(), kShownName)), name.data(),
+              name.size() > kShownName ? "..." : "",
+              count == 0 ? "kvc_model_get lists all" : "nearest: ", list);
 }
 
 }  // namespace
 
 extern "C" {
 
-size_t kvc_model_count(void) { return kvc::model_count(); }
+size_t kvc_model_count(void) { return model_count(); }
 
 kvc_status kvc_model_get(size_t index, kvc_model* model) {
-  return kvc::guarded([&] {
-    return kvc::answer(model, "kvc_model", [&](kvc_model* out) -> kvc_status {
-      if (index >= kvc::model_count()) {
-        return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "preset %zu does not exist; there are %zu, from 0 on",
-                         index, kvc::model_count());
-      }
-      *out = kvc::model_at(index);
+  return guarded([&] {
+    return answer(model, [&](kvc_model* out) -> kvc_status {
+      if (index >= model_count())
+        return invalid("preset %zu does not exist; there are %zu, from 0 on", index, model_count());
+      *out = model_at(index);
       return KVC_OK;
     });
   });
 }
 
 kvc_status kvc_model_find(const char* name, kvc_model* model) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(name);
-    return kvc::answer(model, "kvc_model", [&](kvc_model* out) -> kvc_status {
-      const size_t index = kvc::find_model(name);
-      if (index == kvc::model_count()) return unknown_model(name);
-      *out = kvc::model_at(index);
+    return answer(model, [&](kvc_model* out) -> kvc_status {
+      const size_t index = find_model(name);
+      if (index == model_count()) return unknown_model(name);
+      *out = model_at(index);
       return KVC_OK;
     });
   });
 }
 
 kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_MEMORY(json, size);
     KVC_REQUIRE_POINTER(model);
-    kvc_status status = kvc::check_size<kvc_model>(model->struct_size, "kvc_model");
-    if (status != KVC_OK) return status;
-    kvc_model read;
-    status = kvc::parse_hf_config({json, size}, &read);
-    if (status == KVC_OK) kvc::write_struct(read, model);
-    return status;
+    return answer(model, [&](kvc_model* out) { return parse_hf_config({json, size}, out); });
   });
 }
 
 kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory_estimate* estimate) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(query);
     kvc_memory_query known;
     kvc_model model;
-    KVC_TRY(kvc::read_struct(query, query->struct_size, "kvc_memory_query", &known));
+    KVC_TRY(read_struct(query, &known));
     KVC_REQUIRE_POINTER(known.model);
-    KVC_TRY(kvc::read_struct(known.model, known.model->struct_size, "kvc_model", &model));
-    return kvc::answer(estimate, "kvc_memory_estimate",
-                       [&](kvc_memory_estimate* out) { return kvc::estimate_memory(known, model, out); });
+    KVC_TRY(read_struct(known.model, &model));
+    return answer(estimate, [&](kvc_memory_estimate* out) { return estimate_memory(known, model, out); });
   });
 }
 

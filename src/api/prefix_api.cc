@@ -2,16 +2,16 @@
 // C functions about prefixes and external holds.
 #include "api/guard.h"
 
-using kvc::Manager;
+using namespace kvc;
 
 namespace {
 
 // Runs function(manager, span) on the tokens of a prompt.
 template <typename Function>
 kvc_status on_prompt(kvc_manager* m, const kvc_prompt* prompt, Function&& function) noexcept {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    kvc::TokenSpan span;
-    KVC_TRY(kvc::read_prompt(prompt, &span));
+  return on_manager(m, [&](Manager& manager) {
+    TokenSpan span;
+    KVC_TRY(read_prompt(prompt, &span));
     return function(manager, span);
   });
 }
@@ -21,14 +21,14 @@ kvc_status on_prompt(kvc_manager* m, const kvc_prompt* prompt, Function&& functi
 extern "C" {
 
 kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info) {
-  return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
-    return kvc::answer(info, "kvc_probe_info", [&](kvc_probe_info* out) { return manager.probe(span, out); });
+  return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
+    return answer(info, [&](kvc_probe_info* out) { return manager.probe(span, out); });
   });
 }
 
 kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
                                   uint64_t* num_pinned) {
-  return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
+  return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_POINTER(pin);
     KVC_REQUIRE_POINTER(num_pinned);
     return manager.pin_prefix(span, pin, num_pinned);
@@ -36,52 +36,52 @@ kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint
 }
 
 kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.unpin_prefix(pin); });
+  return on_manager(m, [&](Manager& manager) { return manager.unpin_prefix(pin); });
 }
 
 kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped) {
-  return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
+  return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_POINTER(num_dropped);
     return manager.drop_prefix(span, num_dropped);
   });
 }
 
 kvc_status kvc_manager_evict_blocks(kvc_manager* m, size_t max_blocks, size_t* num_evicted) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(num_evicted);
     return manager.evict_blocks(max_blocks, num_evicted);
   });
 }
 
 kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* blocks, size_t num_blocks) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(blocks, num_blocks);
-    KVC_TRY(kvc::check_group(manager.shape(), group));
+    KVC_TRY(check_group(manager.shape(), group));
     return manager.acquire_blocks(group, blocks, num_blocks);
   });
 }
 
 kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
                                       int32_t* blocks, size_t capacity, size_t* count) {
-  return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
+  return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_ARRAY(blocks, capacity);
     KVC_REQUIRE_POINTER(count);
-    KVC_TRY(kvc::check_group(manager.shape(), group));
+    KVC_TRY(check_group(manager.shape(), group));
     return manager.acquire_prefix(span, group, blocks, capacity, count);
   });
 }
 
 kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
                                       const int32_t* blocks, size_t num_blocks) {
-  return on_prompt(m, prompt, [&](Manager& manager, const kvc::TokenSpan& span) {
+  return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
-    KVC_TRY(kvc::check_group(manager.shape(), group));
+    KVC_TRY(check_group(manager.shape(), group));
     return manager.publish_blocks(span, group, blocks, num_blocks);
   });
 }
 
 kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     return manager.release_blocks(blocks, num_blocks);
   });
@@ -89,7 +89,7 @@ kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, siz
 
 kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,
                                         uint64_t* num_unpublished) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_POINTER(num_unpublished);
     return manager.unpublish_blocks(blocks, num_blocks, num_unpublished);

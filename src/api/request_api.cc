@@ -2,18 +2,18 @@
 // C functions about one request, and its tables.
 #include "api/guard.h"
 
-using kvc::Manager;
+using namespace kvc;
 
 namespace {
 
 kvc_status create(Manager& manager, const kvc_prompt* prompt, const kvc_request_config* config, bool admit,
                   uint64_t* request, uint64_t* num_cached) {
-  kvc::TokenSpan span;
-  KVC_TRY(kvc::read_prompt(prompt, &span));
+  TokenSpan span;
+  KVC_TRY(read_prompt(prompt, &span));
   KVC_REQUIRE_POINTER(request);
   kvc_request_config own;
   const size_t size = config == nullptr ? 0 : config->struct_size;
-  KVC_TRY(kvc::read_request_config(manager.shape(), config, size, &own));
+  KVC_TRY(read_request_config(manager.shape(), config, size, &own));
   return manager.create_request(span, own, admit, request, num_cached);
 }
 
@@ -23,69 +23,68 @@ extern "C" {
 
 kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
                                       const kvc_request_config* config, uint64_t* request) {
-  return kvc::on_manager(
+  return on_manager(
       m, [&](Manager& manager) { return create(manager, prompt, config, false, request, nullptr); });
 }
 
 kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
+  return on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
 }
 
 kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,
                                         const kvc_request_config* config, uint64_t* request,
                                         uint64_t* num_cached) {
-  return kvc::on_manager(
+  return on_manager(
       m, [&](Manager& manager) { return create(manager, prompt, config, true, request, num_cached); });
 }
 
 kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.reserve_tokens(request, capacity); });
+  return on_manager(m, [&](Manager& manager) { return manager.reserve_tokens(request, capacity); });
 }
 
 kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
                                      size_t num_tokens) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(tokens, num_tokens);
     if (num_tokens > manager.shape().max_request_tokens) {
-      return kvc::fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", num_tokens,
-                       static_cast<unsigned long long>(manager.shape().max_request_tokens));
+      return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", num_tokens,
+                  ull(manager.shape().max_request_tokens));
     }
     return manager.append_tokens(request, tokens, num_tokens);
   });
 }
 
 kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.commit_tokens(request, num_committed); });
+  return on_manager(m, [&](Manager& manager) { return manager.commit_tokens(request, num_committed); });
 }
 
 kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.truncate_request(request, num_tokens); });
+  return on_manager(m, [&](Manager& manager) { return manager.truncate_request(request, num_tokens); });
 }
 
 kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(child);
     return manager.fork_request(request, child);
   });
 }
 
 kvc_status kvc_manager_preempt_request(kvc_manager* m, uint64_t request) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.preempt_request(request); });
+  return on_manager(m, [&](Manager& manager) { return manager.preempt_request(request); });
 }
 
 kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.free_request(request); });
+  return on_manager(m, [&](Manager& manager) { return manager.free_request(request); });
 }
 
 kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info) {
-  return kvc::on_manager(m, [&](Manager& manager) {
-    return kvc::answer(info, "kvc_request_info",
-                       [&](kvc_request_info* out) { return manager.request_info(request, out); });
+  return on_manager(m, [&](Manager& manager) {
+    return answer(info, [&](kvc_request_info* out) { return manager.request_info(request, out); });
   });
 }
 
 kvc_status kvc_manager_list_requests(kvc_manager* m, uint64_t* requests, size_t capacity, size_t* count) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(requests, capacity);
     KVC_REQUIRE_POINTER(count);
     return manager.list_requests(requests, capacity, count);
@@ -94,15 +93,14 @@ kvc_status kvc_manager_list_requests(kvc_manager* m, uint64_t* requests, size_t 
 
 kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, size_t num_requests,
                                      uint32_t group, int32_t fill_id, int32_t* tables, size_t row_stride) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(requests, num_requests);
     if (row_stride != 0) KVC_REQUIRE_ARRAY(tables, num_requests);
-    KVC_TRY(kvc::check_group(manager.shape(), group));
+    KVC_TRY(check_group(manager.shape(), group));
     size_t bytes;
-    if (!kvc::checked_mul(num_requests, row_stride, &bytes) ||
-        !kvc::checked_mul(bytes, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                       "%zu rows of %zu entries are larger than the address space", num_requests, row_stride);
+    if (!checked_mul(num_requests, row_stride, &bytes) || !checked_mul(bytes, sizeof(int32_t), &bytes) ||
+        bytes > PTRDIFF_MAX) {
+      return invalid("%zu rows of %zu entries are larger than the address space", num_requests, row_stride);
     }
     return manager.export_tables(requests, num_requests, group, fill_id, tables, row_stride);
   });
@@ -110,26 +108,24 @@ kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, s
 
 kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group, uint64_t first_token,
                                     uint64_t num_tokens, void* slots, size_t element_size) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(slots, num_tokens);
-    KVC_TRY(kvc::check_group(manager.shape(), group));
-    if (element_size != 4 && element_size != 8) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "element_size is %zu; 4 (int32) or 8 (int64)",
-                       element_size);
-    }
+    KVC_TRY(check_group(manager.shape(), group));
+    if (element_size != 4 && element_size != 8)
+      return invalid("element_size is %zu; 4 (int32) or 8 (int64)", element_size);
     return manager.export_slots(request, group, first_token, num_tokens, slots, element_size);
   });
 }
 
 kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work) {
-  return kvc::on_manager(m, [&](Manager& manager) {
+  return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(work);
     kvc_pending_work own;
-    KVC_TRY(kvc::read_struct(work, work->struct_size, "kvc_pending_work", &own));
+    KVC_TRY(read_struct(work, &own));
     KVC_REQUIRE_ARRAY(own.copies, own.copy_capacity);
     KVC_REQUIRE_ARRAY(own.zero_blocks, own.zero_capacity);
     const kvc_status status = manager.take_pending(&own);
-    if (status == KVC_OK || status == KVC_ERROR_BUFFER_TOO_SMALL) kvc::write_struct(own, work);
+    if (status == KVC_OK || status == KVC_ERROR_BUFFER_TOO_SMALL) write_struct(own, work);
     return status;
   });
 }

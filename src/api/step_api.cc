@@ -4,7 +4,7 @@
 #include "api/made_step.h"
 #include "manager/step.h"
 
-using kvc::Manager;
+using namespace kvc;
 
 namespace {
 
@@ -17,29 +17,24 @@ bool creates_requests(const kvc_step& step) {
 
 kvc_status check_offsets(const uint64_t* offsets, size_t count, const char* name) {
   if (offsets == nullptr) return KVC_OK;
-  if (offsets[0] != 0)
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[0] is %llu; offsets begin with 0", name,
-                     static_cast<unsigned long long>(offsets[0]));
+  if (offsets[0] != 0) return invalid("%s[0] is %llu; offsets begin with 0", name, ull(offsets[0]));
   uint64_t bad = 0;  // high bits if one is less than the one before, or 2^32 more: vectorizes
   for (size_t i = 0; i < count; ++i) bad |= offsets[i + 1] - offsets[i];
   if (bad <= UINT32_MAX) return KVC_OK;
   size_t i = 0;
   while (offsets[i + 1] - offsets[i] <= UINT32_MAX) ++i;
-  if (offsets[i + 1] == kvc::kUnsetCount) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%s[%zu] is not set: set the end of item %zu, at least %llu",
-                     name, i + 1, i, static_cast<unsigned long long>(offsets[i]));
+  if (offsets[i + 1] == kUnsetCount) {
+    return invalid("%s[%zu] is not set: set the end of item %zu, at least %llu", name, i + 1, i,
+                   ull(offsets[i]));
   }
-  return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                   "%s[%zu] is %llu after %llu; offsets never decrease, and grow by less than 2^32", name,
-                   i + 1, static_cast<unsigned long long>(offsets[i + 1]),
-                   static_cast<unsigned long long>(offsets[i]));
+  return invalid("%s[%zu] is %llu after %llu; offsets never decrease, and grow by less than 2^32", name,
+                 i + 1, ull(offsets[i + 1]), ull(offsets[i]));
 }
 
 kvc_status check_items(const kvc_step& step) {
-  if (step.num_requests > kvc::kMaxHandleIndex) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                     "num_requests is %zu; at most %u, since each request may be named once",
-                     step.num_requests, kvc::kMaxHandleIndex);
+  if (step.num_requests > kMaxHandleIndex) {
+    return invalid("num_requests is %zu; at most %u, since each request may be named once", step.num_requests,
+                   kMaxHandleIndex);
   }
   KVC_REQUIRE_ARRAY(step.frees, step.num_frees);
   KVC_REQUIRE_ARRAY(step.preempts, step.num_preempts);
@@ -51,9 +46,7 @@ kvc_status check_items(const kvc_step& step) {
   const size_t counts[] = {step.num_frees, step.num_preempts, step.num_truncates, step.num_requests,
                            step.num_admissions};
   for (const size_t num_items : counts) {
-    if (num_items > INT32_MAX)
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu items of one kind in a step; at most 2^31 - 1",
-                       num_items);
+    if (num_items > INT32_MAX) return invalid("%zu items of one kind in a step; at most 2^31 - 1", num_items);
     KVC_REQUIRE_ARRAY(step.status, num_items);
   }
   return KVC_OK;
@@ -65,17 +58,17 @@ kvc_status check_extensions(kvc_step& step) {
   if (step.commit_offsets != nullptr) {
     const uint64_t tokens = step.commit_offsets[step.num_requests];
     KVC_REQUIRE_ARRAY(step.commit_tokens, step.commit_offsets[step.num_requests]);
-    KVC_TRY(kvc::check_room(step, KVC_STEP_COMMIT_TOKENS, step.commit_tokens, tokens));
+    KVC_TRY(check_room(step, KVC_STEP_COMMIT_TOKENS, tokens));
   }
   if (step.extend_offsets == nullptr) return KVC_OK;
   const uint64_t tokens = step.extend_offsets[step.num_requests];
   if (step.slots != nullptr && tokens > step.slot_capacity) {
     step.num_slots = static_cast<size_t>(tokens);
-    return kvc::fail(KVC_ERROR_BUFFER_TOO_SMALL,
-                     "the step extends by %llu tokens; slots has room for %zu (slot_capacity)",
-                     static_cast<unsigned long long>(tokens), step.slot_capacity);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "the step extends by %llu tokens; slots has room for %zu (slot_capacity)", ull(tokens),
+                step.slot_capacity);
   }
-  return kvc::check_room(step, KVC_STEP_EXTEND_TOKENS, step.extend_tokens, tokens);
+  return check_room(step, KVC_STEP_EXTEND_TOKENS, tokens);
 }
 
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
@@ -85,7 +78,7 @@ kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t
   KVC_TRY(check_offsets(step.admit_key_offsets, step.num_admissions, "admit_key_offsets"));
   const uint64_t tokens = step.admit_offsets[step.num_admissions];
   KVC_REQUIRE_ARRAY(step.admit_tokens, tokens);
-  KVC_TRY(kvc::check_room(step, KVC_STEP_ADMIT_TOKENS, step.admit_tokens, tokens));
+  KVC_TRY(check_room(step, KVC_STEP_ADMIT_TOKENS, tokens));
   if (step.admit_key_offsets != nullptr)
     KVC_REQUIRE_ARRAY(step.admit_keys, step.admit_key_offsets[step.num_admissions]);
   if (step.admit_configs == nullptr) return KVC_OK;
@@ -94,14 +87,13 @@ kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) continue;
     const auto* config = reinterpret_cast<const kvc_request_config*>(
         reinterpret_cast<const char*>(step.admit_configs) + i * *stride);
-    KVC_TRY(kvc::check_size<kvc_request_config>(*stride, "kvc_request_config"));
+    KVC_TRY(check_size<kvc_request_config>(*stride));
     if (config->struct_size != *stride) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                       "admit_configs[%zu].struct_size is %zu, that of the first %zu", i, config->struct_size,
-                       *stride);
+      return invalid("admit_configs[%zu].struct_size is %zu, that of the first %zu", i, config->struct_size,
+                     *stride);
     }
     kvc_request_config own;
-    KVC_TRY(kvc::read_request_config(manager.shape(), config, *stride, &own));
+    KVC_TRY(read_request_config(manager.shape(), config, *stride, &own));
   }
   return KVC_OK;
 }
@@ -109,27 +101,23 @@ kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t
 kvc_status check_rows(const kvc_step& step) {
   const size_t items = step.num_requests + step.num_admissions;
   if (step.block_tables == nullptr) return KVC_OK;
-  if (step.num_rows > INT32_MAX || step.row_stride > INT32_MAX) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "%zu rows of %zu entries; at most 2^31 - 1 each",
-                     step.num_rows, step.row_stride);
-  }
-  KVC_TRY(kvc::check_room(step, KVC_STEP_BLOCK_TABLES, step.block_tables, step.num_rows * step.row_stride));
+  if (step.num_rows > INT32_MAX || step.row_stride > INT32_MAX)
+    return invalid("%zu rows of %zu entries; at most 2^31 - 1 each", step.num_rows, step.row_stride);
+  KVC_TRY(check_room(step, KVC_STEP_BLOCK_TABLES, step.num_rows * step.row_stride));
   const auto bad_row = [&](size_t i) {
-    if (step.rows[i] == kvc::kUnsetRow) {
-      return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                       "rows[%zu] is %d, which means not set: set a row below %zu, or -1 to write none; "
-                       "without `rows`, item i writes row i",
-                       i, kvc::kUnsetRow, step.num_rows);
+    if (step.rows[i] == kUnsetRow) {
+      return invalid(
+          "rows[%zu] is %d, which means not set: set a row below %zu, or -1 to write none; "
+          "without `rows`, item i writes row i",
+          i, kUnsetRow, step.num_rows);
     }
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                     "rows[%zu] is %d; it must be a row below %zu, or -1 to write none", i, step.rows[i],
-                     step.num_rows);
+    return invalid("rows[%zu] is %d; it must be a row below %zu, or -1 to write none", i, step.rows[i],
+                   step.num_rows);
   };
   if (step.rows == nullptr) {
     if (items <= step.num_rows) return KVC_OK;
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT,
-                     "without `rows`, %zu items need %zu rows; block_tables has %zu", items, items,
-                     step.num_rows);
+    return invalid("without `rows`, %zu items need %zu rows; block_tables has %zu", items, items,
+                   step.num_rows);
   }
   const auto num_rows = static_cast<uint32_t>(step.num_rows);
   uint32_t bad = 0;
@@ -142,28 +130,25 @@ kvc_status check_rows(const kvc_step& step) {
 
 kvc_status run_step(Manager& manager, kvc_step* step) {
   KVC_REQUIRE_POINTER(step);
-  KVC_TRY(kvc::check_size<kvc_step>(step->struct_size, "kvc_step"));
+  KVC_TRY(check_size<kvc_step>(step->struct_size));
   kvc_step unused;
   if (step->struct_size != sizeof unused) {
-    KVC_TRY(kvc::read_struct(step, step->struct_size, "kvc_step", &unused));
+    KVC_TRY(read_struct(step, &unused));
   }
-  if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0) {
-    return kvc::fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
-  }
+  if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
   KVC_TRY(check_items(*step));
-  KVC_TRY(kvc::check_made_step(manager, *step));
+  KVC_TRY(check_made_step(manager, *step));
   KVC_TRY(check_extensions(*step));
   size_t stride = 0;
   KVC_TRY(check_admissions(manager, *step, &stride));
   KVC_TRY(check_rows(*step));
-  if (step->copies == nullptr && step->copy_capacity != 0) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "copies is NULL and copy_capacity is %zu",
-                     step->copy_capacity);
-  }
+  if (step->copies == nullptr && step->copy_capacity != 0)
+    return invalid("copies is NULL and copy_capacity is %zu", step->copy_capacity);
   const bool creates = creates_requests(*step);
-  kvc::StepPlan plan{*step, stride};
+  StepPlan plan{*step, stride};
   const kvc_status status = manager.step(plan);
-  if (status == KVC_OK && step->internal != nullptr) kvc::unset_inputs(*step, creates);
+  if (status == KVC_OK && step->internal != nullptr) unset_inputs(*step, creates);
   return status;
 }
 
@@ -172,11 +157,11 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
 extern "C" {
 
 kvc_status kvc_manager_step(kvc_manager* m, kvc_step* step) {
-  return kvc::on_manager(m, [&](Manager& manager) { return run_step(manager, step); });
+  return on_manager(m, [&](Manager& manager) { return run_step(manager, step); });
 }
 
 kvc_status kvc_manager_retire_step(kvc_manager* m, uint64_t step_id) {
-  return kvc::on_manager(m, [&](Manager& manager) { return manager.retire_step(step_id); });
+  return on_manager(m, [&](Manager& manager) { return manager.retire_step(step_id); });
 }
 
 }  // extern "C"

@@ -3,14 +3,9 @@
 #include "api/storage_handle.h"
 #include "storage/host_memory.h"
 
-using kvc::check_block;
-using kvc::fail;
-using kvc::Layout;
-using kvc::on_storage;
+using namespace kvc;
 
 namespace {
-
-using ull = unsigned long long;
 
 kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout,
                           const kvc_backend_memory& memory) {
@@ -19,8 +14,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.data = memory.data;
   info.slab_bytes = layout.slab_bytes;
   info.block_bytes = layout.block_bytes;
-  for (int p = 0; p < kvc::kNumPlanes; ++p)
-    info.token_bytes += kvc::ceil_div(layout.plane(p).row_bytes, layout.tokens_per_row(p));
+  for (int p = 0; p < kNumPlanes; ++p)
+    info.token_bytes += ceil_div(layout.plane(p).row_bytes, layout.tokens_per_row(p));
   info.token_bytes *= uint64_t{layout.num_layers} * layout.num_heads;
   info.num_blocks = layout.num_blocks;
   info.num_layers = layout.num_layers;
@@ -37,8 +32,8 @@ kvc_storage_info describe(const kvc_storage_config& config, const Layout& layout
   info.k_scale = layout.k_factor;
   info.v_scale = layout.v_factor;
   info.channel_tokens = layout.channel_tokens;
-  info.residual_blocks = kvc::residual_blocks_of(config, layout);
-  info.residual_bytes = kvc::residual_key_bytes(layout, info.residual_blocks);
+  info.residual_blocks = residual_blocks_of(config, layout);
+  info.residual_bytes = residual_key_bytes(layout, info.residual_blocks);
   return info;
 }
 
@@ -47,7 +42,7 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
                        uint32_t device, kvc_backend_storage* parts) {
   if (config.memory == nullptr) {
     if (config.memory_kind == KVC_MEMORY_EXTERNAL)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
+      return invalid("memory_kind is KVC_MEMORY_EXTERNAL, but memory is NULL");
     if (config.memory_kind == KVC_MEMORY_MANAGED) {
       return fail(KVC_ERROR_UNSUPPORTED,
                   "a storage cannot be in KVC_MEMORY_MANAGED: its pages may move while a GPU reads them");
@@ -59,35 +54,33 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
                             &parts->memory);
   }
   if (config.memory_kind != KVC_MEMORY_DEFAULT && config.memory_kind != KVC_MEMORY_EXTERNAL) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "memory_kind is %u, but memory is given; leave one of them out, or use KVC_MEMORY_EXTERNAL",
-                config.memory_kind);
+    return invalid(
+        "memory_kind is %u, but memory is given; leave one of them out, or use KVC_MEMORY_EXTERNAL",
+        config.memory_kind);
   }
   if (config.memory_size < layout.slab_bytes) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "the external memory has %zu bytes, %llu are needed",
-                config.memory_size, ull{layout.slab_bytes});
+    return invalid("the external memory has %zu bytes, %llu are needed", config.memory_size,
+                   ull{layout.slab_bytes});
   }
-  if (reinterpret_cast<uintptr_t>(config.memory) % config.alignment != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "the external memory is not aligned to %u bytes",
-                config.alignment);
-  }
+  if (reinterpret_cast<uintptr_t>(config.memory) % config.alignment != 0)
+    return invalid("the external memory is not aligned to %u bytes", config.alignment);
   parts->memory = {config.memory, layout.slab_bytes, config.alignment, KVC_MEMORY_EXTERNAL, {}};
   return KVC_OK;
 }
 
 // Takes parts.memory over, or gives it back.
-kvc_status make_storage(const kvc_storage_config& config, const kvc::Env& env, const kvc_backend& backend,
+kvc_status make_storage(const kvc_storage_config& config, const Env& env, const kvc_backend& backend,
                         uint32_t device, const kvc_backend_storage& parts, kvc_storage** storage) {
   void* place = env.allocate(env.allocator_data, sizeof(kvc_storage), alignof(kvc_storage));
   if (place == nullptr) {
-    kvc::release_memory(parts.memory);
+    release_memory(parts.memory);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes beside the storage's blocks",
                 sizeof(kvc_storage));
   }
   void* impl;
   if (const kvc_status status = backend.storage_create(device, &parts, &impl); status != KVC_OK) {
     env.release(env.allocator_data, place, sizeof(kvc_storage), alignof(kvc_storage));
-    kvc::release_memory(parts.memory);
+    release_memory(parts.memory);
     return status;
   }
   *storage = new (place)
@@ -107,27 +100,27 @@ void kvc::release_storage(kvc_storage* s) {
 extern "C" {
 
 kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** storage) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(storage);
     kvc_storage_config own;
-    KVC_TRY(kvc::read_storage_config(config, &own));
+    KVC_TRY(read_storage_config(config, &own));
     if (own.num_blocks == 0 && own.memory_fraction == 0)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.num_blocks is 0; at least 1");
+      return invalid("kvc_storage_config.num_blocks is 0; at least 1");
     const kvc_backend* backend;
     uint32_t device;
-    KVC_TRY(kvc::find_device(own.device, &backend, &device));
-    KVC_TRY(kvc::count_blocks(*backend, device, &own));
+    KVC_TRY(find_device(own.device, &backend, &device));
+    KVC_TRY(count_blocks(*backend, device, &own));
     Layout layout;
-    KVC_TRY(kvc::lay_out(own, &layout));
-    kvc::Env env = kvc::default_env();
-    KVC_TRY(kvc::read_allocator(own.allocator, &env));
+    KVC_TRY(lay_out(own, &layout));
+    Env env = default_env();
+    KVC_TRY(read_allocator(own.allocator, &env));
 
     kvc_backend_storage parts = {};
     parts.layout = &layout;
     parts.num_threads = own.num_threads;
     parts.parallel_for = own.parallel_for;
     parts.parallel_context = own.parallel_context;
-    parts.residual_blocks = kvc::residual_blocks_of(own, layout);
+    parts.residual_blocks = residual_blocks_of(own, layout);
     if (own.allocator != nullptr) parts.allocator = {env.allocator_data, env.allocate, env.release};
     KVC_TRY(find_memory(own, layout, *backend, device, &parts));
     return make_storage(own, env, *backend, device, parts, storage);
@@ -137,12 +130,12 @@ kvc_status kvc_storage_create(const kvc_storage_config* config, kvc_storage** st
 void kvc_storage_destroy(kvc_storage* s) {
   if (s == nullptr) return;
   s->backend->storage_wait(s->impl);
-  kvc::release_storage(s);
+  release_storage(s);
 }
 
 kvc_status kvc_storage_properties(kvc_storage* s, kvc_storage_info* info) {
   return on_storage(s, [&](kvc_storage& storage) {
-    return kvc::answer(info, "kvc_storage_info", [&](kvc_storage_info* out) -> kvc_status {
+    return answer(info, [&](kvc_storage_info* out) -> kvc_status {
       *out = storage.info;
       return KVC_OK;
     });
@@ -150,11 +143,11 @@ kvc_status kvc_storage_properties(kvc_storage* s, kvc_storage_info* info) {
 }
 
 kvc_status kvc_storage_size(const kvc_storage_config* config, uint64_t* block_bytes, uint64_t* slab_bytes) {
-  return kvc::guarded([&]() -> kvc_status {
+  return guarded([&]() -> kvc_status {
     kvc_storage_config own;
-    KVC_TRY(kvc::read_storage_config(config, &own));
+    KVC_TRY(read_storage_config(config, &own));
     Layout layout;
-    KVC_TRY(kvc::lay_out(own, &layout));
+    KVC_TRY(lay_out(own, &layout));
     if (block_bytes != nullptr) *block_bytes = layout.block_bytes;
     if (slab_bytes != nullptr) *slab_bytes = layout.slab_bytes;
     return KVC_OK;
@@ -165,11 +158,9 @@ kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_v
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(view);
     const Layout& layout = storage.layout;
-    if (plane < 0 || plane >= kvc::kNumPlanes || layer >= layout.num_layers) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "plane %d of %d, layer %u of %u", plane, kvc::kNumPlanes, layer,
-                  layout.num_layers);
-    }
-    const kvc::Plane& p = layout.plane(plane);
+    if (plane < 0 || plane >= kNumPlanes || layer >= layout.num_layers)
+      return invalid("plane %d of %d, layer %u of %u", plane, kNumPlanes, layer, layout.num_layers);
+    const Plane& p = layout.plane(plane);
     if (!p.exists()) return fail(KVC_ERROR_NOT_FOUND, "this storage has no plane %d", plane);
     if (p.tiled()) return fail(KVC_ERROR_UNSUPPORTED, "tiled keys are no array with strides");
     const bool packed = p.dtype == KVC_INT4;
@@ -181,7 +172,7 @@ kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_v
                              layout.block_size / layout.tokens_per_row(plane),
                              packed ? p.row_bytes : p.num_elements};
     const int64_t strides[] = {static_cast<int64_t>(p.block), static_cast<int64_t>(p.head),
-                               static_cast<int64_t>(p.token), packed ? 1 : kvc::dtype_bits(p.dtype) / 8};
+                               static_cast<int64_t>(p.token), packed ? 1 : dtype_bits(p.dtype) / 8};
     std::memcpy(out.shape, shape, sizeof shape);
     std::memcpy(out.strides, strides, sizeof strides);
     *view = out;
@@ -204,9 +195,8 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
     if (!inside(part.first_layer, part.num_layers, layout.num_layers) ||
         !inside(part.first_head, part.num_heads, layout.num_heads) ||
         !inside(part.first_token, part.num_tokens, layout.block_size)) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "the selection goes past the %u layers, %u heads or %u tokens of a block",
-                  layout.num_layers, layout.num_heads, layout.block_size);
+      return invalid("the selection goes past the %u layers, %u heads or %u tokens of a block",
+                     layout.num_layers, layout.num_heads, layout.block_size);
     }
     if (storage.backend->is_residual(storage.impl, block) != 0) {
       return fail(
@@ -214,12 +204,12 @@ kvc_status kvc_storage_runs(kvc_storage* s, int32_t block, const kvc_selection* 
           "block %d is residual: its keys are not in the slab; call kvc_storage_quantize_blocks first",
           block);
     }
-    const size_t needed = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
+    const size_t needed = layout_runs(layout, static_cast<uint64_t>(block), part, nullptr, 0);
     if (needed > capacity) {
       *count = needed;
       return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu runs, room for %zu", needed, capacity);
     }
-    *count = kvc::layout_runs(layout, static_cast<uint64_t>(block), part, runs, capacity);
+    *count = layout_runs(layout, static_cast<uint64_t>(block), part, runs, capacity);
     return KVC_OK;
   });
 }

@@ -4,12 +4,10 @@
 #include "api/row_args.h"
 #include "api/storage_handle.h"
 
-using kvc::on_storage;
+using namespace kvc;
 
 namespace kvc {
 namespace {
-
-using ull = unsigned long long;
 
 constexpr uint32_t kRowsFlags = KVC_ROWS_ON_DEVICE | KVC_ROWS_ROPE_INTERLEAVED;
 
@@ -20,8 +18,8 @@ kvc_status read_slots(const Layout& layout, const kvc_rows& rows, kvc_backend_ro
     const uint64_t end = layout.num_blocks * layout.block_size;
     for (size_t t = 0; out->on_device == 0 && t < rows.num_tokens; ++t) {
       if (rows.slots[t] == -1 || static_cast<uint64_t>(rows.slots[t]) < end) continue;
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "slots[%zu] is %lld; -1 (skip) or 0 .. %llu", t,
-                  static_cast<long long>(rows.slots[t]), ull{end - 1});
+      return invalid("slots[%zu] is %lld; -1 (skip) or 0 .. %llu", t, static_cast<long long>(rows.slots[t]),
+                     ull{end - 1});
     }
     return KVC_OK;
   }
@@ -30,8 +28,8 @@ kvc_status read_slots(const Layout& layout, const kvc_rows& rows, kvc_backend_ro
   uint64_t end;
   if (!checked_add(rows.first_token, rows.num_tokens, &end) ||
       ceil_div(end, layout.block_size) > rows.block_table_size) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %zu go past the %zu entries of block_table",
-                ull{rows.first_token}, rows.num_tokens, rows.block_table_size);
+    return invalid("tokens %llu + %zu go past the %zu entries of block_table", ull{rows.first_token},
+                   rows.num_tokens, rows.block_table_size);
   }
   const uint64_t first_block = rows.first_token / layout.block_size;
   out->block_table = rows.block_table + first_block;
@@ -46,11 +44,10 @@ kvc_status read_slots(const Layout& layout, const kvc_rows& rows, kvc_backend_ro
 kvc_status read_rotary(const Layout& layout, const kvc_rows& rows, RowsUse use, kvc_backend_rows* out) {
   if (rows.rope_table == nullptr) return KVC_OK;
   if (use == RowsUse::kGather)
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_rows.rope_table with a gather, which gives keys as they are stored; leave it out");
+    return invalid("kvc_rows.rope_table with a gather, which gives keys as they are stored; leave it out");
   if (use == RowsUse::kMeasure)
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_rows.rope_table with kvc_storage_measure; give it keys that kvc_rope_apply has rotated");
+    return invalid(
+        "kvc_rows.rope_table with kvc_storage_measure; give it keys that kvc_rope_apply has rotated");
   out->rotary = {rows.rope_table,
                  rows.rope_rows,
                  rows.rope_table_rows,
@@ -74,7 +71,7 @@ kvc_status check_blocks(const Layout& layout, const int32_t* blocks, size_t num_
 kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kvc_backend_rows* out) {
   KVC_REQUIRE_POINTER(rows);
   kvc_rows own;
-  KVC_TRY(read_struct(rows, rows->struct_size, "kvc_rows", &own));
+  KVC_TRY(read_struct(rows, &own));
   *out = {};
   out->k = own.k;
   out->v = own.v;
@@ -83,20 +80,16 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kv
   out->num_layers = own.num_layers != 0 ? own.num_layers : 1;
   out->dtype = own.dtype != 0 ? own.dtype : KVC_FLOAT32;
   out->on_device = (own.flags & KVC_ROWS_ON_DEVICE) != 0;
-  if (!is_float(out->dtype))
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_rows.dtype %d is no float type", out->dtype);
+  if (!is_float(out->dtype)) return invalid("kvc_rows.dtype %d is no float type", out->dtype);
   if ((own.flags & ~kRowsFlags) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported", own.flags & ~kRowsFlags);
-  if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "layers %u + %u of %u", out->first_layer, out->num_layers,
-                layout.num_layers);
-  }
+  if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer)
+    return invalid("layers %u + %u of %u", out->first_layer, out->num_layers, layout.num_layers);
   KVC_REQUIRE_ARRAY(own.k, own.num_tokens);
   KVC_REQUIRE_MEMORY(own.k, product(own.num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
                                                         out->num_layers * sizeof(float)));
   if (layout.latent) {
-    if (own.v != nullptr)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "v must be NULL: a latent storage has no value plane");
+    if (own.v != nullptr) return invalid("v must be NULL: a latent storage has no value plane");
   } else {
     KVC_REQUIRE_ARRAY(own.v, own.num_tokens);
   }
@@ -123,12 +116,12 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kv
 
 namespace {
 
-kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, kvc::RowsUse use,
+kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, RowsUse use,
                      decltype(kvc_backend::store) kvc_backend::*move) {
   return on_storage(s, stream, [&](kvc_storage& storage) {
     kvc_backend_rows own;
-    KVC_TRY(kvc::read_rows(storage.layout, rows, use, &own));
-    return (storage.backend->*move)(storage.impl, &own, kvc::impl_of(stream));
+    KVC_TRY(read_rows(storage.layout, rows, use, &own));
+    return (storage.backend->*move)(storage.impl, &own, impl_of(stream));
   });
 }
 
@@ -137,11 +130,11 @@ kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, k
 extern "C" {
 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return move_rows(s, rows, stream, kvc::RowsUse::kStore, &kvc_backend::store);
+  return move_rows(s, rows, stream, RowsUse::kStore, &kvc_backend::store);
 }
 
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
-  return move_rows(s, rows, stream, kvc::RowsUse::kGather, &kvc_backend::gather);
+  return move_rows(s, rows, stream, RowsUse::kGather, &kvc_backend::gather);
 }
 
 kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies, size_t num_copies,
@@ -153,15 +146,15 @@ kvc_status kvc_storage_copy_blocks(kvc_storage* s, const kvc_block_copy* copies,
         KVC_TRY(check_block(storage.layout, i, block));
       }
     }
-    return storage.backend->copy_blocks(storage.impl, copies, num_copies, kvc::impl_of(stream));
+    return storage.backend->copy_blocks(storage.impl, copies, num_copies, impl_of(stream));
   });
 }
 
 kvc_status kvc_storage_zero_blocks(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                    kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
-    KVC_TRY(kvc::check_blocks(storage.layout, blocks, num_blocks));
-    return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, kvc::impl_of(stream));
+    KVC_TRY(check_blocks(storage.layout, blocks, num_blocks));
+    return storage.backend->zero_blocks(storage.impl, blocks, num_blocks, impl_of(stream));
   });
 }
 

@@ -6,26 +6,22 @@
 namespace kvc {
 namespace {
 
-using ull = unsigned long long;
-
 kvc_status check_field(const char* name, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.%s is %llu; %llu .. %llu", name, ull{value},
-              ull{least}, ull{most});
+  return invalid("kvc_storage_config.%s is %llu; %llu .. %llu", name, ull{value}, ull{least}, ull{most});
 }
 
 kvc_status check_types(const kvc_storage_config& config) {
   const bool quantized = is_quantized(config.dtype);
-  if (!quantized && !is_float(config.dtype)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.dtype %d is no stored type", config.dtype);
-  }
+  if (!quantized && !is_float(config.dtype))
+    return invalid("kvc_storage_config.dtype %d is no stored type", config.dtype);
   constexpr uint32_t kKnown = KVC_STORAGE_LATENT | KVC_STORAGE_TILED_KEYS | KVC_STORAGE_ASYMMETRIC |
                               KVC_STORAGE_NOT_ZEROED | KVC_STORAGE_CHANNEL_KEYS | KVC_STORAGE_HADAMARD;
   if ((config.flags & ~kKnown) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "storage flags %#x are not supported", config.flags & ~kKnown);
   if ((config.flags & KVC_STORAGE_LATENT) != 0 && config.v_head_dim > config.head_dim) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "v_head_dim is %u, more than the %u elements of a latent row",
-                config.v_head_dim, config.head_dim);
+    return invalid("v_head_dim is %u, more than the %u elements of a latent row", config.v_head_dim,
+                   config.head_dim);
   }
   if ((config.flags & KVC_STORAGE_TILED_KEYS) == 0) return KVC_OK;
   const uint32_t tile = 32 / dtype_bits(config.dtype);
@@ -44,15 +40,13 @@ kvc_status check_types(const kvc_storage_config& config) {
 
 kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_config* out) {
   KVC_REQUIRE_POINTER(config);
-  KVC_TRY(read_struct(config, config->struct_size, "kvc_storage_config", out));
+  KVC_TRY(read_struct(config, out));
   if (out->v_head_dim == 0) out->v_head_dim = out->head_dim;
   if (out->block_size == 0) out->block_size = 16;
   if (out->dtype == 0) out->dtype = KVC_FLOAT32;
   if (out->alignment == 0) out->alignment = 64;
-  if (out->parallel_for != nullptr && out->num_threads == 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_storage_config.parallel_for without num_threads; give the number of its workers");
-  }
+  if (out->parallel_for != nullptr && out->num_threads == 0)
+    return invalid("kvc_storage_config.parallel_for without num_threads; give the number of its workers");
   if (out->num_threads == 0) out->num_threads = 1;
   const struct {
     const char* name;
@@ -70,13 +64,10 @@ kvc_status read_storage_config(const kvc_storage_config* config, kvc_storage_con
   for (const auto& range : ranges) {
     KVC_TRY(check_field(range.name, range.value, range.least, range.most));
   }
-  if (out->reserved != 0) {
+  if (out->reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_storage_config.reserved is %u and must be 0", out->reserved);
-  }
-  if ((out->alignment & (out->alignment - 1)) != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_storage_config.alignment is %u, not a power of two",
-                out->alignment);
-  }
+  if ((out->alignment & (out->alignment - 1)) != 0)
+    return invalid("kvc_storage_config.alignment is %u, not a power of two", out->alignment);
   return KVC_OK;
 }
 
@@ -97,8 +88,8 @@ kvc_status lay_out(const kvc_storage_config& config, Layout* out) {
   shape.alignment = config.alignment;
   *out = make_layout(shape);
   if (out->slab_bytes == 0 && config.num_blocks != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%llu blocks of %u layers are larger than the address space",
-                ull{config.num_blocks}, config.num_layers);
+    return invalid("%llu blocks of %u layers are larger than the address space", ull{config.num_blocks},
+                   config.num_layers);
   }
   return KVC_OK;
 }
@@ -107,8 +98,7 @@ kvc_status count_blocks(const kvc_backend& backend, uint32_t device, kvc_storage
   if (config->memory_fraction == 0) return KVC_OK;
   if (!(config->memory_fraction > 0 && config->memory_fraction <= 1) || config->num_blocks != 0 ||
       config->memory != nullptr) {
-    return fail(
-        KVC_ERROR_INVALID_ARGUMENT,
+    return invalid(
         "kvc_storage_config.memory_fraction is %g; above 0 and at most 1, with num_blocks 0 and no memory",
         static_cast<double>(config->memory_fraction));
   }

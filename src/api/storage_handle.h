@@ -57,7 +57,7 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kv
 // Runs function(storage).
 template <typename Function>
 kvc_status on_storage(kvc_storage* s, Function&& function) noexcept {
-  if (s == nullptr) return fail(KVC_ERROR_INVALID_ARGUMENT, "the storage is NULL");
+  if (s == nullptr) return invalid("the storage is NULL");
   return guarded([&] { return function(*s); });
 }
 
@@ -66,8 +66,8 @@ template <typename Function>
 kvc_status on_storage(kvc_storage* s, const kvc_stream* stream, Function&& function) noexcept {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     if (stream != nullptr && (stream->backend != storage.backend || stream->device != storage.device)) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "a stream of %s:%u with a storage of %s:%u",
-                  stream->backend->name, stream->device, storage.backend->name, storage.device);
+      return invalid("a stream of %s:%u with a storage of %s:%u", stream->backend->name, stream->device,
+                     storage.backend->name, storage.device);
     }
     return function(storage);
   });
@@ -76,8 +76,8 @@ kvc_status on_storage(kvc_storage* s, const kvc_stream* stream, Function&& funct
 // Entry `entry` of an array of block ids.
 inline kvc_status check_block(const Layout& layout, size_t entry, int64_t block) {
   if (block >= 0 && static_cast<uint64_t>(block) < layout.num_blocks) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %lld; the storage has %llu", entry,
-              static_cast<long long>(block), static_cast<unsigned long long>(layout.num_blocks));
+  return invalid("entry %zu: no block %lld; the storage has %llu", entry, static_cast<long long>(block),
+                 ull(layout.num_blocks));
 }
 
 // Drops one user; the last one frees it.

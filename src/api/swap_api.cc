@@ -7,11 +7,9 @@
 
 #include "api/storage_handle.h"
 
-using kvc::fail;
+using namespace kvc;
 
 namespace {
-
-using ull = unsigned long long;
 
 constexpr uint64_t kPageAlignment = 16;  // of the vectors that kernels copy
 
@@ -20,27 +18,24 @@ kvc_status check_pages(const kvc_storage& storage, kvc_backend_swap* swap, uint6
   const uint64_t block_bytes = storage.layout.block_bytes;
   if (swap->page_bytes == 0) swap->page_bytes = block_bytes;
   if (swap->page_bytes < block_bytes || swap->page_bytes % kPageAlignment != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "page_bytes is %llu; at least the %llu bytes of a block, and a multiple of %llu",
-                ull{swap->page_bytes}, ull{block_bytes}, ull{kPageAlignment});
+    return invalid("page_bytes is %llu; at least the %llu bytes of a block, and a multiple of %llu",
+                   ull{swap->page_bytes}, ull{block_bytes}, ull{kPageAlignment});
   }
   const void* const pages = swap->pages;
   const uint64_t pages_size = swap->pages_size;
   KVC_REQUIRE_MEMORY(pages, pages_size);
   const auto first = reinterpret_cast<uintptr_t>(pages);
   const auto slab = reinterpret_cast<uintptr_t>(storage.info.data);
-  if (first % kPageAlignment != 0)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "pages is not aligned to %llu bytes", ull{kPageAlignment});
+  if (first % kPageAlignment != 0) return invalid("pages is not aligned to %llu bytes", ull{kPageAlignment});
   if (first < slab + storage.layout.slab_bytes && slab < first + pages_size)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "pages overlaps the storage's slab; use kvc_storage_copy_blocks");
+    return invalid("pages overlaps the storage's slab; use kvc_storage_copy_blocks");
   *num_pages = pages_size < block_bytes ? 0 : (pages_size - block_bytes) / swap->page_bytes + 1;
   return KVC_OK;
 }
 
 kvc_status check_page(size_t entry, int32_t page, uint64_t num_pages) {
   if (page >= 0 && static_cast<uint64_t>(page) < num_pages) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no page %d; there is room for %llu", entry, page,
-              ull{num_pages});
+  return invalid("entry %zu: no page %d; there is room for %llu", entry, page, ull{num_pages});
 }
 
 // Destinations must be unique: otherwise the result would depend on the order.
@@ -56,12 +51,11 @@ kvc_status check_destinations(const kvc_backend_swap& swap) {
   std::sort(places.begin(), places.end());
   const auto twice = std::adjacent_find(places.begin(), places.end());
   if (twice == places.end()) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "%s %d is a destination twice", swap.out != 0 ? "page" : "block",
-              *twice);
+  return invalid("%s %d is a destination twice", swap.out != 0 ? "page" : "block", *twice);
 }
 
 kvc_status swap_blocks(kvc_storage* s, kvc_backend_swap swap, kvc_stream* stream) {
-  return kvc::on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
+  return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     const kvc_block_copy* const copies = swap.copies;
     const size_t num_copies = swap.num_copies;
     const void* const pages = swap.pages;
@@ -72,13 +66,13 @@ kvc_status swap_blocks(kvc_storage* s, kvc_backend_swap swap, kvc_stream* stream
     KVC_TRY(check_pages(storage, &swap, &num_pages));
     for (size_t i = 0; i < num_copies; ++i) {
       const auto [source, destination] = copies[i];
-      KVC_TRY(kvc::check_block(storage.layout, i, out ? source : destination));
+      KVC_TRY(check_block(storage.layout, i, out ? source : destination));
       KVC_TRY(check_page(i, out ? destination : source, num_pages));
     }
     KVC_TRY(check_destinations(swap));
     if (storage.backend->swap_blocks == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "%s does not swap blocks", storage.backend->name);
-    return storage.backend->swap_blocks(storage.impl, &swap, kvc::impl_of(stream));
+    return storage.backend->swap_blocks(storage.impl, &swap, impl_of(stream));
   });
 }
 

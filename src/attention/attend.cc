@@ -8,7 +8,7 @@
 namespace kvc {
 namespace {
 
-// What all workers of one call share. Phase one works on splits, phase two merges those that belong together.
+// What all workers of a call share. Phase one works on splits, phase two merges the splits of each piece.
 struct Call {
   const AttentionArgs& args;
   AttentionShape shape;
@@ -26,8 +26,8 @@ uint64_t items_of(const Call& call, const Piece& piece) {
   return call.merging ? piece.splits > 1 : piece.splits;
 }
 
-// Takes items until there are none. Items are numbered by walking over the pieces; numbers taken only grow,
-// so each worker's walk goes forward.
+// Takes items until there are none. Items are numbered in the order of pieces, and a worker's numbers only
+// grow, so it walks over the pieces once.
 void take_items(void* data, size_t /*i*/, size_t worker_index) {
   Call& call = *static_cast<Call*>(data);
   Worker worker(call.args, call.shape, call.kernels, call.scratch + worker_index * call.worker_bytes);

@@ -14,7 +14,7 @@ struct AttentionArgs : kvc_backend_attention {
   const ResidualKeys* residual_keys;  // as in Stored
 };
 
-// Easy to read, in double precision, one request after the other: tests compare the others with it.
+// A simple implementation in double precision, with which tests compare the others.
 void attend_reference(const AttentionArgs& args);
 
 // Scratch memory that attend() needs per worker, for any requests; a multiple of 64.
@@ -28,7 +28,7 @@ struct ParallelFor {
   size_t num_workers;  // job's `worker` is below this
 };
 
-// Fast. `scratch` has num_workers * attention_scratch_bytes() bytes, aligned to 64. The same
+// `scratch` has num_workers * attention_scratch_bytes() bytes, aligned to 64. The same
 // arguments, number of workers and instruction set give the same bits, whoever works on what.
 void attend(const AttentionArgs& args, const ParallelFor& parallel_for, void* scratch);
 

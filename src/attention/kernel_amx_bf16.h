@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of bf16 in the tile registers of AMX: a tiled key segment is a tile as it lies, values become tiles
-// by interleaving the rows of two tokens. 16 rows against 16 tokens, or columns, at a time: tiles 0 to 3 are
-// sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 and 7 keys or values
-// [16 pairs][16 tokens or columns][2].
+// Kernels of bf16 in the tile registers of AMX. A segment of tiled keys is a tile without a copy; values
+// become tiles by interleaving the rows of two tokens. 16 rows by 16 tokens, or columns, at a time: tiles 0
+// to 3 are sums [rows][16 floats], 4 and 5 hold [rows][16 pairs] of queries or probabilities, 6 and 7 keys or
+// values [16 pairs][16 tokens or columns][2].
 #pragma once
 #include "attention/kernel_tiles.h"
 #include "attention/kernel_values.h"
@@ -24,7 +24,8 @@ void tile_scores_amx(const ScoreArgs& a) {
       for_tiles(a.segments, [&]<int i>() {
         load_tile<6 + i % 2>(row_at(a.k, i) + e * 64, 64);
         if (fetch) {
-          // Half of the lines: asked for all at once, many would be dropped; the processor finds the others.
+          // Half of the lines. Of more prefetches at once many would be dropped; the hardware prefetches the
+          // rest.
           for (size_t line = 0; line < 8; ++line) prefetch(row_at(a.next, i) + (e + line) * 64);
         }
         multiply_bf16<i, 4, 6 + i % 2>();
@@ -36,8 +37,8 @@ void tile_scores_amx(const ScoreArgs& a) {
   }
 }
 
-// The values of a tile as pairs of tokens: [64 columns][half of the tile][16 columns][16 pairs][16 columns].
-// Columns in the order of values_pairs().
+// The values of a tile as pairs of tokens: [64 columns][half of the tile][16 columns][16 pairs][16 columns],
+// with the columns in the order of values_pairs().
 inline void pack_values(const ValueArgs& a, Lines& next) {
   const uint32_t pairs = a.segments * (kSegment / 2), halves = (pairs + 15) / 16;
   for (uint32_t t = 0; t < halves * 16; ++t) {
@@ -45,7 +46,7 @@ inline void pack_values(const ValueArgs& a, Lines& next) {
     for (uint32_t c = 0; c < a.dim / 32; ++c) {
       __m512i* pair = to + c / 2 * 128 + c % 2 * 32;
       __m512i x{}, y{};
-      if (t < pairs) {  // else half of a tile, which stays empty
+      if (t < pairs) {  // else the empty half of a tile
         x = _mm512_loadu_si512(row_at(a.v, 2 * t) + c * 64);
         y = _mm512_loadu_si512(row_at(a.v, 2 * t + 1) + c * 64);
       }
@@ -63,7 +64,7 @@ void add_values_amx(const ValueArgs& a) {
   for (uint32_t row = 0; row < a.rows; row += kTileRows) {
     const uint32_t rows = a.rows - row < kTileRows ? a.rows - row : kTileRows;
     set_tile_rows(rows);
-    alignas(64) __m256bh p[kValueTerms][2][kTileRows][2];  // whole lines, as they are loaded
+    alignas(64) __m256bh p[kValueTerms][2][kTileRows][2];
     for (uint32_t r = 0; r < rows; ++r) {
       const float* from = a.p + (row + r) * kTile;
       for (uint32_t s = 0; s < 2 * halves; ++s) {

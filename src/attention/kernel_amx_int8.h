@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of keys and values that are bytes, in the tile registers of AMX. What they are multiplied by has 16
-// bits, as two signed digits of 8: x = 256 * high + low; up to 8 rows of both are one side of a tile.
+// Kernels of 8-bit keys and values in the tile registers of AMX. The other factor has 16 bits: two signed
+// digits of 8 bits, x = 256 * high + low. The digits of up to 8 rows fill a tile.
 #pragma once
 #include "attention/kernel_tiles.h"
 #include "attention/kernel_weights.h"
@@ -11,11 +11,11 @@ namespace {
 
 constexpr uint32_t kDigitRows = kTileRows / 2;
 
-// Lines fetched per 16 keys of 64 bytes, per 4 tokens' values of 128, per 16 columns that are multiplied and
-// then added: for each 64 elements of four segments' keys and values all 128.
+// Cache lines to fetch: per 16 keys of 64 bytes, per 4 tokens of 128 value bytes, per 16 columns at their
+// products and at their sums. Together this is 128 for 64 elements of the keys and values of four segments.
 constexpr uint32_t kLinesPerKeys = 10, kLinesPerQuad = 5, kLinesPerProduct = 8, kLinesPerSum = 4;
 
-// 16 rows with a constant stride are a tile in place; other rows are copied together.
+// Loads 16 rows with a constant stride from where they are; copies other rows first.
 template <int tile>
 inline void load_rows(const Rows& rows, uint32_t first, size_t from, __m512i* copy) {
   const uint64_t* at = rows.at + first;
@@ -30,10 +30,10 @@ inline void load_rows(const Rows& rows, uint32_t first, size_t from, __m512i* co
   load_tile<tile>(copy, 64);
 }
 
-// From [16 tokens][high digits of rows 0-3, low ones, high digits of rows 4-7, low ones] to [row][token].
+// From [16 tokens][high digits of rows 0-3, low digits, high digits of rows 4-7, low digits] to [row][token].
 inline void add_digits(const int32_t* sums, uint32_t rows, float* scores) {
   for (uint32_t row = 0; row < rows; row += 4) {
-    F x[4];  // of tokens i, i + 4, i + 8, i + 12 the rows
+    F x[4];  // x[i]: the rows of tokens i, i + 4, i + 8, i + 12
     for (uint32_t i = 0; i < 4; ++i) {
       const auto four = [&](uint32_t column) {
         const auto at = [&](uint32_t t) {
@@ -77,13 +77,13 @@ void row_scores_amx(const ScoreArgs& a) {
   }
 }
 
-// Whether values are taken four tokens at a time, which leaves o in another order.
+// Whether values are multiplied four tokens at a time, which permutes the columns of o.
 inline bool in_quads(Form form, uint32_t dim, uint32_t group) {
   return (form == kI8 || form == kU8) && dim % 64 == 0 && (group % 64 == 0 || group >= dim);
 }
 
-// The values of a tile as quads of tokens: [64 columns][4][16 quads][16 columns][4]. Interleaving leaves each
-// 64 columns in the order of 128-bit lanes; mend_quads() restores it.
+// The values of a tile as quads of tokens: [64 columns][4][16 quads][16 columns][4]. Interleaving permutes
+// each 64 columns by 128-bit lanes; restore_quads() undoes this.
 inline void pack_quads(const ValueArgs& a) {
   const uint32_t quads = a.segments * (kSegment / 4);
   for (uint32_t t = 0; t < quads; ++t) {
@@ -101,7 +101,7 @@ inline void pack_quads(const ValueArgs& a) {
     fetch_ahead(a.ahead, kLinesPerQuad * (a.dim / 64) / 2);
   }
 }
-inline void mend_quads(float* at) {  // 64 elements of o
+inline void restore_quads(float* at) {  // 64 elements of o
   F x[4];
   for (uint32_t i = 0; i < 4; ++i) x[i] = load(at + i * kLanes);
   const __m512 low01 = _mm512_shuffle_f32x4(x[0], x[1], 0x44),
@@ -114,7 +114,7 @@ inline void mend_quads(float* at) {  // 64 elements of o
   store(at + 48, (F)_mm512_shuffle_f32x4(high01, high23, 0xdd));
 }
 
-// Weights of up to 8 rows as digits: the high ones of all rows, then the low ones.
+// Weights of up to 8 rows: the high digits of all rows, then the low digits.
 struct DigitWeights {
   alignas(64) int8_t of[kTileRows][kTile];
   float unit[kDigitRows], base[kDigitRows];
@@ -122,7 +122,7 @@ struct DigitWeights {
 template <Form form>
 inline void weigh_digits(const ValueArgs& a, uint32_t row, uint32_t rows, size_t group,
                          DigitWeights& digits) {
-  constexpr float kMost = 127 * 256 + 127;  // of 16 bits, what two signed digits hold both ways
+  constexpr float kMost = 127 * 256 + 127;  // the largest magnitude of two signed digits
   const uint32_t tokens = a.segments * kSegment;
   in_blocks<4>(rows, [&]<uint32_t kRows>(uint32_t first) {
     Weights weights;

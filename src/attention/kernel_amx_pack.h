@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queries, keys and values as sums of bf16 terms, in words of two elements as the tile registers multiply
-// them. Floats share a word with the element, or of values the token, 16 further on: that takes no shuffling.
-// Keys and queries that are bf16 stay as they are stored, elements 2 i and 2 i + 1 in a word.
+// them. A float shares its word with the element 16 further on, a value with that of the token 16 further on:
+// this takes no shuffling. Queries and keys in bf16 keep their order: elements 2 i and 2 i + 1 share a word.
 #pragma once
 #include "attention/kernel_weights.h"
 
@@ -9,8 +9,8 @@
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// Cuts floats into terms of 8 bits each: three leave nothing over, two 2^-18 of the float. All are rounded,
-// so that what is left out, products of small terms too, comes to nothing on average.
+// Splits floats into terms of 8 bits each: three are exact, two leave an error of 2^-18. Terms are rounded,
+// so the mean error is 0, also that of products of small terms that are left out.
 template <uint32_t kTerms>
 class Splitter {
  public:
@@ -26,8 +26,8 @@ class Splitter {
       if (t == 0) not_finite_ |= is_not_finite(low) | is_not_finite(high);
     }
   }
-  // How many terms are not all 0; none if there was an infinity or NaN, of which differences say nothing, or
-  // a float that rounds to infinity.
+  // How many terms are not all 0. 0 if a float was infinite or NaN, or rounds to infinity: then the terms do
+  // not add up to it.
   uint32_t terms() const {
     if (not_finite_ != 0) return 0;
     uint32_t count = 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of many rows to a run of tokens in the tile registers of AMX: 32 rows against 32 tokens, or
-// columns, at a time. Tiles 0 to 3 are sums, of rows 0 to 15 and then 16 to 31 against the first 16 tokens or
-// columns and the second; 4 and 5 the two halves of the rows, 6 and 7 of the others.
+// Attention of many rows to a run of tokens in the tile registers of AMX: 32 rows by 32 tokens, or columns,
+// at a time. Tiles 0 and 1 are the sums of rows 0 to 15 by the first and the second 16 tokens or columns,
+// tiles 2 and 3 those of rows 16 to 31. Tiles 4 and 5 hold the two halves of the rows, 6 and 7 those of the
+// tokens.
 #pragma once
 #include "attention/kernel_amx_softmax.h"
 #include "attention/kernel_tiles.h"
@@ -15,8 +16,8 @@ inline void fetch_next(Lines*& ahead, const Lines* end, uint32_t count) {
   if (ahead != end) fetch(*ahead, count);
 }
 
-// Calls each(i, j, whether i is new) for terms i + j < orders, small ones first. The order must not depend on
-// the numbers of terms, which other rows and tokens determine too.
+// Calls each(i, j, whether i is new) for terms i + j < orders, small ones first. Other rows and tokens change
+// the numbers of terms, so the order must not depend on them.
 template <class Each>
 inline void for_products(uint32_t orders, uint32_t left_terms, uint32_t right_terms, Each each) {
   for (uint32_t i = left_terms; i-- != 0;) {
@@ -26,7 +27,7 @@ inline void for_products(uint32_t orders, uint32_t left_terms, uint32_t right_te
   }
 }
 
-// Where the sums in tiles 0 to 3 belong: 32 columns of 16 rows, or of 32 for two halves.
+// Where tiles 0 to 3 are stored: 32 columns of 16 rows, or of 32 rows for two halves.
 struct Sums {
   float* at;
   size_t row_bytes;
@@ -43,17 +44,17 @@ inline void store_sums(const Sums& sums) {
   for_tiles(2 * kHalves, [&]<int tile>() { store_tile<tile>(sums.part<tile>(), sums.row_bytes); });
 }
 
-// What is multiplied in a step: rows of 64 bytes, and two tiles of the others.
+// The factors of a step: rows of 64 bytes, and two tiles of tokens or columns.
 struct Factors {
   const uint32_t* left;
   size_t row_words;
-  bool is_loaded;  // left is as in the step before
+  bool is_loaded;  // `left` is that of the previous step
   const uint32_t* right[2];
 };
 
-// The products of a step, of one or two halves. kFirst: with those of each tile its sums begin, at what is in
-// add_to or at 0, and what it held before is stored, one tile beside the products of another. This order was
-// the fastest: loads from far away first, and no factor before it is needed.
+// The products of a step, for one or two halves of the rows. kFirst: the sums begin, at add_to or at 0, after
+// the earlier sums are stored; this overlaps with the products of other tiles. In this order, which is the
+// fastest, distant loads come first and no factor is loaded before it is needed.
 template <uint32_t kHalves, bool kFirst>
 inline void multiply_step(const Factors& x, const Sums& before, const Sums* add_to) {
   const auto begin = [&]<int tile>() {
@@ -73,7 +74,7 @@ inline void multiply_step(const Factors& x, const Sums& before, const Sums* add_
   begin.template operator()<1>(), multiply_bf16<1, 4, 7>();
 }
 
-// Scores of `segments` segments from `from` on.
+// Scores of segments [from, from + segments).
 template <uint32_t kHalves>
 void run_scores(const RunArgs& a, uint32_t row, uint32_t from, uint32_t segments, Lines*& ahead) {
   const size_t pairs = a.k_dim / 2;
@@ -118,7 +119,7 @@ void run_values(const RunArgs& a, uint32_t row, uint32_t segments) {
   store_sums<kHalves>(before);
 }
 
-// The first segments, an even number and at least two, beyond which none of the rows sees anything.
+// How many segments these rows read: even, at least 2. None of the rows sees a later one.
 inline uint32_t count_seen(const RunArgs& a, uint32_t first, uint32_t rows) {
   uint32_t segments = a.segments;
   for (; segments > 2; segments -= 2) {
@@ -132,9 +133,9 @@ inline uint32_t count_seen(const RunArgs& a, uint32_t first, uint32_t rows) {
   return segments;
 }
 
-// The phases of a block of rows run one after the other: interleaving them with products in the tile
-// registers only slows down the vectors. Written data must stay in the first-level cache, since reading it
-// back from the second costs more than all other reads: hence few scores at a time, and results once.
+// The phases of a block of rows run one after the other: interleaved with products in the tile registers,
+// vector code only becomes slower. Few scores at a time stay in the L1 cache; reading them back from the L2
+// cache would cost more than all other reads.
 template <uint32_t kHalves, uint32_t kTerms>
 inline void run_block(const RunArgs& a, uint32_t row, uint32_t rows, Lines*& ahead) {
   set_tile_rows(kHalves == 2 ? kTileRows : rows);

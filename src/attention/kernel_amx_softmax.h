@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The softmax between scores and values of kernel_amx_run.h, which both lie there as tiles: scores are
-// [segments][kRunRows][16] floats, probabilities [terms][segments / 2][kRunRows][16] words of two tokens.
+// The softmax of kernel_amx_run.h. Scores and probabilities are stored as tiles: scores as
+// [segments][kRunRows][16] floats, probabilities as [terms][segments / 2][kRunRows][16] words of two tokens.
 #pragma once
 #include "attention/kernel_amx_pack.h"
 
@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kScoreTile = kRunRows * kSegment;
 constexpr size_t kStepWords = kRunRows * 16;  // of the probabilities of 32 tokens
 
-// 2^x to 2^-13, for probabilities that are rounded to bf16; 0 and NaN as exp2().
+// 2^x with an error of 2^-13, for probabilities that are rounded to bf16; 0 and NaN as exp2().
 inline F exp2_short(F x) {
   const F f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);  // x - floor(x), and 0 for -infinity
   F y = fma(set1(7.802452258e-2f), f, set1(2.260671555e-1f));
@@ -20,7 +20,7 @@ inline F exp2_short(F x) {
   return _mm512_scalef_ps(y, x);
 }
 
-// Probabilities beyond this make a row start again from its highest logit: rare after the first tiles.
+// If a row's probabilities exceed this, the step is repeated with a new row_max: rare after the first tiles.
 constexpr float kMostTotal = 0x1p10f;
 
 constexpr float kLargeLogit = 0x1p20f;
@@ -47,9 +47,9 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       const uint64_t seen = visible[row] >> i % kMaxSegments * kSegment;
       return (F)_mm512_mask_mov_ps((__m512)set1(-__builtin_inff()), static_cast<__mmask16>(seen), (__m512)x);
     };
-    // By a power of 2, so that probabilities which are rounded already stay as they are; none is left of
-    // those far below.
-    const auto raise_top = [&] {
+    // Scales by a power of 2, which does not round earlier probabilities again. If the maximum grows by 256
+    // or more, they become 0.
+    const auto raise_row_max = [&] {
       F highest = set1(a.row_max[row]);
       const float before = a.row_max[row];
       for (uint32_t i = 0; i < kSegments; ++i) highest = max(score(i) * a.scale, highest);
@@ -68,11 +68,11 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       float* o = a.o + size_t{row} * a.v_dim;
       for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
     };
-    // For such large logits, the rounding error may exceed all other logits. A row that has seen nothing is
-    // here too.
+    // The rounding error of such large logits may exceed all other logits. Includes rows that have seen
+    // nothing.
     const auto is_large = [&] { return !(__builtin_fabsf(a.row_max[row]) <= kLargeLogit); };
     bool raised = is_large();
-    if (raised) raise_top();
+    if (raised) raise_row_max();
     for (;; raised = true) {
       F scale = set1(a.scale), row_max = set1(a.row_max[row]);
       if (is_large()) [[unlikely]] {
@@ -104,7 +104,7 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
         store(row_sums, load(row_sums) + sum);
         break;
       }
-      raise_top();
+      raise_row_max();
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels divide rows, columns and segments into blocks: as many sums as fit the registers. Internal
-// linkage, like everything that includes simd.h.
+// How kernels divide rows, columns and segments into blocks whose sums fit the registers. Internal linkage,
+// like everything that includes simd.h.
 #pragma once
 #include "attention/simd.h"
 
@@ -29,8 +29,8 @@ inline void in_blocks(uint32_t total, Block block, uint32_t from = 0) {
   }
 }
 
-// Sums that the registers hold beside what is added, and what is left of them for each row. Few would make
-// every addition wait for the one before.
+// Sums that fit the registers beside the addends, and how many each row gets. With few, every addition would
+// wait for the one before.
 inline constexpr uint32_t kSums = kLanes == 16 ? 16 : 8;
 constexpr uint32_t sums_per_row(uint32_t rows, uint32_t most) {
   return kSums / rows < most ? (kSums / rows > 1 ? kSums / rows : 1) : most;

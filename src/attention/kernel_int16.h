@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that add probabilities times values that are integers, in integers, two tokens at a time.
+// Kernels that add probabilities times integer values, in integer arithmetic, two tokens at a time.
 #pragma once
 #include "attention/kernel_weights.h"
 
@@ -7,7 +7,7 @@ namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
 #if KVC_ATTENTION_LEVEL > 1
-// Weights as pairs of 16-bit integers of two tokens, each row in units of its own.
+// Weights of two tokens as a pair of 16-bit integers. Each row has its own unit.
 struct IntegerWeights {
   uint32_t of[4 * kTile / 2];
   float unit[4], base[4];

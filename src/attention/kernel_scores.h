@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of q . k: plain keys are dot products of rows; of tiled keys a vector holds one element (or pair)
-// of consecutive tokens, so no sum crosses lanes. The first block of rows fetches the next tile.
+// Kernels of q . k. Plain keys: dot products of rows. Tiled keys: a vector holds one element (or pair) of
+// consecutive tokens, so no sum crosses lanes. The first block of rows fetches the next tile.
 #pragma once
 #include "attention/kernel_amx_int8.h"
 
@@ -80,7 +80,7 @@ inline void row_scores_pairs(const ScoreArgs& a, uint32_t row) {
 #endif
 
 #if KVC_ATTENTION_LEVEL > 0
-// Dot products of integers, in integers: one multiplication takes as many codes as two of floats.
+// Dot products in integer arithmetic: one multiplication handles twice as many elements as one of floats.
 template <Form form, uint32_t kRows>
 inline void row_scores_int16(const ScoreArgs& a, uint32_t row) {
   const bool fetch = row == 0 && a.next.at != nullptr;
@@ -116,7 +116,7 @@ inline void row_scores_int16(const ScoreArgs& a, uint32_t row) {
   }
 }
 
-// From products of codes to those of what they stand for.
+// Turns products of codes into products of the values that they represent.
 template <Form form>
 inline void scale_int16(const ScoreArgs& a) {
   const uint32_t tokens = a.segments * kSegment;
@@ -198,7 +198,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
         const F x = set1(q[r][e]), y = set1(q[r][e + 1]);
         for (uint32_t i = 0; i < kCount; ++i) sums[r][i] = fma(high[i], y, fma(low[i], x, sums[r][i]));
       }
-    } else {  // fp16 widens to vectors of (even, odd) elements; their sums stay apart until the end
+    } else {  // fp16 widens to vectors of (even, odd) elements, whose sums are added at the end
       F k[kCount];
       for (uint32_t i = 0; i < kCount; ++i) {
         k[i] = load_as<kF16>(from[i / (2 * kVecs)] + at + i % (2 * kVecs) * kLanes * 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels between scores and values: logits with soft cap, ALiBi and masks where a tile has any, and one step
-// of the online softmax.
+// Kernels between scores and values: logits with soft cap, ALiBi and masks, and one step of the online
+// softmax.
 #pragma once
 #include "attention/kernel_blocks.h"
 
@@ -16,8 +16,8 @@ void adjust(const AdjustArgs& a) {
     for (uint32_t t = 0; t < a.segments * kSegment; t += kLanes) {
       float* at = a.scores + r * kTile + t;
       F x = load(at) * a.scale;
-      if (a.soft_cap !=
-          0) {  // tanh(y) = (1 - e^-2y) / (1 + e^-2y), of the magnitude, so that nothing overflows
+      if (a.soft_cap != 0) {
+        // tanh(y) = (1 - e^-2y) / (1 + e^-2y), of the magnitude, so that nothing overflows.
         const F y = x * (1 / a.soft_cap), magnitude = max(-y, y);
         const F e = exp2(magnitude * (-2 * kLog2e));
         const F tanh = (1.0f - e) / (1.0f + e);

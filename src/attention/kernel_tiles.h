@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile registers of AMX: tiles 0 to 3 are sums, 4 and 5 what is multiplied from the left, 6 and 7 from
-// the right; the kernels of integers have their keys on the left.
+// The tile registers of AMX: tiles 0 to 3 are sums, 4 and 5 left factors, 6 and 7 right factors. For the
+// kernels of integers, keys are left factors.
 #pragma once
 #include "attention/kernel_blocks.h"
 
@@ -8,8 +8,8 @@
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// One instruction each; a tile's number is part of it. The compiler's own forms do not tell it that they read
-// and write memory.
+// One instruction each, which contains the tile's number. The compiler's intrinsics do not declare that they
+// read and write memory.
 template <int tile>
 inline void zero_tile() {
   asm volatile("tilezero %%tmm%c0" : : "i"(tile));
@@ -18,7 +18,7 @@ template <int tile>
 inline void load_tile(const void* at, size_t row_bytes) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
 }
-// Of what is read once: it need not push anything out of the first-level cache.
+// For data that is read once: evicts less from the L1 cache.
 template <int tile>
 inline void stream_tile(const void* at, size_t row_bytes) {
   asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(tile), "r"(at), "r"(row_bytes) : "memory");
@@ -31,7 +31,7 @@ template <int sums, int a, int b>
 inline void multiply_bf16() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
 }
-// Signed integers times bytes of a form, whichever side they stand on.
+// Signed integers times stored bytes; multiply_bytes() has the bytes on the left.
 template <Form form, int sums, int a, int bytes>
 inline void multiply_by_bytes() {
   if constexpr (form == kU8) {
@@ -50,7 +50,7 @@ inline void multiply_bytes() {
 }
 
 constexpr uint32_t kTileRows = 16;
-thread_local uint32_t configured_rows = 0;  // of this thread's tiles 0 to 5; 0 = they are not in use
+thread_local uint32_t configured_rows = 0;  // of this thread's tiles 0 to 5; 0 = not configured
 
 void set_tile_rows(uint32_t rows) {
   if (rows == configured_rows) return;

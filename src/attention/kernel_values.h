@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that add probabilities times values: a block of o stays in registers while all tokens of the tile
-// pass by. The first blocks fetch the values of the next tile.
+// Kernels that add probabilities times values. A block of o stays in registers for all tokens of the tile.
+// The first blocks fetch the values of the next tile.
 #pragma once
 #include "attention/kernel_amx_int8.h"
 #include "attention/kernel_int16.h"
@@ -40,8 +40,8 @@ template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
   }
 }
 
-// bf16 without instructions of its own: a shift makes floats of the even columns, a mask of the odd ones. o
-// is kept so, those of each two vectors apart, and finish() mends it.
+// bf16 without instructions for it: a shift widens the even columns, a mask the odd ones. In o, each two
+// vectors hold their even columns first, then the odd ones; finish() restores the order.
 inline bool even_and_odd([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim) {
   constexpr bool kSome = KVC_ATTENTION_LEVEL == 1 || KVC_ATTENTION_LEVEL == 2;
   return kSome && form == kBf16 && dim % (2 * kLanes) == 0;
@@ -78,15 +78,15 @@ inline void values_even_odd(const ValueArgs& a, Lines& next, uint32_t row, uint3
 }
 
 #if KVC_ATTENTION_LEVEL >= 3
-// Rounds x to bf16 and leaves in it what the rounding took away.
+// Rounds x to bf16 and subtracts the result from it.
 inline __m256bh take_bf16(F& x) {
   const __m256bh term = _mm512_cvtneps_pbh(x);
   x = x - reinterpret_cast<F>(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)term), 16));
   return term;
 }
 
-// Two tokens at a time, probabilities as kTerms bf16. Interleaving the elements of two rows leaves those of
-// each 32 in the order of the lanes of 128 bits; o is kept so, and finish() restores the order.
+// Two tokens at a time, probabilities as kTerms bf16. Interleaving two rows permutes each 32 columns of o by
+// 128-bit lanes; finish() restores the order.
 template <uint32_t kTerms, uint32_t kRows, uint32_t kCols>
 inline void values_pairs(const ValueArgs& a, Lines& next, uint32_t row, uint32_t column) {
   const uint32_t pairs = a.segments * (kSegment / 2);
@@ -129,7 +129,7 @@ inline void values_pairs(const ValueArgs& a, Lines& next, uint32_t row, uint32_t
 }
 #endif
 
-// Whether tokens go together, which leaves o in another order.
+// Whether values are multiplied two or four tokens at a time, which permutes the columns of o.
 inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
                      [[maybe_unused]] uint32_t group) {
   const bool whole = dim % 32 == 0 && (group % 32 == 0 || group >= dim);
@@ -210,7 +210,7 @@ void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t 
 #if KVC_ATTENTION_LEVEL == 4
   release_tiles();
   if (in_quads(form, dim, group)) {
-    for (float *at = o, *end = o + rows * dim; at != end; at += 64) mend_quads(at);
+    for (float *at = o, *end = o + rows * dim; at != end; at += 64) restore_quads(at);
     return;
   }
 #endif

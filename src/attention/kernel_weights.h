@@ -6,8 +6,7 @@
 namespace kvc::KVC_ATTENTION_NAMESPACE {
 namespace {
 
-// Fetches are spread evenly over the work: many at once would wait for each other, and without any the memory
-// would be idle.
+// Spreads prefetches evenly over the work: many at once would wait for each other.
 inline void fetch(Lines& lines, uint32_t count) {
   lines.due += count;
   for (; lines.due >= kMaxSegments && lines.row != lines.end; lines.due -= kMaxSegments) {
@@ -27,7 +26,7 @@ inline void fetch_ahead(Lines* ahead, uint32_t count) {
 }
 constexpr uint32_t lines_of(size_t bytes) { return static_cast<uint32_t>((bytes + 63) / 64); }
 
-// Scales of a group of each token, and offsets where there are any; `next` comes along as rows do.
+// The scale of each token's group, and its offset if the form has one. Fetches those of `next`.
 template <Form form>
 inline void load_scales(const Rows& rows, const Rows& next, bool fetches, uint32_t tokens, size_t group,
                         float* scale, float* offset) {
@@ -47,8 +46,8 @@ inline void load_scales(const Rows& rows, const Rows& next, bool fetches, uint32
   }
 }
 
-// The factors of the codes of a group of columns, and the sum that is added to all: probabilities times
-// scales, and times offsets.
+// For the codes of a group of columns: probabilities times scales, and the sum of probabilities times
+// offsets, which is added to every column.
 struct Weights {
   float of[4 * kTile];
   float base[4];
@@ -72,19 +71,19 @@ inline void weigh(const ValueArgs& a, uint32_t row, size_t group, Weights& weigh
 }
 
 #if KVC_ATTENTION_LEVEL > 1
-// What a row's weights are in units of, so that the largest is `most`.
+// The unit of a row's weights as integers: the largest becomes `most`.
 struct IntegerUnit {
   float unit;  // NaN if a weight is
   F inverse;
 };
 inline IntegerUnit unit_of(const float* weights, uint32_t tokens, float most) {
-  F top{}, total{};
+  F magnitude{}, total{};
   for (uint32_t t = 0; t < tokens; t += kLanes) {
     const F x = load(weights + t);
-    top = max(max(x, -x), top);
+    magnitude = max(max(x, -x), magnitude);
     total = total + x;
   }
-  const float sum = _mm512_reduce_add_ps(total), largest = max_of(top);
+  const float sum = _mm512_reduce_add_ps(total), largest = max_of(magnitude);
   return {largest / most + (sum - sum), set1(largest > 0 ? most / largest : 0)};
 }
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that convert a tile to floats once, for many rows; otherwise every few rows would convert it again.
+// Kernels that convert a tile to floats once, for many rows.
 #pragma once
 #include "attention/kernel_blocks.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of functions of one instruction set. They work on one tile: up to 64 tokens of one KV head
-// against the rows (query, query head) that read it. Plain data only: this header is compiled with the
-// options of every instruction set, so it must not define functions. Stateless; any thread may call them.
+// The kernels of one instruction set. They work on one tile: up to 64 tokens of one KV head, and the rows
+// (query, query head) that read it. This header is compiled with the options of every instruction set, so it
+// must not define functions. Kernels are stateless; any thread may call them.
 #pragma once
 #include <stdint.h>
 
@@ -11,13 +11,12 @@ inline constexpr uint32_t kSegment = 16;  // tokens of a segment; a tile is 1 to
 inline constexpr uint32_t kMaxSegments = 4;
 inline constexpr uint32_t kTile = kSegment * kMaxSegments;
 
-// Of stored elements. Quantized ones stand for code * scale, unsigned integers for code * scale + offset.
+// Of stored elements. Quantized ones represent code * scale, unsigned integers code * scale + offset.
 enum Form : uint32_t { kF32, kF16, kBf16, kI8, kU8, kI4, kU4, kE4M3, kE5M2, kNumForms };
 inline constexpr uint8_t kBits[kNumForms] = {32, 16, 16, 8, 8, 4, 4, 8, 8};
 inline constexpr uint32_t kNumTiledForms = 3;  // the floats
 
-// Where the keys or values of a tile are: offsets from an address, so that all heads of a tile share the
-// offsets.
+// Where the keys or values of a tile are: offsets from an address. All heads of a tile share the offsets.
 struct Rows {
   uint64_t base;             // address
   const uint64_t* at;        // plain: of each token; tiled: of each segment
@@ -27,30 +26,29 @@ struct Rows {
   uint32_t group;            // elements that share a scale: the dim if not quantized
 };
 
-// What is left to fetch of a tile's rows: one line of each segment in turn, since memory is faster with
-// several sequences of lines at once.
+// The cache lines of a tile that are still to be fetched: one of each segment, then the next one of each.
+// Memory is faster with several sequences of lines at once.
 struct Lines {
   uint64_t base;
-  const uint64_t *row, *end;      // places of the first segment: the one to go on with
-  size_t at, row_bytes;           // what of that row is fetched already, and all of it
-  uint32_t segments, to_segment;  // places from one segment to the next
-  uint32_t due;                   // lines that were asked for but not yet fetched
+  const uint64_t *row, *end;      // offsets of the rows of the first segment that are left
+  size_t at, row_bytes;           // bytes of *row that are fetched, and all of them
+  uint32_t segments, to_segment;  // to_segment: offsets from one segment to the next
+  uint32_t due;                   // lines to be fetched now
 };
 
-// While a kernel reads, it fetches the rows `next` of the same shape into the L2 cache: kernels of scores
-// that read line by line fetch the same line of `next`; others use Lines. Without offsets in `next`, nothing
-// is fetched.
+// A kernel also fetches the rows `next`, of the same shape, into the L2 cache: kernels of scores that read
+// line by line fetch the same line of `next`; others use Lines. Without offsets in `next` nothing is fetched.
 struct ScoreArgs {
   uint32_t rows, dim, segments;
   uint32_t q_terms;    // parts of q_pairs: 1 if bf16 holds the queries exactly, else 2
   uint32_t term_rows;  // rows from one part of q_pairs to the next
   const float* q;      // [rows][dim]
-  // [q_terms][term_rows][dim / 2] pairs whose terms add up to q: of bf16, or, for keys that are integers with
-  // one scale a row, of int16 in units of q_units [rows], which add up to q_sums [rows].
+  // [q_terms][term_rows][dim / 2] pairs whose terms add up to q. They are bf16, or, for integer keys with one
+  // scale per row, int16 in units of q_units [rows]; q_sums [rows] is the sum of a row.
   const uint32_t* q_pairs;
-  const float *q_units, *q_sums;  // nullptr = there are no integers
-  // In place of pairs of int16, [rows / 8][dim / 4][16][4] digits x = 256 * high + low: of each four elements
-  // the high digits of rows 0 to 3, the low ones, then rows 4 to 7. nullptr = there are none.
+  const float *q_units, *q_sums;  // nullptr = no integers
+  // In place of pairs of int16: [rows / 8][dim / 4][16][4] digits, x = 256 * high + low. For each four
+  // elements the high digits of rows 0 to 3, their low digits, then rows 4 to 7. nullptr = none.
   const int8_t* q_digits;
   Rows k, next;
   float* scores;  // [rows][kTile], written: q . k
@@ -78,8 +76,8 @@ struct SoftmaxArgs {
   float* scores;  // [rows][kTile]; changed to exp2(scale * score - row_max)
   float scale;
   float* row_max;  // [rows] highest logit so far
-  float* row_sum;  // [rows][16] sums of what was written, spread over lanes
-  float* o;        // [rows][o_dim], brought to the new `row_max`
+  float* row_sum;  // [rows][16] sums of the results, one per lane
+  float* o;        // [rows][o_dim], scaled to the new `row_max`
 };
 
 struct ValueArgs {
@@ -89,17 +87,17 @@ struct ValueArgs {
   Rows v, next;      // plain
   float* o;          // [rows][dim], added to
   void* packed;      // [kTile][dim, rounded up to 64] of 2 bytes, for the kernel; aligned to 64
-  Lines* ahead;      // as the scores left them
-  bool is_packed;    // the call before had the same v, and `packed` is as it left it
+  Lines* ahead;      // those of ScoreArgs, after the scores
+  bool is_packed;    // `packed` holds v already, from the previous call
 };
 
 // Many rows against several tiles, where attend_run exists: all factors are first split into bf16 terms that
 // add up to them, and packed into words of two elements.
 inline constexpr uint32_t kRunTiles = 8;  // at most
 inline constexpr uint32_t kRunSegments = kRunTiles * kMaxSegments;
-inline constexpr uint32_t kScoreSegments = 2 * kMaxSegments;  // whose scores are there at once
-inline constexpr uint32_t kRunRows = 32;    // processed together; with fewer it does not pay
-inline constexpr uint32_t kMaxTerms = 3;    // of queries and keys: every bit of a float
+inline constexpr uint32_t kScoreSegments = 2 * kMaxSegments;  // whose scores are in memory at once
+inline constexpr uint32_t kRunRows = 32;                      // processed together; fewer use other kernels
+inline constexpr uint32_t kMaxTerms = 3;                      // of queries and keys: every bit of a float
 inline constexpr uint32_t kValueTerms = 2;  // of probabilities and values: 2^-18 of it is left out
 
 // Keys or values of a tile with an even number of segments; dim % 32 == 0.
@@ -108,7 +106,7 @@ struct PackArgs {
   Form form;            // kF32, or kBf16, which is its only term
   bool tiled;           // keys, floats
   bool must_be_finite;  // bf16 too
-  uint64_t seen;        // one bit per token; of others nothing is read, or in keys that are not floats used
+  uint64_t seen;        // one bit per token; other tokens are not used, and not read but for keys in bf16
   Rows from;
   uint32_t* to;         // aligned to 64
   size_t term_words;    // from one term to the next
@@ -126,11 +124,11 @@ struct RunArgs {
   const uint64_t* visible[kRunTiles];  // [rows] one bit per token, or nullptr = all, of each tile
   float scale;                         // above 0
   float nothing;                       // `row_max` of a row that has seen nothing
-  bool fresh;                          // no row has seen anything: o is written, whatever it holds
+  bool fresh;                          // no row has seen anything: o is written, not added to
   float *row_max, *row_sum, *o;        // as SoftmaxArgs
   float* scores;                       // [kScoreSegments][kRunRows][kSegment], for the kernel
   uint32_t* p;                         // [kValueTerms][segments / 2][kRunRows][16], likewise
-  Lines *ahead, *ahead_end;            // to be fetched meanwhile
+  Lines *ahead, *ahead_end;            // to be fetched
 };
 
 // Plain rows need dim % 16 == 0, and group % 16 == 0 or group >= dim; tiles need dim to be a multiple of the
@@ -147,9 +145,9 @@ struct Kernels {
   void (*adjust)(const AdjustArgs&);
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
-  bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values takes tokens together
-  // Each thread calls it after its last tile: add_values may keep the elements of o in another order, and any
-  // kernel may use special registers.
+  bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values multiplies tokens together
+  // Each thread calls it after its last tile: restores the order of the columns of o, and releases the tile
+  // registers.
   void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
   void (*scale)(float* row, uint32_t dim, float factor);  // dim % 16 == 0
   // Return the number of terms, or 0 if something is not finite.

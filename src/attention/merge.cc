@@ -21,7 +21,7 @@ void merge_partials(const char* outs, const float* lses, size_t num_partials, si
     std::fill_n(sum, dim, 0.0f);
     for (size_t p = 0; p < num_partials; ++p) {
       const float of_part = lses[p * num_rows + row];
-      if (of_part == kNothing) continue;  // what stands in its row may be anything
+      if (of_part == kNothing) continue;  // its row is undefined
       const float weight = std::exp(of_part - row_max);
       row_sum += weight;
       to_float(dtype, outs + (p * num_rows + row) * row_bytes, part, dim);

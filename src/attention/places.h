@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows whose places are addresses: where they do not lie as the heads of a tile do.
+// Rows that are given by addresses, not by the offsets of a tile.
 #pragma once
 #include "attention/kernels.h"
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kPreferredRows = 512;
 
-// Packed keys and values of one attend_run should stay in the cache beside queries and results: this many
-// bytes, but at least two tiles; longer rows do not use it.
+// Packed keys and values of one attend_run should stay in the cache beside queries and results. At least two
+// tiles are packed, so longer rows do not use it.
 constexpr size_t kRunBytes = size_t{256} << 10;
 constexpr uint32_t kMaxRunDim = 1024;
 
@@ -63,7 +63,7 @@ uint32_t padded(uint32_t dim) { return (dim + 15) / 16 * 16; }
 AttentionShape find_shape(const Layout& layout, uint32_t num_q_heads) {
   AttentionShape shape;
   shape.group = num_q_heads / layout.num_heads;
-  // Whole queries, if that many rows hold one; the keys of a group beyond that are read several times.
+  // Whole queries, if a piece has room for one. For larger groups, keys are read several times.
   shape.piece_rows = shape.group <= kPreferredRows ? kPreferredRows / shape.group * shape.group
                                                    : std::min(shape.group, kMaxRows);
   shape.max_rows = std::max(shape.piece_rows, kPreferredRows);
@@ -108,7 +108,7 @@ bool PieceWalk::next(Piece* piece) {
   const uint64_t all_rows = view.queries * shape_.group;
   // The heads of a block are adjacent, so a piece takes as many as fit: all of them in decode.
   const uint32_t rows_of_head = static_cast<uint32_t>(std::min<uint64_t>(all_rows, shape_.piece_rows));
-  // With a block mask each reads other blocks.
+  // With a block mask, each head reads different blocks.
   const uint32_t heads =
       args_.block_mask != nullptr ? 1 : std::clamp<uint32_t>(shape_.max_rows / rows_of_head, 1, num_heads);
 
@@ -123,7 +123,7 @@ bool PieceWalk::next(Piece* piece) {
   piece->first_partial = partials_;
   if (piece->splits > 1) partials_ += piece->splits;
 
-  row_ += piece->rows;  // rows within heads: pieces that follow each other read the same keys
+  row_ += piece->rows;  // first the rows of a head: consecutive pieces read the same keys
   if (row_ == all_rows) row_ = 0, head_ += piece->heads;
   if (head_ == num_heads) head_ = 0, ++request_;
   return true;

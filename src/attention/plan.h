@@ -12,15 +12,10 @@ inline constexpr uint32_t kMaxRows = 512;        // of a piece, all its heads to
 inline constexpr size_t kPartialsPerWorker = 4;  // for results of splits; see find_split()
 inline constexpr uint64_t kMinSplit = 16;        // segments
 
-// How kernels get stored keys or values.
-enum class Source {
-  kRows,
-  kTiles,
-  kConverted,
-  kKeys
-};  // kKeys: values are the keys, as the kernel reads them
+// How kernels get stored keys or values. kKeys: the values are the keys.
+enum class Source { kRows, kTiles, kConverted, kKeys };
 
-// What follows from the arguments and the kernels of this machine.
+// Derived from the arguments and the kernels of this machine.
 struct AttentionShape {
   uint32_t group;         // query heads of a KV head
   uint32_t piece_rows;    // at most, of one KV head

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition of attention in double precision: one query, one head, one key after the other, two passes,
-// written to be read. Everything that is faster is tested against it.
+// The definition of attention in double precision: one query, one head and one key at a time, in two passes.
+// Tests compare the faster implementations with it.
 #include <cmath>
 #include <limits>
 #include <vector>

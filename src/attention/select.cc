@@ -15,7 +15,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kQueryRows = 16;  // that bounds are multiplied with at once
+constexpr uint32_t kQueryRows = 16;  // multiplied with bounds at once
 
 // The smallest float16 numbers that are not below x; `rounded` has room for as many floats.
 void halves_above(const float* x, uint32_t count, float* rounded, uint16_t* halves) {
@@ -55,7 +55,7 @@ struct SelectScratch {
   Candidate* candidates = nullptr;
   float* q = nullptr;          // [kQueryRows][dim]: positive parts, negative parts
   float* scores = nullptr;     // [kQueryRows][kTile]
-  uint16_t* padded = nullptr;  // [kTile][dim], where the caller's rows do not fit the kernels
+  uint16_t* padded = nullptr;  // [kTile][dim], if the caller's rows are too short for the kernels
   size_t bytes;
 };
 

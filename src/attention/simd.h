@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A vector of floats as wide as the instruction set of the file that includes this, which sets
 // KVC_ATTENTION_LEVEL (0 portable, 1 AVX2, 2 AVX-512, 3 AVX-512 with BF16) and KVC_ATTENTION_NAMESPACE.
-// Everything has internal linkage, so that no function is linked in place of another instruction set's.
+// Everything has internal linkage, so that the linker never takes a function of another instruction set.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 #if KVC_ATTENTION_LEVEL > 0
-#if defined(__GNUC__) && !defined(__clang__)  // GCC 12 takes _mm512_undefined_ps() for an oversight
+#if defined(__GNUC__) && !defined(__clang__)  // GCC 12 warns about its own _mm512_undefined_ps()
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -57,7 +57,7 @@ inline F from_f16(Half half) {
   const U special = reinterpret_cast<U>(rest >= 0x1fu << 23) & 0x7f800000u;
   return reinterpret_cast<F>(reinterpret_cast<U>(reinterpret_cast<F>(rest) * 0x1p112f) | sign | special);
 }
-// Integers of one byte, as 32 bits; as 16 bits the upper ones are copies of the sign.
+// Bytes as 32-bit integers; load_bytes(): sign-extended to 16 bits.
 inline I load_i8(const char* at) {
   const auto codes = load_bits<int32_t>(at);
   return I{codes << 24, codes << 16, codes << 8, codes} >> 24;
@@ -76,9 +76,9 @@ inline bool any_greater(F a, F b) {
   return any;
 }
 inline float max_of(F x) {
-  float top = x[0];
-  for (uint32_t i = 1; i < kLanes; ++i) top = x[i] > top ? x[i] : top;
-  return top;
+  float most = x[0];
+  for (uint32_t i = 1; i < kLanes; ++i) most = x[i] > most ? x[i] : most;
+  return most;
 }
 inline void sum4(const F* x, float* sums) {
   for (uint32_t j = 0; j < 4; ++j) sums[j] = (x[j][0] + x[j][1]) + (x[j][2] + x[j][3]);
@@ -98,9 +98,9 @@ inline Half load_bytes(const char* at) { return (Half)_mm_cvtepi8_epi16(load_lan
 inline F max(F b, F a) { return _mm256_max_ps(b, a); }
 inline bool any_greater(F a, F b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
 inline float max_of(F x) {
-  __m128 top = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-  top = _mm_max_ps(top, _mm_movehl_ps(top, top));
-  return _mm_cvtss_f32(_mm_max_ss(top, _mm_movehdup_ps(top)));
+  __m128 most = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  most = _mm_max_ps(most, _mm_movehl_ps(most, most));
+  return _mm_cvtss_f32(_mm_max_ss(most, _mm_movehdup_ps(most)));
 }
 // x[0], y[0], x[1], y[1], ...
 inline void store_interleaved(float* at, F x, F y) {
@@ -165,14 +165,14 @@ inline void sum4(const F* x, float* sums) {
 
 #endif
 
-// Each lane's low four bits are the next 4-bit code; what is above them may be anything.
+// The low four bits of each lane are the next 4-bit code; the other bits are undefined.
 inline U load_nibbles(const char* at) {
 #if KVC_ATTENTION_LEVEL == 0
   const uint32_t codes = load_bits<uint16_t>(at);
   return U{codes, codes >> 4, codes >> 8, codes >> 12};
 #elif KVC_ATTENTION_LEVEL == 1
   return (U{} + load_bits<uint32_t>(at)) >> U{0, 4, 8, 12, 16, 20, 24, 28};
-#else  // one byte in 64 bits: the upper half of it goes to the upper 32
+#else  // a byte in each 64 bits; its high nibble moves to the upper 32 bits
   const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
   return (U)_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
 #endif
@@ -184,14 +184,13 @@ inline F from_nibbles(U codes) {
   const I values = reinterpret_cast<I>(codes & 15);
   return __builtin_convertvector(form == kI4 ? (values ^ 8) - 8 : values, F);
 #else
-  const float top = form == kI4 ? -8 : 8;
-  const F values = {0,   1,       2,       3,       4,       5,       6,       7,
-                    top, top + 1, top + 2, top + 3, top + 4, top + 5, top + 6, top + 7};
+  const float x = form == kI4 ? -8 : 8;  // of code 8
+  const F values = {0, 1, 2, 3, 4, 5, 6, 7, x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6, x + 7};
   return _mm512_permutexvar_ps((__m512i)codes, values);
 #endif
 }
 
-// kLanes elements, or, of quantized ones, codes; those of E4M3 in units of kUnit.
+// kLanes elements, or codes if quantized; E4M3 in units of kUnit.
 template <Form form>
 inline F load_as(const char* at) {
   if constexpr (form == kF32) return load(reinterpret_cast<const float*>(at));
@@ -200,7 +199,7 @@ inline F load_as(const char* at) {
   if constexpr (form == kI8) return __builtin_convertvector(load_i8(at), F);
   if constexpr (form == kU8) return __builtin_convertvector(load_u8(at), F);
   if constexpr (form == kI4 || form == kU4) return from_nibbles<form>(load_nibbles(at));
-  // The small floats are fp16 with fewer bits: E5M2 of the mantissa, E4M3 of both, so of another bias.
+  // E5M2 is fp16 with fewer bits in the mantissa; E4M3 also has fewer in the exponent, so another bias.
   if constexpr (form == kE5M2) return from_f16(load_bytes(at) << 8);
   if constexpr (form == kE4M3) {
     const Half wide = load_bytes(at) << 7 & 0xbfff;
@@ -209,7 +208,7 @@ inline F load_as(const char* at) {
   }
 }
 #if KVC_ATTENTION_LEVEL > 0
-// 2 * kLanes integers as pairs of 16 bits; those of kI4 with kBias added.
+// 2 * kLanes codes as pairs of 16-bit integers; kI4 with kBias added.
 template <Form form>
 inline I load_int16(const char* at) {
 #if KVC_ATTENTION_LEVEL == 1
@@ -248,14 +247,14 @@ constexpr size_t floats_of(size_t groups) {
   return groups * (has_offset(form) ? 2 : 1);
 }
 
-// 2^x to about one unit in the last place; 0 below the normal numbers (about: with AVX-512 denormals are
-// left), NaN for NaN. A polynomial over [-1/2, 1/2], times a power of two.
+// 2^x to about one unit in the last place; 0 below the normal numbers (AVX-512 keeps denormals), NaN for NaN.
+// A polynomial over [-1/2, 1/2], times a power of two.
 inline F exp2(F x) {
 #if KVC_ATTENTION_LEVEL > 1
   const F whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
   const F f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);  // x - whole, and 0 where both are infinite
 #else
-  // The integer part is taken from the low bits that x leaves behind when a large number is added.
+  // After the addition of a large number, the low bits of x are its integer part.
   const F shifted = max(set1(-126.0f), x) + 0x1.8p23f;
   const F f = max(set1(-126.0f), x) - (shifted - 0x1.8p23f);
 #endif

@@ -41,11 +41,11 @@ void TileWalk::find_visible(Tile* tile) const {
 
 void TileWalk::find_tiles(const Tile& tile, uint64_t* at) const {
   const Plane& plane = args_.layout->k;
-  const uint64_t spare =
+  const uint64_t other =
       token_offset(plane, tile.position[static_cast<uint32_t>(std::countr_zero(tile.any)) / kSegment]);
   for (uint32_t s = 0; s < tile.segments; ++s) {
     const bool seen = (tile.any >> s * kSegment & 0xffff) != 0;
-    at[s] = seen ? token_offset(plane, tile.position[s]) : spare;
+    at[s] = seen ? token_offset(plane, tile.position[s]) : other;
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-inline constexpr uint64_t kNoToken = 1ull << 62;  // beyond all memory, from any address
+inline constexpr uint64_t kNoToken = 1ull << 62;  // an offset beyond all memory
 
 struct Tile {
   uint32_t segments;
@@ -33,10 +33,10 @@ class TileWalk {
  private:
   void find_visible(Tile* tile) const;
   void find_tiles(const Tile& tile, uint64_t* at) const;
-  bool find_rows(const Tile& tile, const Plane& plane, bool keys,
-                 uint64_t* at) const;  // whether floats adjoin
+  // Returns whether the rows are floats that adjoin.
+  bool find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const;
   uint64_t token_offset(const Plane& plane, int64_t position) const;
-  uint32_t block_bits(int64_t position) const {  // a piece has one head where there is a block mask
+  uint32_t block_bits(int64_t position) const {  // with a block mask, a piece has one head
     if (args_.block_mask == nullptr) return 0xffff;
     return kvc::block_bits(args_, piece_.view, piece_.first_head, position);
   }

@@ -9,7 +9,7 @@
 namespace kvc {
 namespace {
 
-// Whether keys are integers with one scale per row, which then applies to the sums of products.
+// Whether keys are integers with one scale per row, so that sums of products can be scaled.
 bool has_integer_products(const AttentionShape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
   return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= kMaxIntegerDim;
@@ -85,8 +85,7 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
   return true;
 }
 
-// Prepares a step for the kernels. Returns the step to fetch meanwhile; past the last step that one again,
-// which costs nothing.
+// Prepares a step for the kernels. Returns the step to fetch meanwhile: the next one, or the last one again.
 const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
   Pointers& step = step_at(now);
   packed_ = false;
@@ -134,7 +133,7 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
   add_values(piece, now, next, row, rows);
 }
 
-// Nothing if it was widened, which has fetched it.
+// Nothing is left to fetch of rows that widen() has read ahead.
 void Worker::point_ahead(const Pointers& next, bool fetches, Lines* ahead) {
   const bool keys = fetches && k_form_ == shape_.k_form, values = fetches && v_form_ == shape_.v_form;
   const uint32_t segments = next.tile->segments;
@@ -148,8 +147,8 @@ void Worker::point_ahead(const Pointers& next, bool fetches, Lines* ahead) {
   ahead[1] = lines(next.v, values, kSegment, v_bytes);
 }
 
-// A row must not multiply the value of a token that it does not see, since 0 times NaN is NaN: rows that see
-// the same tokens are processed together, with zeros for other values.
+// A row must not multiply the values of tokens that it does not see, since 0 * NaN is NaN. Rows that see the
+// same tokens are processed together, with zeros for other values.
 void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
                         uint32_t rows) {
   const Tile& tile = *now.tile;
@@ -168,7 +167,7 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
   const auto add = kernels_->add_values[v_form_];
   packed_ = true;
   if (tile.all) return add(all);
-  // Nearly always all values are finite, and 0 times a value is 0: then all rows are processed together.
+  // Nearly always all values are finite; then all rows can be processed together.
   const size_t count = size_t{rows} * shape_.v_dim;
   std::copy_n(o, count, scratch_.o_before);
   add(all);

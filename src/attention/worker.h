@@ -9,17 +9,17 @@
 
 namespace kvc {
 
-// Steps (a tile of a head) in the ring: those being worked on, and as many later ones that are fetched
+// Steps (a tile of a head) in the ring: the current ones, and as many later ones, which are fetched
 // meanwhile.
 inline constexpr uint32_t kSteps = 2 * kRunTiles, kFewSteps = 4;  // powers of 2
 
-// Rows that are processed together from scores to values, so that intermediate results stay in the cache.
+// Rows that are processed together from scores to values: intermediate results stay in the cache.
 inline constexpr uint32_t kRowsAtOnce = 64;
 
-// With at least this many rows of a head, a tile is widened to floats once, not for every few rows.
+// With at least this many rows of a head, a tile is widened to floats once for all of them.
 inline constexpr uint32_t kManyRows = 16;
 
-// Row max of a row that has seen nothing: finite, so that differences are.
+// Row max of a row that has seen nothing: finite, so that differences are finite.
 inline constexpr float kNothing = -1e30f;
 
 inline constexpr float kLog2e = 1.4426950408889634f;
@@ -27,10 +27,10 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 // Up to this many rows of a head use the kernels for few rows.
 inline constexpr uint32_t kFewRows = 4;
 
-// Rows of queries and results are not adjacent: this many are fetched ahead.
+// How many rows of queries and results are fetched ahead.
 inline constexpr uint32_t kRowsAhead = 16;
 
-// With more products of 8 and 16 bits, 8 sums would overflow.
+// With more products of 8 and 16 bits, a total of 8 sums would overflow.
 inline constexpr uint32_t kMaxIntegerDim = 2048;
 
 // A row of queries or results.
@@ -42,7 +42,7 @@ struct RowPlace {
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
-  Rows k, v;      // mostly by the tile's offsets; else by these addresses
+  Rows k, v;      // by the offsets of the tile, or by the addresses below
   uint64_t k_at[kTile], v_at[kTile], v_scale_at[kTile];
 };
 
@@ -88,9 +88,9 @@ class Worker {
  public:
   Worker(const AttentionArgs& args, const AttentionShape& shape, const Kernels& kernels, char* scratch);
 
-  // Split `split` of the piece; its result goes to `partial`, or to the output if partial is nullptr.
+  // Split `split` of the piece. Writes its result to `partial`, or to the output if partial is nullptr.
   void work(const Piece& piece, uint64_t split, float* partial);
-  // The piece's output from the partials of its splits: partial i lies at partial_at(i).
+  // Writes the piece's output from the partial results of its splits: partial_at(i) is partial result i.
   template <class PartialAt>
   void merge(const Piece& piece, PartialAt partial_at) {
     start(piece), clear_o(piece);
@@ -105,7 +105,7 @@ class Worker {
   void start(const Piece& piece);
   void choose_kernels(const Piece& piece);
   void load_queries(const Piece& piece);
-  // Calls each(row, place, ahead) for the rows of a head. What lies at `ahead` is to be fetched.
+  // Calls each(row, place, ahead) for the rows of a head; `ahead` is the place to fetch.
   template <class Each>
   void for_each_row(const Piece& piece, uint32_t head, Each each) const {
     const uint32_t group = shape_.group, first_head = (piece.first_head + head) * group;
@@ -157,7 +157,7 @@ class Worker {
   const Kernels& all_kernels_;
   const uint64_t q_token_bytes_, q_head_bytes_, out_token_bytes_, out_head_bytes_;
   Scratch scratch_;
-  // Of the piece. The kernels read the stored form, or floats if there are many rows.
+  // For the piece. The kernels read the stored form, or floats if there are many rows.
   const Kernels* kernels_ = nullptr;
   enum class Pairs { kNone, kBf16, kInt16, kDigits };
   Pairs use_pairs_ = Pairs::kNone;
@@ -165,11 +165,11 @@ class Worker {
   uint32_t k_group_ = 0, v_group_ = 0;
   uint32_t terms_ = 1;          // of the piece's pairs
   const uint32_t p_terms_;      // of probabilities that multiply bf16 values
-  Lines ahead_[2] = {};         // of the step that is worked on
-  uint32_t steps_ = kFewSteps;  // known at most: without runs, few enough for the first-level cache
+  Lines ahead_[2] = {};         // of the current step
+  uint32_t steps_ = kFewSteps;  // of the ring: without runs, few enough for the L1 cache
   size_t tiles_ = 0;            // found so far
-  bool runs_ = false;           // the piece goes by attend_run
-  bool fresh_ = false;          // `o` holds nothing yet, not even zeros
+  bool runs_ = false;           // the piece uses attend_run
+  bool fresh_ = false;          // `o` is not initialized
   bool packed_ = false;         // scratch_.packed holds the values of the step that was prepared last
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker writes: the state of a split as a partial result, the sum of partial results, rows of output.
+// What a worker writes: the partial result of a split, the sum of partial results, rows of output.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -36,7 +36,7 @@ void Worker::add_partial(const Piece& piece, const float* partial) {
   }
 }
 
-// The factor of a row's sum of values. Writes the log-sum-exp, if it is wanted.
+// The factor of a row's sum of values. Writes the log-sum-exp unless lse is nullptr.
 float Worker::finish_row(size_t row, uint32_t q_head, float* lse) const {
   constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity(), kLn2 = 0.6931471805599453f;
   const float* row_sums = scratch_.row_sum + row * 16;
@@ -52,7 +52,7 @@ float Worker::finish_row(size_t row, uint32_t q_head, float* lse) const {
     if (lse != nullptr) *lse = (row_max + std::log2(row_sum)) * kLn2;
     return 1 / row_sum;
   }
-  // exp(sink) relative to exp(highest logit) or, if the sink is the highest, the other way round.
+  // Relative to the greater one of exp(sink) and exp(highest logit).
   const double highest = static_cast<double>(row_max) * static_cast<double>(kLn2);
   const auto above = static_cast<float>(static_cast<double>(sink) - highest);
   const float keep = above > 0 ? std::exp(-above) : 1;

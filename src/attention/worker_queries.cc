@@ -22,7 +22,7 @@ uint32_t* Worker::pairs_of(const Piece& piece, size_t head, uint32_t row) const 
   return scratch_.pairs + (head * piece.rows * terms + row) * row_words;
 }
 
-// Two terms of bf16 hold 16 bits of a float; one is exact for queries that were bf16. Returns whether it is.
+// Splits queries into two bf16 terms, 16 bits of a float. Returns whether the first one is exact.
 bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
   const size_t count = size_t{rows} * shape_.k_dim;
   auto* high = reinterpret_cast<char*>(pairs);
@@ -42,12 +42,12 @@ bool Worker::split_pairs(const float* q, uint32_t rows, uint32_t* pairs) {
   return exact;
 }
 
-// The largest magnitude; above all finite ones if there is an infinity or NaN. As integers the bits of
-// magnitudes have the same order, and a maximum of integers may be taken in any.
-float largest(const float* x, size_t count) {
-  int32_t top = 0;
-  for (size_t i = 0; i < count; ++i) top = std::max(top, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
-  return std::bit_cast<float>(top);
+// The largest magnitude; infinite or NaN if an element is. Bits of magnitudes have the same order as
+// integers, whose maximum the compiler vectorizes.
+float largest_of(const float* x, size_t count) {
+  int32_t bits = 0;
+  for (size_t i = 0; i < count; ++i) bits = std::max(bits, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+  return std::bit_cast<float>(bits);
 }
 
 // Row r in the form of ScoreArgs::q_digits.
@@ -61,16 +61,16 @@ void split_digits(const int16_t* x, uint32_t dim, uint32_t r, int8_t* digits) {
   }
 }
 
-// Rows of q, the first of which is row `first` of the piece.
+// Rounds rows of q to integers; `first` is the first one's number in the piece.
 void Worker::load_integers(const float* q, size_t first, uint32_t rows, uint32_t* to) {
   const bool digits = use_pairs_ == Pairs::kDigits;
   const float most = digits ? 127 * 256 + 127 : 32767;
   int16_t row[kMaxIntegerDim];
   for (uint32_t r = 0; r < rows; ++r, q += shape_.k_dim) {
     int16_t* pairs = digits ? row : reinterpret_cast<int16_t*>(to) + size_t{r} * shape_.k_dim;
-    const float top = largest(q, shape_.k_dim);
-    const bool finite = top <= std::numeric_limits<float>::max();
-    const float unit = finite ? top / most : std::numeric_limits<float>::quiet_NaN();
+    const float largest = largest_of(q, shape_.k_dim);
+    const bool finite = largest <= std::numeric_limits<float>::max();
+    const float unit = finite ? largest / most : std::numeric_limits<float>::quiet_NaN();
     const float inverse = unit > 0 ? 1 / unit : 0;
     int32_t sum = 0;
     for (uint32_t e = 0; e < shape_.k_dim; ++e) {
@@ -87,7 +87,7 @@ void Worker::load_integers(const float* q, size_t first, uint32_t rows, uint32_t
 void Worker::load_queries(const Piece& piece) {
   const uint32_t dim = args_.layout->k_dim;
   const size_t row_bytes = size_t{dim} * dtype_bits(args_.q_dtype) / 8;
-  // Queries that are pairs already, unless kernels read them as floats: those of rows do, of some dims.
+  // Queries that are pairs already. Kernels of plain rows need dim % 32 == 0 to read pairs.
   const bool as_pairs = use_pairs_ == Pairs::kBf16 && args_.q_dtype == KVC_BFLOAT16 && dim == shape_.k_dim &&
                         (shape_.k_source == Source::kTiles || dim % 32 == 0);
   bool exact = true;

@@ -18,7 +18,7 @@ void Worker::place_keys(Pointers* now) {
   const uint64_t slab = address(args_.slab);
   now->k = {
       slab + now->head * layout.k.head, tile.k, address(&layout.k_factor), kHere, false, shape_.k_group};
-  if (shape_.k_source == Source::kConverted) {  // what the places show is filled in before each step
+  if (shape_.k_source == Source::kConverted) {  // convert() fills these rows before each step
     now->k.base = 0, now->k.at = now->k_at;
     for (uint32_t t = 0; t < tile.segments * kSegment; ++t)
       now->k_at[t] = address(scratch_.k_rows + size_t{t} * shape_.k_dim);
@@ -52,7 +52,7 @@ void Worker::place_values(Pointers* now) {
     }
   }
   if (tile.whole) return;
-  for (uint32_t t = 0; t < tokens; ++t) {  // what no row sees may be anything
+  for (uint32_t t = 0; t < tokens; ++t) {  // values that no row sees are undefined: zeros instead
     const bool seen = (tile.any >> t & 1) != 0;
     now->v_at[t] = seen ? now->v.base + now->v.at[t] : address(scratch_.zeros);
     now->v_scale_at[t] = seen ? now->v.scale_base + now->v.scale_at[t] : address(scratch_.zeros);

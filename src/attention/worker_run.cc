@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path for many rows, as in prefill: Kernels::attend_run takes several tiles at once. What it cannot do
-// uses the path of tile by tile.
+// The path for many rows, as in prefill: Kernels::attend_run handles several tiles at once. Tiles that it
+// cannot handle are processed one by one.
 #include <algorithm>
 #include <iterator>
 
@@ -17,7 +17,7 @@ bool Worker::choose_runs(const Piece& piece) const {
   return keys && (v_form_ == kBf16 || v_form_ == kF32);
 }
 
-// The number of steps from `now` on that can be taken together; 0: not even that one.
+// The number of steps from `now` on that one run can handle; 0: not even that one.
 uint32_t Worker::count_run(size_t now, size_t filled) {
   uint32_t count = 0;
   for (; count < shape_.run_tiles && now + count < filled; ++count) {
@@ -30,8 +30,8 @@ uint32_t Worker::count_run(size_t now, size_t filled) {
   return count;
 }
 
-// Packs the factors of a run, for all rows or for rows that see the same tokens; other tokens may hold
-// anything. False: a factor is not finite. The steps stay as they are.
+// Packs the factors of a run, for all rows or for those that see the same tokens as *row; other tokens may
+// hold anything. Returns whether all factors are finite. Leaves the steps unchanged.
 bool Worker::pack_run(const Piece& piece, const Run& steps, const uint32_t* row, RunArgs* run) {
   const bool in_place = k_form_ == kBf16 && shape_.k_source == Source::kTiles;
   const size_t key_words = size_t{kSegment} * shape_.k_dim / 2, value_words = size_t{kTile} / 2 * 16;
@@ -87,7 +87,7 @@ void Worker::attend_rows(const Piece& piece, const Run& steps, uint32_t row, uin
   run.rows = rows;
   run.k_dim = shape_.k_dim, run.v_dim = shape_.v_dim;
   run.q_terms = terms_;
-  // Of two factors of 16 bits, two orders leave out 2^-18, as of values.
+  // With factors of 16 bits, two orders have an error of 2^-18, as for values.
   run.score_orders = shape_.k_form == kF16 && args_.q_dtype != KVC_FLOAT32 ? kValueTerms : kMaxTerms;
   run.p_terms = v_form_ == kBf16 ? p_terms_ : kValueTerms;
   run.q_term_words = size_t{piece.rows} * shape_.k_dim / 2;
@@ -112,8 +112,8 @@ void Worker::attend_run(const Piece& piece, const Run& steps) {
     return;
   }
   clear_o(piece);
-  // NaN and infinity must not reach rows that do not see them: rows that see the same tokens are processed
-  // together.
+  // NaN and infinity must not reach rows that do not see them: only rows that see the same tokens are
+  // processed together.
   const auto see_the_same = [&](uint32_t a, uint32_t b) {
     for (uint32_t i = 0; i < steps.count; ++i) {
       const Tile& tile = *step_at(steps.first + i).tile;

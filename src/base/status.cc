@@ -17,6 +17,14 @@ kvc_status fail(kvc_status status, const char* format, ...) {
   return status;
 }
 
+kvc_status invalid(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error_text, sizeof error_text, format, arguments);
+  va_end(arguments);
+  return KVC_ERROR_INVALID_ARGUMENT;
+}
+
 const char* last_error() { return error_text; }
 
 const char* status_name(kvc_status status) {

@@ -9,6 +9,8 @@ namespace kvc {
 // Formats the calling thread's error text and returns `status`.
 [[gnu::cold]] kvc_status fail(kvc_status status, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
+// The same for KVC_ERROR_INVALID_ARGUMENT, the usual one.
+[[gnu::cold]] kvc_status invalid(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 using ull = unsigned long long;  // what %llu prints
 

@@ -10,6 +10,7 @@
 #include "cli/bench_json.h"
 #include "cli/bench_subject.h"
 #include "cli/machine.h"
+#include "cli/table.h"
 
 namespace kvcli {
 namespace {
@@ -85,13 +86,13 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
     out << json.dump(2) << '\n';
     return right;
   }
-  out << std::fixed << std::setprecision(2) << options.what << " of " << options.batch
-      << (options.batch == 1 ? " request of " : " requests of ") << options.context << " tokens, "
-      << options.kv_heads << " KV heads of " << options.head_dim << ", " << options.dtype << ", ";
+  out << std::fixed << std::setprecision(2) << options.what << " of " << counted(options.batch, "request")
+      << " of " << options.context << " tokens, " << options.kv_heads << " KV heads of " << options.head_dim
+      << ", " << options.dtype << ", ";
   if (on_device)
     out << options.device;
   else
-    out << options.threads << (options.threads == 1 ? " thread" : " threads");
+    out << counted(options.threads, "thread");
   out << "\n  " << times.seconds * 1e6 << " us per layer";
   if (on_device) out << " (" << times.enqueue_seconds * 1e6 << " us to enqueue)";
   out << ", " << reached << " GB/s of keys and values\n  " << (on_device ? "the device " : "the machine ")

@@ -55,28 +55,26 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
   }
   const BenchMemory out(device_, own_kind(device_), result_bytes);
   const BenchMemory device_q = place(q.data(), elements * width(dtype));
-  const BenchMemory device_offsets = place(offsets.data(), offsets.size() * sizeof offsets[0]);
-  const BenchMemory device_lens = place(lens.data(), lens.size() * sizeof lens[0]);
-  const BenchMemory device_table = place(table_.data(), table_.size() * sizeof table_[0]);
+  const BenchMemory device_offsets = place(offsets);
+  const BenchMemory device_lens = place(lens);
+  const BenchMemory device_table = place(table_);
   attention.q = device_q.data();
   attention.out = out.data();
   attention.q_offsets = device_offsets.data<uint64_t>();
   attention.kv_lens = device_lens.data<uint64_t>();
   attention.block_tables = device_table.data<int32_t>();
-  const size_t row_bytes = options_.batch * options_.kv_heads * std::max(options_.head_dim, value_dim()) *
-                           width(row_dtype(dtype_));
-  const BenchMemory k(device_, own_kind(device_), row_bytes), v(device_, own_kind(device_), row_bytes);
+  const BenchMemory k = row_memory(device_, options_.batch), v = row_memory(device_, options_.batch);
   kvc_rows rows = rows_of(row_dtype(dtype_), options_.batch, k, v);
   rows.block_table = nullptr;
   // A step stores at the end of each request the request's first token of layer 0.
   const std::vector<int64_t> firsts = slots_at(0), slots = slots_at(options_.context - 1);
   rows.slots = firsts.data();
   check(kvc_storage_gather(storage_.get(), &rows, nullptr));
-  const BenchMemory device_slots = place(slots.data(), slots.size() * sizeof slots[0]);
+  const BenchMemory device_slots = place(slots);
   rows.slots = device_slots.data<int64_t>();
   rows.flags = stream_ != nullptr ? KVC_ROWS_ON_DEVICE : 0;
   const std::vector<int64_t> last(options_.batch, static_cast<int64_t>(options_.context) - 1);
-  const BenchMemory positions = place(last.data(), last.size() * sizeof last[0]);
+  const BenchMemory positions = place(last);
   std::optional<BenchMemory> table;
   if (options_.rope) rotate_by(table.emplace(angles()).data<float>(), options_, positions.data(), &rows);
   const auto plan = ask<kvc_attention_info>(kvc_storage_explain, storage_.get(), &attention);
@@ -130,9 +128,7 @@ std::vector<uint64_t> BenchSubject::sampled_queries() const {
 void BenchSubject::store_step_on_the_cpu(const std::vector<uint64_t>& requests,
                                          const BenchReference& reference) const {
   const BenchReference firsts(config_, *source_, blocks_of(requests, 1), 0, 1);
-  const size_t row_bytes =
-      size_t{options_.kv_heads} * std::max(options_.head_dim, value_dim()) * width(row_dtype(dtype_));
-  const BenchMemory k(nullptr, KVC_MEMORY_HOST, row_bytes), v(nullptr, KVC_MEMORY_HOST, row_bytes);
+  const BenchMemory k = row_memory(nullptr, 1), v = row_memory(nullptr, 1);
   const int64_t last = static_cast<int64_t>(options_.context) - 1;
   const std::vector<float> table = options_.rope ? rope_angles(options_) : std::vector<float>();
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -7,8 +7,15 @@
 namespace kvcli {
 namespace {
 
-// A storage of blocks of 2 MiB, as many as fit into `bytes` and at least two; their number and size.
-Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint64_t* block_bytes) {
+// A storage of blocks of 2 MiB: as many as fit into `bytes`, and at least two.
+struct LargeBlocks {
+  Storage storage;
+  size_t num_blocks;
+  uint64_t block_bytes;
+};
+
+LargeBlocks large_blocks(const char* device, size_t bytes) {
+  uint64_t block_bytes = 0;
   auto config = make<kvc_storage_config>();
   config.num_layers = config.num_heads = 1;
   config.head_dim = 512;
@@ -16,43 +23,40 @@ Storage large_blocks(const char* device, size_t bytes, size_t* num_blocks, uint6
   config.dtype = KVC_BFLOAT16;
   config.device = device;
   config.num_blocks = 1;
-  check(kvc_storage_size(&config, block_bytes, nullptr));
-  *num_blocks = std::max<size_t>(bytes / *block_bytes / 2, 1) * 2;
-  config.num_blocks = *num_blocks;
-  return Storage(ask<kvc_storage*>(kvc_storage_create, &config));
+  check(kvc_storage_size(&config, &block_bytes, nullptr));
+  config.num_blocks = std::max<size_t>(bytes / block_bytes / 2, 1) * 2;
+  return {Storage(ask<kvc_storage*>(kvc_storage_create, &config)), config.num_blocks, block_bytes};
 }
 
 // Bytes per second at which the device copies blocks of 2 MiB, each byte counted once. This is the fastest
 // copy that the library can request.
 double device_copy_bandwidth(const char* device, size_t bytes) {
-  size_t num_blocks = 0;
-  uint64_t block_bytes = 0;
-  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
-  const size_t half = num_blocks / 2;
+  const LargeBlocks large = large_blocks(device, bytes);
+  const size_t half = large.num_blocks / 2;
   const Stream stream = create_stream(device);
   std::vector<kvc_block_copy> copies(half);
   for (size_t i = 0; i < half; ++i) copies[i] = {static_cast<int32_t>(i), static_cast<int32_t>(half + i)};
   const double seconds = median_seconds([&] {
-    check(kvc_storage_copy_blocks(storage.get(), copies.data(), half, stream.get()));
+    check(kvc_storage_copy_blocks(large.storage.get(), copies.data(), half, stream.get()));
     check(kvc_stream_synchronize(stream.get()));
   });
-  return static_cast<double>(half * block_bytes) / seconds;
+  return static_cast<double>(half * large.block_bytes) / seconds;
 }
 
 // The same for swaps of such blocks: the bandwidth of the link between device and host.
 double device_swap_bandwidth(const char* device, bool out, size_t bytes) {
-  size_t num_blocks = 0;
-  uint64_t block_bytes = 0;
-  const Storage storage = large_blocks(device, bytes, &num_blocks, &block_bytes);
+  const LargeBlocks large = large_blocks(device, bytes);
   const Stream stream = create_stream(device);
-  const BenchMemory pages(device, shared_kind(device), num_blocks * block_bytes);
-  std::vector<kvc_block_copy> copies(num_blocks);
-  for (size_t i = 0; i < num_blocks; ++i) copies[i].source = copies[i].destination = static_cast<int32_t>(i);
+  const BenchMemory pages(device, shared_kind(device), large.num_blocks * large.block_bytes);
+  std::vector<kvc_block_copy> copies(large.num_blocks);
+  for (size_t i = 0; i < large.num_blocks; ++i)
+    copies[i].source = copies[i].destination = static_cast<int32_t>(i);
   const double seconds = median_seconds([&] {
-    swap_blocks(storage.get(), copies, out, pages.data(), num_blocks * block_bytes, stream.get());
+    swap_blocks(large.storage.get(), copies, out, pages.data(), large.num_blocks * large.block_bytes,
+                stream.get());
     check(kvc_stream_synchronize(stream.get()));
   });
-  return static_cast<double>(num_blocks * block_bytes) / seconds;
+  return static_cast<double>(large.num_blocks * large.block_bytes) / seconds;
 }
 
 }  // namespace

@@ -11,9 +11,7 @@
 namespace kvcli {
 
 BenchTimes BenchSubject::move(Move what) {
-  const size_t elements = tokens() * options_.kv_heads * std::max(options_.head_dim, value_dim());
-  const size_t bytes = elements * width(row_dtype(dtype_));
-  const BenchMemory k(device_, own_kind(device_), bytes), v(device_, own_kind(device_), bytes);
+  const BenchMemory k = row_memory(device_, tokens()), v = row_memory(device_, tokens());
   kvc_rows rows = rows_of(row_dtype(dtype_), tokens(), k, v);
   const std::vector<BenchBlocks> blocks = sampled_blocks();
   const bool checks = options_.check && what != Move::kRotateThenStore, gathers = what == Move::kGather;
@@ -33,7 +31,7 @@ BenchTimes BenchSubject::move(Move what) {
       if (array) array->spoil(sampled);
   }
   // As in an engine, indices lie on the device: host indices would need another launch.
-  const BenchMemory table = place(table_.data(), table_.size() * sizeof table_[0]);
+  const BenchMemory table = place(table_);
   if (stream_ != nullptr) {
     rows.flags = KVC_ROWS_ON_DEVICE;
     rows.block_table = table.data<int32_t>();
@@ -43,7 +41,7 @@ BenchTimes BenchSubject::move(Move what) {
   std::optional<BenchMemory> all_angles, device_positions;
   kvc_rope_rows keys{};
   if (options_.rope) {
-    device_positions.emplace(place(positions.data(), positions.size() * sizeof positions[0]));
+    device_positions.emplace(place(positions));
     rotate_by(all_angles.emplace(angles()).data<float>(), options_, device_positions->data(), &rows);
     keys = keys_of(rows, options_);
     if (what == Move::kRotateThenStore) rows.rope_table = nullptr;
@@ -142,9 +140,7 @@ void BenchSubject::clear(const std::vector<BenchBlocks>& blocks) {
 BenchReference BenchSubject::store_on_the_cpu(const std::vector<BenchBlocks>& blocks) const {
   BenchReference reference(config_, *source_, blocks, 0, 1);
   const size_t tokens = blocks.size() * options_.block_size;
-  const size_t bytes =
-      tokens * options_.kv_heads * std::max(options_.head_dim, value_dim()) * width(row_dtype(dtype_));
-  const BenchMemory k(nullptr, KVC_MEMORY_HOST, bytes), v(nullptr, KVC_MEMORY_HOST, bytes);
+  const BenchMemory k = row_memory(nullptr, tokens), v = row_memory(nullptr, tokens);
   kvc_rows rows = rows_of(row_dtype(dtype_), tokens, k, v);
   rows.block_table = reference.table().data();
   rows.block_table_size = reference.table().size();

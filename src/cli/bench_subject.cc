@@ -137,16 +137,16 @@ kvc_rows BenchSubject::rows_of(int32_t dtype, uint64_t tokens, const BenchMemory
   return rows;
 }
 
-BenchMemory BenchSubject::angles() {
-  const std::vector<float> table = rope_angles(options_);
-  return place(table.data(), table.size() * sizeof table[0]);
+BenchMemory BenchSubject::row_memory(const char* device, uint64_t tokens) const {
+  const size_t elements = tokens * options_.kv_heads * std::max(options_.head_dim, value_dim());
+  return BenchMemory(device, own_kind(device), elements * width(row_dtype(dtype_)));
 }
+
+BenchMemory BenchSubject::angles() { return place(rope_angles(options_)); }
 
 void BenchSubject::fill() {
   const uint64_t all = table_.size() * options_.block_size;
-  const auto bytes = [](const std::vector<float>& values) { return values.size() * sizeof values[0]; };
-  const BenchMemory k = place(source_->keys().data(), bytes(source_->keys())),
-                    v = place(source_->values().data(), bytes(source_->values()));
+  const BenchMemory k = place(source_->keys()), v = place(source_->values());
   kvc_rows rows = rows_of(KVC_FLOAT32, 0, k, v);
   for (rows.first_layer = 0; rows.first_layer < layers_; ++rows.first_layer)
     for (rows.first_token = 0; rows.first_token < all; rows.first_token += rows.num_tokens) {

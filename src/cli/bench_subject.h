@@ -78,8 +78,14 @@ class BenchSubject {
   uint64_t tokens() const { return options_.batch * options_.context; }
   uint32_t value_dim() const { return info_.v_head_dim; }
   kvc_rows rows_of(int32_t dtype, uint64_t tokens, const BenchMemory& k, const BenchMemory& v) const;
+  /// Memory of the device for the keys, or the values, of so many tokens.
+  BenchMemory row_memory(const char* device, uint64_t tokens) const;
   /// Copies to memory of the device.
   BenchMemory place(const void* host, size_t bytes);
+  template <typename T>
+  BenchMemory place(const std::vector<T>& values) {
+    return place(values.data(), values.size() * sizeof(T));
+  }
   void fill();
   /// Cosines and sines of all positions of a request.
   BenchMemory angles();

@@ -83,8 +83,7 @@ std::string stored(const kvc_model& model) {
   if (model.latent_dim != 0) return "one latent row of " + std::to_string(model.latent_dim);
   std::string dim = std::to_string(model.head_dim);
   if (model.v_head_dim != model.head_dim) dim += " and " + std::to_string(model.v_head_dim);
-  return std::to_string(model.num_kv_heads) + (model.num_kv_heads == 1 ? " KV head of " : " KV heads of ") +
-         dim;
+  return counted(model.num_kv_heads, "KV head") + " of " + dim;
 }
 
 Json group_json(const char* kind, uint32_t layers, uint64_t block_bytes, uint64_t blocks) {
@@ -137,8 +136,7 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
 void group_row(std::ostream& out, const char* name, uint32_t layers, uint64_t block_bytes, uint64_t blocks) {
   if (layers == 0) return;
   row(out, name, grouped(blocks) + " blocks",
-      "of " + grouped(block_bytes) + " bytes, " + std::to_string(layers) +
-          (layers == 1 ? " layer" : " layers"));
+      "of " + grouped(block_bytes) + " bytes, " + counted(layers, "layer"));
 }
 
 void estimate_table(const EstimateOptions& options, const kvc_model& model, const kvc_memory_query& query,
@@ -149,10 +147,10 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
         << (answer.num_full_layers == 0 ? std::string("all") : std::to_string(answer.num_window_layers))
         << " with a window of " << grouped(model.window_tokens) << " tokens";
   }
+  const std::string sequences = counted(query.num_sequences, "sequence");
   out << "\n"
-      << options.dtype << ", blocks of " << query.block_size << " tokens, " << grouped(query.num_sequences)
-      << (query.num_sequences == 1 ? " sequence of " : " sequences of ") << grouped(query.tokens)
-      << " tokens\n\n";
+      << options.dtype << ", blocks of " << query.block_size << " tokens, " << sequences << " of "
+      << grouped(query.tokens) << " tokens\n\n";
   row(out, "one token", grouped(answer.bytes_per_token) + " bytes", "in all layers");
   group_row(out, "one sequence, full", answer.num_full_layers, answer.full_block_bytes, answer.full_blocks);
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
@@ -166,8 +164,6 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
     out << "\nThe model's context is " << grouped(model.max_context) << " tokens.\n";
   if (query.budget_bytes == 0) return;
   out << "\nIn " << grouped(query.budget_bytes) << " bytes (" << rounded(query.budget_bytes) << ")\n";
-  const std::string sequences =
-      grouped(query.num_sequences) + (query.num_sequences == 1 ? " sequence" : " sequences");
   const bool any = answer.max_tokens == std::numeric_limits<uint64_t>::max();
   row(out, "longest context", any ? "any" : grouped(answer.max_tokens) + " tokens",
       "of " + sequences +
@@ -246,12 +242,17 @@ void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& 
 }
 
 void print_models(bool as_json, std::ostream& out) {
+  constexpr int kWidths[] = {7, 9, 9, 7, 8, 11, 9, 16};
+  const auto line = [&](const char* name, const std::vector<std::string>& cells) {
+    out << std::left << std::setw(18) << name << std::right;
+    for (size_t i = 0; i < cells.size(); ++i) out << std::setw(kWidths[i]) << cells[i];
+    out << '\n';
+  };
+  const auto number = [](uint64_t value) { return value == 0 ? std::string("-") : std::to_string(value); };
   Json list = Json::array();
   if (!as_json) {
-    out << std::left << std::setw(18) << "model" << std::right << std::setw(7) << "layers" << std::setw(9)
-        << "KV heads" << std::setw(9) << "head dim" << std::setw(7) << "latent" << std::setw(8) << "window"
-        << std::setw(11) << "in layers" << std::setw(9) << "context" << std::setw(16) << "bytes a token"
-        << '\n';
+    line("model",
+         {"layers", "KV heads", "head dim", "latent", "window", "in layers", "context", "bytes a token"});
   }
   for (size_t i = 0; i < kvc_model_count(); ++i) {
     const kvc_model model = ask<kvc_model>(kvc_model_get, i);
@@ -274,14 +275,9 @@ void print_models(bool as_json, std::ostream& out) {
                       {"bytes_per_token", answer.bytes_per_token}});
       continue;
     }
-    const auto optional = [](uint64_t value) {
-      return value == 0 ? std::string("-") : std::to_string(value);
-    };
-    out << std::left << std::setw(18) << model.name << std::right << std::setw(7) << model.num_layers
-        << std::setw(9) << model.num_kv_heads << std::setw(9) << model.head_dim << std::setw(7)
-        << optional(model.latent_dim) << std::setw(8) << optional(model.window_tokens) << std::setw(11)
-        << optional(answer.num_window_layers) << std::setw(9) << model.max_context << std::setw(16)
-        << grouped(answer.bytes_per_token) << '\n';
+    line(model.name, {number(model.num_layers), number(model.num_kv_heads), number(model.head_dim),
+                      number(model.latent_dim), number(model.window_tokens), number(answer.num_window_layers),
+                      number(model.max_context), grouped(answer.bytes_per_token)});
   }
   if (as_json)
     out << list.dump(2) << '\n';

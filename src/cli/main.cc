@@ -17,6 +17,7 @@
 #include "cli/errors.h"
 #include "cli/estimate.h"
 #include "cli/generate.h"
+#include "cli/options.h"
 #include "cli/replay.h"
 #include "cli/report.h"
 #include "cli/trace.h"
@@ -29,6 +30,7 @@ constexpr uint64_t kMaxBlocks = 2147483646;    // 2^31 - 2
 constexpr uint32_t kMaxConcurrency = 262'142;  // One below the library's limit of requests.
 constexpr uint64_t kDefaultRequests = 2000;    // Of a generated trace.
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
+constexpr uint32_t kMaxBlockSize = 1024;
 
 struct Arguments {
   bool json = false;
@@ -60,18 +62,13 @@ void add_replay(CLI::App& app, Arguments& args) {
   replay->add_option("--seed", args.seed, "Seed of the synthetic trace")
       ->needs(generate)
       ->capture_default_str();
-  replay
-      ->add_option("--requests", args.requests,
-                   "Replay only the first N requests [all; 2000 with --generate]")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}));
-  replay->add_option("--block-size", args.replay.block_size, "Tokens per block")
-      ->check(CLI::Range(1, 1024))
+  add_number(*replay, "--requests", args.requests,
+             "Replay only the first N requests [all; 2000 with --generate]", UINT32_MAX);
+  add_number(*replay, "--block-size", args.replay.block_size, "Tokens per block", kMaxBlockSize)
       ->capture_default_str();
-  replay->add_option("--num-blocks", args.replay.num_blocks, "Blocks of the pool")
-      ->check(CLI::Range(uint64_t{1}, kMaxBlocks))
+  add_number(*replay, "--num-blocks", args.replay.num_blocks, "Blocks of the pool", kMaxBlocks)
       ->capture_default_str();
-  replay->add_option("--concurrency", args.replay.concurrency, "Most requests at a time")
-      ->check(CLI::Range(1u, kMaxConcurrency))
+  add_number(*replay, "--concurrency", args.replay.concurrency, "Most requests at a time", kMaxConcurrency)
       ->capture_default_str();
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");
@@ -86,8 +83,7 @@ void add_replay(CLI::App& app, Arguments& args) {
 
 void add_generate(CLI::App& app, Arguments& args) {
   CLI::App* generate = app.add_subcommand("generate", "Write a synthetic trace for replay");
-  generate->add_option("--requests", args.requests, "Number of requests [2000]")
-      ->check(CLI::Range(uint64_t{1}, kMaxGeneratedRequests));
+  add_number(*generate, "--requests", args.requests, "Number of requests [2000]", kMaxGeneratedRequests);
   generate->add_option("--seed", args.seed, "Equal seeds give equal traces")->capture_default_str();
   generate->add_option("-o,--output", args.output, "File to write; - is standard output")
       ->capture_default_str();
@@ -105,37 +101,29 @@ void add_estimate(CLI::App& app, Arguments& args) {
       ->add_option("MODEL", args.estimate.model,
                    "A name from `kvcache models`, or the path of a Hugging Face config.json or its folder")
       ->required();
-  estimate->add_option("--dtype", args.estimate.dtype, "Type of stored keys and values")
-      ->check(CLI::IsMember(dtype_names()))
+  add_choice(*estimate, "--dtype", args.estimate.dtype, "Type of stored keys and values", dtype_names())
       ->capture_default_str();
-  estimate->add_option("--context", args.estimate.context, "Tokens of each sequence [the model's context]")
-      ->check(CLI::Range(uint64_t{1}, kMaxTokens));
-  estimate->add_option("--batch", args.estimate.batch, "Number of sequences; they share nothing")
-      ->check(CLI::Range(uint64_t{1}, kMaxTokens))
+  add_number(*estimate, "--context", args.estimate.context, "Tokens of each sequence [the model's context]",
+             kMaxTokens);
+  add_number(*estimate, "--batch", args.estimate.batch, "Number of sequences; they share nothing", kMaxTokens)
       ->capture_default_str();
   estimate->add_option("--budget", args.estimate.budget,
                        "Memory for blocks, such as 24GiB; prints what fits");
-  estimate->add_option("--block-size", args.estimate.block_size, "Tokens per block")
-      ->check(CLI::Range(1, 1024))
+  add_number(*estimate, "--block-size", args.estimate.block_size, "Tokens per block", kMaxBlockSize)
       ->capture_default_str();
-  estimate
-      ->add_option("--chunk", args.estimate.chunk,
-                   "Most tokens of a sequence that a step writes; layers with a window hold so many more")
-      ->check(CLI::Range(uint64_t{1}, kMaxTokens))
+  add_number(*estimate, "--chunk", args.estimate.chunk,
+             "Most tokens of a sequence that a step writes; layers with a window hold so many more",
+             kMaxTokens)
       ->capture_default_str();
-  estimate
-      ->add_option("--scale-group", args.estimate.scale_group,
-                   "Elements that share a scale [int8, int4: a head; fp8: no scales in blocks]")
-      ->check(CLI::Range(1u, 65536u));
+  add_number(*estimate, "--scale-group", args.estimate.scale_group,
+             "Elements that share a scale [int8, int4: a head; fp8: no scales in blocks]", 65536);
   estimate->add_flag("--asymmetric", args.estimate.asymmetric, "Each scale has an offset");
   estimate->add_flag("--tensor-scales", args.estimate.tensor_scales,
                      "One scale for all keys and one for all values; none in blocks");
   estimate->add_flag("--channel-keys", args.estimate.channel_keys,
                      "int8, int4: keys have a scale per channel; the last block of a sequence stays bf16");
-  estimate
-      ->add_option("--channel-tokens", args.estimate.channel_tokens,
-                   "Tokens that share the scale of a channel [--block-size]")
-      ->check(CLI::Range(1, 1024));
+  add_number(*estimate, "--channel-tokens", args.estimate.channel_tokens,
+             "Tokens that share the scale of a channel [--block-size]", kMaxBlockSize);
   estimate->add_flag("--json", args.json, "Print JSON");
 }
 

@@ -16,6 +16,11 @@ inline std::string grouped(uint64_t number) {
   return text;
 }
 
+/// "1 layer", "2 layers"
+inline std::string counted(uint64_t number, const char* noun) {
+  return grouped(number) + ' ' + noun + (number == 1 ? "" : "s");
+}
+
 inline void row(std::ostream& out, const char* name, const std::string& value, const std::string& note = "") {
   out << "  " << std::left << std::setw(22) << name << std::right << std::setw(26) << value;
   if (!note.empty()) out << "   " << note;

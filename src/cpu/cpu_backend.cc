@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/cpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "cpu/attention.h"
+#include "cpu/free_memory.h"
 #include "cpu/task.h"
 #include "storage/host_memory.h"
 
@@ -61,8 +60,9 @@ kvc_status move_rows(void* storage, const kvc_backend_rows* rows, void* stream, 
 }
 
 kvc_status properties(uint32_t /*device*/, kvc_backend_device* info) {
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  info->memory_bytes = pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+  const FreeMemory memory = read_free_memory();
+  info->memory_bytes = memory.total;
+  info->free_bytes = memory.free;
   info->memory_kinds = kHostMemoryKinds | 1u << KVC_MEMORY_EXTERNAL;
   info->num_processors = std::thread::hardware_concurrency();
   info->dlpack_device = 1;

@@ -8,7 +8,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint64_t kAreaAlignment = 16;  // keys, values and scales within a cell
+constexpr uint64_t kAreaAlignment = 16;  // scales within a cell
 
 uint64_t align_up(uint64_t value, uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
 
@@ -76,6 +76,7 @@ Layout make_layout(const LayoutShape& shape) {
   const uint64_t heads = heads_apart ? 1 : shape.num_heads;
   uint64_t& cell = out.cell_bytes;
   for (int p = 0; p < kNumPlanes; ++p) {
+    if (&out.plane(p) == &out.v && !shape.latent) cell = align_up(cell, shape.alignment);
     out.plane(p).base = cell;
     const uint64_t rows = shape.block_size / out.tokens_per_row(p) * heads;
     cell = align_up(cell + rows * out.plane(p).row_bytes, kAreaAlignment);

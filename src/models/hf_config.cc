@@ -16,8 +16,8 @@ namespace {
 
 using Layers = std::bitset<KVC_MODEL_MAX_LAYERS>;
 
-constexpr uint64_t kMaxConfigDim = 65536;
-constexpr uint64_t kMaxHidden = uint64_t{1} << 24;
+constexpr uint32_t kMaxConfigDim = 65536;
+constexpr uint32_t kMaxHidden = 1u << 24;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 
 // Special defaults.
@@ -121,7 +121,7 @@ const Architecture& find_architecture(const Section& outer, const Section& confi
       });
     }
     if (!class_name || !class_name->is_string())
-      outer.fail("architectures", "is " + names->shown(), "give an array with one class name");
+      outer.refuse("architectures", *names, "give an array with one class name");
   }
   for (const Architecture& architecture : kArchitectures) {
     if (type ? type->says(architecture.model_type) : class_name && class_name->says(architecture.class_name))
@@ -129,49 +129,46 @@ const Architecture& find_architecture(const Section& outer, const Section& confi
   }
   std::string known = "known are";
   for (const Architecture& architecture : kArchitectures) known += std::string(" ") + architecture.model_type;
-  if (type) config.fail("model_type", "is " + type->shown(), known);
-  if (class_name) outer.fail("architectures", "is " + class_name->shown(), known);
+  if (type) config.refuse("model_type", *type, known);
+  if (class_name) outer.refuse("architectures", *class_name, known);
   outer.fail("model_type", "is missing", known);
 }
 
 void read_heads(const Section& config, const Architecture& architecture, kvc_model& model) {
-  const auto heads =
-      static_cast<uint32_t>(config.whole_or("num_attention_heads", 1, kMaxConfigDim, architecture.heads));
+  const uint32_t heads = config.whole32("num_attention_heads", kMaxConfigDim, architecture.heads);
   model.num_q_heads = heads;
   if (architecture.latent) {
-    const auto latent = static_cast<uint32_t>(config.whole("kv_lora_rank", 1, kMaxConfigDim / 2));
-    model.rope_dim = static_cast<uint32_t>(config.whole("qk_rope_head_dim", 1, kMaxConfigDim / 2));
-    model.head_dim =
-        static_cast<uint32_t>(config.whole("qk_nope_head_dim", 1, kMaxConfigDim / 2)) + model.rope_dim;
-    model.v_head_dim = static_cast<uint32_t>(config.whole("v_head_dim", 1, kMaxConfigDim));
-    model.latent_dim = latent + model.rope_dim;
+    model.latent_dim = config.whole32("kv_lora_rank", kMaxConfigDim / 2);
+    model.rope_dim = config.whole32("qk_rope_head_dim", kMaxConfigDim / 2);
+    model.latent_dim += model.rope_dim;
+    model.head_dim = config.whole32("qk_nope_head_dim", kMaxConfigDim / 2) + model.rope_dim;
+    model.v_head_dim = config.whole32("v_head_dim", kMaxConfigDim);
     model.num_kv_heads = 1;  // The config counts the heads that are computed from it.
     return;
   }
-  model.num_kv_heads = static_cast<uint32_t>(
-      config.whole_or("num_key_value_heads", 1, kMaxConfigDim,
-                      architecture.kv_heads == kSameAsHeads ? heads : architecture.kv_heads));
+  model.num_kv_heads = config.whole32("num_key_value_heads", kMaxConfigDim,
+                                      architecture.kv_heads == kSameAsHeads ? heads : architecture.kv_heads);
   if (heads % model.num_kv_heads != 0) {
     config.fail("num_key_value_heads", "is " + std::to_string(model.num_kv_heads),
                 "it must divide num_attention_heads, " + std::to_string(heads));
   }
-  if (architecture.head_dim == kFromHidden && !config.find("head_dim")) {
-    const uint64_t hidden = config.whole("hidden_size", 1, kMaxHidden);
+  const bool from_hidden = architecture.head_dim == kFromHidden;
+  if (from_hidden && !config.find("head_dim")) {
+    const uint32_t hidden = config.whole32("hidden_size", kMaxHidden);
     if (hidden % heads != 0 || hidden / heads > kMaxConfigDim) {
       config.fail("hidden_size", "is " + std::to_string(hidden),
                   "give head_dim, or a multiple of num_attention_heads, " + std::to_string(heads));
     }
-    model.head_dim = static_cast<uint32_t>(hidden / heads);
+    model.head_dim = hidden / heads;
   } else {
-    model.head_dim = static_cast<uint32_t>(
-        config.whole_or("head_dim", 1, kMaxConfigDim,
-                        architecture.head_dim == kFromHidden ? kRequired : architecture.head_dim));
+    model.head_dim =
+        config.whole32("head_dim", kMaxConfigDim, from_hidden ? kRequired : architecture.head_dim);
   }
   model.v_head_dim = model.head_dim;
   const double rotated = config.positive_or("partial_rotary_factor", 1);
   if (rotated > 1) {
-    config.fail("partial_rotary_factor", "is " + config.find("partial_rotary_factor")->shown(),
-                "give the share of a head, at most 1");
+    config.refuse("partial_rotary_factor", *config.find("partial_rotary_factor"),
+                  "give the share of a head, at most 1");
   }
   model.rope_dim = static_cast<uint32_t>(model.head_dim * rotated);
 }
@@ -179,16 +176,16 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
 // Layers with the window, from "layer_types" of newer configs.
 Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers) {
   if (!types.is_array() || types.size() < num_layers) {
-    config.fail("layer_types", "is " + types.shown(),
-                "give one name for each of " + std::to_string(num_layers) + " layers");
+    config.refuse("layer_types", types,
+                  "give one name for each of " + std::to_string(num_layers) + " layers");
   }
   Layers windowed;
   uint32_t layer = 0;
   types.each([&](const Json&, const Json& type) {
     windowed[layer] = type.says("sliding_attention");
     if (!windowed[layer] && !type.says("full_attention")) {
-      config.fail("layer_types[" + std::to_string(layer) + "]", "is " + type.shown(),
-                  "known are sliding_attention and full_attention");
+      config.refuse("layer_types[" + std::to_string(layer) + "]", type,
+                    "known are sliding_attention and full_attention");
     }
     return ++layer < num_layers;
   });
@@ -199,22 +196,13 @@ Layers windowed_layers(const Section& config, const Architecture& architecture, 
   if (const std::optional<Json> types = config.find("layer_types"))
     return read_layer_types(config, *types, num_layers);
   uint64_t first = 0, period = 0;
-  switch (architecture.windows) {
-    case Windows::kNever:
-    case Windows::kAllLayers:
-      break;
-    case Windows::kIfSwitchedOn:
-      first = config.whole_or("max_window_layers", 0, UINT32_MAX, 28);
-      break;
-    case Windows::kEverySixth: {
-      const char* key =
-          config.find("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
-      period = config.whole_or(key, 1, UINT32_MAX, 6);
-      break;
-    }
-    case Windows::kEverySecond:
-      period = 2;
-      break;
+  if (architecture.windows == Windows::kIfSwitchedOn) {
+    first = config.whole("max_window_layers", UINT32_MAX, 28, 0);
+  } else if (architecture.windows == Windows::kEverySixth) {
+    const char* key = "sliding_window_pattern";
+    period = config.whole(config.find(key) ? key : "_sliding_window_pattern", UINT32_MAX, 6);
+  } else if (architecture.windows == Windows::kEverySecond) {
+    period = 2;
   }
   Layers windowed;
   for (uint32_t layer = 0; layer < num_layers; ++layer)
@@ -226,7 +214,7 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
   if (architecture.windows == Windows::kNever) return;
   if (architecture.windows == Windows::kIfSwitchedOn && !config.flag_or("use_sliding_window", false)) return;
   uint64_t window = config.has("sliding_window") ? 0 : architecture.window;
-  if (config.find("sliding_window")) window = config.whole("sliding_window", 1, kMaxTokens);
+  if (config.find("sliding_window")) window = config.whole("sliding_window", kMaxTokens);
   if (window == 0 || window >= model.max_context) return;  // It covers the whole context.
   const Layers windowed = windowed_layers(config, architecture, model.num_layers);
   for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
@@ -261,7 +249,7 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
                                   [&](const Kind& candidate) { return name->says(candidate.name); });
   if (kind == std::end(kKinds)) {
-    scaling.fail(key, "is " + name->shown(), "known are default, linear, dynamic, yarn, llama3 and longrope");
+    scaling.refuse(key, *name, "known are default, linear, dynamic, yarn, llama3 and longrope");
   }
   model.rope_scaling = kind->value;
   if (kind->value == KVC_ROPE_NONE) return;
@@ -269,7 +257,7 @@ void read_scaling(const Section& config, const Section& scaling, kvc_model& mode
   const char* original = "original_max_position_embeddings";
   const Section& holder = scaling.find(original) ? scaling : config;
   const bool needed = kind->value >= KVC_ROPE_YARN;
-  if (needed || holder.find(original)) model.rope_original_context = holder.whole(original, 1, kMaxTokens);
+  if (needed || holder.find(original)) model.rope_original_context = holder.whole(original, kMaxTokens);
   if (kind->value == KVC_ROPE_LONGROPE) {
     model.rope_factor =
         static_cast<double>(model.max_context) / static_cast<double>(model.rope_original_context);
@@ -314,9 +302,9 @@ kvc_model read_config(const Section& outer) {
   std::string name = given ? given->printable(sizeof model.name - 1) : "";
   if (name.empty()) name = architecture.model_type;
   std::memcpy(model.name, name.data(), name.size());
-  model.num_layers = static_cast<uint32_t>(config.whole("num_hidden_layers", 1, KVC_MODEL_MAX_LAYERS));
-  model.vocab_size = static_cast<uint32_t>(config.whole_or("vocab_size", 1, INT32_MAX, architecture.vocab));
-  model.max_context = config.whole_or("max_position_embeddings", 1, kMaxTokens, architecture.context);
+  model.num_layers = config.whole32("num_hidden_layers", KVC_MODEL_MAX_LAYERS);
+  model.vocab_size = config.whole32("vocab_size", INT32_MAX, architecture.vocab);
+  model.max_context = config.whole("max_position_embeddings", kMaxTokens, architecture.context);
   read_heads(config, architecture, model);
   read_window(config, architecture, model);
   read_rope(config, architecture, model);
@@ -327,11 +315,9 @@ kvc_model read_config(const Section& outer) {
 
 kvc_status parse_hf_config(std::string_view text, kvc_model* out) {
   Json root;
-  if (const kvc_status status = Json::parse(text, &root); status != KVC_OK) return status;
-  if (!root.is_object()) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "the JSON is %s, not an object; give the config.json of a model",
-                root.shown().c_str());
-  }
+  KVC_TRY(Json::parse(text, &root));
+  if (!root.is_object())
+    return invalid("the JSON is %s, not an object; give the config.json of a model", root.shown().c_str());
   try {
     *out = read_config(Section(root));
   } catch (const Section::Refused&) {

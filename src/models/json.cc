@@ -2,7 +2,7 @@
 // The same scanner checks a text and finds the end of each value.
 #include "models/json.h"
 
-#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -25,7 +25,7 @@ struct Scanner {
   }
   char peek() const { return at < text.size() ? text[at] : '\0'; }
   bool take(char c) {
-    if (at >= text.size() || text[at] != c) return false;
+    if (peek() != c) return false;
     ++at;
     return true;
   }
@@ -64,12 +64,9 @@ struct Scanner {
   bool escape() {
     const char kind = peek();
     ++at;
-    if (kind != 'u')
-      return kind != '\0' && std::string_view("\"\\/bfnrt").find(kind) != std::string_view::npos;
+    if (kind != 'u') return std::string_view("\"\\/bfnrt").find(kind) != std::string_view::npos;
     const size_t end = at + 4;
-    while (at < end && std::string_view("0123456789abcdefABCDEF").find(peek()) != std::string_view::npos &&
-           peek() != '\0')
-      ++at;
+    while (at < end && std::isxdigit(static_cast<unsigned char>(peek())) != 0) ++at;
     return at == end;
   }
   bool items(char close, int depth) {
@@ -78,38 +75,30 @@ struct Scanner {
     space();
     if (take(close)) return true;
     do {
-      if (close == '}' && !name()) return false;
+      space();
+      if (close == '}' && !(string() && colon())) return false;
       if (!value(depth + 1)) return false;
+      space();
     } while (take(','));
     return take(close) || fail("a comma or a closing bracket is missing");
   }
-  bool name() {
+  bool colon() {
     space();
-    if (!string()) return false;
+    if (!take(':')) return fail("a colon is missing");
     space();
-    return take(':') || fail("a colon is missing");
+    return true;
   }
-  // A value with the space around it.
   bool value(int depth) {
-    space();
     const char c = peek();
-    const bool good = c == '{'   ? items('}', depth)
-                      : c == '[' ? items(']', depth)
-                      : c == '"' ? string()
-                      : c == 't' ? word("true")
-                      : c == 'f' ? word("false")
-                      : c == 'n' ? word("null")
-                                 : number();
-    space();
-    return good;
+    return c == '{'   ? items('}', depth)
+           : c == '[' ? items(']', depth)
+           : c == '"' ? string()
+           : c == 't' ? word("true")
+           : c == 'f' ? word("false")
+           : c == 'n' ? word("null")
+                      : number();
   }
 };
-
-std::string_view trimmed(std::string_view text) {
-  constexpr const char* kSpace = " \t\n\r";
-  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-  return text.substr(0, text.find_last_not_of(kSpace) + 1);
-}
 
 // The whole text as a number.
 template <typename T>
@@ -124,36 +113,40 @@ std::optional<T> number_of(std::string_view text) {
 
 kvc_status Json::parse(std::string_view text, Json* out) {
   Scanner scanner{text};
-  if (scanner.value(0) && scanner.at != text.size()) scanner.fail("something follows the value");
-  if (scanner.problem != nullptr) {
-    return kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "not JSON (byte %zu: %s); give the config.json of a model",
-                     scanner.at, scanner.problem);
+  scanner.space();
+  const size_t begin = scanner.at;
+  if (scanner.value(0)) {
+    *out = Json(text.substr(begin, scanner.at - begin));
+    scanner.space();
+    if (scanner.at == text.size()) return KVC_OK;
+    scanner.fail("something follows the value");
   }
-  *out = Json(trimmed(text));
-  return KVC_OK;
+  return invalid("not JSON (byte %zu: %s); give the config.json of a model", scanner.at, scanner.problem);
 }
 
-// Reads the item at *at of an object or array, and moves *at to the next one.
+// Reads the item at *at of an object or array, and moves *at to its end.
 bool Json::next(size_t* at, Json* name, Json* value) const {
   Scanner scanner{text_, *at};
   scanner.space();
-  if (scanner.at + 1 >= text_.size()) return false;  // The closing bracket.
-  if (is_object()) {
+  if (scanner.take(',')) scanner.space();
+  if (scanner.at + 1 == text_.size()) return false;  // The closing bracket.
+  const auto part = [&](auto scan) {
     const size_t begin = scanner.at;
-    scanner.name();
-    *name = Json(trimmed(text_.substr(begin, scanner.at - 1 - begin)));
+    scan();
+    return Json(text_.substr(begin, scanner.at - begin));
+  };
+  if (is_object()) {
+    *name = part([&] { scanner.string(); });
+    scanner.colon();
   }
-  const size_t begin = scanner.at;
-  scanner.value(0);
-  *value = Json(trimmed(text_.substr(begin, scanner.at - begin)));
-  *at = scanner.at + 1;  // After the comma.
+  *value = part([&] { scanner.value(0); });
+  *at = scanner.at;
   return true;
 }
 
 std::optional<bool> Json::boolean() const {
-  if (text_ == "true") return true;
-  if (text_ == "false") return false;
-  return std::nullopt;
+  if (text_ != "true" && text_ != "false") return std::nullopt;
+  return text_ == "true";
 }
 
 std::optional<uint64_t> Json::whole() const { return number_of<uint64_t>(text_); }
@@ -163,11 +156,7 @@ std::optional<double> Json::number() const {
   return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
-bool Json::says(std::string_view ascii) const {
-  if (!is_string()) return false;
-  const std::string_view raw = text_.substr(1, text_.size() - 2);
-  return raw == ascii || (raw.find('\\') != std::string_view::npos && printable(ascii.size() + 1) == ascii);
-}
+bool Json::says(std::string_view ascii) const { return is_string() && printable(ascii.size() + 1) == ascii; }
 
 std::string Json::printable(size_t most) const {
   std::string out;
@@ -218,29 +207,25 @@ std::optional<Json> Section::find(const char* key) const {
 }
 
 void Section::fail(const std::string& key, const std::string& what, const std::string& fix) const {
-  static_cast<void>(kvc::fail(KVC_ERROR_INVALID_ARGUMENT, "\"%s%s\" %s; %s", prefix_.c_str(), key.c_str(),
-                              what.c_str(), fix.c_str()));
+  static_cast<void>(kvc::invalid("\"%s%s\" %s; %s", prefix_.c_str(), key.c_str(), what.c_str(), fix.c_str()));
   throw Refused();
 }
 
-uint64_t Section::whole(const char* key, uint64_t low, uint64_t high) const {
-  const std::string fix = "give a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+uint64_t Section::whole(const char* key, uint64_t most, uint64_t fallback, uint64_t least) const {
+  if (fallback != kRequired && !find(key)) return fallback;
+  const std::string fix = "give a whole number from " + std::to_string(least) + " to " + std::to_string(most);
   const std::optional<Json> value = object_.member(key);
   if (!value) fail(key, "is missing", fix);
   const std::optional<uint64_t> number = value->whole();
-  if (!number || *number < low || *number > high) fail(key, "is " + value->shown(), fix);
+  if (!number || *number < least || *number > most) refuse(key, *value, fix);
   return *number;
-}
-
-uint64_t Section::whole_or(const char* key, uint64_t low, uint64_t high, uint64_t fallback) const {
-  return fallback != kRequired && !find(key) ? fallback : whole(key, low, high);
 }
 
 double Section::positive_or(const char* key, double fallback) const {
   const std::optional<Json> value = find(key);
   if (!value) return fallback;
   const std::optional<double> number = value->number();
-  if (!number || *number <= 0) fail(key, "is " + value->shown(), "give a number above 0");
+  if (!number || *number <= 0) refuse(key, *value, "give a number above 0");
   return *number;
 }
 
@@ -248,20 +233,20 @@ bool Section::flag_or(const char* key, bool fallback) const {
   const std::optional<Json> value = find(key);
   if (!value) return fallback;
   const std::optional<bool> flag = value->boolean();
-  if (!flag) fail(key, "is " + value->shown(), "give true or false");
+  if (!flag) refuse(key, *value, "give true or false");
   return *flag;
 }
 
 std::optional<Json> Section::text(const char* key) const {
   const std::optional<Json> value = find(key);
-  if (value && !value->is_string()) fail(key, "is " + value->shown(), "give a string");
+  if (value && !value->is_string()) refuse(key, *value, "give a string");
   return value;
 }
 
 std::optional<Section> Section::section(const char* key) const {
   const std::optional<Json> value = find(key);
   if (!value) return std::nullopt;
-  if (!value->is_object()) fail(key, "is " + value->shown(), "give an object or null");
+  if (!value->is_object()) refuse(key, *value, "give an object or null");
   return Section(*value, prefix_ + key + ".");
 }
 

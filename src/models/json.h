@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON reader without a tree: a value is a part of the text, so reading takes no memory, whatever the text
-// is. The text must outlive its values.
+// A JSON reader without a tree: a value is a part of the text, which must outlive it.
 #pragma once
 #include <kvcache.h>
 
@@ -68,9 +67,15 @@ class Section {
   std::optional<Json> find(const char* key) const;
   bool has(const char* key) const { return object_.member(key).has_value(); }
   [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& fix) const;
+  [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& fix) const {
+    fail(key, "is " + value.shown(), fix);
+  }
 
-  uint64_t whole(const char* key, uint64_t low, uint64_t high) const;
-  uint64_t whole_or(const char* key, uint64_t low, uint64_t high, uint64_t fallback) const;
+  // From `least` to `most`.
+  uint64_t whole(const char* key, uint64_t most, uint64_t fallback = kRequired, uint64_t least = 1) const;
+  uint32_t whole32(const char* key, uint32_t most, uint64_t fallback = kRequired) const {
+    return static_cast<uint32_t>(whole(key, most, fallback));
+  }
   double positive_or(const char* key, double fallback) const;
   bool flag_or(const char* key, bool fallback) const;
   std::optional<Json> text(const char* key) const;

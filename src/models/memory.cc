@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cinttypes>
 #include <iterator>
 
 #include "base/checked.h"
@@ -15,20 +14,18 @@
 namespace kvc {
 namespace {
 
-constexpr uint32_t kMaxDim =
-    65536;  // Heads and elements. Within these limits the bytes of a block fit 64 bits.
+// Of heads and elements. Within these limits the bytes of a block fit 64 bits.
+constexpr uint32_t kMaxDim = 65536;
 constexpr uint32_t kMaxBlockSize = 1024;
 constexpr uint32_t kDefaultBlockSize = 16;
 constexpr uint32_t kScaleBytes = 4;
 
 kvc_status check_range(const char* what, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "%s is %" PRIu64 "; it may be %" PRIu64 " .. %" PRIu64, what, value,
-              low, high);
+  return invalid("%s is %llu; it may be %llu .. %llu", what, ull(value), ull(low), ull(high));
 }
 
-#define KVC_REQUIRE_RANGE(value, low, high) \
-  if (const kvc_status range = check_range(#value, value, low, high); range != KVC_OK) return range
+#define KVC_REQUIRE_RANGE(value, low, high) KVC_TRY(check_range(#value, value, low, high))
 
 kvc_status check_model(const kvc_model& model) {
   KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
@@ -37,28 +34,23 @@ kvc_status check_model(const kvc_model& model) {
   KVC_REQUIRE_RANGE(model.v_head_dim, 0, kMaxDim);
   KVC_REQUIRE_RANGE(model.latent_dim, 0, kMaxDim);
   if (model.num_q_heads % model.num_kv_heads != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0", model.num_q_heads,
-                model.num_kv_heads);
+    return invalid("model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0",
+                   model.num_q_heads, model.num_kv_heads);
   }
   if (model.latent_dim != 0 && model.num_kv_heads != 1) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
-                "to 1",
-                model.num_kv_heads, model.latent_dim);
+    return invalid(
+        "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
+        "to 1",
+        model.num_kv_heads, model.latent_dim);
   }
   for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
     const uint64_t bits = model.window_layers[i];
     if (bits == 0) continue;
     const uint32_t last = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(bits));
-    if (last >= model.num_layers) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "model.window_layers names layer %u of %u layers", last,
-                  model.num_layers);
-    }
-    if (model.window_tokens == 0) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
-    }
+    if (last >= model.num_layers)
+      return invalid("model.window_layers names layer %u of %u layers", last, model.num_layers);
+    if (model.window_tokens == 0)
+      return invalid("model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
   }
   return KVC_OK;
 }
@@ -85,13 +77,12 @@ kvc_status find_element(const kvc_memory_query& query, const kvc_model& model, u
                         Element* out) {
   const int32_t dtype = query.dtype == 0 ? int32_t{KVC_FLOAT32} : query.dtype;
   if (!is_float(dtype) && !is_quantized(dtype)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "query.dtype is %d (%s); keys and values are stored as float, fp8, int8 or int4", dtype,
-                dtype_name(dtype));
+    return invalid("query.dtype is %d (%s); keys and values are stored as float, fp8, int8 or int4", dtype,
+                   dtype_name(dtype));
   }
   if (!is_quantized(dtype) && query.scale_group != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "query.scale_group is %u; %s has no scales: set it to 0",
-                query.scale_group, dtype_name(dtype));
+    return invalid("query.scale_group is %u; %s has no scales: set it to 0", query.scale_group,
+                   dtype_name(dtype));
   }
   KVC_REQUIRE_RANGE(query.asymmetric, 0, 1);
   KVC_REQUIRE_RANGE(query.tensor_scales, 0, 1);
@@ -101,26 +92,24 @@ kvc_status find_element(const kvc_memory_query& query, const kvc_model& model, u
   const bool is_integer = dtype == KVC_INT8 || dtype == KVC_INT4;
   if (query.tensor_scales != 0 &&
       (!is_quantized(dtype) || query.scale_group != 0 || query.asymmetric != 0 || query.channel_keys != 0)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "query.tensor_scales is 1; that is for quantized types, and leaves no other scales: set "
-                "scale_group, asymmetric and channel_keys to 0");
+    return invalid(
+        "query.tensor_scales is 1; that is for quantized types, and leaves no other scales: set "
+        "scale_group, asymmetric and channel_keys to 0");
   }
   if (query.channel_keys != 0 && (!is_integer || model.latent_dim != 0)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "query.channel_keys is 1; that is for int8 and int4 without latent rows, not %s",
-                dtype_name(dtype));
+    return invalid("query.channel_keys is 1; that is for int8 and int4 without latent rows, not %s",
+                   dtype_name(dtype));
   }
   const uint32_t channel_tokens = query.channel_tokens == 0 ? block_size : query.channel_tokens;
   if (query.channel_keys != 0 ? block_size % channel_tokens != 0 : query.channel_tokens != 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "query.channel_tokens is %u; 0 or, with channel_keys, a divisor of block_size, %u",
-                query.channel_tokens, block_size);
+    return invalid("query.channel_tokens is %u; 0 or, with channel_keys, a divisor of block_size, %u",
+                   query.channel_tokens, block_size);
   }
   const bool per_row = query.scale_group == 0 && is_integer && query.tensor_scales == 0;
   const uint32_t scale_group = per_row ? UINT32_MAX : query.scale_group;
   if (query.asymmetric != 0 && scale_group == 0) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "query.asymmetric is 1, but there are no scales with %s%s",
-                dtype_name(dtype), is_quantized(dtype) ? ": set scale_group" : "");
+    return invalid("query.asymmetric is 1, but there are no scales with %s%s", dtype_name(dtype),
+                   is_quantized(dtype) ? ": set scale_group" : "");
   }
   *out = {dtype_bits(dtype), scale_group, query.asymmetric != 0 ? 2 * kScaleBytes : kScaleBytes,
           query.channel_keys != 0 ? channel_tokens : 0};
@@ -152,15 +141,13 @@ uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t 
 }  // namespace
 
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
-  if (const kvc_status status = check_model(model); status != KVC_OK) return status;
+  KVC_TRY(check_model(model));
   KVC_REQUIRE_RANGE(query.block_size, 0, kMaxBlockSize);
   const uint32_t block_size = query.block_size == 0 ? kDefaultBlockSize : query.block_size;
   Element element{};
-  if (const kvc_status status = find_element(query, model, block_size, &element); status != KVC_OK)
-    return status;
+  KVC_TRY(find_element(query, model, block_size, &element));
   const uint64_t tokens = query.tokens == 0 ? model.max_context : query.tokens;
-  if (tokens == 0)
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "query.tokens and model.max_context are both 0; set one");
+  if (tokens == 0) return invalid("query.tokens and model.max_context are both 0; set one");
   const uint64_t num_sequences = query.num_sequences == 0 ? 1 : query.num_sequences;
   const uint64_t chunk = query.chunk_tokens == 0 ? 1 : query.chunk_tokens;
 
@@ -194,15 +181,13 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
       !checked_mul(estimate.window_blocks, estimate.window_block_bytes, &window_bytes) ||
       !checked_add(full_bytes, window_bytes, &estimate.sequence_bytes) ||
       !checked_add(estimate.sequence_bytes, estimate.residual_bytes, &estimate.sequence_bytes)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%" PRIu64 " tokens in blocks of %" PRIu64 " + %" PRIu64
-                " bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
-                tokens, estimate.full_block_bytes, estimate.window_block_bytes);
+    return invalid(
+        "%llu tokens in blocks of %llu + %llu bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
+        ull(tokens), ull(estimate.full_block_bytes), ull(estimate.window_block_bytes));
   }
   if (!checked_mul(num_sequences, estimate.sequence_bytes, &estimate.total_bytes)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%" PRIu64 " sequences of %zu bytes are more than 2^64 - 1 bytes; ask for fewer sequences",
-                num_sequences, estimate.sequence_bytes);
+    return invalid("%llu sequences of %llu bytes are more than 2^64 - 1 bytes; ask for fewer sequences",
+                   ull(num_sequences), ull(estimate.sequence_bytes));
   }
   if (query.budget_bytes != 0) {
     const uint64_t share = query.budget_bytes / num_sequences;

@@ -124,8 +124,7 @@ kvc_model model_at(size_t index) {
   model.rope_scaling = entry.rope_scaling;
   model.rope_flags = entry.rope_flags;
   model.rope_attention_factor = entry.rope_attention_factor;
-  if (entry.rope_scaling == KVC_ROPE_LLAMA3 ||
-      entry.rope_scaling == KVC_ROPE_YARN) {  // the same in all presets
+  if (entry.rope_scaling == KVC_ROPE_LLAMA3 || entry.rope_scaling == KVC_ROPE_YARN) {  // as in all presets
     model.rope_low_rotations = 1;
     model.rope_high_rotations = entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
   }

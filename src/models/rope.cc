@@ -36,10 +36,12 @@ double high_rotations(const kvc_model& model) {
   return model.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
 }
 
+bool is_in_range(double value) { return value >= 1 / kMostRopeNumber && value <= kMostRopeNumber; }
+
 kvc_status check_positive(const char* name, double value) {
-  if (value >= 1 / kMostRopeNumber && value <= kMostRopeNumber) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.%s is %g; give a number from %g to %g", name, value,
-              1 / kMostRopeNumber, kMostRopeNumber);
+  if (is_in_range(value)) return KVC_OK;
+  return invalid("kvc_model.%s is %g; give a number from %g to %g", name, value, 1 / kMostRopeNumber,
+                 kMostRopeNumber);
 }
 
 // The unchanged share of a frequency: 0 up to `low`, 1 from `high`.
@@ -63,58 +65,48 @@ double attention_factor_of(const kvc_model& model, uint32_t scaling) {
 }  // namespace
 
 kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* factors, uint32_t* dim) {
-  if (model.num_layers > KVC_MODEL_MAX_LAYERS || layer >= model.num_layers) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "layer %u of %u; models have at most %d", layer, model.num_layers,
-                KVC_MODEL_MAX_LAYERS);
-  }
+  if (model.num_layers > KVC_MODEL_MAX_LAYERS || layer >= model.num_layers)
+    return invalid("layer %u of %u; models have at most %d", layer, model.num_layers, KVC_MODEL_MAX_LAYERS);
   const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
-  if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating,
-                kMaxRopeDim);
-  }
+  if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim)
+    return invalid("kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating, kMaxRopeDim);
   if ((model.rope_flags & ~uint32_t{KVC_MODEL_ROPE_EXACT_RAMP}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_flags %#x are not supported", model.rope_flags);
-  kvc_status status = check_positive("rope_theta", model.rope_theta);
-  if (status == KVC_OK && model.rope_local_theta != 0)
-    status = check_positive("rope_local_theta", model.rope_local_theta);
-  if (status == KVC_OK && model.rope_attention_factor != 0)
-    status = check_positive("rope_attention_factor", model.rope_attention_factor);
-  if (status != KVC_OK) return status;
+  KVC_TRY(check_positive("rope_theta", model.rope_theta));
+  if (model.rope_local_theta != 0) KVC_TRY(check_positive("rope_local_theta", model.rope_local_theta));
+  if (model.rope_attention_factor != 0)
+    KVC_TRY(check_positive("rope_attention_factor", model.rope_attention_factor));
   const uint32_t scaling = scaling_of(model, layer);
   if (scaling > KVC_ROPE_LONGROPE)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_scaling %u is not known", scaling);
-  if (scaling != KVC_ROPE_NONE) status = check_positive("rope_factor", model.rope_factor);
-  if (status != KVC_OK) return status;
+  if (scaling != KVC_ROPE_NONE) KVC_TRY(check_positive("rope_factor", model.rope_factor));
   if (scaling == KVC_ROPE_DYNAMIC && (rotating == 2 || model.max_context == 0)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "dynamic scaling with rope_dim %u and max_context %llu; at least 4, and the trained context",
-                rotating, static_cast<unsigned long long>(model.max_context));
+    return invalid(
+        "dynamic scaling with rope_dim %u and max_context %llu; at least 4, and the trained context",
+        rotating, ull(model.max_context));
   }
   if (scaling >= KVC_ROPE_YARN && model.rope_original_context < 2) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "kvc_model.rope_original_context is %llu; give the trained context",
-                static_cast<unsigned long long>(model.rope_original_context));
+    return invalid("kvc_model.rope_original_context is %llu; give the trained context",
+                   ull(model.rope_original_context));
   }
   if (scaling == KVC_ROPE_YARN || scaling == KVC_ROPE_LLAMA3) {
-    status = check_positive("rope_low_rotations", low_rotations(model));
-    if (status == KVC_OK) status = check_positive("rope_high_rotations", high_rotations(model));
-    if (status != KVC_OK) return status;
+    KVC_TRY(check_positive("rope_low_rotations", low_rotations(model)));
+    KVC_TRY(check_positive("rope_high_rotations", high_rotations(model)));
     if (high_rotations(model) <= low_rotations(model)) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g", high_rotations(model),
-                  low_rotations(model));
+      return invalid("kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g",
+                     high_rotations(model), low_rotations(model));
     }
     if (scaling == KVC_ROPE_YARN && model.rope_theta == 1)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "YaRN with a rope_theta of 1; give another base");
+      return invalid("YaRN with a rope_theta of 1; give another base");
   }
   if (scaling == KVC_ROPE_LONGROPE && factors == nullptr) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "LongRoPE needs factors: short_factor or long_factor of the model's config.json");
   }
   for (uint32_t i = 0; scaling == KVC_ROPE_LONGROPE && i < rotating / 2; ++i) {
-    if (factors[i] >= 1 / kMostRopeNumber && factors[i] <= kMostRopeNumber) continue;
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "factors[%u] is %g; give a number from %g to %g", i, factors[i],
-                1 / kMostRopeNumber, kMostRopeNumber);
+    if (is_in_range(factors[i])) continue;
+    return invalid("factors[%u] is %g; give a number from %g to %g", i, factors[i], 1 / kMostRopeNumber,
+                   kMostRopeNumber);
   }
   *dim = rotating;
   return KVC_OK;

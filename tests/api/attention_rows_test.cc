@@ -94,7 +94,7 @@ TEST(AttentionRows, AStrideOfZeroFollowsFromTheOther) {
 }
 
 // Rows of queries are only read: they may overlap. Of one token, or one head, the stride does not matter.
-// Of what there is only one, the stride is not used: any number, also with a schedule, which wants even ones.
+// Of what there is only one, the stride is not used: any number, also with a plan, which needs even ones.
 TEST(AttentionRows, OfOneQueryHaveAnyStrideBetweenQueries) {
   Scene scene({.lens = {37}, .queries = {1}});
   ASSERT_NO_FATAL_FAILURE(scene.attend());

@@ -121,9 +121,9 @@ TEST(Compact, ContentsMoveDownAndRowsAreTheSameBytes) {
 
 TEST(Compact, BlocksWithPinsOrExternalHoldsStay) {
   const ManagerPtr m = make_manager(12);
-  int32_t raw[2] = {-1, -1};
+  int32_t external[2] = {-1, -1};
   const uint64_t gone = allocate(m.get(), 1000, 6);
-  ASSERT_EQ(kvc_manager_acquire_blocks(m.get(), 0, raw, 2), KVC_OK);
+  ASSERT_EQ(kvc_manager_acquire_blocks(m.get(), 0, external, 2), KVC_OK);
   const uint64_t pinned = allocate(m.get(), 2000, 1), plain = allocate(m.get(), 3000, 1);
   ASSERT_EQ(table_of(m.get(), pinned), (std::vector<int32_t>{8}));
   ASSERT_EQ(table_of(m.get(), plain), (std::vector<int32_t>{9}));
@@ -139,7 +139,7 @@ TEST(Compact, BlocksWithPinsOrExternalHoldsStay) {
   EXPECT_EQ(moves[0].destination, 0);
   EXPECT_EQ(table_of(m.get(), pinned), (std::vector<int32_t>{8}));
   ASSERT_EQ(kvc_manager_unpin_prefix(m.get(), pin), KVC_OK);
-  ASSERT_EQ(kvc_manager_release_blocks(m.get(), raw, 2), KVC_OK);
+  ASSERT_EQ(kvc_manager_release_blocks(m.get(), external, 2), KVC_OK);
   EXPECT_EQ(compact(m.get()).size(), 1u);
   EXPECT_EQ(table_of(m.get(), pinned), (std::vector<int32_t>{1}));
 }
@@ -199,14 +199,14 @@ TEST(Compact, TheNextStepListsTheChangesAndNeedsNoMoreRoomThanTheTable) {
   group.struct_size = sizeof group;
   group.kind = KVC_GROUP_SLIDING_WINDOW, group.window_tokens = kBlock, group.num_sink_tokens = 1;
   const ManagerPtr m = make_manager(64, &group);
-  int32_t raw[4];
-  ASSERT_EQ(kvc_manager_acquire_blocks(m.get(), 0, raw, 4), KVC_OK);
+  int32_t external[4];
+  ASSERT_EQ(kvc_manager_acquire_blocks(m.get(), 0, external, 4), KVC_OK);
   std::vector<int32_t> tokens(8 * kBlock, 3);
   uint64_t request = 0;
   ASSERT_EQ(kvc_manager_allocate_request(m.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
                                          nullptr, &request, nullptr),
             KVC_OK);
-  ASSERT_EQ(kvc_manager_release_blocks(m.get(), raw, 4), KVC_OK);
+  ASSERT_EQ(kvc_manager_release_blocks(m.get(), external, 4), KVC_OK);
   constexpr size_t kStride = 60, kChanges = 20;
   std::vector<int32_t> row(kStride, -9), shadow(kStride, -9);
   kvc_table_change changes[kChanges];

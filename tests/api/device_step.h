@@ -47,7 +47,7 @@ struct Step {
     a.run.plan = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
     a.run.plan_bytes = plan().plan_bytes;
   }
-  // All layers; those after the first one by its schedule, if there is memory for it.
+  // All layers; those after the first one by its plan, if there is memory for it.
   void attend(kvc_stream* stream) {
     for (a.layer = 0; a.layer < kLayers; ++a.layer) {
       a.out = outs[a.layer].data();

@@ -73,7 +73,7 @@ class Branch {
     EXPECT_EQ(kvc_storage_gather(s_, &rows, stream), KVC_OK) << kvc_last_error();
   }
 
-  // Whether attention of this batch is done in parts, which are merged: then more than the schedule is in its
+  // Whether attention of this batch is done in parts, which are merged: then more than the plan is in its
   // workspace.
   bool has_parts() {
     const AttentionCall a = attention();

@@ -36,13 +36,13 @@ class Batch {
  public:
   static constexpr size_t kOutputs = kLayers * kRequests * kQueryHeads * kDim;
   static constexpr size_t kBlocksEach = kRequests * kStride;
-  static constexpr uint64_t kScheduleBytes = 4096;
+  static constexpr uint64_t kPlanBytes = 4096;
 
   Batch(kvc_storage* device, int32_t dtype, size_t index)
       : device_(device),
         cpu_(make(config_of("cpu", dtype, (index + 1) * kBlocksEach))),
         random_(static_cast<uint32_t>(index) + 1),
-        shares_schedule_(index % 2 == 0) {
+        shares_plan_(index % 2 == 0) {
     for (size_t i = 0; i < kBlocksEach; ++i)
       tables_.host[i] = static_cast<int32_t>(index * kBlocksEach + kBlocksEach - 1 - i);
     for (size_t r = 0; r <= kRequests; ++r) offsets_.host[r] = r;
@@ -94,8 +94,7 @@ class Batch {
     a.run.flags = indices_on_device ? KVC_LAUNCH_ON_DEVICE : 0;
     if (indices_on_device) a.run.total_queries = kRequests, a.run.max_queries = 1;
     // Of every second batch each layer works out its own.
-    if (storage == device_ && shares_schedule_)
-      a.run.plan = schedule_.data, a.run.plan_bytes = kScheduleBytes;
+    if (storage == device_ && shares_plan_) a.run.plan = plan_.data, a.run.plan_bytes = kPlanBytes;
     const uint32_t flags = a.run.flags;
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       rows.first_layer = a.layer = layer;
@@ -109,8 +108,8 @@ class Batch {
   kvc_storage* const device_;
   const StoragePtr cpu_;
   std::mt19937 random_;
-  const bool shares_schedule_;
-  DeviceMemory schedule_{engine::device(), kScheduleBytes};
+  const bool shares_plan_;
+  DeviceMemory plan_{engine::device(), kPlanBytes};
   Both<float> k_{kRequests * kHeads * kDim}, v_{kRequests * kHeads * kDim},
       q_{kRequests * kQueryHeads * kDim};
   Both<int64_t> slots_{kRequests};

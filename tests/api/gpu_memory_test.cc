@@ -196,8 +196,6 @@ TEST_F(GpuMemory, AFractionOfWhatIsFreeBecomesBlocks) {
   EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_INVALID_ARGUMENT);
   c.num_blocks = 0, c.memory_fraction = 1e-9f;
   EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_OUT_OF_MEMORY);
-  c.memory_fraction = 0.5f, c.device = "cpu";
-  EXPECT_EQ(kvc_storage_create(&c, &none), KVC_ERROR_UNSUPPORTED);
   EXPECT_EQ(none, nullptr);
 }
 

@@ -62,13 +62,13 @@ TEST_F(GpuWorkspace, ManyGraphsTakeNoMemoryBeyondTheCallers) {
 }
 
 // The plan's bytes are those of the call, whatever arrays come from the host.
-TEST_F(GpuWorkspace, HoldsHostArraysAndTheCallsOwnSchedule) {
+TEST_F(GpuWorkspace, HoldsHostArraysAndTheCallsOwnPlan) {
   const EngineStream engine;
-  for (const bool scheduled : {false, true}) {
+  for (const bool planned : {false, true}) {
     Step step;
     std::vector<float> expected(step.q.size()), out(step.q.size());
     ASSERT_EQ(attend(step, expected), KVC_OK) << kvc_last_error();
-    if (scheduled) step.give_memory();
+    if (planned) step.give_memory();
     const uint64_t needed = step.plan().workspace_bytes;
     const DeviceMemory workspace("emulated", needed);
     step.a.run.workspace = workspace.data, step.a.run.workspace_bytes = needed;

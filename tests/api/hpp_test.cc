@@ -173,8 +173,8 @@ TEST(Hpp, NamespacesPinsAndDrops) {
   identity.tenant = "x";
   identity.tenant_size = 1;
   const std::vector<int32_t> prompt = numbers(0, 9);
-  kvc::Namespace space = m.open_namespace(identity);
-  const kvc::Prompt inside(prompt, {}, space.id());
+  kvc::Namespace ns = m.open_namespace(identity);
+  const kvc::Prompt inside(prompt, {}, ns.id());
   {
     kvc::Request r = m.allocate(inside);
     r.commit(9);
@@ -191,8 +191,8 @@ TEST(Hpp, NamespacesPinsAndDrops) {
   }
   EXPECT_EQ(m.pool().pinned, 0u);
   EXPECT_EQ(m.drop(inside), 2u);
-  const uint64_t id = space.id();
-  space.reset();
+  const uint64_t id = ns.id();
+  ns.reset();
   EXPECT_EQ(status_of([&] { m.reset(id); }), KVC_ERROR_NOT_FOUND);
   m.reset();
   m.verify();

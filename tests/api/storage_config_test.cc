@@ -87,6 +87,7 @@ TEST(Storage, BadConfigurationsAreRefusedWithAText) {
   refused([](Config& c) { c.num_blocks = 0, c.memory_fraction = 1.5f; });
   refused([](Config& c) { c.num_blocks = 0, c.memory_fraction = std::nanf(""); });
   refused([](Config& c) { c.memory_fraction = 0.5f; });
+  refused([](Config& c) { c.num_blocks = 0, c.memory_fraction = 1e-12f; }, KVC_ERROR_OUT_OF_MEMORY);
   alignas(64) static char memory[1 << 16];
   refused(
       [](Config& c) { c.num_blocks = 0, c.memory_fraction = 0.5f, c.memory = memory, c.memory_size = 1; });

@@ -50,7 +50,7 @@ void expect_reads_by_size(const char* name) {
     char* bytes = end.at(size, 0);
     const bool valid = size >= kFirstSize<T> && size <= 4096;
     T out;
-    ASSERT_EQ(read_struct(bytes, size, name, &out), valid ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT)
+    ASSERT_EQ(read_struct(bytes, size, &out), valid ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT)
         << name << " of " << size;
     if (!valid) {
       ASSERT_NE(std::strstr(last_error(), name), nullptr) << last_error();
@@ -60,7 +60,7 @@ void expect_reads_by_size(const char* name) {
     if (size > sizeof(T)) {
       for (const size_t unknown : {sizeof(T), size - 1}) {
         bytes[unknown] = 1;
-        ASSERT_EQ(read_struct(bytes, size, name, &out), KVC_ERROR_UNSUPPORTED) << name << " of " << size;
+        ASSERT_EQ(read_struct(bytes, size, &out), KVC_ERROR_UNSUPPORTED) << name << " of " << size;
         bytes[unknown] = 0;
       }
     }

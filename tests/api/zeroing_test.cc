@@ -18,13 +18,13 @@
 namespace {
 
 constexpr uint32_t kBlock = 4, kBlocks = 24, kLayers = 2;
-constexpr uint8_t kRaw = 99;  // canary of external holders
+constexpr uint8_t kExternal = 99;  // canary of external holders
 
 struct Found {
   uint64_t own = 0, foreign = 0, looks = 0;
 };
 
-// An engine with three namespaces and a raw user over one small pool, by single calls or by steps.
+// An engine with three namespaces and an external holder over one small pool, by single calls or by steps.
 class Engine {
  public:
   Engine(uint32_t flags, uint32_t seed) : random_(seed) {
@@ -44,7 +44,7 @@ class Engine {
       kvc_namespace_config nc = {};
       nc.struct_size = sizeof nc;
       nc.tenant = &name, nc.tenant_size = 1;
-      EXPECT_EQ(kvc_manager_open_namespace(m_, &nc, &spaces_[i]), KVC_OK);
+      EXPECT_EQ(kvc_manager_open_namespace(m_, &nc, &namespaces_[i]), KVC_OK);
     }
   }
   ~Engine() {
@@ -69,7 +69,7 @@ class Engine {
           fork();
           break;
         case 5:
-          use_raw();
+          use_external();
           break;
         case 6:
           if (random_() % 8 == 0) compact();
@@ -121,15 +121,15 @@ class Engine {
     ASSERT_EQ(kvc_manager_commit_tokens(m_, request, info.num_tokens), KVC_OK);
   }
   void begin() {
-    const size_t space = random_() % 3;
+    const size_t ns = random_() % 3;
     std::vector<int32_t> tokens(1 + random_() % 14);
     const auto text = static_cast<int32_t>(random_() % 3);
     for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = text + static_cast<int32_t>(t);
     uint64_t request = 0, cached = 0;
-    if (kvc_manager_allocate_request(m_, PROMPT(spaces_[space], tokens.data(), tokens.size(), nullptr, 0),
+    if (kvc_manager_allocate_request(m_, PROMPT(namespaces_[ns], tokens.data(), tokens.size(), nullptr, 0),
                                      nullptr, &request, &cached) != KVC_OK)
       return;
-    live_[request] = static_cast<uint8_t>(space + 1);
+    live_[request] = static_cast<uint8_t>(ns + 1);
     if (random_() % 5 == 0) return end(request);  // given back before anything is done
     int32_t table[kBlocks];
     ASSERT_EQ(kvc_manager_export_tables(m_, &request, 1, 0, -1, table, kBlocks), KVC_OK);
@@ -157,14 +157,14 @@ class Engine {
     live_[child] = live_[request];
     blocks_[child] = blocks_[request];
   }
-  void use_raw() {
+  void use_external() {
     int32_t blocks[3];
     const size_t count = 1 + random_() % 3;
     if (kvc_manager_acquire_blocks(m_, 0, blocks, count) != KVC_OK) return;
     prepare();
     for (size_t i = 0; i < count; ++i) {
-      look(blocks[i], kRaw);
-      std::memset(bytes(blocks[i]), kRaw, info_.block_bytes);
+      look(blocks[i], kExternal);
+      std::memset(bytes(blocks[i]), kExternal, info_.block_bytes);
     }
     ASSERT_EQ(kvc_manager_release_blocks(m_, blocks, count), KVC_OK);
   }
@@ -193,7 +193,7 @@ class Engine {
   kvc_manager* m_ = nullptr;
   kvc_storage* s_ = nullptr;
   kvc_storage_info info_ = {};
-  uint64_t spaces_[3] = {};
+  uint64_t namespaces_[3] = {};
   std::map<uint64_t, uint8_t> live_;                 // canary of a request
   std::map<uint64_t, std::vector<int32_t>> blocks_;  // those that it has looked at
   Found found_;
@@ -234,16 +234,16 @@ TEST(Zeroing, TheListIsTakenWholeOrNotAtAll) {
   mc.num_blocks = 8, mc.block_size = kBlock, mc.flags = KVC_MANAGER_ZERO_ALWAYS;
   kvc_manager* m = nullptr;
   ASSERT_EQ(kvc_manager_create(&mc, &m), KVC_OK);
-  int32_t raw[3], out[3] = {-7, -7, -7};
+  int32_t external[3], out[3] = {-7, -7, -7};
   size_t count = 77;
-  ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, raw, 3), KVC_OK);
+  ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, external, 3), KVC_OK);
   EXPECT_EQ(take_zero_blocks(m, out, 2, &count), KVC_ERROR_BUFFER_TOO_SMALL);
   EXPECT_EQ(count, 3u);
   EXPECT_EQ(out[0], -7);
   kvc_block_copy moves[8];
   EXPECT_EQ(kvc_manager_compact(m, 0, moves, 8, &count), KVC_ERROR_BUSY);
   ASSERT_EQ(take_zero_blocks(m, out, 3, &count), KVC_OK);
-  EXPECT_TRUE(std::equal(raw, raw + 3, out));
+  EXPECT_TRUE(std::equal(external, external + 3, out));
   ASSERT_EQ(take_zero_blocks(m, nullptr, 0, &count), KVC_OK);
   EXPECT_EQ(count, 0u);
   EXPECT_EQ(take_zero_blocks(m, out, 3, nullptr), KVC_ERROR_INVALID_ARGUMENT);
@@ -251,12 +251,11 @@ TEST(Zeroing, TheListIsTakenWholeOrNotAtAll) {
   kvc_manager_destroy(m);
 }
 
-// Takes the only block for namespace `space` and says how many blocks are to be cleared first.
-size_t blocks_to_clear(kvc_manager* m, uint64_t space) {
+// Takes the only block for namespace `ns` and says how many blocks are to be cleared first.
+size_t blocks_to_clear(kvc_manager* m, uint64_t ns) {
   const int32_t tokens[2] = {9, 9};
   uint64_t id, cached;
-  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(space, tokens, 2, nullptr, 0), nullptr, &id, &cached),
-            KVC_OK)
+  EXPECT_EQ(kvc_manager_allocate_request(m, PROMPT(ns, tokens, 2, nullptr, 0), nullptr, &id, &cached), KVC_OK)
       << kvc_last_error();
   int32_t blocks[2];
   size_t count = 0;
@@ -267,7 +266,7 @@ size_t blocks_to_clear(kvc_manager* m, uint64_t space) {
 
 // Publishing a external block says whose its content is, as long as it is published: its holder may write
 // anything to it afterwards.
-TEST(Zeroing, AExternalBlockIsItsNamespacesOnlyWhileItIsPublished) {
+TEST(Zeroing, AnExternalBlockIsItsNamespacesOnlyWhileItIsPublished) {
   enum class Ends { kPublished, kUnpublished, kReset, kResetAll, kClosed, kUnpublishedAfterTheFirstRelease };
   for (const Ends ends : {Ends::kPublished, Ends::kUnpublished, Ends::kReset, Ends::kResetAll, Ends::kClosed,
                           Ends::kUnpublishedAfterTheFirstRelease}) {
@@ -279,13 +278,13 @@ TEST(Zeroing, AExternalBlockIsItsNamespacesOnlyWhileItIsPublished) {
     kvc_namespace_config tenant = {};
     tenant.struct_size = sizeof tenant;
     tenant.tenant = "A", tenant.tenant_size = 1;
-    uint64_t space, count;
-    ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &space), KVC_OK);
+    uint64_t ns, count;
+    ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &ns), KVC_OK);
     int32_t block[2];
     const int32_t tokens[4] = {1, 2, 3, 4};
     size_t found;
     ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, block, 1), KVC_OK);
-    ASSERT_EQ(kvc_manager_publish_blocks(m, PROMPT(space, tokens, 4, nullptr, 0), 0, block, 1), KVC_OK);
+    ASSERT_EQ(kvc_manager_publish_blocks(m, PROMPT(ns, tokens, 4, nullptr, 0), 0, block, 1), KVC_OK);
     switch (ends) {
       case Ends::kPublished:
         break;
@@ -293,25 +292,24 @@ TEST(Zeroing, AExternalBlockIsItsNamespacesOnlyWhileItIsPublished) {
         EXPECT_EQ(kvc_manager_unpublish_blocks(m, block, 1, &count), KVC_OK);
         break;
       case Ends::kReset:
-        EXPECT_EQ(kvc_manager_reset(m, space), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset(m, ns), KVC_OK);
         break;
       case Ends::kResetAll:
         EXPECT_EQ(kvc_manager_reset(m, 0), KVC_OK);
         break;
       case Ends::kClosed:
-        EXPECT_EQ(kvc_manager_close_namespace(m, space), KVC_OK);
-        ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &space), KVC_OK);
+        EXPECT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
+        ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &ns), KVC_OK);
         break;
       case Ends::kUnpublishedAfterTheFirstRelease:
-        ASSERT_EQ(
-            kvc_manager_acquire_prefix(m, PROMPT(space, tokens, 4, nullptr, 0), 0, block + 1, 1, &found),
-            KVC_OK);
+        ASSERT_EQ(kvc_manager_acquire_prefix(m, PROMPT(ns, tokens, 4, nullptr, 0), 0, block + 1, 1, &found),
+                  KVC_OK);
         EXPECT_EQ(kvc_manager_release_blocks(m, block, 1), KVC_OK);
         EXPECT_EQ(kvc_manager_unpublish_blocks(m, block, 1, &count), KVC_OK);
         break;
     }
     EXPECT_EQ(kvc_manager_release_blocks(m, block, 1), KVC_OK);
-    EXPECT_EQ(blocks_to_clear(m, space), ends == Ends::kPublished ? 0u : 1u) << static_cast<int>(ends);
+    EXPECT_EQ(blocks_to_clear(m, ns), ends == Ends::kPublished ? 0u : 1u) << static_cast<int>(ends);
     kvc_manager_destroy(m);
   }
 }

@@ -1,18 +1,45 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# go.sh <go> <module> <folder of libraries> <go cache>: a program outside the tree takes a copy of the module, as `go get` would make,
-# and an installed library, without a network.
+# go.sh <go> <sources> <folder of libraries> <go cache> <version>: programs outside the tree take the module as docs/GO.md says, without
+# a network: from a tag of a repository, from the module cache of another machine, and from a folder.
 set -eu
-go=$1 module=$2 libdir=$3 GOCACHE=$4
+go=$1 sources=$2 libdir=$3 GOCACHE=$4 version=$5
+module=github.com/libkvcache/libkvcache/bindings/go
+command -v git >/dev/null || { echo "no git"; exit 77; }
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+export GOCACHE GOMODCACHE="$work/cache" GOSUMDB=off GOFLAGS='' PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
 
-cp -R "$module" "$work/module"
-chmod -R a-w "$work/module" # the module cache cannot be written either
-mkdir "$work/program"
-cp "$module/testdata/consumer/main.go" "$work/program"
-cd "$work/program"
-export GOCACHE GOPROXY=off GOFLAGS=-mod=mod PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
-"$go" mod init consumer
-"$go" mod edit -require libkvcache/bindings/go@v0.0.0 -replace "libkvcache/bindings/go=$work/module"
+# A repository that has the module's tag, in place of the one at the module's address.
+mkdir -p "$work/repository/bindings"
+cp -R "$sources/bindings/go" "$work/repository/bindings/go"
+cp "$sources/LICENSE" "$work/repository"
+export HOME="$work" GIT_CONFIG_NOSYSTEM=1 GIT_ALLOW_PROTOCOL=file
+git config --global "url.file://$work/repository.insteadOf" https://github.com/libkvcache/libkvcache
+git config --global user.name test
+git config --global user.email test@localhost
+git -C "$work/repository" init -q
+git -C "$work/repository" add .
+git -C "$work/repository" commit -q -m release
+git -C "$work/repository" tag "bindings/go/v$version"
+
+# fresh <name>: an empty folder with a program that is not a module yet.
+fresh() {
+  mkdir "$work/$1"
+  cp "$sources/bindings/go/testdata/consumer/main.go" "$work/$1"
+  cd "$work/$1"
+  "$go" mod init consumer 2>/dev/null
+}
+
+fresh from_tag
+GOPROXY=direct "$go" get "$module@v$version"
 "$go" run .
+"$go" doc "$module" Manager.EvictBlocks | grep -q maxBlocks
+
+fresh from_proxy
+GOMODCACHE="$work/other" GOPROXY="file://$work/cache/cache/download" "$go" get "$module@v$version"
+GOMODCACHE="$work/other" GOPROXY=off "$go" run .
+
+fresh from_folder
+GOMODCACHE="$work/none" GOPROXY=off "$go" mod edit -require "$module@v$version" -replace "$module=$sources/bindings/go"
+GOMODCACHE="$work/none" GOPROXY=off "$go" run .

@@ -95,12 +95,13 @@ class BadArguments {
     if (random_.chance(10)) config_.drop_tail_blocks = static_cast<uint32_t>(number());
     return &config_;
   }
-  // Raw blocks that are held, or not.
+  // External blocks that are held, or not.
   size_t some_blocks() {
     const size_t n = random_.below(5);
     for (size_t i = 0; i < n; ++i) {
-      blocks_[i] = !raw_.empty() && random_.chance(80) ? raw_[random_.below(raw_.size())]
-                                                       : static_cast<int32_t>(random_.below(kBlocks + 4)) - 2;
+      blocks_[i] = !external_.empty() && random_.chance(80)
+                       ? external_[random_.below(external_.size())]
+                       : static_cast<int32_t>(random_.below(kBlocks + 4)) - 2;
       if (random_.chance(2)) blocks_[i] = static_cast<int32_t>(random_.next());
     }
     return n;
@@ -112,8 +113,8 @@ class BadArguments {
   Random random_;
   uint64_t id_ = 0;
   size_t count_ = 0;
-  std::vector<uint64_t> live_, pins_, spaces_, known_;
-  std::vector<int32_t> tokens_, raw_;
+  std::vector<uint64_t> live_, pins_, namespaces_, known_;
+  std::vector<int32_t> tokens_, external_;
   std::vector<kvc_extra_key> keys_;
   struct {
     kvc_namespace_config config;

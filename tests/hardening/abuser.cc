@@ -16,7 +16,7 @@ kvc_status Abuser::call(int kind) {
       const kvc_extra_key* const spans = keys(&k);
       uint64_t* const out = id_out();
       status = kvc_manager_create_request(
-          m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k), config(), out);
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), config(), out);
       if (status == KVC_OK) learn(live_, id_);
       return status;
     }
@@ -26,7 +26,8 @@ kvc_status Abuser::call(int kind) {
       const kvc_extra_key* const spans = keys(&k);
       uint64_t* const out = id_out();
       status = kvc_manager_allocate_request(
-          m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k), config(), out, &number_);
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), config(), out,
+          &number_);
       if (status == KVC_OK) learn(live_, id_);
       return status;
     }
@@ -80,14 +81,14 @@ kvc_status Abuser::call(int kind) {
       info.struct_size = random_.chance(95) ? sizeof info : random_.below(sizeof info);
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
-      return kvc_manager_probe(m_, PROMPT(any(spaces_), prompt, n, spans, k), &info);
+      return kvc_manager_probe(m_, PROMPT(any(namespaces_), prompt, n, spans, k), &info);
     }
     case 18: {
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
       uint64_t* const out = id_out();
-      status = kvc_manager_pin_prefix(m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, spans, k),
-                                      out, &number_);
+      status = kvc_manager_pin_prefix(
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), out, &number_);
       if (status == KVC_OK) learn(pins_, id_);
       return status;
     }
@@ -95,31 +96,32 @@ kvc_status Abuser::call(int kind) {
       return kvc_manager_unpin_prefix(m_, any(pins_));
     case 20: {
       const int32_t* const prompt = tokens(&n);
-      return kvc_manager_drop_prefix(m_, PROMPT(any(spaces_), prompt, n, nullptr, random_.below(2)),
+      return kvc_manager_drop_prefix(m_, PROMPT(any(namespaces_), prompt, n, nullptr, random_.below(2)),
                                      &number_);
     }
     case 21: {
       n = random_.chance(80) ? random_.below(4) : SIZE_MAX >> random_.below(56);
       if (n > kRoom) n |= kBlocks;  // more than there are
       status = kvc_manager_acquire_blocks(m_, group(), blocks_, n);
-      if (status == KVC_OK) raw_.insert(raw_.end(), blocks_, blocks_ + n);
-      if (raw_.size() > 32) raw_.erase(raw_.begin(), raw_.begin() + 8);
+      if (status == KVC_OK) external_.insert(external_.end(), blocks_, blocks_ + n);
+      if (external_.size() > 32) external_.erase(external_.begin(), external_.begin() + 8);
       return status;
     }
     case 22: {
       const int32_t* const prompt = tokens(&n);
-      status =
-          kvc_manager_acquire_prefix(m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, nullptr, 0),
-                                     group(), blocks_, room(), count_out());
-      if (status == KVC_OK) raw_.insert(raw_.end(), blocks_, blocks_ + count_);
-      if (raw_.size() > 64) raw_.erase(raw_.begin(), raw_.begin() + 32);
+      status = kvc_manager_acquire_prefix(
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, nullptr, 0), group(), blocks_,
+          room(), count_out());
+      if (status == KVC_OK) external_.insert(external_.end(), blocks_, blocks_ + count_);
+      if (external_.size() > 64) external_.erase(external_.begin(), external_.begin() + 32);
       return status;
     }
     case 23: {
       const int32_t* const prompt = tokens(&n);
       const size_t count = some_blocks();
       return kvc_manager_publish_blocks(
-          m_, PROMPT(random_.chance(80) ? 0 : any(spaces_), prompt, n, nullptr, 0), group(), blocks_, count);
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, nullptr, 0), group(), blocks_,
+          count);
     }
     case 24:
       return kvc_manager_release_blocks(m_, blocks_, some_blocks());
@@ -127,12 +129,12 @@ kvc_status Abuser::call(int kind) {
       switch (random_.below(7)) {
         case 0:
           status = kvc_manager_open_namespace(m_, identity(4 + random_.below(4)), id_out());
-          if (status == KVC_OK && id_ != 0) learn(spaces_, id_);
+          if (status == KVC_OK && id_ != 0) learn(namespaces_, id_);
           return status;
         case 1:
-          return kvc_manager_close_namespace(m_, any(spaces_));
+          return kvc_manager_close_namespace(m_, any(namespaces_));
         case 2:
-          return random_.chance(10) ? kvc_manager_reset(m_, any(spaces_))
+          return random_.chance(10) ? kvc_manager_reset(m_, any(namespaces_))
                                     : kvc_manager_retire_step(m_, number());
         case 3:
           return kvc_manager_compact(m_, group(), copies_, room(), count_out());

@@ -20,7 +20,7 @@ class Abuser : private BadArguments {
     window.window_tokens = shape == 1 || shape == 2 ? 1 : shape == 3 ? 6 : UINT64_MAX;
     window.num_sink_tokens = shape == 2 ? 3 : 0;
     window.retention_tokens = shape == 3 ? 8 : 0;
-    const kvc_group_config groups[] = {window, full};  // raw calls mostly name the first
+    const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
     config.num_blocks = kBlocks, config.block_size = 4, config.max_requests = kRequests, config.seed = 1;

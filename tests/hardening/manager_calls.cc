@@ -27,12 +27,12 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_stats, s.m, &s.stats));
   calls.push_back(KVC_CALL(kvc_manager_pool_info, s.m, 0u, &s.pool_info));
   calls.push_back(KVC_CALL(kvc_manager_block_info, s.m, 1, &s.block_info));
-  calls.push_back(KVC_CALL(kvc_manager_open_namespace, s.m, &s.identity, &s.space).allocating());
-  calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.space, 0)).after([](Scene& s) {
-    return kvc_manager_open_namespace(s.m, &s.identity, &s.space) == KVC_OK;
+  calls.push_back(KVC_CALL(kvc_manager_open_namespace, s.m, &s.identity, &s.ns).allocating());
+  calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.ns, 0)).after([](Scene& s) {
+    return kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, s.space).after([](Scene& s) {
-    return s.cache(20) && kvc_manager_open_namespace(s.m, &s.identity, &s.space) == KVC_OK;
+  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, s.ns).after([](Scene& s) {
+    return s.cache(20) && kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
   calls.push_back(KVC_CALL(kvc_manager_reset, s.m, 0u).as("all").after([](Scene& s) { return s.cache(20); }));
 }

@@ -24,9 +24,9 @@ void add_prefix_calls(std::vector<Call>& calls) {
                       .allocating()
                       .after(cached));
   calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, size_t{3}, &s.count).after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.raw.data(), size_t{4}));
-  calls.push_back(KVC_CALL(acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u, s.raw.data(),
-                           s.raw.size(), &s.count)
+  calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.external.data(), size_t{4}));
+  calls.push_back(KVC_CALL(acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u, s.external.data(),
+                           s.external.size(), &s.count)
                       .of("kvc_manager_acquire_prefix")
                       .allocating()
                       .after(cached));
@@ -41,9 +41,9 @@ void add_prefix_calls(std::vector<Call>& calls) {
                       .as("with keys")
                       .allocating()
                       .after([](Scene& s) { return s.hold(s.n / 2); }));
-  calls.push_back(KVC_CALL(kvc_manager_release_blocks, s.m, s.raw.data(), s.count).after([](Scene& s) {
+  calls.push_back(KVC_CALL(kvc_manager_release_blocks, s.m, s.external.data(), s.count).after([](Scene& s) {
     if (!s.hold(4)) return false;
-    s.raw = s.held, s.raw.resize(Scene::kRoom, -1);
+    s.external = s.held, s.external.resize(Scene::kRoom, -1);
     s.count = s.held.size();
     s.held.clear();
     return true;

@@ -78,7 +78,7 @@ void Scene::make_inputs() {
   identity.tenant = tokens.data(), identity.tenant_size = std::min<size_t>(65536, 4 * tokens.size());
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
-  row.resize(kRoom), raw.assign(kRoom, -1), slots.resize(kRoom), ids.resize(kRoom), copies.resize(kRoom);
+  row.resize(kRoom), external.assign(kRoom, -1), slots.resize(kRoom), ids.resize(kRoom), copies.resize(kRoom);
   events.resize(256), runs.resize(1024);
 }
 
@@ -145,7 +145,7 @@ void Scene::clean() {
       if (step->admitted[i] != 0) kvc_manager_free_request(m, step->admitted[i]);
     kvc_step_destroy(step);
   }
-  if (space != 0) kvc_manager_close_namespace(m, space);
+  if (ns != 0) kvc_manager_close_namespace(m, ns);
   if (tensor != nullptr) {
     auto* made = static_cast<DlManagedTensor*>(tensor);
     made->deleter(made);
@@ -158,7 +158,7 @@ void Scene::clean() {
   kvc_stream_destroy(made_stream);
   kvc_stream_event_destroy(made_event);
   held.clear();
-  request = child = pin = space = number = cursor = step_id = 0;
+  request = child = pin = ns = number = cursor = step_id = 0;
   count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
   made_manager = nullptr, made_storage = nullptr, made_stream = nullptr, made_event = nullptr;
 }
@@ -177,7 +177,7 @@ uint64_t Scene::digest() {
 }
 
 std::vector<uint64_t> Scene::outputs() const {
-  std::vector<uint64_t> made = {request, child, pin, space, number, cursor, count};
+  std::vector<uint64_t> made = {request, child, pin, ns, number, cursor, count};
   for (const void* object :
        {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
         static_cast<void*>(made_stream), static_cast<void*>(made_event)})

@@ -44,7 +44,7 @@ class Scene {
   const size_t n;
 
   // Inputs.
-  std::vector<int32_t> tokens, raw, blocks_in, table, parents;
+  std::vector<int32_t> tokens, external, blocks_in, table, parents;
   std::vector<kvc_extra_key> keys;
   std::vector<int64_t> slots_in, positions, rope_rows;
   const int32_t unpublished[3] = {1, -1, 2};
@@ -68,7 +68,7 @@ class Scene {
   kvc_table_update update = {};
 
   // Results.
-  uint64_t request = 0, child = 0, pin = 0, space = 0, number = 0, cursor = 0, step_id = 0;
+  uint64_t request = 0, child = 0, pin = 0, ns = 0, number = 0, cursor = 0, step_id = 0;
   size_t count = 0;
   int32_t done = 0;
   double factor = 0;

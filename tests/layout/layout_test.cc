@@ -81,7 +81,10 @@ TEST(Layout, BlocksAreAlignedAndKeysAndValuesHaveEqualStrides) {
       s.alignment = alignment;
       const Layout layout = make_layout(s);
       for (uint32_t l = 0; l < s.num_layers; ++l)
-        for (uint64_t b = 0; b < s.num_blocks; ++b) EXPECT_EQ(layout.k.offset(l, b, 0, 0) % alignment, 0u);
+        for (uint64_t b = 0; b < s.num_blocks; ++b) {
+          EXPECT_EQ(layout.k.offset(l, b, 0, 0) % alignment, 0u);
+          EXPECT_EQ(layout.v.offset(l, b, 0, 0) % alignment, 0u);
+        }
       EXPECT_EQ(layout.k.layer, layout.v.layer);
       EXPECT_EQ(layout.k.block, layout.v.block);
       EXPECT_EQ(layout.k.head, layout.v.head);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc_manager_check finds what it is for: each corruption, made by hand in a manager with requests, pins, raw
-// holds, copies, fences and waiting requests, is reported with a text that names it; undone, the manager is
-// whole again.
+// kvc_manager_check finds what it is for: each corruption, made by hand in a manager with requests, pins,
+// external holds, copies, fences and waiting requests, is reported with a text that names it; undone, the
+// manager is whole again.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -44,7 +44,7 @@ class CheckTest : public ::testing::Test {
     ASSERT_EQ(kvc_manager_pin_prefix(m_, PROMPT(0, pinned.data(), 8, nullptr, 0), &pin_, &length), KVC_OK)
         << last_error();
     ASSERT_EQ(kvc_manager_free_request(m_, pin_source), KVC_OK);
-    ASSERT_EQ(kvc_manager_acquire_blocks(m_, 0, &raw_, 1), KVC_OK);
+    ASSERT_EQ(kvc_manager_acquire_blocks(m_, 0, &external_, 1), KVC_OK);
     const auto waiting = tokens_from(900, 10);
     ASSERT_EQ(kvc_manager_create_request(m_, PROMPT(0, waiting.data(), 10, nullptr, 0), nullptr, &waiting_),
               KVC_OK);
@@ -91,7 +91,7 @@ class CheckTest : public ::testing::Test {
   ManagerOf manager_;
   kvc_manager* m_ = nullptr;
   uint64_t first_ = 0, second_ = 0, fork_ = 0, waiting_ = 0, pin_ = 0;
-  int32_t raw_ = -1;
+  int32_t external_ = -1;
 };
 
 TEST_F(CheckTest, HoldsThatDoNotAddUp) {
@@ -103,7 +103,7 @@ TEST_F(CheckTest, HoldsThatDoNotAddUp) {
   Block& idle = block(peer().pool().lru_head(0));
   expect_found(idle.external, uint16_t{1}, "external holds");
   expect_found(idle.refs, 1u, "references");
-  expect_found(block(BlockId{raw_}).external, uint16_t{0}, "external holds");
+  expect_found(block(BlockId{external_}).external, uint16_t{0}, "external holds");
   Pin& pin = *peer().pins().find(pin_);
   expect_found(pin.blocks.data[0], entry(first_, 0, 0), "pins");
 }

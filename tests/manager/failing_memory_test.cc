@@ -69,9 +69,10 @@ struct Workload {
       info.struct_size = sizeof info;
       return kvc_manager_probe(m, PROMPT(ns, tokens.data(), kPrompt, nullptr, 0), &info);
     });
-    add("acquire", [this] { return kvc_manager_acquire_blocks(m, 0, raws, 64); });
+    add("acquire", [this] { return kvc_manager_acquire_blocks(m, 0, external, 64); });
     add("publish", [this] {
-      return kvc_manager_publish_blocks(m, PROMPT(0, tokens.data() + 1, 4000, keys.data(), 1), 0, raws, 64);
+      return kvc_manager_publish_blocks(m, PROMPT(0, tokens.data() + 1, 4000, keys.data(), 1), 0, external,
+                                        64);
     });
     add("step_create", [this] {
       kvc_step_limits limits = {};
@@ -135,7 +136,7 @@ struct Workload {
   std::vector<int32_t> tokens = tokens_from(1, 9000);
   std::vector<kvc_extra_key> keys;
   uint64_t ns = 0, a = 0, b = 0, c = 0, pin = 0;
-  int32_t raws[64] = {};
+  int32_t external[64] = {};
 };
 
 TEST(FailingMemory, EachAllocationMayFailOnceWithoutAnyEffect) {

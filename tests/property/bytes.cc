@@ -101,14 +101,15 @@ void Bytes::write(const model::Request& request, uint64_t count, const std::vect
   flush();
 }
 
-void Bytes::write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text) {
+void Bytes::write_external(const std::vector<int>& blocks, uint64_t ns, uint64_t group,
+                           const model::Text& text) {
   if (!model_.epochs.count(ns)) return;
   copy_pending();
   const std::vector<uint64_t> chain = chains(ns, model_.epochs.at(ns), text, text.tokens.size());
   for (size_t j = 0; j < blocks.size() && (j + 1) * block_size_ <= chain.size(); ++j) {
     const int id = blocks[j];
     if (!model_.usable(id) || model_.findable(id)) continue;
-    if (model_.block(id).raw == 0 || model_.block(id).requests > 0) continue;  // will be refused
+    if (model_.block(id).external == 0 || model_.block(id).requests > 0) continue;  // will be refused
     for (size_t i = 0; i < block_size_; ++i) put(chain[j * block_size_ + i], group, id, i);
     author_[id] = static_cast<int64_t>(ns);
   }
@@ -162,7 +163,7 @@ std::string Bytes::check_authors() {
   for (size_t i = 0; i < author_.size(); ++i) {
     const int id = static_cast<int>(i);
     if (!model_.usable(id) || model_.findable(id) || unfinished.count(id)) continue;
-    if (model_.block(id).raw != 0 && model_.block(id).requests == 0) author_[i] = kAnybody;
+    if (model_.block(id).external != 0 && model_.block(id).requests == 0) author_[i] = kAnybody;
   }
   return "";
 }

@@ -24,7 +24,7 @@ class Bytes {
   // The keys and values of tokens [committed, count) of an admitted request, `learned` following its own.
   void write(const model::Request& request, uint64_t count, const std::vector<int32_t>& learned);
   // External blocks that are not published yet, entry j to be published as position j of a text.
-  void write_raw(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text);
+  void write_external(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text);
   void copy(const std::vector<model::Copy>& copies);
   // What single calls leave to be done, blocks to clear and copies: an engine does it when it fetches it, and
   // fetches it before it writes.

@@ -123,13 +123,13 @@ model::Text Generator::sound_prompt() {
   }
 }
 
-uint64_t Generator::space() {
-  return spaces_.empty() || random_.chance(70) ? 0 : spaces_[random_.below(spaces_.size())];
+uint64_t Generator::any_namespace() {
+  return namespaces_.empty() || random_.chance(70) ? 0 : namespaces_[random_.below(namespaces_.size())];
 }
 
 model::Options Generator::options(const World&) {
   model::Options o;
-  o.ns = space();
+  o.ns = any_namespace();
   if (random_.chance(8)) o.max_cached = random_.between(1, 6 * B_);
   if (random_.chance(20)) o.slots = random_.between(1, 3 * B_);
   if (random_.chance(8)) o.external = random_.below(2 * B_);
@@ -188,11 +188,11 @@ void Generator::learn(const World& world) {
                   [&](uint64_t tag) { return tag + 400 < last_tag_ && !alive.count(world.model_id(tag)); });
 }
 
-void Generator::raw(const World& world, Op& op) {
+void Generator::external(const World& world, Op& op) {
   const model::Model& m = world.model();
   std::vector<int> held;
   for (size_t id = 0; id < m.num_blocks(); ++id)
-    for (int k = 0; k < m.block(static_cast<int>(id)).raw; ++k) held.push_back(static_cast<int>(id));
+    for (int k = 0; k < m.block(static_cast<int>(id)).external; ++k) held.push_back(static_cast<int>(id));
   for (size_t i = held.size(); i > 1; --i) std::swap(held[i - 1], held[random_.below(i)]);
   if (op.kind == Kind::kRelease) {
     held.resize(std::min<size_t>(held.size(), random_.between(1, 4)));
@@ -212,7 +212,7 @@ void Generator::raw(const World& world, Op& op) {
   // something wrong.
   op.group = random_.below(setup_.config.groups.size());
   op.text = sound_prompt();
-  op.ns = space();
+  op.ns = any_namespace();
   const uint64_t most = op.text.tokens.size() / B_;
   const bool strict = random_.chance(85);
   for (int id : held) {
@@ -380,7 +380,7 @@ Op Generator::next(const World& world) {
     case Kind::kProbe:
     case Kind::kDrop:
       op.text = sound_prompt();
-      op.ns = space();
+      op.ns = any_namespace();
       break;
     case Kind::kUnpin:
       if (!pins_.empty()) op.target = pins_[random_.below(pins_.size())];
@@ -395,12 +395,12 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kAcquirePrefix:
       op.text = sound_prompt();
-      op.ns = space(), op.group = random_.below(setup_.config.groups.size());
+      op.ns = any_namespace(), op.group = random_.below(setup_.config.groups.size());
       op.number = random_.chance(10) ? 0 : 16;
       break;
     case Kind::kPublish:
     case Kind::kRelease:
-      raw(world, op);
+      external(world, op);
       break;
     case Kind::kUnpublish: {
       const auto past_all = static_cast<uint64_t>(world.model().num_blocks());
@@ -412,13 +412,13 @@ Op Generator::next(const World& world) {
     }
     case Kind::kOpen:
       op.number = random_.between(1, 3);
-      spaces_.push_back(op.tag);
+      namespaces_.push_back(op.tag);
       break;
     case Kind::kClose:
-      if (!spaces_.empty()) op.ns = spaces_[random_.below(spaces_.size())];
+      if (!namespaces_.empty()) op.ns = namespaces_[random_.below(namespaces_.size())];
       break;
     case Kind::kReset:
-      op.ns = random_.chance(8) || spaces_.empty() ? 0 : spaces_[random_.below(spaces_.size())];
+      op.ns = random_.chance(8) || namespaces_.empty() ? 0 : namespaces_[random_.below(namespaces_.size())];
       break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros:
@@ -438,8 +438,8 @@ Op Generator::next(const World& world) {
       break;
   }
   last_kind_ = op.kind, last_target_ = op.target;
-  if (spaces_.size() > 8)
-    std::erase_if(spaces_, [&](uint64_t tag) {
+  if (namespaces_.size() > 8)
+    std::erase_if(namespaces_, [&](uint64_t tag) {
       return tag + 100 < last_tag_ && !world.model().epochs.count(world.model_id(tag));
     });
   return op;

@@ -23,12 +23,12 @@ class Generator {
   model::Text sound_prompt();
   std::vector<int32_t> tokens(uint64_t count);
   model::Options options(const World& world);
-  uint64_t space();  // tag of a namespace
+  uint64_t any_namespace();  // tag of a namespace
   uint64_t request(const World& world,
                    int admitted);  // 1 admitted, 0 waiting, -1 any; now and then another or a dead one
   uint64_t commit_length(const World& world, uint64_t tag, uint64_t more_known);
   uint64_t cut_length(const World& world, uint64_t tag);
-  void raw(const World& world, Op& op);
+  void external(const World& world, Op& op);
   void step(const World& world, Op& op);
   uint64_t retired();
   void learn(const World& world);
@@ -40,8 +40,9 @@ class Generator {
   Kind last_kind_ = Kind::kProbe;
   uint64_t last_target_ = 0;
   std::vector<model::Text> texts_;
-  std::vector<uint64_t> requests_, pins_, spaces_;  // tags made so far, the dead ones included for a while
-  std::vector<uint64_t> admitted_, waiting_;        // alive now
+  std::vector<uint64_t> requests_, pins_,
+      namespaces_;                            // tags made so far, the dead ones included for a while
+  std::vector<uint64_t> admitted_, waiting_;  // alive now
 };
 
 #endif  // KVCACHE_TESTS_PROPERTY_GENERATOR_H_

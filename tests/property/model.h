@@ -269,7 +269,8 @@ class Model : public Rules {
     std::vector<uint64_t> need(pools.size());
     need[config_.groups[group].pool] = n;
     if (kvc_status status = fits(need, {}, 0)) return status;
-    for (uint64_t i = 0; i < n; ++i) out.push_back(take(group, kRaw)), ++blocks_[out.back()].raw, changed();
+    for (uint64_t i = 0; i < n; ++i)
+      out.push_back(take(group, kExternal)), ++blocks_[out.back()].external, changed();
     return KVC_OK;
   }
   kvc_status acquire_prefix(uint64_t ns, size_t group, const Text& text, uint64_t room, std::vector<int>& out,
@@ -279,7 +280,7 @@ class Model : public Rules {
     *count = hit.blocks;
     if (*count > room) return KVC_ERROR_BUFFER_TOO_SMALL;
     for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
-    hold(hit.table, &Block::raw);
+    hold(hit.table, &Block::external);
     return KVC_OK;
   }
   kvc_status publish(uint64_t ns, size_t group, const Text& text, const std::vector<int>& ids) {
@@ -288,7 +289,7 @@ class Model : public Rules {
     std::map<int, Key> wanted;
     for (int id : ids) {
       if (id != -1 && !usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
-      if (id != -1 && !blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+      if (id != -1 && !blocks_[id].external) return KVC_ERROR_NOT_HELD;
     }
     for (size_t j = 0; j < ids.size(); ++j) {
       if (ids[j] == -1) continue;
@@ -308,16 +309,16 @@ class Model : public Rules {
       }
     return KVC_OK;
   }
-  kvc_status release_raw(const std::vector<int>& ids) {
+  kvc_status release_external(const std::vector<int>& ids) {
     for (int id : ids) {
       if (id == -1) continue;
       if (!usable(id)) return KVC_ERROR_INVALID_ARGUMENT;
-      if (std::count(ids.begin(), ids.end(), id) > blocks_[id].raw) return KVC_ERROR_NOT_HELD;
+      if (std::count(ids.begin(), ids.end(), id) > blocks_[id].external) return KVC_ERROR_NOT_HELD;
     }
     for (size_t i = ids.size(); i-- > 0;)
       if (ids[i] >= 0) {
-        if (!findable(ids[i])) blocks_[ids[i]].owner = kRaw;
-        drop(ids[i], &Block::raw), changed();
+        if (!findable(ids[i])) blocks_[ids[i]].owner = kExternal;
+        drop(ids[i], &Block::external), changed();
       }
     return KVC_OK;
   }
@@ -338,22 +339,22 @@ class Model : public Rules {
   // ---- namespaces, copies, steps
   uint64_t open(int identity) {  // identity 0 = all parts absent
     if (identity == 0) return 0;
-    for (auto& [id, ns] : spaces_)
+    for (auto& [id, ns] : namespaces_)
       if (ns.first == identity) return ++ns.second, changed(), id;
-    spaces_[++last_id_] = {identity, 1}, epochs[last_id_] = 0, changed();
+    namespaces_[++last_id_] = {identity, 1}, epochs[last_id_] = 0, changed();
     return last_id_;
   }
   kvc_status close(uint64_t ns) {
     if (ns == 0) return KVC_ERROR_INVALID_ARGUMENT;
-    if (!spaces_.count(ns)) return KVC_ERROR_NOT_FOUND;
-    if (spaces_[ns].second == 1) {
+    if (!namespaces_.count(ns)) return KVC_ERROR_NOT_FOUND;
+    if (namespaces_[ns].second == 1) {
       for (auto& [id, r] : requests)
         if (r.options.ns == ns) return KVC_ERROR_BUSY;
       for (auto& [id, p] : pins)
         if (p.ns == ns) return KVC_ERROR_BUSY;
-      spaces_.erase(ns), epochs.erase(ns), clear(ns);
+      namespaces_.erase(ns), epochs.erase(ns), clear(ns);
     } else {
-      --spaces_[ns].second;
+      --namespaces_[ns].second;
     }
     return changed();
   }

@@ -36,7 +36,7 @@ class Rules {
     const Block& b = blocks_[id];
     for (auto& [fenced, step] : pools[b.pool].fenced)
       if (fenced == id) return KVC_BLOCK_FENCED;
-    if (b.requests || b.raw) return b.written ? KVC_BLOCK_LIVE : KVC_BLOCK_RESERVED;
+    if (b.requests || b.external) return b.written ? KVC_BLOCK_LIVE : KVC_BLOCK_RESERVED;
     return b.pins ? KVC_BLOCK_PINNED : findable(id) ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
   }
   Request* find(uint64_t id) { return requests.count(id) ? &requests[id] : nullptr; }
@@ -188,7 +188,7 @@ class Rules {
     stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
     detach(id);
     const int64_t before = blocks_[id].owner;
-    const bool foreign = before != kNobody && (before != owner || owner == kRaw);
+    const bool foreign = before != kNobody && (before != owner || owner == kExternal);
     if (copied)
       remove(zeros, id);
     else if ((config_.zero_always || (config_.zero_cross_namespace && foreign)) && !in(zeros, id))
@@ -196,7 +196,7 @@ class Rules {
     blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end(), .owner = owner};
     return id;
   }
-  int holds(int id) const { return blocks_[id].requests + blocks_[id].raw + blocks_[id].pins; }
+  int holds(int id) const { return blocks_[id].requests + blocks_[id].external + blocks_[id].pins; }
   void hold(const Table& table, int Block::*count) {
     for (auto& row : table)
       for (const Cell& cell : row) {
@@ -226,7 +226,7 @@ class Rules {
   }
   bool movable(int id) const {
     const Block& b = blocks_[id];
-    return in(pools[b.pool].lru, id) || (b.requests && !b.raw && !b.pins);
+    return in(pools[b.pool].lru, id) || (b.requests && !b.external && !b.pins);
   }
   void move(int from, int to) {  // to a free block
     Block& b = blocks_[from];
@@ -314,7 +314,7 @@ class Rules {
   const Config config_;
   const uint64_t B;
   std::vector<Block> blocks_;
-  std::map<uint64_t, std::pair<int, int>> spaces_;  // id -> identity, opens
+  std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;
 };
 

@@ -51,13 +51,13 @@ struct Key {
 };
 using Positions = std::map<Key, std::vector<std::set<int>>>;  // per group the copies; kept while there is any
 
-constexpr int64_t kNobody = -2, kRaw = -1;
+constexpr int64_t kNobody = -2, kExternal = -1;
 struct Block {
   size_t pool = 0;
-  int group = -1, requests = 0, raw = 0, pins = 0;
+  int group = -1, requests = 0, external = 0, pins = 0;
   bool written = false, published = false;
   Positions::iterator at;
-  int64_t owner = kNobody;  // whose content it has: a namespace, kRaw, or nobody's
+  int64_t owner = kNobody;  // whose content it has: a namespace, kExternal, or nobody's
 };
 struct Pool {
   int first = 0;

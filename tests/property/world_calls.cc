@@ -41,7 +41,7 @@ void World::write_bytes(const Op& op) {
       bytes_.spoil_fenced();
       break;
     case Kind::kPublish:
-      bytes_.write_raw(op.blocks, model_id(op.ns), op.group, op.text);
+      bytes_.write_external(op.blocks, model_id(op.ns), op.group, op.text);
       break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros:
@@ -130,7 +130,7 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.publish(ns, op.group, op.text, op.blocks);
       break;
     case Kind::kRelease:
-      out.status = model_.release_raw(op.blocks);
+      out.status = model_.release_external(op.blocks);
       break;
     case Kind::kUnpublish:
       out.status = model_.unpublish(op.blocks, &number);

@@ -46,7 +46,7 @@ std::string World::compare_side(int index) {
       diff.check(name + "state", info.state, model_.state(int(id)));
       diff.check(name + "pool", info.pool, p);
       diff.check(name + "requests", info.requests, uint64_t(want.requests));
-      diff.check(name + "external_holds", info.external_holds, uint64_t(want.raw));
+      diff.check(name + "external_holds", info.external_holds, uint64_t(want.external));
       diff.check(name + "pins", info.pins, uint64_t(want.pins));
       const bool findable = model_.findable(int(id));
       diff.check(name + "published", info.published, findable);
@@ -57,7 +57,7 @@ std::string World::compare_side(int index) {
       } else {
         diff.check(name + "num_copies", info.num_copies, 0);
       }
-      if (want.published || want.requests || want.raw)
+      if (want.published || want.requests || want.external)
         diff.check(name + "group", uint64_t(info.group), uint64_t(want.group));
     }
     kvc_pool_info info{};

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	kvcache "libkvcache/bindings/go"
+	kvcache "github.com/libkvcache/libkvcache/bindings/go"
 )
 
 type runner struct {

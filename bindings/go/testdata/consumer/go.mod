@@ -2,6 +2,6 @@ module consumer
 
 go 1.19
 
-require libkvcache/bindings/go v0.3.0
+require github.com/libkvcache/libkvcache/bindings/go v0.3.0
 
-replace libkvcache/bindings/go => ../..
+replace github.com/libkvcache/libkvcache/bindings/go => ../..

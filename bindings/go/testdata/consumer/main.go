@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	kvcache "libkvcache/bindings/go"
+	kvcache "github.com/libkvcache/libkvcache/bindings/go"
 )
 
 func main() {

@@ -72,6 +72,11 @@ public final class Attention {
 
   /** A copy with new slices of all buffers, as {@link Sizes} makes them after its checks. outputs: with out and lse. */
   Attention checked(Storage.Shape shape, boolean outputs) {
+    Sizes.count("layer", layer);
+    Sizes.count("numQHeads", numQHeads);
+    Sizes.count("window", window);
+    Sizes.count("sinks", sinks);
+    Sizes.count("sharedTokens", sharedTokens);
     Attention a = new Attention();
     int requests = Sizes.longs("kvLens", kvLens, kvLens == null ? 0 : kvLens.remaining()).remaining(), heads = shape.numHeads();
     a.kvLens = Sizes.longs("kvLens", kvLens, requests);

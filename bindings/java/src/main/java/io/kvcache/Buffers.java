@@ -28,6 +28,11 @@ public final class Buffers {
     return ByteBuffer.allocateDirect(count).order(ByteOrder.nativeOrder());
   }
 
+  /** Returns a buffer with these ints. */
+  public static IntBuffer of(int... values) {
+    return ints(values.length).put(values).flip();
+  }
+
   /** Copies the values to this thread's scratch buffer, valid until its next use. */
   static IntBuffer copy(int... values) {
     IntBuffer scratch = SCRATCH.get();

@@ -21,6 +21,14 @@ public final class Config {
    * @param pool index of its pool
    */
   public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
+    /** Refuses negative numbers. */
+    public Group {
+      Sizes.count("windowTokens", windowTokens);
+      Sizes.count("numSinkTokens", numSinkTokens);
+      Sizes.count("retentionTokens", retentionTokens);
+      Sizes.count("pool", pool);
+    }
+
     /** Full attention in pool 0. */
     public Group() {
       this(0, 0, 0, 0);
@@ -29,19 +37,22 @@ public final class Config {
 
   /** Blocks of the only pool, or the blocks of each pool. */
   public Config numBlocks(long... blocks) {
+    for (long count : blocks) {
+      Sizes.count("numBlocks", count);
+    }
     pools = blocks.clone();
     return this;
   }
 
   /** Tokens per block, 16 by default. */
   public Config blockSize(int tokens) {
-    blockSize = tokens;
+    blockSize = Sizes.count("blockSize", tokens);
     return this;
   }
 
   /** Token ids must be below this; 0 = only non-negative. */
   public Config vocabSize(int size) {
-    vocabSize = size;
+    vocabSize = Sizes.count("vocabSize", size);
     return this;
   }
 
@@ -53,25 +64,25 @@ public final class Config {
 
   /** Prefix positions to remember. */
   public Config maxNodes(long nodes) {
-    maxNodes = nodes;
+    maxNodes = Sizes.count("maxNodes", nodes);
     return this;
   }
 
   /** Requests at one time, 1024 by default. */
   public Config maxRequests(long requests) {
-    maxRequests = requests;
+    maxRequests = Sizes.count("maxRequests", requests);
     return this;
   }
 
   /** Tokens of one request, 2^24 by default. */
   public Config maxRequestTokens(long tokens) {
-    maxRequestTokens = tokens;
+    maxRequestTokens = Sizes.count("maxRequestTokens", tokens);
     return this;
   }
 
   /** Events kept for {@link Manager#events}; none by default. */
   public Config eventCapacity(long events) {
-    eventCapacity = events;
+    eventCapacity = Sizes.count("eventCapacity", events);
     return this;
   }
 
@@ -83,7 +94,7 @@ public final class Config {
 
   /** Blocks that an admission must leave available. */
   public Config watermarkBlocks(long blocks) {
-    watermarkBlocks = blocks;
+    watermarkBlocks = Sizes.count("watermarkBlocks", blocks);
     return this;
   }
 

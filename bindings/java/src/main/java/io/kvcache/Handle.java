@@ -41,6 +41,13 @@ final class Handle {
     throw new IllegalStateException("the " + name + " is closed");
   }
 
+  /** Throws if the object is closed. */
+  void check() {
+    if (closed) {
+      throw new IllegalStateException("the " + name + " is closed");
+    }
+  }
+
   void exit() {
     if (users.decrementAndGet() == 0) {
       destroy.destroy(address);

@@ -17,7 +17,7 @@ public class KvCacheException extends Exception {
     return space ? new NoSpaceException(status, message) : new KvCacheException(status, message);
   }
 
-  /** Its KVC_ERROR_* number. */
+  /** Its KVC_ERROR_* number: the code of a {@link Status}. */
   public int status() {
     return status;
   }

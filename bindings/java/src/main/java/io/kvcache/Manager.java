@@ -73,8 +73,13 @@ public final class Manager implements AutoCloseable {
   }
 
   /** The same, with tokens that are copied. */
+  public Request allocate(int[] tokens, RequestOptions options) throws KvCacheException {
+    return allocate(Buffers.copy(tokens), options);
+  }
+
+  /** The same, with all defaults. */
   public Request allocate(int... tokens) throws KvCacheException {
-    return allocate(Buffers.copy(tokens), null);
+    return allocate(tokens, null);
   }
 
   /** Creates a waiting request: its tokens are copied and hashed, and it gets no block. Options may be null. */
@@ -85,6 +90,11 @@ public final class Manager implements AutoCloseable {
     return new Request(this, id, 0);
   }
 
+  /** The same, with tokens that are copied. */
+  public Request create(int[] tokens, RequestOptions options) throws KvCacheException {
+    return create(Buffers.copy(tokens), options);
+  }
+
   /** Returns the request of an id, such as one of {@link Step#admitted}. */
   public Request request(long id) {
     return new Request(this, id, 0);
@@ -92,6 +102,7 @@ public final class Manager implements AutoCloseable {
 
   /** Writes whole block tables into rows of tables.remaining() / requests.remaining() entries. An entry without a block is fillId. */
   public void exportTables(LongBuffer requests, int group, int fillId, IntBuffer tables) throws KvCacheException {
+    Sizes.count("group", group);
     Sizes.tables(requests, tables);
     call(m -> Native.kvc_manager_export_tables(m, requests, group, fillId, tables));
   }
@@ -123,7 +134,8 @@ public final class Manager implements AutoCloseable {
    * block is read or written. If there are maxMoves of them, another call may find more.
    */
   public List<int[]> compact(int pool, int maxMoves) throws KvCacheException {
-    ByteBuffer room = Buffers.bytes(Math.multiplyExact(8, maxMoves));
+    Sizes.count("pool", pool);
+    ByteBuffer room = Buffers.bytes(Math.multiplyExact(8, Sizes.count("maxMoves", maxMoves)));
     return read(room, ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out)), Manager::pair);
   }
 
@@ -202,6 +214,7 @@ public final class Manager implements AutoCloseable {
 
   /** Evicts up to maxBlocks cached blocks in the order of the policy. Returns their number. */
   public long evict(long maxBlocks) throws KvCacheException {
+    Sizes.count("maxBlocks", maxBlocks);
     return ask((m, out) -> Native.kvc_manager_evict_blocks(m, maxBlocks, out));
   }
 
@@ -209,16 +222,19 @@ public final class Manager implements AutoCloseable {
 
   /** Fills the buffer with blocks of a group's pool, all or nothing. Each gets one external hold. */
   public void acquireBlocks(int group, IntBuffer blocks) throws KvCacheException {
+    Sizes.count("group", group);
     call(m -> Native.kvc_manager_acquire_blocks(m, group, blocks));
   }
 
   /** Publishes externally held blocks as the KV of the first tokens, which must be written. */
   public void publishBlocks(long namespace, int group, IntBuffer tokens, IntBuffer blocks) throws KvCacheException {
+    Sizes.count("group", group);
     call(m -> Native.kvc_manager_publish_blocks(m, namespace, tokens, null, group, blocks));
   }
 
   /** Takes an external hold on each cached block of a prefix. Returns the number of positions; an entry is -1 where a window needs no block. */
   public long acquirePrefix(long namespace, int group, IntBuffer tokens, IntBuffer blocks) throws KvCacheException {
+    Sizes.count("group", group);
     return ask((m, out) -> Native.kvc_manager_acquire_prefix(m, namespace, tokens, null, group, blocks, out));
   }
 
@@ -268,11 +284,13 @@ public final class Manager implements AutoCloseable {
 
   /** States that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available. */
   public void retireStep(long stepId) throws KvCacheException {
+    Sizes.count("stepId", stepId);
     call(m -> Native.kvc_manager_retire_step(m, stepId));
   }
 
   /** Reads up to 256 events from a cursor on (0 at first), without removing them. */
   public Event.Batch events(long cursor) throws KvCacheException {
+    Sizes.count("cursor", cursor);
     ByteBuffer room = Buffers.bytes(256 * NativeConstants.EVENT_BYTES);
     IntBuffer tokens = Buffers.ints(256 * 1024); // of the largest blocks
     long[] next = new long[1];
@@ -289,6 +307,7 @@ public final class Manager implements AutoCloseable {
 
   /** Returns the blocks of a pool by state. */
   public PoolInfo poolInfo(int pool) throws KvCacheException {
+    Sizes.count("pool", pool);
     kvc_pool_info i = new kvc_pool_info();
     try {
       call(m -> Native.kvc_manager_pool_info(m, pool, i));
@@ -353,4 +372,14 @@ public final class Manager implements AutoCloseable {
     return Native.kvc_build_info();
   }
 
+  @Override
+  public String toString() {
+    try {
+      Stats s = stats();
+      return "Manager[" + s.blocksTotal() + " blocks of " + blockSize() + " tokens: " + s.blocksFree() + " free, " + s.blocksCached() + " cached; "
+          + s.liveRequests() + " admitted and " + s.waitingRequests() + " waiting requests]";
+    } catch (KvCacheException | IllegalStateException closed) {
+      return "Manager[closed]";
+    }
+  }
 }

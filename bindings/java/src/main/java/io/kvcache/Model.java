@@ -20,15 +20,15 @@ public final class Model {
   /** Describes a model: layers with a KV cache, KV heads, elements of a key, tokens of the longest sequence. */
   public Model(int numLayers, int numKvHeads, int headDim, long maxContext) {
     this();
-    c.setNum_layers(numLayers);
-    c.setNum_kv_heads(numKvHeads);
-    c.setHead_dim(headDim);
-    c.setMax_context(maxContext);
+    c.setNum_layers(Sizes.count("numLayers", numLayers));
+    c.setNum_kv_heads(Sizes.count("numKvHeads", numKvHeads));
+    c.setHead_dim(Sizes.count("headDim", headDim));
+    c.setMax_context(Sizes.count("maxContext", maxContext));
   }
 
   /** A sliding window of this many tokens in these layers; no layers = all. */
   public Model window(long tokens, int... layers) {
-    c.setWindow_tokens(tokens);
+    c.setWindow_tokens(Sizes.count("tokens", tokens));
     for (int layer : layers) {
       if (layer < 0 || layer >= Native.KVC_MODEL_MAX_LAYERS) {
         throw Sizes.invalid("no layer %d; a model has at most %d layers", layer, Native.KVC_MODEL_MAX_LAYERS);
@@ -41,7 +41,7 @@ public final class Model {
   /** Base of the rotary embedding, and elements that rotate (0 = all). */
   public Model rope(double theta, int dim) {
     c.setRope_theta(theta);
-    c.setRope_dim(dim);
+    c.setRope_dim(Sizes.count("dim", dim));
     return this;
   }
 
@@ -138,11 +138,11 @@ public final class Model {
     kvc_memory_estimate e = new kvc_memory_estimate();
     try {
       q.setDtype(query.dtype.code);
-      q.setTokens(query.tokens);
-      q.setNum_sequences(query.numSequences);
-      q.setBudget_bytes(query.budgetBytes);
-      q.setBlock_size(query.blockSize);
-      q.setScale_group(query.scaleGroup);
+      q.setTokens(Sizes.count("tokens", query.tokens));
+      q.setNum_sequences(Sizes.count("numSequences", query.numSequences));
+      q.setBudget_bytes(Sizes.count("budgetBytes", query.budgetBytes));
+      q.setBlock_size(Sizes.count("blockSize", query.blockSize));
+      q.setScale_group(Sizes.count("scaleGroup", query.scaleGroup));
       Native.kvc_estimate_memory(c, q, e);
       return new Estimate(e.getBytes_per_token(), e.getFull_block_bytes(), e.getWindow_block_bytes(), e.getFull_blocks(), e.getWindow_blocks(),
           e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers());
@@ -163,6 +163,8 @@ public final class Model {
    * @param factors from the model's config.json, for LongRoPE; otherwise none
    */
   public Frequencies ropeFrequencies(int layer, long length, double... factors) throws KvCacheException {
+    Sizes.count("layer", layer);
+    Sizes.count("length", length);
     int pairs = (c.getRope_dim() == 0 ? headDim() : c.getRope_dim()) / 2;
     if (factors.length != 0 && factors.length != pairs) {
       throw new IllegalArgumentException("there are " + factors.length + " factors; the model rotates " + pairs + " pairs");

@@ -15,9 +15,7 @@ import java.nio.ByteBuffer;
 public record Quantization(DType dtype, int group, boolean asymmetric, boolean channels, float scale) {
   /** Refuses a negative group. */
   public Quantization {
-    if (group < 0) {
-      throw Sizes.invalid("group is %d; it must not be negative", group);
-    }
+    Sizes.count("group", group);
   }
 
   /** One scale per row. */

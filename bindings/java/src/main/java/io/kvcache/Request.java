@@ -45,11 +45,13 @@ public final class Request implements AutoCloseable {
 
   /** Gives the request slots for capacity tokens in all; their ids may come later. */
   public void reserve(long capacity) throws KvCacheException {
+    Sizes.count("capacity", capacity);
     manager.call(m -> Native.kvc_manager_reserve_tokens(m, id, capacity));
   }
 
   /** States that the KV of the first committed tokens (an absolute count) is written. Full blocks are published. */
   public void commit(long committed) throws KvCacheException {
+    Sizes.count("committed", committed);
     long m = manager.handle.enter();
     try {
       Native.kvc_manager_commit_tokens(m, id, committed);
@@ -60,6 +62,7 @@ public final class Request implements AutoCloseable {
 
   /** Keeps the first tokens (an absolute count) and returns the blocks of the rest. */
   public void truncate(long tokens) throws KvCacheException {
+    Sizes.count("tokens", tokens);
     manager.call(m -> Native.kvc_manager_truncate_request(m, id, tokens));
   }
 
@@ -111,8 +114,24 @@ public final class Request implements AutoCloseable {
     return table;
   }
 
+  @Override
+  public String toString() {
+    String name = "Request[id " + Long.toUnsignedString(id);
+    try {
+      Info info = info();
+      return name + ", " + info.numTokens() + " tokens, " + info.numCommitted() + " committed, "
+          + (info.admitted() ? info.numBlocks() + " blocks]" : "waiting]");
+    } catch (KvCacheException freed) {
+      return name + ", freed]";
+    } catch (IllegalStateException closed) {
+      return name + ", manager closed]";
+    }
+  }
+
   /** Writes the slots (block id * block size + offset) of tokens firstToken, firstToken + 1, ...; -1 for tokens that left the window. */
   public void slots(int group, long firstToken, LongBuffer slots) throws KvCacheException {
+    Sizes.count("group", group);
+    Sizes.count("firstToken", firstToken);
     manager.call(m -> Native.kvc_manager_export_slots(m, id, group, firstToken, slots));
   }
 }

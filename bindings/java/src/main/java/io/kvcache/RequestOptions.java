@@ -30,31 +30,31 @@ public final class RequestOptions {
 
   /** Tokens after the hit that get blocks at admission (chunked prefill); 0 = all. */
   public RequestOptions slots(long tokens) {
-    config.setSlots(tokens);
+    config.setSlots(Sizes.count("slots", tokens));
     return this;
   }
 
   /** Slots reserved past the known tokens (speculative decoding). */
   public RequestOptions lookahead(long tokens) {
-    config.setLookahead(tokens);
+    config.setLookahead(Sizes.count("lookahead", tokens));
     return this;
   }
 
   /** Upper bound of the hit; 0 = all tokens but one. */
   public RequestOptions maxCachedTokens(long tokens) {
-    config.setMax_cached_tokens(tokens);
+    config.setMax_cached_tokens(Sizes.count("maxCachedTokens", tokens));
     return this;
   }
 
   /** Tokens after the hit that a transfer will fill. */
   public RequestOptions externalTokens(long tokens) {
-    config.setExternal_tokens(tokens);
+    config.setExternal_tokens(Sizes.count("externalTokens", tokens));
     return this;
   }
 
   /** Blocks to drop from the end of the hit. */
   public RequestOptions dropTailBlocks(int blocks) {
-    config.setDrop_tail_blocks(blocks);
+    config.setDrop_tail_blocks(Sizes.count("dropTailBlocks", blocks));
     return this;
   }
 
@@ -91,6 +91,12 @@ public final class RequestOptions {
    */
   public record ExtraKey(long firstToken, long numTokens, byte[] digest) {
     static final int BYTES = 48;
+
+    /** Refuses negative numbers. */
+    public ExtraKey {
+      Sizes.count("firstToken", firstToken);
+      Sizes.count("numTokens", numTokens);
+    }
 
     static ByteBuffer pack(ExtraKey... keys) {
       ByteBuffer packed = Buffers.bytes(BYTES * keys.length);

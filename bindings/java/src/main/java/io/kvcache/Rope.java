@@ -39,6 +39,10 @@ public final class Rope {
    */
   public static void apply(ByteBuffer x, DType dtype, int heads, int headDim, int ropeDim, int firstElement, boolean interleaved, ByteBuffer table,
       LongBuffer rows) throws KvCacheException {
+    Sizes.count("heads", heads);
+    Sizes.count("headDim", headDim);
+    Sizes.count("ropeDim", ropeDim);
+    Sizes.count("firstElement", firstElement);
     long tokens = Sizes.rows("x", x, Sizes.product(dtype.unit(), heads, headDim));
     ByteBuffer own = Sizes.result("x", x, dtype.unit(), tokens, heads, headDim);
     Sizes.Rotation rotation = new Sizes.Rotation(table, rows, ropeDim != 0 ? ropeDim : headDim, tokens);

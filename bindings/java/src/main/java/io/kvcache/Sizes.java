@@ -34,6 +34,18 @@ final class Sizes {
     return new IllegalArgumentException(String.format(format, values));
   }
 
+  /** A number that counts. C would see a negative one as a number near 2^64 or 2^32; the text shows it as the caller wrote it. */
+  static long count(String name, long value) {
+    if (value < 0) {
+      throw invalid("%s is %d; it must not be negative", name, value);
+    }
+    return value;
+  }
+
+  static int count(String name, int value) {
+    return (int) count(name, (long) value);
+  }
+
   private static <T extends Buffer> T exact(String name, T slice, long wanted) {
     if (slice.remaining() == wanted) {
       return slice;

@@ -6,24 +6,46 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
-import java.util.Objects;
-import java.util.Set;
+import java.util.Map;
 import java.util.stream.IntStream;
 
 /**
  * One engine step for a whole batch: kvc_step. Its buffers are memory of the library, which stays from step to step. Fill them in place, set the
- * counts, call {@link #run}, and read the results. After close they have no elements. One thread at a time may use a step.
+ * counts, call {@link #run}, and read the results. Their shapes are in brackets; max... are the sizes of {@link Limits}. After close they have no
+ * elements. One thread at a time may use a step.
  *
  * <p>{@link #run} refuses entries that are not set. Until you set an entry, commitTokens, extendTokens, admitTokens, truncateLengths and admitOffsets (from
  * 1 on) hold -1, and rows Integer.MIN_VALUE. {@link #run} consumes the ids, lengths and admitOffsets that it reads: they are unset afterwards, so
  * keep your own copy of what you need later. All other inputs keep their values from step to step.
  *
  * <p>{@link #use} switches optional arrays off and on. At first {@link #commitOffsets} and {@link #commitTokens} (commits bring no ids) and
- * {@link #rows} (item i has row i) are off. A buffer that is off has the limit 0, so that reading or writing it throws. Do not set limits yourself.
+ * {@link #rows} (item i has row i) are off. The method of a buffer that is off throws IllegalStateException; a buffer that you kept has the limit 0.
+ * Do not set limits yourself.
  */
 public final class Step implements AutoCloseable {
-  /** Sizes of the arrays of a step: kvc_step_limits. */
-  public record Limits(long maxRequests, long maxTokens, long maxRows, long rowStride, long maxFrees, long maxAdmissions, long maxPromptTokens) {}
+  /**
+   * Sizes of the arrays of a step: kvc_step_limits. 0 gives an empty array, unless a default is named.
+   *
+   * @param maxRequests running requests
+   * @param maxTokens extended tokens of a step, and separately tokens of commits
+   * @param maxRows rows of the block tables; 0 = maxRequests + maxAdmissions
+   * @param rowStride entries per row: blocks of the longest request; 0 = no tables
+   * @param maxFrees each of frees, preempts and truncates
+   * @param maxAdmissions new and re-admitted requests
+   * @param maxPromptTokens tokens of all new requests of a step
+   */
+  public record Limits(long maxRequests, long maxTokens, long maxRows, long rowStride, long maxFrees, long maxAdmissions, long maxPromptTokens) {
+    /** Refuses negative sizes. */
+    public Limits {
+      Sizes.count("maxRequests", maxRequests);
+      Sizes.count("maxTokens", maxTokens);
+      Sizes.count("maxRows", maxRows);
+      Sizes.count("rowStride", rowStride);
+      Sizes.count("maxFrees", maxFrees);
+      Sizes.count("maxAdmissions", maxAdmissions);
+      Sizes.count("maxPromptTokens", maxPromptTokens);
+    }
+  }
 
   private final Manager manager;
   private final long address;
@@ -31,9 +53,9 @@ public final class Step implements AutoCloseable {
   private final ByteBuffer step;
   private int off; // one bit for each array that is switched off
 
-  public final LongBuffer frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
+  private final LongBuffer frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
       admitOffsets, admitNamespaces, admitted, cached, numBlocks, slots;
-  public final IntBuffer commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes;
+  private final IntBuffer commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes;
 
   /** Creates a step with all its arrays. */
   public Step(Manager manager, Limits limits) throws KvCacheException {
@@ -43,7 +65,7 @@ public final class Step implements AutoCloseable {
     try {
       sizes.setMax_requests(limits.maxRequests);
       sizes.setMax_tokens(limits.maxTokens);
-      sizes.setMax_rows(limits.maxRows);
+      sizes.setMax_rows(limits.maxRows == 0 ? limits.maxRequests + limits.maxAdmissions : limits.maxRows);
       sizes.setRow_stride(limits.rowStride);
       sizes.setMax_frees(limits.maxFrees);
       sizes.setMax_admissions(limits.maxAdmissions);
@@ -115,6 +137,142 @@ public final class Step implements AutoCloseable {
     handle.close();
   }
 
+  private <T extends Buffer> T open(T buffer) {
+    handle.check();
+    return buffer;
+  }
+
+  private <T extends Buffer> T on(T buffer, String name, int array) {
+    handle.check();
+    if ((off & 1 << array) != 0) {
+      throw new IllegalStateException(name + " is off; switch it on with use(Step." + CONSTANTS.get(array) + ", true)");
+    }
+    return buffer;
+  }
+
+  private <T extends Buffer> T on(T buffer, String name, int first, int second) {
+    on(buffer, name, first);
+    return on(buffer, name, second);
+  }
+
+  /** Requests to free [maxFrees]. */
+  public LongBuffer frees() {
+    return open(frees);
+  }
+
+  /** Requests to preempt [maxFrees]. */
+  public LongBuffer preempts() {
+    return open(preempts);
+  }
+
+  /** Requests to truncate [maxFrees]. */
+  public LongBuffer truncates() {
+    return open(truncates);
+  }
+
+  /** Tokens that each of them keeps, an absolute count [maxFrees]. */
+  public LongBuffer truncateLengths() {
+    return open(truncateLengths);
+  }
+
+  /** Running requests, each once [maxRequests]. */
+  public LongBuffer requests() {
+    return open(requests);
+  }
+
+  /** Committed tokens of each running request, an absolute count [maxRequests]. */
+  public LongBuffer committed() {
+    return on(committed, "committed", COMMITTED);
+  }
+
+  /** Where the ids of each commit begin in {@link #commitTokens}, and their end [maxRequests + 1]. Off at first. */
+  public LongBuffer commitOffsets() {
+    return on(commitOffsets, "commitOffsets", COMMIT_OFFSETS);
+  }
+
+  /** Ids that became known since, appended before the commit [maxTokens]. Off at first. */
+  public IntBuffer commitTokens() {
+    return on(commitTokens, "commitTokens", COMMIT_OFFSETS);
+  }
+
+  /** Where the extension of each running request begins, and the end of the last one [maxRequests + 1]. */
+  public LongBuffer extendOffsets() {
+    return on(extendOffsets, "extendOffsets", EXTEND_OFFSETS);
+  }
+
+  /** Ids of the extended tokens [maxTokens]. */
+  public IntBuffer extendTokens() {
+    return on(extendTokens, "extendTokens", EXTEND_OFFSETS, EXTEND_TOKENS);
+  }
+
+  /** Waiting requests to admit; 0 = create a request from {@link #admitTokens} [maxAdmissions]. */
+  public LongBuffer admitRequests() {
+    return on(admitRequests, "admitRequests", ADMIT_REQUESTS);
+  }
+
+  /** Where the prompt of each admission begins in {@link #admitTokens}, and the end of the last one [maxAdmissions + 1]. */
+  public LongBuffer admitOffsets() {
+    return open(admitOffsets);
+  }
+
+  /** Prompts of the new requests, concatenated [maxPromptTokens]. */
+  public IntBuffer admitTokens() {
+    return open(admitTokens);
+  }
+
+  /** Namespaces of the new requests, for {@link #run} without options [maxAdmissions]. */
+  public LongBuffer admitNamespaces() {
+    return open(admitNamespaces);
+  }
+
+  /**
+   * Row of the block tables of each running request, then of each admission; -1 = none [maxRequests + maxAdmissions]. Off at first: item i has
+   * row i.
+   */
+  public IntBuffer rows() {
+    return on(rows, "rows", ROWS);
+  }
+
+  /** Result: code of a {@link Status} for each free, preemption, truncation, running request and admission, in this order. */
+  public IntBuffer status() {
+    return open(status);
+  }
+
+  /** Result: id of each admitted request; 0 = refused [maxAdmissions]. */
+  public LongBuffer admitted() {
+    return open(admitted);
+  }
+
+  /** Result: tokens of the hit of each admission [maxAdmissions]. */
+  public LongBuffer cached() {
+    return open(cached);
+  }
+
+  /** Result: valid entries of the row of each running request and admission, for each group. */
+  public LongBuffer numBlocks() {
+    return open(numBlocks);
+  }
+
+  /** Block tables [groups][maxRows][rowStride]; a step writes only entries that changed. See {@link #row}. */
+  public IntBuffer blockTables() {
+    return on(blockTables, "blockTables", BLOCK_TABLES);
+  }
+
+  /** Result: slots of the extended tokens [groups][maxTokens]; token t of request i is at extendOffsets[i] + t. */
+  public LongBuffer slots() {
+    return on(slots, "slots", SLOTS);
+  }
+
+  /** Result: (source, destination) pairs of blocks to copy before the step's kernels; see {@link #numCopies}. */
+  public IntBuffer copies() {
+    return open(copies);
+  }
+
+  /** Result: (group, row, column, block) of each entry written to {@link #blockTables}; see {@link #numChanges}. */
+  public IntBuffer changes() {
+    return on(changes, "changes", CHANGES);
+  }
+
   /** Optional arrays, for {@link #use}. */
   public static final int COMMITTED = Native.KVC_STEP_COMMITTED,
       COMMIT_OFFSETS = Native.KVC_STEP_COMMIT_OFFSETS,
@@ -126,8 +284,8 @@ public final class Step implements AutoCloseable {
       SLOTS = Native.KVC_STEP_SLOTS,
       CHANGES = Native.KVC_STEP_CHANGES;
 
-  private static final Set<Integer> OPTIONAL =
-      Set.of(COMMITTED, COMMIT_OFFSETS, EXTEND_OFFSETS, EXTEND_TOKENS, ADMIT_REQUESTS, ROWS, BLOCK_TABLES, SLOTS, CHANGES);
+  private static final Map<Integer, String> CONSTANTS = Map.of(COMMITTED, "COMMITTED", COMMIT_OFFSETS, "COMMIT_OFFSETS", EXTEND_OFFSETS, "EXTEND_OFFSETS",
+      EXTEND_TOKENS, "EXTEND_TOKENS", ADMIT_REQUESTS, "ADMIT_REQUESTS", ROWS, "ROWS", BLOCK_TABLES, "BLOCK_TABLES", SLOTS, "SLOTS", CHANGES, "CHANGES");
 
   /**
    * Switches an optional array off (NULL in C) or on. With EXTEND_TOKENS off, extensions are slots only; their ids come later.
@@ -136,7 +294,7 @@ public final class Step implements AutoCloseable {
    * @throws IllegalArgumentException if the array is not optional
    */
   public void use(int array, boolean used) throws KvCacheException {
-    if (!OPTIONAL.contains(array)) {
+    if (!CONSTANTS.containsKey(array)) {
       throw new IllegalArgumentException("array " + array + " of a step cannot be switched; give a constant of Step, such as Step.ROWS");
     }
     handle.enter();
@@ -171,6 +329,11 @@ public final class Step implements AutoCloseable {
 
   /** Sets the counts of items in this step. */
   public Step counts(int requests, int frees, int preempts, int truncates, int admissions) {
+    Sizes.count("requests", requests);
+    Sizes.count("frees", frees);
+    Sizes.count("preempts", preempts);
+    Sizes.count("truncates", truncates);
+    Sizes.count("admissions", admissions);
     handle.enter();
     try {
       step.putLong(NativeConstants.STEP_AT_num_requests, requests);
@@ -184,9 +347,33 @@ public final class Step implements AutoCloseable {
     return this;
   }
 
+  /** Flags for {@link #flags}. */
+  public static final int WHOLE_ROWS = Native.KVC_STEP_WHOLE_ROWS,
+      ADMIT_PAST_REFUSAL = Native.KVC_STEP_ADMIT_PAST_REFUSAL;
+
+  /** Sets flags, combined by or: WHOLE_ROWS writes whole rows, ADMIT_PAST_REFUSAL admits past an admission that has no space. */
+  public Step flags(int flags) {
+    return set(NativeConstants.STEP_AT_flags, flags);
+  }
+
+  /** Sets what is written where a table has no block: -1 at first. */
+  public Step fillId(int id) {
+    return set(NativeConstants.STEP_AT_fill_id, id);
+  }
+
+  private Step set(int offset, int value) {
+    handle.enter();
+    try {
+      step.putInt(offset, value);
+    } finally {
+      handle.exit();
+    }
+    return this;
+  }
+
   /**
    * Executes the step: retire, commit, frees, preempts, truncates, extend, admit. Throws only if the step fails as a whole; then nothing has
-   * changed. Each item has its own entry of {@link #status}: look at it after each run.
+   * changed. Each item has its own entry of {@link #status}, a {@link Status}: look at it after each run.
    *
    * @param retiredStep newest step whose kernels have finished; 0 = nothing new
    * @param admitOptions options of each new request; null = defaults. None = defaults for all, with the namespaces of {@link #admitNamespaces};
@@ -194,6 +381,7 @@ public final class Step implements AutoCloseable {
    * @return the number of this step
    */
   public long run(long retiredStep, RequestOptions... admitOptions) throws KvCacheException {
+    Sizes.count("retiredStep", retiredStep);
     handle.enter();
     try (AdmitOptions options = AdmitOptions.of(admitOptions, step.getLong(NativeConstants.STEP_AT_num_admissions))) {
       step.putLong(NativeConstants.STEP_AT_retired_step, retiredStep);
@@ -223,6 +411,11 @@ public final class Step implements AutoCloseable {
     return result(NativeConstants.STEP_AT_num_changes);
   }
 
+  /** Blocks missing for the first refused admission. */
+  public long shortageBlocks() {
+    return result(NativeConstants.STEP_AT_shortage_blocks);
+  }
+
   /** Number of admissions that had no space. */
   public int numRefused() {
     return result(NativeConstants.STEP_AT_num_refused);
@@ -230,10 +423,32 @@ public final class Step implements AutoCloseable {
 
   /** Returns a row of the block tables of a group. */
   public IntBuffer row(int group, int row) {
-    int numRows = result(NativeConstants.STEP_AT_num_rows);
-    int stride = result(NativeConstants.STEP_AT_row_stride);
-    Objects.checkIndex(row, numRows);
-    Objects.checkIndex(group, stride == 0 ? Integer.MAX_VALUE : blockTables.capacity() / (numRows * stride));
-    return blockTables.slice((group * numRows + row) * stride, stride);
+    IntBuffer tables = blockTables();
+    int rows = result(NativeConstants.STEP_AT_num_rows), stride = result(NativeConstants.STEP_AT_row_stride);
+    int groups = stride == 0 || rows == 0 ? 0 : tables.capacity() / (rows * stride);
+    if (row < 0 || row >= rows || group < 0 || group >= groups) {
+      throw new IndexOutOfBoundsException("no row " + row + " of group " + group + "; the step has " + groups + " groups of " + rows + " rows");
+    }
+    return tables.slice((group * rows + row) * stride, stride);
+  }
+
+  private long count(int offset) {
+    return step.getLong(offset);
+  }
+
+  @Override
+  public String toString() {
+    try {
+      handle.enter();
+    } catch (IllegalStateException closed) {
+      return "Step[closed]";
+    }
+    try {
+      return "Step[step " + count(NativeConstants.STEP_AT_step_id) + ": " + count(NativeConstants.STEP_AT_num_requests) + " requests, "
+          + count(NativeConstants.STEP_AT_num_frees) + " frees, " + count(NativeConstants.STEP_AT_num_preempts) + " preempts, "
+          + count(NativeConstants.STEP_AT_num_truncates) + " truncates, " + count(NativeConstants.STEP_AT_num_admissions) + " admissions]";
+    } finally {
+      handle.exit();
+    }
   }
 }

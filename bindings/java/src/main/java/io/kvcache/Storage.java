@@ -17,8 +17,9 @@ public final class Storage implements AutoCloseable {
   private final Handle handle;
   private final Shape shape;
 
-  /** The numbers from which the lengths of buffers follow. */
-  record Shape(long numBlocks, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes, long slab, long slabBytes) {
+  /** What the lengths of buffers follow from, and toString. */
+  record Shape(long numBlocks, int numLayers, DType dtype, int numHeads, int headDim, int vHeadDim, int blockSize, boolean latent, long blockBytes,
+      long slab, long slabBytes) {
     /** Indices, offsets and lengths must not lie in the slab, which the call changes. */
     void apart(Buffer... orders) {
       Sizes.apart(slab, slab + slabBytes, orders);
@@ -39,8 +40,9 @@ public final class Storage implements AutoCloseable {
       });
       handle.ownedBy(this);
       Native.kvc_storage_properties(out[0], info);
-      shape = new Shape(info.getNum_blocks(), info.getNum_heads(), info.getHead_dim(), info.getV_head_dim(), info.getBlock_size(),
-          (info.getFlags() & StorageConfig.LATENT) != 0, info.getBlock_bytes(), Native.kvc_storage_address(out[0]), info.getSlab_bytes());
+      shape = new Shape(info.getNum_blocks(), info.getNum_layers(), config.dtype, info.getNum_heads(), info.getHead_dim(), info.getV_head_dim(),
+          info.getBlock_size(), (info.getFlags() & StorageConfig.LATENT) != 0, info.getBlock_bytes(), Native.kvc_storage_address(out[0]),
+          info.getSlab_bytes());
     } finally {
       c.delete();
       info.delete();
@@ -71,6 +73,7 @@ public final class Storage implements AutoCloseable {
   }
 
   private static kvc_rows struct(Sizes.Rows of, DType dtype, int firstLayer) {
+    Sizes.count("firstLayer", firstLayer);
     kvc_rows rows = new kvc_rows();
     rows.setDtype(dtype.code);
     rows.setFirst_layer(firstLayer);
@@ -90,6 +93,7 @@ public final class Storage implements AutoCloseable {
   public void store(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Rope.Rotation rotation, Stream stream)
       throws KvCacheException {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, false);
+    Sizes.count("firstElement", rotation.firstElement());
     int ropeDim = rotation.ropeDim() != 0 ? rotation.ropeDim() : shape.headDim;
     Sizes.Rotation r = new Sizes.Rotation(rotation.table(), rotation.rows(), ropeDim, a.slots().remaining());
     shape.apart(r.rows());
@@ -159,12 +163,14 @@ public final class Storage implements AutoCloseable {
    * aligned to 16.
    */
   public void swapOut(IntBuffer pairs, ByteBuffer pages, long pageBytes, Stream stream) throws KvCacheException {
+    Sizes.count("pageBytes", pageBytes);
     ByteBuffer copies = copies(pairs);
     run(stream, (s, q) -> Native.kvc_storage_swap_out(s, copies, pages, pageBytes, q), pages);
   }
 
   /** Copies pages of swapOut to any blocks of a storage of the same configuration: (page, block) pairs. */
   public void swapIn(IntBuffer pairs, ByteBuffer pages, long pageBytes, Stream stream) throws KvCacheException {
+    Sizes.count("pageBytes", pageBytes);
     ByteBuffer copies = copies(pairs);
     run(stream, (s, q) -> Native.kvc_storage_swap_in(s, copies, pages, pageBytes, q), pages);
   }
@@ -218,6 +224,7 @@ public final class Storage implements AutoCloseable {
    * the entries of blocks are written.
    */
   public void keyBounds(int layer, IntBuffer blocks, ByteBuffer bounds, Stream stream) throws KvCacheException {
+    Sizes.count("layer", layer);
     ByteBuffer own = Sizes.bounds(shape, bounds, true);
     Sizes.apart(new Buffer[] {own}, Buffers.readable(blocks));
     run(stream, (s, q) -> Native.kvc_storage_key_bounds(s, layer, blocks, own, q), own);
@@ -229,6 +236,9 @@ public final class Storage implements AutoCloseable {
    */
   public ByteBuffer selectBlocks(Attention attention, ByteBuffer bounds, long topK, long sinkBlocks, long recentBlocks, Stream stream)
       throws KvCacheException {
+    Sizes.count("topK", topK);
+    Sizes.count("sinkBlocks", sinkBlocks);
+    Sizes.count("recentBlocks", recentBlocks);
     ByteBuffer own = Sizes.bounds(shape, bounds, false);
     Attention a = attention.checked(shape, false);
     kvc_attention c = a.struct(shape);
@@ -285,5 +295,16 @@ public final class Storage implements AutoCloseable {
         }
       }
     }
+  }
+
+  @Override
+  public String toString() {
+    try {
+      handle.check();
+    } catch (IllegalStateException closed) {
+      return "Storage[closed]";
+    }
+    return "Storage[" + shape.numBlocks + " blocks of " + shape.blockSize + " tokens, " + shape.numLayers + " layers, " + shape.numHeads + " heads of "
+        + shape.headDim + " elements, " + shape.dtype + ", " + shape.slabBytes + " bytes]";
   }
 }

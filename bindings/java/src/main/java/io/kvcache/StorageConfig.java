@@ -22,10 +22,10 @@ public final class StorageConfig {
 
   /** A storage with as many blocks as the manager's pool. */
   public StorageConfig(long numBlocks, int numLayers, int numHeads, int headDim) {
-    this.numBlocks = numBlocks;
-    this.numLayers = numLayers;
-    this.numHeads = numHeads;
-    this.headDim = headDim;
+    this.numBlocks = Sizes.count("numBlocks", numBlocks);
+    this.numLayers = Sizes.count("numLayers", numLayers);
+    this.numHeads = Sizes.count("numHeads", numHeads);
+    this.headDim = Sizes.count("headDim", headDim);
   }
 
   /** Stored type, bfloat16 by default. */
@@ -36,13 +36,13 @@ public final class StorageConfig {
 
   /** Tokens per block, 16 by default. */
   public StorageConfig blockSize(int tokens) {
-    blockSize = tokens;
+    blockSize = Sizes.count("blockSize", tokens);
     return this;
   }
 
   /** Elements of a value row; by default those of a key row. */
   public StorageConfig valueDim(int elements) {
-    vHeadDim = elements;
+    vHeadDim = Sizes.count("valueDim", elements);
     return this;
   }
 
@@ -60,7 +60,7 @@ public final class StorageConfig {
 
   /** Elements of a row that share a scale. */
   public StorageConfig scaleGroup(int elements) {
-    scaleGroup = elements;
+    scaleGroup = Sizes.count("scaleGroup", elements);
     return this;
   }
 
@@ -73,20 +73,20 @@ public final class StorageConfig {
 
   /** With {@link #CHANNEL_KEYS}: tokens that share a channel's scale (0 = all of a block), and residual blocks per layer (0 = 64). */
   public StorageConfig channels(int tokens, int blocks) {
-    channelTokens = tokens;
-    residualBlocks = blocks;
+    channelTokens = Sizes.count("tokens", tokens);
+    residualBlocks = Sizes.count("blocks", blocks);
     return this;
   }
 
   /** Alignment of each block in bytes, 64 by default. */
   public StorageConfig alignment(int bytes) {
-    alignment = bytes;
+    alignment = Sizes.count("alignment", bytes);
     return this;
   }
 
   /** Threads of one call, the caller included; 1 by default. */
   public StorageConfig numThreads(int threads) {
-    numThreads = threads;
+    numThreads = Sizes.count("numThreads", threads);
     return this;
   }
 

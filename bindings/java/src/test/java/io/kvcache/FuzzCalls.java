@@ -4,6 +4,7 @@ package io.kvcache;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
@@ -146,8 +147,8 @@ final class FuzzCalls {
       }
     });
     table.put("Manager.close", () -> closedManager.close());
-    table.put("Manager.allocate", () -> keep(h.rarely(2) ? m().allocate(tokens()) : m().allocate(prompt(), options())));
-    table.put("Manager.create", () -> keep(m().create(prompt(), options())));
+    table.put("Manager.allocate", () -> keep(h.rarely(3) ? m().allocate(tokens()) : h.rarely(2) ? m().allocate(tokens(), options()) : m().allocate(prompt(), options())));
+    table.put("Manager.create", () -> keep(h.rarely(2) ? m().create(tokens(), options()) : m().create(prompt(), options())));
     table.put("Manager.request", () -> m().request(h.number()));
     table.put("Manager.exportTables", () -> {
       LongBuffer ids = h.longs(h.random.nextInt(3), () -> request().id());
@@ -219,36 +220,46 @@ final class FuzzCalls {
     table.put("Request.slots", () -> request().slots((int) h.small(2), h.small(4), h.longs(h.random.nextInt(6), () -> 0)));
   }
 
+  private static final int[] OPTIONAL = {Step.COMMITTED, Step.COMMIT_OFFSETS, Step.EXTEND_OFFSETS, Step.EXTEND_TOKENS, Step.ADMIT_REQUESTS, Step.ROWS,
+      Step.BLOCK_TABLES, Step.SLOTS, Step.CHANGES};
+
   private Step step() {
     return h.rarely(40) ? closedStep : step;
   }
 
   /** Fills the step's arrays: mostly right, with one that is not. */
   private RequestOptions[] fill() throws KvCacheException {
-    for (LongBuffer ids : new LongBuffer[] {step.frees, step.preempts, step.truncates, step.requests, step.admitRequests}) {
+    for (int array : OPTIONAL) {
+      step.use(array, true);
+    }
+    for (int i = 0; i < step.rows().capacity(); ++i) {
+      step.rows().put(i, i);
+    }
+    for (LongBuffer ids : new LongBuffer[] {step.frees(), step.preempts(), step.truncates(), step.requests(), step.admitRequests()}) {
       for (int i = 0; i < ids.capacity(); ++i) {
         ids.put(i, h.rarely(4) ? 0 : request().id());
       }
     }
-    for (LongBuffer offsets : new LongBuffer[] {step.commitOffsets, step.extendOffsets, step.admitOffsets}) {
+    for (LongBuffer offsets : new LongBuffer[] {step.commitOffsets(), step.extendOffsets(), step.admitOffsets()}) {
       for (int i = 0, sum = 0; i < offsets.capacity(); ++i, sum += h.random.nextInt(3)) {
         offsets.put(i, sum);
       }
     }
-    for (IntBuffer tokens : new IntBuffer[] {step.commitTokens, step.extendTokens, step.admitTokens}) {
+    for (IntBuffer tokens : new IntBuffer[] {step.commitTokens(), step.extendTokens(), step.admitTokens()}) {
       for (int i = 0; i < tokens.capacity(); ++i) {
         tokens.put(i, 0);
       }
     }
     List<Long> alive = manager.requests();
-    for (int i = 0; i < step.requests.capacity(); ++i) {
-      long id = step.requests.get(i);
-      step.committed.put(i, alive.contains(id) ? manager.request(id).info().numCommitted() : 0);
+    for (int i = 0; i < step.requests().capacity(); ++i) {
+      long id = step.requests().get(i);
+      step.committed().put(i, alive.contains(id) ? manager.request(id).info().numCommitted() : 0);
     }
     int admissions = h.random.nextInt(3);
+    step.flags(h.rarely(20) ? h.integer() : h.random.nextInt(4)).fillId(h.integer());
     step.counts(h.random.nextInt(4), h.random.nextInt(2), h.random.nextInt(2), h.random.nextInt(2), admissions);
-    LongBuffer[] lists = {step.frees, step.truncateLengths, step.requests, step.committed, step.extendOffsets, step.admitRequests, step.admitOffsets};
-    IntBuffer[] tokens = {step.commitTokens, step.extendTokens, step.admitTokens, step.rows};
+    LongBuffer[] lists = {step.frees(), step.truncateLengths(), step.requests(), step.committed(), step.extendOffsets(), step.admitRequests(), step.admitOffsets()};
+    IntBuffer[] tokens = {step.commitTokens(), step.extendTokens(), step.admitTokens(), step.rows()};
     switch (h.random.nextInt(10)) {
       case 0, 1 -> {
         LongBuffer list = lists[h.random.nextInt(lists.length)];
@@ -259,6 +270,7 @@ final class FuzzCalls {
         list.put(h.random.nextInt(list.capacity()), h.integer());
       }
       case 3 -> step.counts(h.integer(), h.integer(), h.integer(), h.integer(), admissions);
+      case 4 -> step.use(OPTIONAL[h.random.nextInt(OPTIONAL.length)], false);
       default -> { }
     }
     RequestOptions[] options = new RequestOptions[h.rarely(3) ? admissions : h.rarely(8) ? h.random.nextInt(4) : 0];
@@ -292,10 +304,18 @@ final class FuzzCalls {
     table.put("Step.run", () -> {
       RequestOptions[] options = fill();
       step().run(h.oneOf(0, 0, h.number()), options);
-      for (int i = 0; i < step.admitted.capacity(); ++i) {
-        keep(manager.request(step.admitted.get(i)));
+      for (int i = 0; i < step.admitted().capacity(); ++i) {
+        keep(manager.request(step.admitted().get(i)));
       }
     });
+    for (Method array : Step.class.getDeclaredMethods()) {
+      if (Modifier.isPublic(array.getModifiers()) && Buffer.class.isAssignableFrom(array.getReturnType()) && array.getParameterCount() == 0) {
+        table.put("Step." + array.getName(), () -> invoke(array, step()));
+      }
+    }
+    table.put("Step.flags", () -> step().flags(h.rarely(4) ? h.integer() : h.random.nextInt(4)));
+    table.put("Step.fillId", () -> step().fillId(h.integer()));
+    table.put("Step.shortageBlocks", () -> step().shortageBlocks());
     table.put("Step.numCopies", () -> step().numCopies());
     table.put("Step.numChanges", () -> step().numChanges());
     table.put("Step.numRefused", () -> step().numRefused());
@@ -513,6 +533,7 @@ final class FuzzCalls {
     table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
     table.put("Buffers.bytes", () -> Buffers.bytes((int) h.oneOf(0, 1, 64, -1, Integer.MIN_VALUE)));
     table.put("Buffers.ints", () -> Buffers.ints((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 30)));
+    table.put("Buffers.of", () -> Buffers.of(tokens()));
     table.put("Buffers.longs", () -> Buffers.longs((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 29)));
     table.put("NoSpaceException.again", () -> {
       try (Manager full = new Manager(1)) {

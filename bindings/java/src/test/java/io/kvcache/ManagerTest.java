@@ -200,7 +200,7 @@ class ManagerTest {
       for (Thread thread : threads) {
         thread.join();
       }
-      step.requests.put(0, 1); // Still there: the step keeps the manager.
+      step.requests().put(0, 1); // Still there: the step keeps the manager.
       step.close();
     }
     assertEquals(null, failure.get());

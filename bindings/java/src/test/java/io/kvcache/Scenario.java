@@ -61,15 +61,15 @@ final class Scenario {
   private String decode(int[] names, boolean withIds) throws KvCacheException {
     for (int i = 0; i < names.length; ++i) {
       Request request = request(names[i]);
-      step.committed.put(i, request.info().numTokens());
-      step.requests.put(i, request.id());
-      step.extendOffsets.put(i + 1, i + 1);
+      step.committed().put(i, request.info().numTokens());
+      step.requests().put(i, request.id());
+      step.extendOffsets().put(i + 1, i + 1);
     }
     for (int i = 0; withIds && i < names.length; ++i) {
-      step.extendTokens.put(i, 7);
+      step.extendTokens().put(i, 7);
     }
     stepId = step.counts(names.length, 0, 0).run(stepId);
-    return IntStream.range(0, names.length).mapToObj(i -> " " + step.status.get(i) + ":" + step.slots.get(i)).collect(Collectors.joining());
+    return IntStream.range(0, names.length).mapToObj(i -> " " + step.status().get(i) + ":" + step.slots().get(i)).collect(Collectors.joining());
   }
 
   private String arrive(int[] a) throws KvCacheException {
@@ -77,17 +77,17 @@ final class Scenario {
     int end = 0;
     for (int i = 0; i < options.length; ++i) {
       options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]);
-      step.admitTokens.put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
+      step.admitTokens().put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
       end += a[5 * i + 4];
-      step.admitOffsets.put(i + 1, end);
+      step.admitOffsets().put(i + 1, end);
     }
     stepId = step.counts(0, 0, options.length).run(stepId, options);
     for (int i = 0; i < options.length; ++i) {
-      if (step.status.get(i) == 0) {
-        requests.put(a[5 * i], step.admitted.get(i));
+      if (step.status().get(i) == 0) {
+        requests.put(a[5 * i], step.admitted().get(i));
       }
     }
-    return IntStream.range(0, options.length).mapToObj(i -> " " + step.status.get(i) + ":" + step.cached.get(i)).collect(Collectors.joining());
+    return IntStream.range(0, options.length).mapToObj(i -> " " + step.status().get(i) + ":" + step.cached().get(i)).collect(Collectors.joining());
   }
 
   private String events() throws KvCacheException {

@@ -263,7 +263,7 @@ class SizesTest {
   }
 
   private LongBuffer bufferOfAForgottenStep() throws KvCacheException {
-    return new Step(new Manager(4), new Step.Limits(2, 4, 2, 8, 0, 0, 0)).slots;
+    return new Step(new Manager(4), new Step.Limits(2, 4, 2, 8, 0, 0, 0)).slots();
   }
 
   @Test
@@ -288,13 +288,16 @@ class SizesTest {
       Step step = new Step(m, new Step.Limits(2, 4, 2, 8, 0, 0, 0));
       assertEquals(8, step.row(0, 1).remaining());
       for (int[] wrong : new int[][] {{0, 2}, {0, -1}, {1, 0}, {-1, 0}, {1 << 30, 1}}) {
-        assertThrows(IndexOutOfBoundsException.class, () -> step.row(wrong[0], wrong[1]));
+        String text = assertThrows(IndexOutOfBoundsException.class, () -> step.row(wrong[0], wrong[1])).getMessage();
+        assertEquals("no row " + wrong[1] + " of group " + wrong[0] + "; the step has 1 groups of 2 rows", text);
       }
+      LongBuffer slots = step.slots();
+      IntBuffer tables = step.blockTables();
       step.close();
-      assertThrows(IndexOutOfBoundsException.class, () -> step.slots.put(0, 1));
-      assertThrows(IndexOutOfBoundsException.class, () -> step.blockTables.get(0));
+      assertThrows(IndexOutOfBoundsException.class, () -> slots.put(0, 1));
+      assertThrows(IndexOutOfBoundsException.class, () -> tables.get(0));
       assertThrows(IllegalStateException.class, () -> step.row(0, 0));
-      assertNotNull(step.frees);
+      assertThrows(IllegalStateException.class, step::frees);
     }
   }
 

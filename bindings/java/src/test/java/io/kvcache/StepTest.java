@@ -13,6 +13,7 @@ import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 class StepTest {
   @Test
@@ -22,18 +23,18 @@ class StepTest {
       List<Request> requests = new ArrayList<>();
       for (int i = 0; i < n; ++i) {
         requests.add(m.allocate(sequence(10 * i, 6)));
-        s.requests.put(i, requests.get(i).id());
-        s.extendOffsets.put(i + 1, i + 1);
+        s.requests().put(i, requests.get(i).id());
+        s.extendOffsets().put(i + 1, i + 1);
       }
       long id = 0;
       for (int k = 0; k < steps; ++k) {
         for (int i = 0; i < n; ++i) {
-          s.committed.put(i, 6 + k);
-          s.extendTokens.put(i, k + i);
+          s.committed().put(i, 6 + k);
+          s.extendTokens().put(i, k + i);
         }
         id = s.counts(n, 0, 0).run(id);
         for (int i = 0; i < n; ++i) {
-          assertEquals(0, s.status.get(i));
+          assertEquals(0, s.status().get(i));
         }
       }
       assertEquals(steps, id);
@@ -43,13 +44,13 @@ class StepTest {
         assertArrayEquals(table, row);
         LongBuffer slot = Buffers.longs(1);
         requests.get(i).slots(0, 5 + steps, slot);
-        assertEquals(slot.get(0), s.slots.get(i));
+        assertEquals(slot.get(0), s.slots().get(i));
       }
-      s.frees.put(0, requests.get(0).id());
-      s.admitTokens.put(0, sequence(500, 9));
-      s.admitOffsets.put(1, 9);
+      s.frees().put(0, requests.get(0).id());
+      s.admitTokens().put(0, sequence(500, 9));
+      s.admitOffsets().put(1, 9);
       s.counts(0, 1, 1).run(id);
-      assertEquals(9, m.request(s.admitted.get(0)).info().numTokens());
+      assertEquals(9, m.request(s.admitted().get(0)).info().numTokens());
       assertEquals(0, s.numRefused() + s.numCopies());
       assertThrows(KvCacheException.class, () -> s.counts(n + 1, 0, 0).run(0));
       s.close();
@@ -61,32 +62,32 @@ class StepTest {
   @Test
   void idsThatAreNotSetAreRefusedAndCountOnce() throws Exception {
     try (Manager m = small(16); Step s = new Step(m, new Step.Limits(2, 4, 3, 4, 1, 1, 8)); Request r = m.allocate(sequence(0, 4))) {
-      for (IntBuffer ids : List.of(s.extendTokens, s.admitTokens)) {
+      for (IntBuffer ids : List.of(s.extendTokens(), s.admitTokens())) {
         for (int i = 0; i < ids.capacity(); ++i) {
           assertEquals(-1, ids.get(i));
         }
       }
-      assertEquals(-1, s.truncateLengths.get(0));
-      assertEquals(-1, s.admitOffsets.get(1));
-      s.requests.put(0, r.id());
-      s.committed.put(0, 4);
-      s.extendOffsets.put(1, 1);
+      assertEquals(-1, s.truncateLengths().get(0));
+      assertEquals(-1, s.admitOffsets().get(1));
+      s.requests().put(0, r.id());
+      s.committed().put(0, 4);
+      s.extendOffsets().put(1, 1);
       long id = s.counts(1, 0, 0).run(0);
-      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
-      s.extendTokens.put(0, 0); // an id like others
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status().get(0));
+      s.extendTokens().put(0, 0); // an id like others
       id = s.run(id);
-      assertEquals(0, s.status.get(0));
+      assertEquals(0, s.status().get(0));
       id = s.run(id);
-      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status().get(0));
       assertEquals(5, r.info().numTokens());
       assertThrows(KvCacheException.class, () -> s.counts(0, 0, 1).run(0));
-      s.admitOffsets.put(1, 5);
-      s.admitTokens.put(0, sequence(0, 4));
+      s.admitOffsets().put(1, 5);
+      s.admitTokens().put(0, sequence(0, 4));
       id = s.run(id);
-      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
-      s.truncates.put(0, r.id());
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status().get(0));
+      s.truncates().put(0, r.id());
       s.counts(0, 0, 0, 1, 0).run(id);
-      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status.get(0));
+      assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, s.status().get(0));
       s.use(Step.ROWS, true);
       assertThrows(KvCacheException.class, () -> s.counts(1, 0, 0).run(0));
       assertEquals(5, r.info().numTokens());
@@ -96,30 +97,68 @@ class StepTest {
   @Test
   void aBufferThatIsOffIsNeitherWrittenNorRead() throws Exception {
     try (Manager m = small(8); Step s = new Step(m, new Step.Limits(1, 4, 1, 4, 0, 0, 0)); Request r = m.allocate(sequence(0, 4))) {
-      assertThrows(IndexOutOfBoundsException.class, () -> s.commitTokens.put(0, 1));
-      assertThrows(IndexOutOfBoundsException.class, () -> s.commitOffsets.put(1, 1));
-      assertThrows(IndexOutOfBoundsException.class, () -> s.rows.put(0, 0));
+      off("commitTokens is off; switch it on with use(Step.COMMIT_OFFSETS, true)", s::commitTokens);
+      off("commitOffsets is off; switch it on with use(Step.COMMIT_OFFSETS, true)", s::commitOffsets);
+      off("rows is off; switch it on with use(Step.ROWS, true)", s::rows);
       assertThrows(IllegalArgumentException.class, () -> s.use(Native.KVC_STEP_REQUESTS, false)); // not optional
+      IntBuffer kept = s.extendTokens();
       s.use(Step.EXTEND_TOKENS, false);
-      assertThrows(IndexOutOfBoundsException.class, () -> s.extendTokens.put(0, 7));
-      s.requests.put(0, r.id());
-      s.committed.put(0, 4);
-      s.extendOffsets.put(1, 4);
+      assertThrows(IndexOutOfBoundsException.class, () -> kept.put(0, 7));
+      off("extendTokens is off; switch it on with use(Step.EXTEND_TOKENS, true)", s::extendTokens);
+      s.requests().put(0, r.id());
+      s.committed().put(0, 4);
+      s.extendOffsets().put(1, 4);
       s.counts(1, 0, 0).run(0);
-      assertEquals(0, s.status.get(0));
+      assertEquals(0, s.status().get(0));
       LongBuffer slots = Buffers.longs(4);
       r.slots(0, 4, slots);
       for (int i = 0; i < 4; ++i) {
-        assertEquals(slots.get(i), s.slots.get(i));
+        assertEquals(slots.get(i), s.slots().get(i));
       }
       assertEquals(4, r.info().numTokens());
       s.use(Step.SLOTS, false);
       s.use(Step.EXTEND_OFFSETS, false);
       s.use(Step.EXTEND_TOKENS, true);
-      assertThrows(IndexOutOfBoundsException.class, () -> s.slots.get(0));
-      assertThrows(IndexOutOfBoundsException.class, () -> s.extendTokens.get(0));
+      off("slots is off; switch it on with use(Step.SLOTS, true)", s::slots);
+      off("extendTokens is off; switch it on with use(Step.EXTEND_OFFSETS, true)", s::extendTokens);
+      s.use(Step.BLOCK_TABLES, false);
+      off("blockTables is off; switch it on with use(Step.BLOCK_TABLES, true)", () -> s.row(0, 0));
       s.use(Step.EXTEND_OFFSETS, true);
-      assertEquals(-1, s.extendTokens.get(0));
+      assertEquals(-1, s.extendTokens().get(0));
+    }
+  }
+
+  private static void off(String text, Executable access) {
+    assertEquals(text, assertThrows(IllegalStateException.class, access).getMessage());
+  }
+
+  @Test
+  void aStepHasARowForEachItemByDefault() throws Exception {
+    try (Manager m = small(8); Step s = new Step(m, new Step.Limits(2, 0, 0, 3, 0, 1, 8))) {
+      assertEquals(3 * 3, s.blockTables().capacity());
+      s.admitTokens().put(0, sequence(0, 8));
+      s.admitOffsets().put(1, 8);
+      assertEquals("Step[step 0: 0 requests, 0 frees, 0 preempts, 0 truncates, 1 admissions]", s.counts(0, 0, 1).toString());
+      s.run(0);
+      assertEquals(Status.OK, Status.of(s.status().get(0)));
+      assertEquals(IntBuffer.wrap(new int[] {0, 1, -1}), s.row(0, 0));
+      s.requests().put(0, s.admitted().get(0));
+      s.fillId(5).flags(Step.WHOLE_ROWS).use(Step.COMMITTED, false);
+      s.counts(1, 0, 0).run(0);
+      assertEquals(IntBuffer.wrap(new int[] {0, 1, 5}), s.row(0, 0));
+      assertThrows(KvCacheException.class, () -> s.flags(1 << 30).run(0));
+      s.flags(Step.ADMIT_PAST_REFUSAL).admitTokens().put(0, sequence(20, 8));
+      s.admitOffsets().put(1, 8);
+      s.counts(0, 0, 1).run(0);
+      Request all = m.allocate(sequence(40, 16));
+      s.admitTokens().put(0, sequence(60, 8));
+      s.admitOffsets().put(1, 8);
+      s.run(0);
+      assertEquals(Status.NO_SPACE, Status.of(s.status().get(0)));
+      assertEquals(2, s.shortageBlocks());
+      all.free();
+      s.close();
+      assertEquals("Step[closed]", s.toString());
     }
   }
 
@@ -131,9 +170,9 @@ class StepTest {
   private static long admit(Step s, long id, int[][] prompts, RequestOptions... options) throws KvCacheException {
     int end = 0;
     for (int i = 0; i < prompts.length; ++i) {
-      s.admitTokens.put(end, prompts[i]);
+      s.admitTokens().put(end, prompts[i]);
       end += prompts[i].length;
-      s.admitOffsets.put(i + 1, end);
+      s.admitOffsets().put(i + 1, end);
     }
     return s.counts(0, 0, prompts.length).run(id, options);
   }
@@ -149,22 +188,22 @@ class StepTest {
     int[][] prompts = {sequence(0, 5), sequence(0, 5)};
     try (Manager m = small(64); Step s = admitting(m)) {
       long namespace = m.openNamespace(null, null, new byte[] {1});
-      s.admitNamespaces.put(1, namespace);
+      s.admitNamespaces().put(1, namespace);
       admit(s, 0, prompts);
       for (int i = 0; i < 2; ++i) {
-        m.request(s.admitted.get(i)).commit(5);
-        m.request(s.admitted.get(i)).free();
+        m.request(s.admitted().get(i)).commit(5);
+        m.request(s.admitted().get(i)).free();
       }
       assertEquals(4, m.probe(0, ManagerTest.direct(prompts[0])));
       assertEquals(4, m.probe(namespace, ManagerTest.direct(prompts[0])));
       m.reset(0);
       admit(s, 1, prompts, new RequestOptions(), null);
-      m.request(s.admitted.get(1)).commit(5);
+      m.request(s.admitted().get(1)).commit(5);
       assertEquals(4, m.probe(0, ManagerTest.direct(prompts[0])));
       assertEquals(0, m.probe(namespace, ManagerTest.direct(prompts[0])));
-      s.admitNamespaces.put(0, 12345);
+      s.admitNamespaces().put(0, 12345);
       admit(s, 2, prompts);
-      assertEquals(Native.KVC_ERROR_NOT_FOUND, s.status.get(0));
+      assertEquals(Native.KVC_ERROR_NOT_FOUND, s.status().get(0));
     }
   }
 
@@ -179,12 +218,12 @@ class StepTest {
         id = admit(s, id, prompts, batch);
         List<Request> made = new ArrayList<>();
         for (int i = 0; i < 3; ++i) {
-          Request r = one.allocate(ManagerTest.direct(prompts[i]), singles[i]), other = many.request(s.admitted.get(i));
+          Request r = one.allocate(ManagerTest.direct(prompts[i]), singles[i]), other = many.request(s.admitted().get(i));
           made.add(r);
           made.add(other);
           hits += r.cached();
-          assertEquals(0, s.status.get(i));
-          assertEquals(r.cached(), s.cached.get(i));
+          assertEquals(0, s.status().get(i));
+          assertEquals(r.cached(), s.cached().get(i));
           assertEquals(r.info(), other.info());
           assertArrayEquals(r.blockTable(0), other.blockTable(0));
         }
@@ -214,9 +253,9 @@ class StepTest {
       assertThrows(IllegalArgumentException.class, () -> admit(s, 0, prompts, null, null, null, null));
       assertEquals(digest, m.digest());
       admit(s, 0, prompts, null, new RequestOptions().namespace(12345), null);
-      assertEquals(0, s.status.get(0));
-      assertEquals(4, s.status.get(1));
-      assertEquals(0, s.status.get(2));
+      assertEquals(0, s.status().get(0));
+      assertEquals(4, s.status().get(1));
+      assertEquals(0, s.status().get(2));
     }
   }
 
@@ -224,12 +263,12 @@ class StepTest {
   void aWaitingRequestKeepsWhatItWasCreatedWith() throws Exception {
     try (Manager m = small(64); Step s = admitting(m)) {
       Request waiting = m.create(ManagerTest.direct(sequence(0, 9)), new RequestOptions().lookahead(2));
-      s.admitRequests.put(0, waiting.id());
+      s.admitRequests().put(0, waiting.id());
       long id = admit(s, 0, new int[][] {{}}, new RequestOptions().lookahead(30));
       assertEquals(11, waiting.info().capacity());
-      s.admitRequests.put(0, 0);
+      s.admitRequests().put(0, 0);
       admit(s, id, new int[][] {sequence(100, 5)});
-      assertEquals(5, m.request(s.admitted.get(0)).info().capacity());
+      assertEquals(5, m.request(s.admitted().get(0)).info().capacity());
     }
   }
 }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <type_traits>
+
+namespace kvcli {
+
+/// An option for a whole number from 1 to `most`.
+template <typename T>
+CLI::Option* add_number(CLI::App& app, const char* name, T& value, const char* text,
+                        std::type_identity_t<T> most) {
+  return app.add_option(name, value, text)->check(CLI::Range(T{1}, most));
+}
+
+/// An option for one of `choices`.
+inline CLI::Option* add_choice(CLI::App& app, const char* name, std::string& value, const char* text,
+                               const std::vector<std::string>& choices) {
+  return app.add_option(name, value, text)->check(CLI::IsMember(choices));
+}
+
+}  // namespace kvcli
