@@ -11,14 +11,14 @@
 //   threadIdx.x, blockIdx.x/y/z, gridDim.x/y/z, blockDim.x    blocks are one-dimensional
 //   kWave, lane(), wave()                    threads that step together: 32 or 64
 //   sync_block(), sync_wave()                barriers: all threads of the block or wave come to the same one
-//   shuffle(), shuffle_xor(), shuffle_up(), ballot()          across the wave; all lanes take part
-//   copy_async(), commit_async(), wait_async<n>()             16 bytes from global to shared memory
-//   mma(), load_matrix(), ... (kHasMma)                       tiles of tensor cores
+//   shuffle_xor(), shuffle_up(), ballot()    across the wave; all lanes take part
+//   mma_bf16(), mma_fp16(), load_matrix()    (kHasMma) mma.m16n8k16 and ldmatrix of tensor cores
+//   copy_async(), commit_async(), wait_async<n>()             (kHasMma) 16 bytes from global to shared memory
 //   load_once(), store_once()                memory that is not read again soon
-//   atomic_add(), atomic_max()
+//   atomic_add()
 //   greater(a, b)                            of a NaN and a number, the number
-//   half_of_float(), e4m3_of_float(), ...    (kHasHalf, kHasFp8) the device's conversions: IEEE's, but for
-//   NaN mul_rn(), add_rn(), sub_rn(), fma_rn()   each rounded by itself, never contracted: as on the CPU
+//   half_of_float(), e4m3_of_float(), ...    (KVC_GPU_HAS_HALF, KVC_GPU_HAS_FP8) the device's conversions
+//   mul_rn(), add_rn(), sub_rn(), div_rn()   each rounded by itself, never contracted: as on the CPU
 //
 // The geometry of a launch never depends on kWave, and kWave is in no kernel's template arguments: the host
 // side of HIP does not know it. `threads` is a multiple of 64.
@@ -30,8 +30,6 @@
 #define KVC_GPU_HIP 1
 #elif defined(__CUDACC__)
 #define KVC_GPU_CUDA 1
-#else
-#define KVC_GPU_EMULATED 1
 #endif
 
 namespace kvc::gpu {

@@ -130,28 +130,41 @@ PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
   return ids_of(self, before, after);
 }
 
-int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
-  if (num_tokens > self->known) {
-    PyObject* const items = PySequence_Fast(tokens, "token ids must be a sequence of int");
-    if (!items) return 0;
-    int32_t few[64];
-    const Py_ssize_t first = self->known, added = num_tokens - first;
-    int32_t* ids = few;
-    int done = 0;
-    if (num_tokens > PySequence_Fast_GET_SIZE(items)) {
-      PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens,
-                   PySequence_Fast_GET_SIZE(items));
-    } else if (added > 64 && !(ids = PyMem_Malloc((size_t)added * sizeof *ids))) {
-      PyErr_NoMemory();
-    } else {
-      done = kvc_read_int32(items, first, added, "tokens", ids) &&
-             succeeded(kvc_manager_append_tokens(self->m, self->id, ids, (size_t)added));
-    }
-    if (ids != few) PyMem_Free(ids);
-    Py_DECREF(items);
-    if (!done) return 0;
-    self->known = num_tokens;
+// Appends tokens [known, num_tokens) of `tokens`, a list or another sequence, of which only these are read.
+static int append(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
+  const Py_ssize_t size = PySequence_Size(tokens), added = num_tokens - self->known;
+  if (size < 0) return 0;
+  if (size < num_tokens) {
+    PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens, size);
+    return 0;
   }
+  const int whole = PyList_CheckExact(tokens) || PyTuple_CheckExact(tokens);
+  PyObject* const part = whole ? NULL : PySequence_GetSlice(tokens, self->known, num_tokens);
+  if (!whole && !part) return 0;
+  PyObject* const items = PySequence_Fast(whole ? tokens : part, "token ids must be a sequence of int");
+  Py_XDECREF(part);
+  if (!items) return 0;
+  const Py_ssize_t first = whole ? self->known : 0;
+  int32_t few[64];
+  int32_t* ids = few;
+  int done = 0;
+  if (PySequence_Fast_GET_SIZE(items) < first + added) {
+    PyErr_Format(PyExc_ValueError, "tokens: a slice of %zd items has %zd", added,
+                 PySequence_Fast_GET_SIZE(items));
+  } else if (added > 64 && !(ids = PyMem_Malloc((size_t)added * sizeof *ids))) {
+    PyErr_NoMemory();
+  } else {
+    done = kvc_read_int32(items, first, added, "tokens", ids) &&
+           succeeded(kvc_manager_append_tokens(self->m, self->id, ids, (size_t)added));
+  }
+  if (ids != few) PyMem_Free(ids);
+  Py_DECREF(items);
+  if (done) self->known = num_tokens;
+  return done;
+}
+
+int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
+  if (num_tokens > self->known && !append(self, tokens, num_tokens)) return 0;
   if (num_tokens > self->committed) {
     if (!succeeded(kvc_manager_commit_tokens(self->m, self->id, (uint64_t)num_tokens))) return 0;
     self->committed = num_tokens;
@@ -179,6 +192,7 @@ static PyMemberDef admitted_members[] = {
     {"num_blocks", T_PYSSIZET, offsetof(Admitted, num_blocks), READONLY, "entries of each table"},
     {"quiet", T_PYSSIZET, offsetof(Admitted, quiet), 0,
      "up to this many tokens, no block is taken and none becomes full"},
+    {"watched", T_INT, offsetof(Admitted, watched), 0, "1: _commit_watched() of the Python class commits"},
     {"unreturned", T_PYSSIZET, offsetof(Admitted, unreturned), 0,
      "popped blocks that the engine has not yet freed"},
     {NULL, 0, 0, 0, NULL}};

@@ -12,6 +12,7 @@ typedef struct Admitted {
   Py_ssize_t committed;   // committed tokens
   Py_ssize_t quiet;       // up to this many tokens, no block is taken and none becomes full
   Py_ssize_t num_blocks;  // of each table
+  int watched;            // the Python class does its commits: their events are told apart from others
   Py_ssize_t unreturned;  // popped blocks that the engine has not yet freed
   Py_ssize_t block_size, num_groups, room;
   int32_t* tables;  // [num_groups][room]
@@ -22,6 +23,6 @@ extern PyTypeObject* kvc_admitted_type;
 // Takes slots for `needed` tokens, up to the end of the last block. Returns the new block ids per group, or
 // None if there is no space.
 PyObject* kvc_grow(Admitted* self, Py_ssize_t needed);
-// Commits num_tokens tokens. `tokens` is the list of all tokens, for those that the library does not know
-// yet.
+// Commits num_tokens tokens. `tokens` is the sequence of all tokens, of which only those are read that the
+// library does not know yet.
 int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens);

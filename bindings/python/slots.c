@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// allocate_slots() in C, which a scheduler in Python calls for every request in every step: a call with
-// nothing to do costs a dictionary lookup and two attributes. For kvcache/integrations/vllm.py.
+// allocate_slots() and cache_blocks() in C, which a scheduler in Python calls for every request in every
+// step: a call with nothing to do costs a dictionary lookup and two attributes, and no call reads more of a
+// request's tokens than are new. For kvcache/integrations/vllm.py.
 //
 // SlotAllocator handles admitted requests, and passes all others to the Python class that is derived from it.
 // One thread at a time uses it, under the interpreter lock.
@@ -10,11 +11,13 @@ typedef struct SlotAllocator {
   PyObject_HEAD PyObject *live, *empty,
       *blocks_type;  // {request_id: Admitted}, KVCacheBlocks of nothing, KVCacheBlocks
   Py_ssize_t max_model_len;
-  int publishes_at_once;  // blocks are published when they are scheduled, without further bookkeeping
+  Py_ssize_t *windows, num_windows;  // sizes of the groups' windows; NULL: all groups have full attention
+  int caching;                       // cache_blocks() publishes
+  int simple;                        // new blocks need no further bookkeeping in Python
 } SlotAllocator;
 
-static PyObject *s_request_id, *s_num_computed_tokens, *s_num_lookahead_tokens, *s_all_token_ids,
-    *s_own_token_ids, *s_general;
+static PyObject *s_request_id, *s_num_computed_tokens, *s_num_in_flight_tokens, *s_num_lookahead_tokens,
+    *s_all_token_ids, *s_general;
 
 static int as_size(PyObject* number, Py_ssize_t* value) {
   if (!number) return 0;
@@ -22,18 +25,68 @@ static int as_size(PyObject* number, Py_ssize_t* value) {
   return *value != -1 || !PyErr_Occurred();
 }
 
-// The list behind vLLM's read-only view, if it exists: it is read several times faster.
-static PyObject* tokens_of(PyObject* request) {
-  PyObject* const own = PyObject_GetAttr(request, s_own_token_ids);
-  if (own || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
-  PyErr_Clear();
-  return PyObject_GetAttr(request, s_all_token_ids);
+static int read_size(PyObject* object, PyObject* name, Py_ssize_t* value) {
+  PyObject* const number = PyObject_GetAttr(object, name);
+  const int read = as_size(number, value);
+  Py_XDECREF(number);
+  return read;
 }
 
-// Takes slots for `needed` tokens of a running request, and publishes the full blocks of its first `end`
-// tokens.
-static PyObject* extend(const SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t end,
-                        Py_ssize_t needed) {
+// A commit has an effect only where a block becomes full or leaves a window. The last such count of tokens
+// up to `count`.
+static Py_ssize_t last_effect(const SlotAllocator* self, Py_ssize_t block_size, Py_ssize_t count) {
+  if (count <= 0) return 0;
+  Py_ssize_t last = count - count % block_size;
+  for (Py_ssize_t i = 0; i < self->num_windows; ++i) {
+    const Py_ssize_t behind = count - (self->windows[i] - 1);  // tokens that the next query does not read
+    if (behind >= block_size && count - behind % block_size > last) last = count - behind % block_size;
+  }
+  return last;
+}
+
+// The first such count after `count`.
+static Py_ssize_t next_effect(const SlotAllocator* self, Py_ssize_t block_size, Py_ssize_t count) {
+  Py_ssize_t next = count - count % block_size + block_size;
+  for (Py_ssize_t i = 0; i < self->num_windows; ++i) {
+    const Py_ssize_t behind = count - (self->windows[i] - 1);
+    const Py_ssize_t missing = block_size - (behind < 0 ? behind : behind % block_size);
+    if (count + missing < next) next = count + missing;
+  }
+  return next;
+}
+
+// Commits what has an effect of the first `count` tokens, as far as their ids are known.
+static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t count) {
+  if (last_effect(self, live->block_size, count) <= live->committed) return 1;
+  PyObject* const tokens = PyObject_GetAttr(request, s_all_token_ids);
+  const Py_ssize_t known = tokens ? PySequence_Size(tokens) : -1;
+  const Py_ssize_t end = last_effect(self, live->block_size, count < known ? count : known);
+  int done = known >= 0;
+  if (done && end > live->committed) {
+    if (live->watched) {
+      PyObject* const none =
+          PyObject_CallMethod((PyObject*)self, "_commit_watched", "OOOn", live, request, tokens, end);
+      done = none != NULL;
+      Py_XDECREF(none);
+    } else {
+      done = kvc_commit(live, tokens, end);
+    }
+  }
+  Py_XDECREF(tokens);
+  return done;
+}
+
+// Takes slots for `needed` tokens of a running request, of which `end` are computed after this step. With
+// full attention, publishes the blocks that are then full. With windows, first commits the tokens that no
+// step in flight computes, which also frees the blocks that they leave.
+static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t computed,
+                        Py_ssize_t end, Py_ssize_t needed) {
+  if (self->num_windows) {
+    Py_ssize_t in_flight;
+    if (!read_size(request, s_num_in_flight_tokens, &in_flight) ||
+        !commit(self, live, request, computed - in_flight))
+      return NULL;
+  }
   if (needed > self->max_model_len) needed = self->max_model_len;
   PyObject* result = self->empty;
   if (needed <= live->num_blocks * live->block_size) {
@@ -45,17 +98,12 @@ static PyObject* extend(const SlotAllocator* self, Admitted* live, PyObject* req
     Py_DECREF(ids);
     if (!result) return NULL;
   }
-  PyObject* const tokens = tokens_of(request);
-  const Py_ssize_t known = tokens ? PySequence_Size(tokens) : -1;
-  Py_ssize_t full = end < known ? end : known;
-  full -= full % live->block_size;
-  const int done = known >= 0 && (full <= live->committed || kvc_commit(live, tokens, full));
-  Py_XDECREF(tokens);
-  if (!done) {
+  if (!self->num_windows && !commit(self, live, request, end)) {
     Py_DECREF(result);
     return NULL;
   }
-  live->quiet = live->committed + live->block_size - 1;
+  // Full blocks are published with the step that fills them; windows are left by tokens before it.
+  live->quiet = next_effect(self, live->block_size, live->committed) - !self->num_windows;
   if (live->quiet > live->num_blocks * live->block_size) live->quiet = live->num_blocks * live->block_size;
   return result;
 }
@@ -64,10 +112,7 @@ static PyObject* extend(const SlotAllocator* self, Admitted* live, PyObject* req
 static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* args, Py_ssize_t lookahead,
                         PyObject** answer) {
   Py_ssize_t computed, added, end, needed;
-  PyObject* const count = PyObject_GetAttr(args[0], s_num_computed_tokens);
-  const int read = as_size(count, &computed) && as_size(args[1], &added);
-  Py_XDECREF(count);
-  if (!read) return 1;
+  if (!read_size(args[0], s_num_computed_tokens, &computed) || !as_size(args[1], &added)) return 1;
   if (added <= 0 || lookahead < 0) return 0;
   if (__builtin_add_overflow(computed, added, &end) || __builtin_add_overflow(end, lookahead, &needed))
     return 0;
@@ -76,9 +121,17 @@ static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* ar
     *answer = self->empty;
     return 1;
   }
-  if (!self->publishes_at_once) return 0;
-  *answer = extend(self, live, args[0], end, needed);
+  if (!self->simple) return 0;
+  *answer = extend(self, live, args[0], computed, end, needed);
   return 1;
+}
+
+// The admitted request behind one of vLLM's, borrowed; NULL if it holds nothing, or with an exception.
+static Admitted* find(const SlotAllocator* self, PyObject* request) {
+  PyObject* const id = self->live ? PyObject_GetAttr(request, s_request_id) : NULL;
+  PyObject* const found = id ? PyDict_GetItemWithError(self->live, id) : NULL;
+  Py_XDECREF(id);
+  return found && Py_TYPE(found) == kvc_admitted_type ? (Admitted*)found : NULL;
 }
 
 // Returns 1 and the answer (NULL = an exception) if the request runs and no unusual option is given; else 0.
@@ -91,14 +144,8 @@ static int try_running(SlotAllocator* self, PyObject* const* args, Py_ssize_t na
     if (PyTuple_GET_SIZE(names) != 1 || PyTuple_GET_ITEM(names, 0) != s_num_lookahead_tokens) return 0;
     if (!as_size(args[2], &lookahead)) return 1;
   }
-  if (!self->live) return 0;  // not initialised
-  PyObject* const id = PyObject_GetAttr(args[0], s_request_id);
-  if (!id) return 1;
-  PyObject* const found = PyDict_GetItemWithError(self->live, id);
-  Py_DECREF(id);
-  if (!found) return PyErr_Occurred() != NULL;
-  if (Py_TYPE(found) != kvc_admitted_type) return 0;
-  Admitted* const live = (Admitted*)found;
+  Admitted* const live = find(self, args[0]);
+  if (!live) return PyErr_Occurred() != NULL;
   Py_INCREF(live);  // reading attributes may run code that ends the request
   const int answered = try_admitted(self, live, args, lookahead, answer);
   Py_DECREF(live);
@@ -121,11 +168,76 @@ static PyObject* allocate_slots(SlotAllocator* self, PyObject* const* args, Py_s
   return PyObject_VectorcallMethod(s_general, all, (size_t)nargs + 1, names);
 }
 
+// commit(live, request, count)
+static PyObject* allocator_commit(SlotAllocator* self, PyObject* args) {
+  PyObject *live, *request;
+  Py_ssize_t count;
+  if (!PyArg_ParseTuple(args, "O!On", kvc_admitted_type, &live, &request, &count) ||
+      !commit(self, (Admitted*)live, request, count))
+    return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject* cache_blocks(SlotAllocator* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  PyObject* values[2] = {nargs > 0 ? args[0] : NULL, nargs > 1 ? args[1] : NULL};
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < named && nargs + named == 2; ++i) {
+    PyObject* const name = PyTuple_GET_ITEM(names, i);
+    if (PyUnicode_CompareWithASCIIString(name, "request") == 0) values[0] = args[nargs + i];
+    if (PyUnicode_CompareWithASCIIString(name, "num_computed_tokens") == 0) values[1] = args[nargs + i];
+  }
+  Py_ssize_t count;
+  if (nargs + named != 2 || !values[0] || !values[1]) {
+    PyErr_SetString(PyExc_TypeError, "cache_blocks() takes request and num_computed_tokens");
+    return NULL;
+  }
+  if (!as_size(values[1], &count)) return NULL;
+  Admitted* const live = self->caching ? find(self, values[0]) : NULL;
+  if (live) {
+    Py_INCREF(live);
+    const int done = commit(self, live, values[0], count);
+    Py_DECREF(live);
+    if (!done) return NULL;
+  }
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+
+// The sizes of `windows`, a sequence of int, into memory that the allocator owns.
+static int read_windows(SlotAllocator* self, PyObject* windows) {
+  PyObject* const items = PySequence_Fast(windows, "windows must be a sequence of int");
+  if (!items) return 0;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  Py_ssize_t* const sizes = PyMem_Malloc((size_t)(count + 1) * sizeof *sizes);
+  int done = sizes != NULL;
+  if (!done) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; done && i < count; ++i) {
+    PyObject* const item = kvc_item(items, i, count, "windows");
+    done = as_size(item, &sizes[i]);
+    if (done && sizes[i] < 1) {
+      PyErr_Format(PyExc_ValueError, "windows[%zd] is %zd; a window has at least 1 token", i, sizes[i]);
+      done = 0;
+    }
+    Py_XDECREF(item);
+  }
+  Py_DECREF(items);
+  if (!done) {
+    PyMem_Free(sizes);
+    return 0;
+  }
+  PyMem_Free(self->windows);
+  self->windows = sizes, self->num_windows = count;
+  return 1;
+}
+
 static int allocator_init(SlotAllocator* self, PyObject* args, PyObject* keywords) {
-  static char* names[] = {"live", "empty", "blocks_type", "max_model_len", "publishes_at_once", NULL};
-  PyObject *live, *empty, *blocks_type;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!OOnp", names, &PyDict_Type, &live, &empty, &blocks_type,
-                                   &self->max_model_len, &self->publishes_at_once))
+  static char* names[] = {"live",    "empty",   "blocks_type", "max_model_len",
+                          "windows", "caching", "simple",      NULL};
+  PyObject *live, *empty, *blocks_type, *windows;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!OOnOpp", names, &PyDict_Type, &live, &empty,
+                                   &blocks_type, &self->max_model_len, &windows, &self->caching,
+                                   &self->simple) ||
+      !read_windows(self, windows))
     return -1;
   Py_INCREF(live), Py_INCREF(empty), Py_INCREF(blocks_type);
   Py_XSETREF(self->live, live);
@@ -153,6 +265,7 @@ static void allocator_dealloc(SlotAllocator* self) {
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   allocator_clear(self);
+  PyMem_Free(self->windows);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -171,11 +284,19 @@ static PyMethodDef allocator_methods[] = {
      "if "
      "they were evicted since.\n"
      "The watermark applies to admissions while any request holds blocks; has_scheduled_reqs is not read."},
+    {"cache_blocks", (PyCFunction)(void (*)(void))cache_blocks, METH_FASTCALL | METH_KEYWORDS,
+     "cache_blocks($self, request, num_computed_tokens)\n--\n\n"
+     "Publishes the full blocks of the computed tokens, as far as their ids are known. Reads only tokens "
+     "that "
+     "are new."},
+    {"_commit", (PyCFunction)allocator_commit, METH_VARARGS,
+     "_commit($self, live, request, num_tokens)\n--\n\nAs cache_blocks(), for an Admitted."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot allocator_slots[] = {{Py_tp_doc,
-                                         "Handles allocate_slots() of running requests; _allocate_slots() of "
-                                         "the derived class handles all others."},
+                                         "Handles allocate_slots() of running requests and cache_blocks(); "
+                                         "_allocate_slots() of the derived class handles all other "
+                                         "requests."},
                                         {Py_tp_init, allocator_init},
                                         {Py_tp_new, PyType_GenericNew},
                                         {Py_tp_dealloc, allocator_dealloc},
@@ -193,7 +314,7 @@ int kvc_add_slots(PyObject* module) {
   s_num_computed_tokens = PyUnicode_InternFromString("num_computed_tokens");
   s_num_lookahead_tokens = PyUnicode_InternFromString("num_lookahead_tokens");
   s_all_token_ids = PyUnicode_InternFromString("all_token_ids");
-  s_own_token_ids = PyUnicode_InternFromString("_all_token_ids");
+  s_num_in_flight_tokens = PyUnicode_InternFromString("num_in_flight_tokens");
   s_general = PyUnicode_InternFromString("_allocate_slots");
   return s_general && allocator && PyModule_AddObject(module, "SlotAllocator", allocator) == 0;
 }

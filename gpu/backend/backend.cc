@@ -50,24 +50,12 @@ kvc_status stream_adopt(uint32_t device, void* handle, void** stream) {
   return KVC_OK;
 }
 
-void* stream_handle(void* stream) { return stream_of(stream)->handle(); }
-void stream_destroy(void* stream) { stream_of(stream)->close(); }
-kvc_status stream_synchronize(void* stream) { return stream_of(stream)->synchronize(); }
-kvc_status stream_wait_event(void* stream, void* event) { return event_of(event).delay(*stream_of(stream)); }
-
-kvc_status update_stream_tables(void* stream, const kvc_backend_table_update* update) {
-  return update_tables(*stream_of(stream), *update);
-}
-
 kvc_status event_create(uint32_t device, void** event) {
   DeviceEvent* made;
   KVC_TRY(DeviceEvent::create(device, &made));
   *event = made;
   return KVC_OK;
 }
-
-void event_destroy(void* event) { delete &event_of(event); }
-kvc_status event_record(void* event, void* stream) { return event_of(event).record(*stream_of(stream)); }
 
 kvc_status event_query(void* event, int32_t* done) {
   bool reached = false;
@@ -76,55 +64,11 @@ kvc_status event_query(void* event, int32_t* done) {
   return KVC_OK;
 }
 
-kvc_status event_synchronize(void* event) { return event_of(event).synchronize(); }
-
 kvc_status storage_create(uint32_t device, const kvc_backend_storage* config, void** storage) {
   DeviceStorage* made;
   KVC_TRY(DeviceStorage::create(device, *config, &made));
   *storage = made;
   return KVC_OK;
-}
-
-void storage_wait(void* storage) { storage_of(storage).wait(); }
-void storage_destroy(void* storage) { DeviceStorage::destroy(&storage_of(storage)); }
-
-kvc_status store(void* storage, const kvc_backend_rows* rows, void* stream) {
-  return storage_of(storage).move_rows(*rows, true, stream_of(stream));
-}
-kvc_status gather(void* storage, const kvc_backend_rows* rows, void* stream) {
-  return storage_of(storage).move_rows(*rows, false, stream_of(stream));
-}
-kvc_status copy_blocks(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream) {
-  return storage_of(storage).copy_blocks(copies, num_copies, stream_of(stream));
-}
-kvc_status zero_blocks(void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
-  return storage_of(storage).zero_blocks(blocks, num_blocks, stream_of(stream));
-}
-
-// Keys per channel are refused at creation: no block is ever residual.
-kvc_status quantize_blocks(void*, const int32_t*, size_t, void*) { return KVC_OK; }
-int32_t is_residual(void*, int32_t) { return 0; }
-
-kvc_status measure(void* storage, const kvc_backend_rows* rows, kvc_backend_errors* keys,
-                   kvc_backend_errors* values) {
-  return storage_of(storage).measure(*rows, keys, values);
-}
-kvc_status attend(void* storage, const kvc_backend_attention* attention, void* stream) {
-  return storage_of(storage).attend(*attention, stream_of(stream));
-}
-kvc_status explain(void* storage, const kvc_backend_attention* attention, kvc_backend_attention_info* info) {
-  return storage_of(storage).explain(*attention, info);
-}
-kvc_status key_bounds(void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
-                      uint16_t* bounds, void* stream) {
-  return storage_of(storage).key_bounds(layer, blocks, num_blocks, bounds, stream_of(stream));
-}
-kvc_status swap_blocks(void* storage, const kvc_backend_swap* swap, void* stream) {
-  return storage_of(storage).swap_blocks(*swap, stream_of(stream));
-}
-kvc_status select_blocks(void* storage, const kvc_backend_attention* attention,
-                         const kvc_backend_selection* selection, void* stream) {
-  return storage_of(storage).select_blocks(*attention, *selection, stream_of(stream));
 }
 
 kvc_backend make_table() {
@@ -145,31 +89,58 @@ kvc_backend make_table() {
   table.import_memory = import_memory;
   table.stream_create = stream_create;
   table.stream_adopt = stream_adopt;
-  table.stream_handle = stream_handle;
-  table.stream_destroy = stream_destroy;
-  table.update_tables = update_stream_tables;
-  table.stream_synchronize = stream_synchronize;
-  table.stream_wait_event = stream_wait_event;
+  table.stream_handle = [](void* stream) { return stream_of(stream)->handle(); };
+  table.stream_destroy = [](void* stream) { stream_of(stream)->close(); };
+  table.update_tables = [](void* stream, const kvc_backend_table_update* update) {
+    return update_tables(*stream_of(stream), *update);
+  };
+  table.stream_synchronize = [](void* stream) { return stream_of(stream)->synchronize(); };
+  table.stream_wait_event = [](void* stream, void* event) {
+    return event_of(event).delay(*stream_of(stream));
+  };
   table.event_create = event_create;
-  table.event_destroy = event_destroy;
-  table.event_record = event_record;
+  table.event_destroy = [](void* event) { delete &event_of(event); };
+  table.event_record = [](void* event, void* stream) { return event_of(event).record(*stream_of(stream)); };
   table.event_query = event_query;
-  table.event_synchronize = event_synchronize;
+  table.event_synchronize = [](void* event) { return event_of(event).synchronize(); };
   table.storage_create = storage_create;
-  table.storage_wait = storage_wait;
-  table.storage_destroy = storage_destroy;
-  table.store = store;
-  table.gather = gather;
-  table.copy_blocks = copy_blocks;
-  table.zero_blocks = zero_blocks;
-  table.quantize_blocks = quantize_blocks;
-  table.is_residual = is_residual;
-  table.measure = measure;
-  table.attend = attend;
-  table.explain = explain;
-  table.key_bounds = key_bounds;
-  table.select_blocks = select_blocks;
-  table.swap_blocks = swap_blocks;
+  table.storage_wait = [](void* storage) { storage_of(storage).wait(); };
+  table.storage_destroy = [](void* storage) { DeviceStorage::destroy(&storage_of(storage)); };
+  table.store = [](void* storage, const kvc_backend_rows* rows, void* stream) {
+    return storage_of(storage).move_rows(*rows, true, stream_of(stream));
+  };
+  table.gather = [](void* storage, const kvc_backend_rows* rows, void* stream) {
+    return storage_of(storage).move_rows(*rows, false, stream_of(stream));
+  };
+  table.copy_blocks = [](void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream) {
+    return storage_of(storage).copy_blocks(copies, num_copies, stream_of(stream));
+  };
+  table.zero_blocks = [](void* storage, const int32_t* blocks, size_t num_blocks, void* stream) {
+    return storage_of(storage).zero_blocks(blocks, num_blocks, stream_of(stream));
+  };
+  // Keys per channel are refused at creation: no block is ever residual.
+  table.quantize_blocks = [](void*, const int32_t*, size_t, void*) -> kvc_status { return KVC_OK; };
+  table.is_residual = [](void*, int32_t) { return 0; };
+  table.measure = [](void* storage, const kvc_backend_rows* rows, kvc_backend_errors* keys,
+                     kvc_backend_errors* values) { return storage_of(storage).measure(*rows, keys, values); };
+  table.attend = [](void* storage, const kvc_backend_attention* attention, void* stream) {
+    return storage_of(storage).attend(*attention, stream_of(stream));
+  };
+  table.explain = [](void* storage, const kvc_backend_attention* attention,
+                     kvc_backend_attention_info* info) {
+    return storage_of(storage).explain(*attention, info);
+  };
+  table.key_bounds = [](void* storage, uint32_t layer, const int32_t* blocks, size_t num_blocks,
+                        uint16_t* bounds, void* stream) {
+    return storage_of(storage).key_bounds(layer, blocks, num_blocks, bounds, stream_of(stream));
+  };
+  table.select_blocks = [](void* storage, const kvc_backend_attention* attention,
+                           const kvc_backend_selection* selection, void* stream) {
+    return storage_of(storage).select_blocks(*attention, *selection, stream_of(stream));
+  };
+  table.swap_blocks = [](void* storage, const kvc_backend_swap* swap, void* stream) {
+    return storage_of(storage).swap_blocks(*swap, stream_of(stream));
+  };
   return table;
 }
 

@@ -6,7 +6,6 @@
 
 #include "backend/memory.h"
 #include "backend/swap.h"
-#include "base/checked.h"
 #include "kernels/kernels.h"
 
 namespace kvc::gpu {

@@ -57,7 +57,6 @@ kvc_status Workspace::grow(DeviceStream& stream, uint64_t capture, uint64_t byte
   if (error == 0) {
     *block = {static_cast<char*>(memory), bytes, nullptr, capture};
     use(block, stream);
-    bytes_ += bytes;
     ++num_blocks_;
     return KVC_OK;
   }
@@ -76,11 +75,6 @@ kvc_status Workspace::grow(DeviceStream& stream, uint64_t capture, uint64_t byte
 void Workspace::give(const Block& block) {
   const std::lock_guard lock(mutex_);
   idle_.push_back(block);
-}
-
-uint64_t Workspace::bytes() {
-  const std::lock_guard lock(mutex_);
-  return bytes_;
 }
 
 }  // namespace kvc::gpu

@@ -28,7 +28,6 @@ class Workspace {
   // The device is current.
   kvc_status take(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block);
   void give(const Block& block);
-  uint64_t bytes();  // of all of it
 
  private:
   kvc_status grow(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block);
@@ -37,7 +36,6 @@ class Workspace {
   std::mutex mutex_;
   std::vector<Block> idle_;  // with room for all
   size_t num_blocks_ = 0;
-  uint64_t bytes_ = 0;
 };
 
 }  // namespace kvc::gpu

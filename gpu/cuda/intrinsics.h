@@ -16,7 +16,6 @@
 namespace kvc::gpu {
 
 inline constexpr uint32_t kWave = 32;
-using WaveMask = uint32_t;
 
 // Lets a kernel have so many bytes of dynamic shared memory, static ones beside them. It gets all that the
 // device has for it, so that no thread takes from another's launch what that has asked for.
@@ -61,10 +60,6 @@ inline constexpr uint32_t kAllLanes = 0xFFFFFFFFu;
 KVC_DEVICE void sync_block() { __syncthreads(); }
 KVC_DEVICE void sync_wave() { __syncwarp(); }
 template <typename T>
-KVC_DEVICE T shuffle(T value, uint32_t from) {
-  return __shfl_sync(kAllLanes, value, static_cast<int>(from));
-}
-template <typename T>
 KVC_DEVICE T shuffle_xor(T value, uint32_t mask) {
   return __shfl_xor_sync(kAllLanes, value, static_cast<int>(mask));
 }
@@ -72,12 +67,7 @@ template <typename T>
 KVC_DEVICE T shuffle_up(T value, uint32_t distance) {
   return __shfl_up_sync(kAllLanes, value, distance);
 }
-template <typename T>
-KVC_DEVICE T shuffle_down(T value, uint32_t distance) {
-  return __shfl_down_sync(kAllLanes, value, distance);
-}
-KVC_DEVICE WaveMask ballot(bool predicate) { return __ballot_sync(kAllLanes, predicate); }
-KVC_DEVICE uint32_t count_bits(WaveMask mask) { return static_cast<uint32_t>(__popc(mask)); }
+KVC_DEVICE uint32_t ballot(bool predicate) { return __ballot_sync(kAllLanes, predicate); }
 
 // ---- memory ----
 
@@ -110,7 +100,6 @@ KVC_DEVICE void store_once(T* at, const T& value) {
   }
 }
 
-inline constexpr bool kHasAsyncCopy = true;
 KVC_DEVICE uint32_t shared_address(const void* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 }
@@ -125,10 +114,7 @@ KVC_DEVICE void wait_async() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-KVC_DEVICE int32_t atomic_add(int32_t* at, int32_t value) { return atomicAdd(at, value); }
-KVC_DEVICE uint32_t atomic_add(uint32_t* at, uint32_t value) { return atomicAdd(at, value); }
-KVC_DEVICE int32_t atomic_max(int32_t* at, int32_t value) { return atomicMax(at, value); }
-KVC_DEVICE uint32_t atomic_max(uint32_t* at, uint32_t value) { return atomicMax(at, value); }
+KVC_DEVICE void atomic_add(uint32_t* at, uint32_t value) { atomicAdd(at, value); }
 
 // ---- arithmetic ----
 
@@ -136,7 +122,6 @@ KVC_DEVICE float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 KVC_DEVICE float add_rn(float a, float b) { return __fadd_rn(a, b); }
 KVC_DEVICE float sub_rn(float a, float b) { return __fsub_rn(a, b); }
 KVC_DEVICE float div_rn(float a, float b) { return __fdiv_rn(a, b); }
-KVC_DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 KVC_DEVICE float greater(float a, float b) { return fmaxf(a, b); }
 KVC_DEVICE float exp2_fast(float x) {
   float y;
@@ -144,11 +129,6 @@ KVC_DEVICE float exp2_fast(float x) {
   return y;
 }
 KVC_DEVICE float log2_fast(float x) { return __log2f(x); }
-KVC_DEVICE float tanh_fast(float x) {
-  float y;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 KVC_DEVICE uint32_t float_bits(float x) { return __float_as_uint(x); }
 KVC_DEVICE float bits_float(uint32_t x) { return __uint_as_float(x); }
 KVC_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
@@ -183,7 +163,6 @@ KVC_DEVICE float float_of_e4m3(uint32_t bits) {
 // ---- tensor cores ----
 
 inline constexpr bool kHasMma = true;
-inline constexpr bool kHasMfma = false;
 
 KVC_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
@@ -200,43 +179,20 @@ KVC_DEVICE void mma_fp16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-template <int kCount, bool kTransposed = false>
-KVC_DEVICE void load_matrix(uint32_t (&f)[kCount], const void* row) {
-  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+template <bool kTransposed = false>
+KVC_DEVICE void load_matrix(uint32_t (&f)[4], const void* row) {
   const uint32_t at = shared_address(row);
-  if constexpr (kCount == 4 && kTransposed) {
+  if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
                  : "r"(at)
                  : "memory");
-  } else if constexpr (kCount == 4) {
+  } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
                  : "r"(at)
                  : "memory");
-  } else if constexpr (kCount == 2 && kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(f[0]), "=r"(f[1])
-                 : "r"(at)
-                 : "memory");
-  } else if constexpr (kCount == 2) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(f[0]), "=r"(f[1])
-                 : "r"(at)
-                 : "memory");
-  } else if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
-                 : "=r"(f[0])
-                 : "r"(at)
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(f[0]) : "r"(at) : "memory");
   }
-}
-KVC_DEVICE uint32_t transpose_matrix(uint32_t fragment) {
-  uint32_t out;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(fragment));
-  return out;
 }
 
 }  // namespace kvc::gpu

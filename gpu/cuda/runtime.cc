@@ -85,14 +85,6 @@ Error find_address(const void* memory, Found* found) {
   return error;
 }
 
-Error find_capture(Stream stream, uint64_t* id) {
-  cudaStreamCaptureStatus status;
-  unsigned long long found = 0;
-  const Error error = done(cudaStreamGetCaptureInfo(native_stream(stream), &status, &found));
-  *id = error == 0 && status == cudaStreamCaptureStatusActive ? found : 0;
-  return error;
-}
-
 // At once where that is possible: neither in a graph nor in the default stream. What is refused, by an older
 // driver too, goes one by one: a copy that is done twice does no harm.
 Error copy(const Copies& copies, Stream stream) {

@@ -315,7 +315,6 @@ void set_enqueue(Enqueue enqueue) { enqueue_hook.store(enqueue); }
 void set_seed(uint64_t value) { seed.store(value); }
 void set_replay(uint64_t value) { replay_seed = value; }
 FaultHandler set_fault_handler(FaultHandler handler) { return fault_handler.exchange(handler); }
-uint64_t num_launches() { return launches.load(); }
 
 void sync_block(const Place& place) { Machine::own().sync_block(place); }
 const unsigned char* exchange(const void* mine, size_t bytes, const Place& place) {

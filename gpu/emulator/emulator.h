@@ -55,7 +55,6 @@ void set_seed(uint64_t seed);  // of all later launches
 void set_replay(uint64_t seed);
 using FaultHandler = void (*)(const std::string& what);
 FaultHandler set_fault_handler(FaultHandler handler);  // returns the last one; nullptr = print and abort
-uint64_t num_launches();                               // of all threads so far
 
 // Memory between pages that must not be touched; aligned to 256 if `bytes` is a multiple of that, else to 16,
 // with the last byte in front of the page, and no page is taken before it is touched. nullptr: there is none.

@@ -26,7 +26,6 @@ namespace kvc::gpu {
 
 inline constexpr uint32_t kWave = KVC_GPU_WAVE;
 static_assert(kWave == 32 || kWave == 64);
-using WaveMask = uint64_t;
 using emulator::Place;
 
 // An address for each place in the source.
@@ -65,10 +64,6 @@ class Exchanged {
 };
 
 template <typename T>
-T shuffle(T value, uint32_t from, Place place = Place::current()) {
-  return Exchanged<T>(value, place)[from % kWave];
-}
-template <typename T>
 T shuffle_xor(T value, uint32_t mask, Place place = Place::current()) {
   return Exchanged<T>(value, place)[(threadIdx.x ^ mask) % kWave];
 }
@@ -78,18 +73,12 @@ T shuffle_up(T value, uint32_t distance, Place place = Place::current()) {
   const uint32_t own = threadIdx.x % kWave;
   return Exchanged<T>(value, place)[own < distance ? own : own - distance];
 }
-template <typename T>
-T shuffle_down(T value, uint32_t distance, Place place = Place::current()) {
-  const uint32_t own = threadIdx.x % kWave;
-  return Exchanged<T>(value, place)[own + distance < kWave ? own + distance : own];
-}
-inline WaveMask ballot(bool predicate, Place place = Place::current()) {
+inline uint64_t ballot(bool predicate, Place place = Place::current()) {
   const Exchanged<bool> all(predicate, place);
-  WaveMask mask = 0;
-  for (uint32_t i = 0; i < kWave; ++i) mask |= WaveMask{all[i]} << i;
+  uint64_t mask = 0;
+  for (uint32_t i = 0; i < kWave; ++i) mask |= uint64_t{all[i]} << i;
   return mask;
 }
-inline uint32_t count_bits(WaveMask mask) { return static_cast<uint32_t>(std::popcount(mask)); }
 
 // ---- memory ----
 
@@ -102,7 +91,6 @@ void store_once(T* at, const T& value) {
   *at = value;
 }
 
-inline constexpr bool kHasAsyncCopy = true;
 inline void copy_async(void* to, const void* from, uint32_t valid = 16) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16 != 0)
     emulator::fault("an asynchronous copy is not aligned to 16");
@@ -115,18 +103,7 @@ void wait_async() {
 }
 
 // One thread of the system runs a launch, but other launches may run beside it.
-template <typename T>
-T atomic_add(T* at, T value) {
-  return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
-}
-template <typename T>
-T atomic_max(T* at, T value) {
-  T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-  while (old < value &&
-         !__atomic_compare_exchange_n(at, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return old;
-}
+inline void atomic_add(uint32_t* at, uint32_t value) { __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
 
 // ---- arithmetic; these sources are compiled without contraction ----
 
@@ -134,7 +111,6 @@ inline float mul_rn(float a, float b) { return a * b; }
 inline float add_rn(float a, float b) { return a + b; }
 inline float sub_rn(float a, float b) { return a - b; }
 inline float div_rn(float a, float b) { return a / b; }
-inline float fma_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float greater(float a, float b) { return a > b || b != b ? a : b; }
 // As wrong as those of devices may be: 2^-22 of the result, to either side; but where they are exact.
 inline float approximate(float exact, float x) {
@@ -144,7 +120,6 @@ inline float approximate(float exact, float x) {
 }
 inline float exp2_fast(float x) { return approximate(std::exp2(x), x); }
 inline float log2_fast(float x) { return approximate(std::log2(x), x); }
-inline float tanh_fast(float x) { return std::tanh(x); }
 inline uint32_t float_bits(float x) { return std::bit_cast<uint32_t>(x); }
 inline float bits_float(uint32_t x) { return std::bit_cast<float>(x); }
 inline uint32_t multiply_high(uint32_t a, uint32_t b) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of tensor cores on the emulator, across the lanes of a wave. A wave of 32 has mma.m16n8k16 and
-// ldmatrix of PTX, one of 64 the 16x16x16 MFMA of CDNA; fragments lie in lanes as their manuals say.
+// Tensor cores on the emulator: a wave of 32 has mma.m16n8k16 and ldmatrix of PTX, with the fragments of its
+// manual.
 #pragma once
 #include "emulator/intrinsics.h"
 
 namespace kvc::gpu {
 
 inline constexpr bool kHasMma = kWave == 32;
-inline constexpr bool kHasMfma = kWave == 64;
 
 namespace emulator {
 
@@ -64,15 +63,14 @@ inline void mma_fp16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
   emulator::mma_m16n8k16<false>(d, a, b, place);
 }
 
-// ldmatrix: kCount 8x8 matrices of 16-bit elements in shared memory. Lane 8 m + i gives the address of row i
+// ldmatrix.x4: four 8x8 matrices of 16-bit elements in shared memory. Lane 8 m + i gives the address of row i
 // of matrix m, aligned to 16. Lane l receives of each matrix the pair in row l/4, columns 2 (l%4) and + 1,
 // or, transposed, that of the transposed matrix.
-template <int kCount, bool kTransposed = false>
-void load_matrix(uint32_t (&fragment)[kCount], const void* row, Place place = Place::current()) {
-  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+template <bool kTransposed = false>
+void load_matrix(uint32_t (&fragment)[4], const void* row, Place place = Place::current()) {
   const Exchanged<const unsigned char*> rows(static_cast<const unsigned char*>(row), place);
   const uint32_t own = threadIdx.x % 32;
-  for (uint32_t m = 0; m < kCount; ++m) {
+  for (uint32_t m = 0; m < 4; ++m) {
     uint16_t pair[2];
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t r = kTransposed ? 2 * (own % 4) + i : own / 4,
@@ -84,38 +82,6 @@ void load_matrix(uint32_t (&fragment)[kCount], const void* row, Place place = Pl
     std::memcpy(&fragment[m], pair, 4);
   }
   sync_wave(place);  // nobody overwrites rows that others still read
-}
-
-// movmatrix: a fragment of an 8x8 matrix becomes that of its transpose.
-inline uint32_t transpose_matrix(uint32_t fragment, Place place = Place::current()) {
-  const Exchanged<uint32_t> all(fragment, place);
-  const uint32_t own = threadIdx.x % 32;
-  uint32_t out = 0;
-  for (uint32_t i = 0; i < 2; ++i) {
-    const uint32_t r = 2 * (own % 4) + i, c = own / 4;
-    out |= (all[r * 4 + c / 2] >> (16 * (c % 2)) & 0xFFFF) << (16 * i);
-  }
-  return out;
-}
-
-// MFMA 16x16x16: lane l holds row l%16 of A, columns 4 (l/16) + i, and column l%16 of B, rows 4 (l/16) + i,
-// two 16-bit elements per register; of D column l%16, rows 4 (l/16) + i.
-template <bool kBfloat>
-void mfma_16x16x16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2],
-                   Place place = Place::current()) {
-  emulator::MmaOperands mine{{a[0], a[1], b[0], b[1]}, {}};
-  const Exchanged<emulator::MmaOperands> all(mine, place);
-  const uint32_t own = threadIdx.x % 64;
-  for (uint32_t r = 0; r < 4; ++r) {
-    const uint32_t row = 4 * (own / 16) + r, column = own % 16;
-    float sum = 0;
-    for (uint32_t k = 0; k < 16; ++k) {
-      const uint32_t i = k % 4;
-      sum += emulator::element<kBfloat>(all[row + 16 * (k / 4)].a[i / 2], i % 2) *
-             emulator::element<kBfloat>(all[column + 16 * (k / 4)].a[2 + i / 2], i % 2);
-    }
-    d[r] += sum;
-  }
 }
 
 }  // namespace kvc::gpu

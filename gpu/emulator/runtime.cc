@@ -11,6 +11,15 @@
 #include "emulator/state.h"
 
 namespace kvc::gpu::runtime {
+namespace {
+
+Error allocate_kind(host::Kind kind, uint64_t bytes, void** memory) {
+  if (const Error error = check_allocation(); error != 0) return error;
+  *memory = host::allocate(device_in_use(), kind, bytes);
+  return *memory == nullptr ? kNoMemory : kDone;
+}
+
+}  // namespace
 
 const char* const kName = "emulated";
 const char* const kArchitectures = "host";
@@ -74,15 +83,9 @@ Error free_memory(uint64_t* bytes) {
   return check();
 }
 
-Error allocate(uint64_t bytes, void** memory) {
-  if (const Error error = check_allocation(); error != 0) return error;
-  *memory = host::allocate(device_in_use(), host::Kind::kDevice, bytes);
-  return *memory == nullptr ? kNoMemory : kDone;
-}
+Error allocate(uint64_t bytes, void** memory) { return allocate_kind(host::Kind::kDevice, bytes, memory); }
 Error allocate_managed(uint64_t bytes, void** memory) {
-  if (const Error error = check_allocation(); error != 0) return error;
-  *memory = host::allocate(device_in_use(), host::Kind::kManaged, bytes);
-  return *memory == nullptr ? kNoMemory : kDone;
+  return allocate_kind(host::Kind::kManaged, bytes, memory);
 }
 Error synchronize_device() {
   ++state().times_synchronized;
@@ -97,9 +100,7 @@ Error release(void* memory) {
   return known ? kDone : kUnknownMemory;
 }
 Error allocate_pinned(uint64_t bytes, void** memory) {
-  if (const Error error = check_allocation(); error != 0) return error;
-  *memory = host::allocate(device_in_use(), host::Kind::kPinned, bytes);
-  return *memory == nullptr ? kNoMemory : kDone;
+  return allocate_kind(host::Kind::kPinned, bytes, memory);
 }
 Error release_pinned(void* memory) {
   static_cast<void>(check_captures());

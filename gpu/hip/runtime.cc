@@ -73,14 +73,6 @@ Error find_address(const void* memory, Found* found) {
 
 Error copy(const Copies& copies, Stream stream) { return copy_each(copies, stream); }
 
-Error find_capture(Stream stream, uint64_t* id) {
-  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  unsigned long long found = 0;
-  const Error error = done(hipStreamGetCaptureInfo(native_stream(stream), &status, &found));
-  *id = error == 0 && status == hipStreamCaptureStatusActive ? found : 0;
-  return error;
-}
-
 Error map_granularity(uint64_t* bytes) {
   size_t found = 0;
   const hipMemAllocationProp chunks = properties_of_chunks();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's part of attention: which kernels run, with which memory, in which order.
+#include <algorithm>
+
 #include "base/carver.h"
+#include "base/checked.h"
 #include "kernels/attention.h"
 #include "kernels/attention_make_plan.cuh"
 #include "kernels/attention_merge.cuh"
@@ -11,9 +14,6 @@ namespace kvc::gpu {
 namespace {
 
 constexpr uint32_t kPlainRows = 8;
-
-uint64_t ceil_of(uint64_t n, uint64_t d) { return (n + d - 1) / d; }
-uint64_t at_most_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 // A hash of all that the host knows about a plan and its arrays.
 uint64_t key_of(const AttentionArgs& args, const Plan& plan) {
@@ -129,9 +129,9 @@ Plan make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32
   plan.max_parts = 2 * uint64_t{plan.num_blocks};
   if (limits.invariant != 0) {
     // Sinks may add a tile to those of the length. Requests of many rows have no parts.
-    const uint64_t tiles = ceil_of(limits.max_kv_len, kAttentionTile) + 1;
-    const uint64_t pieces = args.num_requests * ceil_of(kDecodeRows, tile_rows);
-    plan.max_parts = min_rows > kDecodeRows ? 0 : pieces * args.num_heads * ceil_of(tiles, kInvariantTiles);
+    const uint64_t tiles = ceil_div(limits.max_kv_len, kAttentionTile) + 1;
+    const uint64_t pieces = args.num_requests * ceil_div(kDecodeRows, tile_rows);
+    plan.max_parts = min_rows > kDecodeRows ? 0 : pieces * args.num_heads * ceil_div(tiles, kInvariantTiles);
     if (plan.max_parts != 0) {
       // Parts are numbered by units, those of requests without parts included.
       plan.max_parts += plan.max_pieces * args.num_heads;
@@ -146,17 +146,17 @@ Plan make_class(const AttentionArgs& args, const AttentionLimits& limits, uint32
 MmaKernel mma_kernel(int32_t dtype, uint32_t dim, bool decode) {
   switch (dtype) {
     case KVC_BFLOAT16:
-      return mma_kernel_bf16(dim, decode);
+      return mma_kernel_of<KVC_BFLOAT16>(dim, decode);
     case KVC_FLOAT16:
-      return mma_kernel_fp16(dim, decode);
+      return mma_kernel_of<KVC_FLOAT16>(dim, decode);
     case KVC_FLOAT8_E4M3:
-      return mma_kernel_e4m3(dim, decode);
+      return mma_kernel_of<KVC_FLOAT8_E4M3>(dim, decode);
     case KVC_FLOAT8_E5M2:
-      return mma_kernel_e5m2(dim, decode);
+      return mma_kernel_of<KVC_FLOAT8_E5M2>(dim, decode);
     case KVC_INT8:
-      return mma_kernel_int8(dim, decode);
+      return mma_kernel_of<KVC_INT8>(dim, decode);
     case KVC_INT4:
-      return mma_kernel_int4(dim, decode);
+      return mma_kernel_of<KVC_INT4>(dim, decode);
     default:
       return {};
   }
@@ -226,7 +226,7 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
   uint64_t pieces = 1;
   for (uint32_t i = 0; i < config.num_classes; ++i) {
     const Plan& plan = plans.of_class[i];
-    pieces = plan.max_pieces > pieces ? plan.max_pieces : pieces;
+    pieces = std::max(pieces, plan.max_pieces);
     const int error = config.support.path == AttentionPath::kMma
                           ? config.kernels[i].launch(args, plan, stream)
                       : config.plain_rows == 1 ? launch_plain<1>(args, plan, stream)
@@ -234,9 +234,9 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
     if (error != 0) return error;
   }
   const uint64_t most = 8 * uint64_t{config.limits.num_multiprocessors};
-  const uint64_t blocks = at_most_of(pieces * args.num_heads, most);
+  const uint64_t blocks = std::min(pieces * args.num_heads, most);
   // A few results of many parts are split by elements, to keep more of the device busy.
-  const uint64_t shares = at_most_of(ceil_of(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
+  const uint64_t shares = std::min(ceil_div(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
   return launch(merge_parts,
                 {static_cast<uint32_t>(blocks), config.num_classes, static_cast<uint32_t>(shares)},
                 kMergeThreads, 0, stream, args, plans);
@@ -245,7 +245,7 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
 int launch_merge(const MergeArgs& args, Stream stream) {
   if (args.num_rows == 0) return 0;
   constexpr uint64_t kMostBlocks = 4096;
-  return launch(merge_rows, {static_cast<uint32_t>(at_most_of(args.num_rows, kMostBlocks))}, kMergeThreads, 0,
+  return launch(merge_rows, {static_cast<uint32_t>(std::min(args.num_rows, kMostBlocks))}, kMergeThreads, 0,
                 stream, args);
 }
 

@@ -2,11 +2,10 @@
 // Paged attention on a device: what kvc_backend_attention says (the CPU's src/attention/reference.cc defines
 // the result), in three kernels. They are enqueued one after the other and never wait for the host:
 //
-//   plan     cuts the work into pieces (a request, a tile of its rows (query, query head of one KV head)),
-//   and
-//            gives each block of the device an equal share of all (piece, KV head, tile of 64 tokens)
-//   attend   each block works through its share. A piece that lies in one share is written to `out`; parts of
-//            the others go to the workspace
+//   plan     divides the work into pieces, each a request and a tile of its rows (query, query head of one KV
+//            head), and gives each thread block an equal share of all (piece, KV head, tile of 64 tokens)
+//   attend   each thread block works through its share. A piece that lies in one share is written to `out`;
+//            parts of the others go to the workspace
 //   merge    merges parts by their log-sum-exp, always in the same order
 //
 // Calls whose requests have the same lengths may share a plan: a step with many layers makes one.

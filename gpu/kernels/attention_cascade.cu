@@ -27,7 +27,7 @@ describe_groups(CascadeArgs args, CascadeArrays arrays, uint64_t total_queries) 
   for (uint64_t r = first + threadIdx.x; r < end; r += kThreads)
     arrays.kv_starts[r] = args.prefix_lens[group];
   if (threadIdx.x != 0) return;
-  // A request beyond the bounds spoils only its own results, in the part that follows.
+  // A request beyond the bounds gets NaN in the call for suffixes, and no other does.
   const auto offset_of = [&](uint64_t request) {
     const uint64_t offset = args.attention.q_offsets[request];
     return offset < total_queries ? offset : total_queries;

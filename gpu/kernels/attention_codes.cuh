@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantized codes become operands of products of halves, in registers. Integers are placed in the mantissa of
-// 1024 and what is too much is subtracted.
+// Dequantizes codes, without scales, to fp16 operands in registers. An integer goes into the mantissa of
+// 1024, then the excess is subtracted.
 #pragma once
 #include "kernels/packed.cuh"
 
 namespace kvc::gpu {
 
-// A word of 4 codes, in order, as two pairs.
+// Four 8-bit codes as two pairs, in order.
 template <int32_t kDtype>
 KVC_DEVICE void widen_bytes(uint32_t word, bool is_signed, uint32_t (&pairs)[2]) {
   if constexpr (kDtype == KVC_FLOAT8_E4M3) {
@@ -24,8 +24,8 @@ KVC_DEVICE void widen_bytes(uint32_t word, bool is_signed, uint32_t (&pairs)[2])
   }
 }
 
-// Nibbles 0 and 4 of a word as a pair, 1 and 5 as another. The highest bit of signed ones is flipped with the
-// same instruction that puts them below the exponent of 1024, where nibble 1 counts 16 times.
+// Nibbles 0 and 4 of a word as a pair, 1 and 5 as another. One lop3 flips their sign bits and puts them into
+// the mantissa of 1024, where nibbles 1 and 5 count 16 times.
 KVC_DEVICE void widen_nibbles(uint32_t word, bool is_signed, uint32_t (&pairs)[2]) {
   constexpr uint32_t kSixteenth = 0x2C002C00u;
   const uint32_t first = is_signed ? 0x64086408u : 0x64006400u;  // 1032 or 1024

@@ -1,37 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention_mma.h"
-#if !defined(KVC_GPU_HIP)
-#include "kernels/attention_latent.cuh"
-#endif
+#include "kernels/attention_mma_kernel.cuh"
 
 namespace kvc::gpu {
 
-#if defined(KVC_GPU_HIP)
-
-MmaKernel latent_kernel(int32_t /*dtype*/, uint32_t /*k_dim*/, uint32_t /*v_dim*/) { return {}; }
-
-#else
-
-namespace {
-
-template <class Shape>
-MmaKernel describe() {
-  return {Shape::kRows, Shape::kBlocks, Shape::kSharedBytes,
-          [](const AttentionArgs& args, const Plan& plan, Stream stream) {
-            return launch(attend_latent<Shape>, {plan.num_blocks}, Shape::kThreads, Shape::kSharedBytes,
-                          stream, args, plan);
-          }};
-}
-
-}  // namespace
-
-MmaKernel latent_kernel(int32_t dtype, uint32_t k_dim, uint32_t v_dim) {
-  if (k_dim != LatentShape<true>::kDim || v_dim != LatentShape<true>::kValueDim) return {};
-  return dtype == KVC_BFLOAT16  ? describe<LatentShape<true>>()
-         : dtype == KVC_FLOAT16 ? describe<LatentShape<false>>()
-                                : MmaKernel{};
-}
-
+MmaKernel latent_kernel([[maybe_unused]] int32_t dtype, [[maybe_unused]] uint32_t k_dim,
+                        [[maybe_unused]] uint32_t v_dim) {
+#if !defined(KVC_GPU_HIP)
+  if (k_dim == LatentShape<true>::kDim && v_dim == LatentShape<true>::kValueDim) {
+    if (dtype == KVC_BFLOAT16) return describe_kernel<LatentWorker, LatentShape<true>>();
+    if (dtype == KVC_FLOAT16) return describe_kernel<LatentWorker, LatentShape<false>>();
+  }
 #endif
+  return {};
+}
 
 }  // namespace kvc::gpu

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-head latent attention on tensor cores: rows of 576 elements of 16 bits that are the keys of all query
-// heads, and whose first 512 are the values. A block has up to 64 rows (query, query head). Halves of a tile,
-// 32 tokens, come through a ring of stages and are read from there twice: for the logits a warp has 16 rows
-// and 16 tokens, for the values all rows and 64 of the 512 elements. In between, the weights are in shared
-// memory.
+// Multi-head latent attention (MLA) on tensor cores: a row of 576 16-bit elements is the key of all query
+// heads, and its first 512 elements are the value. A thread block has up to 64 rows (query, query head).
+// cp.async copies half tiles of 32 tokens into a pipeline of stages. A warp has 16 rows and 16 tokens of Q
+// K^T, but all rows and 64 of the 512 elements of P V; in between, P goes through shared memory.
 #pragma once
 #include "kernels/attention_mma_products.cuh"
 
@@ -34,7 +33,7 @@ struct LatentShape {
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
   static constexpr uint32_t kBlocks = 1;
 
-  static_assert(kRowBytes % 128 == 0 && kElements * 2 % 128 == 0);  // as pair_of_chunks() has it
+  static_assert(kRowBytes % 128 == 0 && kElements * 2 % 128 == 0);  // for pair_of_chunks()
   static KVC_DEVICE uint32_t chunk(uint32_t token, uint32_t chunk) { return chunk ^ (token & 7); }
   static KVC_DEVICE uint32_t weight_offset(uint32_t row, uint32_t token) {
     return kWeights + row * kStageTokens * 2 + ((token / 8) ^ (row / 2 & 3)) * 16 + token % 8 * 2;
@@ -87,7 +86,7 @@ class LatentWorker {
   KVC_DEVICE float* decays() const { return reinterpret_cast<float*>(shared_ + S::kDecays); }
   KVC_DEVICE MmaRow* rows() const { return reinterpret_cast<MmaRow*>(shared_ + S::kRowInfo); }
 
-  // For the logits.
+  // In Q K^T.
   KVC_DEVICE static uint32_t warp() { return threadIdx.x / 32; }
   KVC_DEVICE static uint32_t first_row() { return warp() % S::kRowTiles * 16; }
   KVC_DEVICE static uint32_t token_warp() { return warp() / S::kRowTiles; }
@@ -135,7 +134,7 @@ class LatentWorker {
     const uint32_t token = token_warp() * 16 + lane() % 8 + lane() / 16 * 8;
     const uint32_t chunk = token * S::kRowBytes + S::chunk(token, lane() / 8 % 2) * 16;
     const uint32_t of_queries = query_offset<S::kDim>(first_row() + lane() % 16, lane() / 16);
-    // Even and odd steps apart: 36 products in a row would each wait for the one before.
+    // Even and odd steps have their own accumulators, so that a product does not wait for the last one.
     float odd[2][4] = {};
 #pragma unroll 4
     for (uint32_t step = 0; step < S::kDim / 16; ++step) {
@@ -171,7 +170,7 @@ class LatentWorker {
     }
   }
 
-  // Warps with the same rows come to the same maximum, each from what both found.
+  // Both warps of a row find the same row max, from the maxima of both.
   KVC_DEVICE void make_weights(float (&weights)[2][4]) {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -220,7 +219,7 @@ class LatentWorker {
 #pragma unroll
       for (uint32_t n = 0; n < kTilesOfElements; n += 2) {
         uint32_t b[4];
-        load_matrix<4, true>(b, values + pair_of_chunks(first, n / 2));
+        load_matrix<true>(b, values + pair_of_chunks(first, n / 2));
 #pragma unroll
         for (uint32_t i = 0; i < S::kRowTiles; ++i) {
           if (16 * i >= part.piece.rows) continue;
@@ -231,7 +230,7 @@ class LatentWorker {
     }
   }
 
-  // Totals of both warps of a row go where the maxima of tiles were, factors of rows where their decays were.
+  // Row sums of both warps replace the maxima of tiles in shared memory, final factors of rows the decays.
   KVC_DEVICE void write(const Part& part) {
     const PartOutput output{args_, plan_, part};
 #pragma unroll
@@ -274,15 +273,5 @@ class LatentWorker {
   float row_max_[2];                               // of logits to base 2: this lane's rows
   float row_sum_[2];                               // of weights: this lane's columns
 };
-
-template <class Shape>
-KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
-attend_latent(AttentionArgs args, Plan plan) {
-  if constexpr (kHasMma) {
-    KVC_DYNAMIC_SHARED(unsigned char, shared);
-    LatentWorker<Shape> worker(args, plan, shared);
-    for_each_part(args, plan, [&](const Part& part) { worker.run(part); });
-  }
-}
 
 }  // namespace kvc::gpu

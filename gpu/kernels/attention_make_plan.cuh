@@ -23,7 +23,7 @@ KVC_KERNEL(kPlanThreads, 1) make_plan(AttentionArgs args, Plans plans) {
   uint64_t pieces = prefix_sums(args.num_requests, plan.first_piece, sums, [&](uint64_t request) -> uint64_t {
     return pieces_of(args, plan, static_cast<uint32_t>(request));
   });
-  // Requests whose queries overlap may have more pieces than there is room for: nobody knows such a plan.
+  // Requests whose queries overlap may have more pieces than there is room for: the plan is then invalid.
   const bool fits = pieces <= plan.max_pieces;
   if (!fits) pieces = 0;
   const uint64_t units = prefix_sums(pieces, plan.first_unit, sums, [&](uint64_t piece) -> uint64_t {

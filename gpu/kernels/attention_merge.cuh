@@ -12,8 +12,8 @@ KVC_DEVICE float merged_lse(float row_max, float row_sum) {
   return row_sum == 0 ? minus_infinity() : row_max + log2_fast(row_sum) * kLn2;
 }
 
-// Parts in the workspace of a (piece, head) that was cut.
-struct CutParts {
+// Parts in the workspace of a (piece, head) that was split.
+struct SplitParts {
   const Plan& plan;
   uint64_t begin, units;  // units: of the whole class
   uint32_t first_owner;
@@ -43,7 +43,7 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Plans plans) {
                                ? of_head
                                : owner_of(units, plan.num_blocks, begin + of_head - 1) - first_owner + 1;
     if (parts == 1) continue;
-    const CutParts cut{plan, begin, units, first_owner};
+    const SplitParts split{plan, begin, units, first_owner};
     const uint32_t request = plan.request_of[index];
     part.piece = make_piece(args, plan, request, index - plan.first_piece[request]);
     part.index = -1;
@@ -54,12 +54,12 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Plans plans) {
       float row_max = minus_infinity(), row_sum = 0, sum = 0;
 #pragma unroll kMergeInFlight
       for (uint64_t p = 0; p < parts; ++p)
-        row_max = greater(row_max, plan.part_lse[cut.index(p) * plan.tile_rows + r]);
+        row_max = greater(row_max, plan.part_lse[split.index(p) * plan.tile_rows + r]);
 #pragma unroll kMergeInFlight
       for (uint64_t p = 0; p < parts; ++p) {
-        const uint64_t row = cut.index(p) * plan.tile_rows + r;
+        const uint64_t row = split.index(p) * plan.tile_rows + r;
         const float lse = plan.part_lse[row];
-        const bool empty = lse == minus_infinity();  // what stands in its row may be anything
+        const bool empty = lse == minus_infinity();  // its row is undefined
         const float weight = empty ? 0 : exp2_fast((lse - row_max) * kLog2e);
         const float value = empty ? 0 : plan.part_out[row * args.v_dim + e];
         row_sum += weight;
@@ -97,13 +97,13 @@ KVC_KERNEL(kMergeThreads, 8) merge_rows(MergeArgs args) {
       float sum = 0;
       for (uint64_t p = 0; p < args.num_partials; ++p) {
         const float lse = args.lses[p * args.num_rows + row];
-        if (lse == minus_infinity()) continue;  // what stands in its row may be anything
+        if (lse == minus_infinity()) continue;  // its row is undefined
         sum += exp2_fast((lse - row_max) * kLog2e) *
                load_float(args.dtype, args.outs, (p * args.num_rows + row) * args.dim + e);
       }
       store_float(dtype, args.out, to + e, sum * end.factor);
     }
-    sync_block();  // lses may be lse
+    sync_block();  // `lse` may be in `lses`
     if (threadIdx.x == 0 && args.lse != nullptr) args.lse[row] = end.lse;
   }
 }

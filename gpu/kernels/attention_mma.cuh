@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on tensor cores (mma.m16n8k16), decode and prefill: S = Q K^T and O += P V in float32, the
-// softmax online and to base 2 in between. Rows of a warp are the M rows of its products, so that the query
-// heads of a KV head fill them in decode.
+// Attention with mma.m16n8k16, decode and prefill: S = Q K^T, online softmax to base 2, O += P V, with sums
+// in float32. The M dimension is rows (query, query head of one KV head): grouped heads fill it in decode.
 //
-// Tiles of 64 tokens come through a ring of kStages stages in shared memory, by asynchronous copies of 16
-// bytes. A tile is requested kStages - 1 tiles ahead, its block table entries one tile earlier: small blocks
-// cost no latency. Tokens that no row sees are not read and are zeros in shared memory, so that their
-// contents, NaN included, do not matter.
+// cp.async copies tiles of 64 tokens into a pipeline of kStages stages in shared memory. Entries of the block
+// table are loaded one tile earlier still, so that small blocks add no latency. Tokens that no row sees are
+// not read: shared memory has zeros for them, whatever they hold.
 //
-// Quantized rows stay codes in shared memory and become halves in registers. The scale of a key's row
-// multiplies its logit and that of a value's row its weight; weights are kept near 1, where halves are exact
-// enough, by a power of two (`unit`) that the sums are counted in. Offsets of asymmetric rows are sums of
-// their own. A query row of bfloats is likewise scaled into the range of halves. attention_mma_shape.cuh has
-// the sizes for each type and head dim.
+// Quantized rows are codes in shared memory and are dequantized to fp16 in registers. A key's scale
+// multiplies its logit, a value's scale its weight. Weights are divided by a power of two (`unit`) that keeps
+// them in the range of fp16; O is in units of it. Offsets of asymmetric rows have their own accumulator. A
+// bfloat16 query row is scaled into the range of fp16 in the same way. All sizes are in
+// attention_mma_shape.cuh.
 #pragma once
 #include "kernels/attention_mma_products.cuh"
 
@@ -25,20 +23,20 @@ class MmaWorker {
       : args_(args), plan_(plan), shared_(shared) {}
 
   KVC_DEVICE void run(const Part& part) {
-    TokenScales scales = begin(part);  // of the tile that is asked for next
+    TokenScales scales = begin(part);  // of the next tile to copy
     const int32_t tiles = part.end_tile - part.first_tile;
     for (int32_t t = 0; t < tiles; ++t) {
       wait_async<static_cast<int>(Shape::kStages) - 2>();
       sync_block();
-      const int32_t asked = t + static_cast<int32_t>(Shape::kStages) - 1, looked_up = asked + 1;
-      if (asked < tiles) copy_tile(asked);
+      const int32_t next = t + static_cast<int32_t>(Shape::kStages) - 1, prefetched = next + 1;
+      if (next < tiles) copy_tile(next);
       commit_async();
       TokenPlace place;
-      if (looked_up < tiles) place = tokens().find(args_, part, looked_up);
+      if (prefetched < tiles) place = tokens().find(args_, part, prefetched);
       attend_tile(part, t);
-      if (asked < tiles) keep_scales(asked, scales);
-      if (looked_up < tiles) {
-        tokens().keep(args_, part, looked_up, place);
+      if (next < tiles) keep_scales(next, scales);
+      if (prefetched < tiles) {
+        tokens().keep(args_, part, prefetched, place);
         scales = load_scales(part, place);
       }
     }
@@ -84,7 +82,7 @@ class MmaWorker {
     if (has_scales()) scales().keep(tile, of_token);
   }
 
-  // A thread has the same chunk of several rows. Keys and values have the same strides.
+  // A thread copies the same chunk of several rows. Keys and values have the same strides.
   KVC_DEVICE void copy_tile(int32_t tile) const {
     constexpr uint32_t kTokensAtOnce = S::kThreads / S::kChunks;
     static_assert(S::kThreads % S::kChunks == 0 && kAttentionTile % kTokensAtOnce == 0);
@@ -109,7 +107,7 @@ class MmaWorker {
   KVC_DEVICE TokenScales begin(const Part& part) {
     constexpr auto kStages = static_cast<int32_t>(S::kStages);
     const int32_t tiles = part.end_tile - part.first_tile;
-    TokenPlace places[kStages];  // none of which waits for another
+    TokenPlace places[kStages];
     TokenScales scales[kStages];
 #pragma unroll
     for (int32_t t = 0; t < kStages; ++t) {
@@ -172,7 +170,7 @@ class MmaWorker {
       Weights weights = {};
       products.multiply_keys(keys(tile), first, weights);
       make_logits(part, tile, first, full, weights);
-      soften(tile, first, weights);
+      update_softmax(tile, first, weights);
       products.multiply_values(values(tile), first, weights, sums_);
     }
   }
@@ -210,7 +208,7 @@ class MmaWorker {
   // The rows of this lane.
   template <typename Row>
   KVC_DEVICE static void for_each_row(Row&& row) {
-    static_assert(S::kRowTiles <= 2);  // a loop of so much would not be unrolled
+    static_assert(S::kRowTiles <= 2);  // compilers do not unroll so large a loop
     row(0, 0);
     row(0, 1);
     if constexpr (S::kRowTiles == 2) {
@@ -219,8 +217,8 @@ class MmaWorker {
     }
   }
 
-  // Logits become weights; what was summed before is brought to the new maximum.
-  KVC_DEVICE void soften(int32_t tile, uint32_t first, Weights& weights) {
+  // Online softmax: logits become weights, and sums are rescaled to the new row max.
+  KVC_DEVICE void update_softmax(int32_t tile, uint32_t first, Weights& weights) {
     float unit_change = 1;
     if (has_scales()) {
       float most = 0;
@@ -308,13 +306,14 @@ class MmaWorker {
 
   // ---- the end of a part ----
 
-  // What the sums are counted in.
+  // The unit of the sums.
   KVC_DEVICE float sum_unit() const {
     if constexpr (!S::kQuantized) return 1;
     return has_scales() ? unit_ : args_.v_factor != 0 ? args_.v_factor : 1;
   }
 
-  // Two neighbouring elements of a row at a time: columns of a product, or, of coded values, products.
+  // Writes pairs of adjacent elements: two columns of a tile or, of quantized values, one column of two
+  // tiles.
   KVC_DEVICE void write_rows(const Part& part) {
     const PartOutput output{args_, plan_, part};
     for_each_row([&](uint32_t i, uint32_t half) {
@@ -340,7 +339,7 @@ class MmaWorker {
     });
   }
 
-  // The warps' sums over their tokens, through the memory of the tiles and of what is known of their tokens.
+  // Merges the warps' sums in shared memory, which replace the tiles and their tokens.
   KVC_DEVICE void write_merged(const Part& part) {
     static_assert(S::kTokenWarps * 16 * (S::kDim + 2) * 4 <= S::kRowInfo - S::kTiles);
     float* const sums = reinterpret_cast<float*>(shared_ + S::kTiles);  // [warps][16][dim]
@@ -394,15 +393,5 @@ class MmaWorker {
   float offset_[S::kRowTiles][2];   // of weights times offsets: likewise
   float unit_, inverse_unit_;       // powers of two; 0 = no value with a scale was met
 };
-
-template <class Shape>
-KVC_KERNEL(Shape::kThreads, Shape::kBlocks)
-attend_mma(AttentionArgs args, Plan plan) {
-  if constexpr (kHasMma) {
-    KVC_DYNAMIC_SHARED(unsigned char, shared);
-    MmaWorker<Shape> worker(args, plan, shared);
-    for_each_part(args, plan, [&](const Part& part) { worker.run(part); });
-  }
-}
 
 }  // namespace kvc::gpu

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of attention_mma.cuh and attention_latent.cuh as the host sees them. One source file per stored
-// type makes them.
+// The kernels of attention_mma.cuh and attention_latent.cuh as the host sees them.
 #pragma once
 #include "kernels/attention_config.h"
 
@@ -8,15 +7,11 @@ namespace kvc::gpu {
 
 // For a stored type and a head dim.
 MmaKernel mma_kernel(int32_t dtype, uint32_t dim, bool decode);
+// Defined for each stored type by a source file of its own, attention_mma_<type>.cu.
+template <int32_t kDtype>
+MmaKernel mma_kernel_of(uint32_t dim, bool decode);
 
 // For latent rows, decode and prefill.
 MmaKernel latent_kernel(int32_t dtype, uint32_t k_dim, uint32_t v_dim);
-
-MmaKernel mma_kernel_bf16(uint32_t dim, bool decode);
-MmaKernel mma_kernel_fp16(uint32_t dim, bool decode);
-MmaKernel mma_kernel_e4m3(uint32_t dim, bool decode);
-MmaKernel mma_kernel_e5m2(uint32_t dim, bool decode);
-MmaKernel mma_kernel_int8(uint32_t dim, bool decode);
-MmaKernel mma_kernel_int4(uint32_t dim, bool decode);
 
 }  // namespace kvc::gpu

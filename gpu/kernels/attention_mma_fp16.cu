@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention_mma_kernel.cuh"
 
-namespace kvc::gpu {
-
-MmaKernel mma_kernel_fp16(uint32_t dim, bool decode) { return make_mma_kernel<KVC_FLOAT16>(dim, decode); }
-
-}  // namespace kvc::gpu
+template kvc::gpu::MmaKernel kvc::gpu::mma_kernel_of<KVC_FLOAT16>(uint32_t dim, bool decode);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of attend_mma: a step's logits from queries and keys, and its values' sums from weights and
-// values, all in shared memory but the weights. Fragments are those of mma.m16n8k16; attention_mma_shape.cuh
-// says what a lane holds of quantized rows.
+// Q K^T and P V of a step of MmaWorker. P is in registers, Q, K and V are in shared memory. Fragments are
+// those of mma.m16n8k16; attention_mma_shape.cuh says which elements of quantized rows a lane holds.
 #pragma once
 #include "kernels/attention_codes.cuh"
 #include "kernels/attention_mma_rows.cuh"
@@ -74,7 +73,7 @@ class MmaProducts {
 #pragma unroll
         for (uint32_t d = 0; d < kDimTiles; d += 2) {
           uint32_t b[4];
-          load_matrix<4, true>(b, values + pair_of_chunks(chunk, d / 2) + 8 * n * S::kRowBytes);
+          load_matrix<true>(b, values + pair_of_chunks(chunk, d / 2) + 8 * n * S::kRowBytes);
 #pragma unroll
           for (uint32_t i = 0; i < S::kRowTiles; ++i) {
             multiply<S::kBfloat>(sums[i][d], a[i], {b[0], b[1]});
@@ -149,7 +148,7 @@ class MmaProducts {
         for (uint32_t pair = 0; pair < 2; ++pair) {
           const uint32_t even = codes[2 * pair][word], odd = codes[2 * pair + 1][word];
           if constexpr (S::kBits == 8) {
-            uint32_t both[2];  // of two elements each, tokens side by side
+            uint32_t both[2];  // two elements of both tokens
             widen_bytes<S::kDtype>(pick_bytes(even, odd, 0x5140), is_signed_, both);
             b[0][pair] = both[0], b[1][pair] = both[1];
             widen_bytes<S::kDtype>(pick_bytes(even, odd, 0x7362), is_signed_, both);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a piece in products of 16 x 8 tiles: lane l has rows l / 4 and l / 4 + 8 (halves 0 and 1), and of
-// each tile of 8 tokens columns 2 (l % 4) and the next. Here products become the logits of
-// kvc_backend_attention.
+// Rows of a piece in the accumulators of mma.m16n8k16: lane l has rows l / 4 and l / 4 + 8 (halves 0 and 1),
+// and columns 2 (l % 4) and + 1 of each tile of 8 tokens. Products become logits of kvc_backend_attention.
 #pragma once
 #include "kernels/attention_part.cuh"
 
@@ -9,7 +8,7 @@ namespace kvc::gpu {
 
 // A row of a part.
 struct MmaRow {
-  int64_t mask_bit;  // bit of the mask for position 0, were there one
+  int64_t mask_bit;  // of position 0; may be negative
   int64_t position;  // of the query
   int32_t end, low;  // of the positions that it sees
   float factor;      // of its products, to base 2
@@ -45,8 +44,8 @@ KVC_DEVICE uint32_t query_offset(uint32_t row, uint32_t chunk) {
   return row * kDim * 2 + (chunk ^ (row & 7)) * 16;
 }
 
-// In rows whose chunks are swizzled so, and which are a multiple of 128 bytes long: from the byte of chunk 0
-// or 1 to that of the same one of pair `step`, without another address to work out for every fourth.
+// The offset of chunk 2 step (+ 1) from that of chunk 0 (+ 1), in swizzled rows of a multiple of 128 bytes.
+// Every fourth step has the same address but for a constant.
 KVC_DEVICE uint32_t pair_of_chunks(uint32_t first, uint32_t step) {
   return (first ^ step % 4 * 32) + step / 4 * 128;
 }
@@ -56,9 +55,9 @@ KVC_DEVICE uint32_t pack_pair(float low, float high) {
   return kBfloat ? pack_bfloat(low, high) : pack_half(low, high);
 }
 
-// Brings the part's queries to shared memory `q` and describes its rows; a warp per row. Position x of the
-// inner dimension holds element(x). Bfloats that become halves are scaled by a power of two that brings the
-// largest element of the row to [0.5, 2).
+// Copies the part's queries to shared memory `q` and describes its rows, a warp per row. Position x of the K
+// dimension holds element(x). A bfloat16 row that becomes fp16 is scaled by a power of two, so that its
+// largest magnitude is in [0.5, 2).
 template <bool kBfloat, uint32_t kDim, typename Element>
 KVC_DEVICE void stage_queries(const AttentionArgs& args, const Part& part, unsigned char* q, MmaRow* rows,
                               uint32_t num_rows, uint32_t num_warps, float key_factor, Element&& element) {
@@ -74,22 +73,22 @@ KVC_DEVICE void stage_queries(const AttentionArgs& args, const Part& part, unsig
       most = size > most ? size : most;
       sum += values[e];
     }
-    float down = 1, up = 1;
+    float inverse = 1, scale = 1;
     if (!kBfloat && args.q_dtype == KVC_BFLOAT16) {
       const uint32_t exponent = float_bits(team_max(most, 32)) >> 23;
       if (exponent >= 2 && exponent <= 252) {
-        up = bits_float(exponent << 23);
-        down = bits_float((254 - exponent) << 23);
+        scale = bits_float(exponent << 23);
+        inverse = bits_float((254 - exponent) << 23);
       }
     }
 #pragma unroll
     for (uint32_t e = 0; e < kEach; ++e) {
-      const uint32_t x = e * 32 + lane(), pair = pack_pair<kBfloat>(values[e] * down, 0);
+      const uint32_t x = e * 32 + lane(), pair = pack_pair<kBfloat>(values[e] * inverse, 0);
       *reinterpret_cast<uint16_t*>(q + query_offset<kDim>(m, x / 8) + x % 8 * 2) =
           static_cast<uint16_t>(pair);
     }
     sum = team_sum(sum, 32);
-    if (lane() == 0) rows[m] = make_row(args, part, m, up * key_factor, sum);
+    if (lane() == 0) rows[m] = make_row(args, part, m, scale * key_factor, sum);
   }
 }
 
@@ -108,7 +107,7 @@ KVC_DEVICE void load_pair(const float* at, float (&pair)[2]) {
   pair[0] = bits_float(words[0]), pair[1] = bits_float(words[1]);
 }
 
-// This lane's columns of a row, two side by side in each tile: pair(8 * tile, x, y).
+// This lane's columns of a row, two adjacent ones in each tile: pair(8 * tile, x, y).
 template <uint32_t kTiles, typename Pair>
 KVC_DEVICE void for_each_pair(float (&weights)[kTiles][4], uint32_t half, Pair&& pair) {
 #pragma unroll
@@ -133,7 +132,7 @@ KVC_DEVICE void hide_columns(const AttentionArgs& args, const Part& part, const 
   if (args.mask == nullptr) return;
   const int64_t begin = mask_begin(args, part.piece.view.request);
   const auto is_masked = [&](float x, uint32_t n) {
-    if (x == minus_infinity() || position + n < begin) return false;  // what a row cannot see may have no bit
+    if (x == minus_infinity() || position + n < begin) return false;  // it may have no bit
     const auto bit = static_cast<uint64_t>(row.mask_bit + position + n);
     return (args.mask[bit / 8] >> bit % 8 & 1) == 0;
   };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of attend_mma (attention_mma.cuh) for a stored type and a head dim, and the layout of its shared
-// memory.
+// Sizes and shared memory of MmaWorker (attention_mma.cuh) for a stored type and a head dim.
 #pragma once
 #include "kernels/attention_mma_rows.cuh"
 #include "kernels/attention_scales.cuh"
@@ -12,24 +11,24 @@ struct MmaShape {
   static constexpr int32_t kDtype = kDtype_;
   static constexpr uint32_t kDim = kDim_;
   static constexpr bool kDecode = kDecode_;
-  static constexpr bool kBfloat = kDtype == KVC_BFLOAT16;  // else the products are of halves
+  static constexpr bool kBfloat = kDtype == KVC_BFLOAT16;  // else operands are fp16
   static constexpr bool kQuantized = kDtype != KVC_BFLOAT16 && kDtype != KVC_FLOAT16;
   static constexpr uint32_t kBits = dtype_bits(kDtype);
   static constexpr uint32_t kRowBytes = kDim * kBits / 8;
 
-  // Decode: one tile of 16 rows, whose tokens the warps share. Prefill: warps with rows of their own.
+  // Decode: one tile of 16 rows; each warp has some of the tokens. Prefill: each warp has rows of its own.
   static constexpr uint32_t kRowWarps = kDecode ? 1 : kDim == 256 ? 8 : 4;
   static constexpr uint32_t kTokenWarps = !kDecode ? 1 : kQuantized ? 2 : 4;
   static constexpr uint32_t kRowTiles = kDecode || kDim == 256 ? 1 : 2;  // of 16 rows, of a warp
   static constexpr uint32_t kThreads = kRowWarps * kTokenWarps * 32;
   static constexpr uint32_t kRows = kRowWarps * kRowTiles * 16;
   static constexpr uint32_t kWarpTokens = kAttentionTile / kTokenWarps;
-  // Between two updates of the softmax: what registers hold.
+  // Tokens per update of the softmax: as registers allow.
   static constexpr uint32_t kStepTokens = kDecode ? kWarpTokens : kDtype == KVC_FLOAT8_E5M2 ? 16 : 32;
 
   static constexpr uint32_t kTileBytes = 2 * kAttentionTile * kRowBytes;  // keys and values
-  // The blocks of a multiprocessor have 64 KiB or more in flight. Quantized rows need more instructions per
-  // byte: for them more blocks, which hide each other's latency, are better than a third stage.
+  // A multiprocessor has 64 KiB or more in flight. Quantized rows need more instructions per byte: for them
+  // more resident blocks hide latency better than a third stage.
   static constexpr uint32_t kStages = !kDecode || (kQuantized && kTileBytes == 16u << 10) ? 2 : 3;
   static constexpr uint32_t kRingTiles = kStages + 1;  // tiles whose tokens are known
 
@@ -40,8 +39,8 @@ struct MmaShape {
   static constexpr uint32_t kScales = kTokens + TokenRing<kRingTiles>::kBytes;
   static constexpr uint32_t kRowInfo = kScales + (kQuantized ? ScaleRing<kRingTiles>::kBytes : 0);  // [kRows]
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
-  // Of a multiprocessor of 228 KiB and 64K registers. A block has 1 KiB that is the system's, and its
-  // PartWalk; a thread so many registers, or a few less.
+  // Resident blocks of a multiprocessor with 228 KiB of shared memory and 64K registers. A block also needs
+  // 1 KiB for the system, and its PartWalk.
   static constexpr uint32_t registers() { return !kDecode || kDim == 256 ? 255 : kDim == 128 ? 168 : 128; }
   static constexpr uint32_t blocks() {
     constexpr uint32_t kByShared = (228u << 10) / (kSharedBytes + 1024 + sizeof(PartWalk));
@@ -51,12 +50,11 @@ struct MmaShape {
   }
   static constexpr uint32_t kBlocks = blocks();
 
-  // Elements that a lane loads at once of a row of keys and of values, for quantized rows: a quarter and an
-  // eighth of the row, but no more than 16 bytes.
+  // What a lane loads at once of a quantized row: a quarter of a key, an eighth of a value, at most 16 bytes.
   static constexpr uint32_t kKeyBytes = kRowBytes / 4 < 16 ? kRowBytes / 4 : 16;
   static constexpr uint32_t kValueBytes = kRowBytes / 8 < 16 ? kRowBytes / 8 : 16;
 
-  // 16-byte chunks are permuted within their row so that lanes meet different banks.
+  // 16-byte chunks are swizzled within their row, against bank conflicts.
   static constexpr uint32_t kChunks = kRowBytes / 16;
   static KVC_DEVICE uint32_t key_chunk(uint32_t token, uint32_t chunk) {
     if constexpr (!kQuantized) return chunk ^ (token & 7);
@@ -67,7 +65,7 @@ struct MmaShape {
     return chunk ^ ((token & 6) & (kChunks - 1));
   }
 
-  // Which element of the keys stands at position x of the products' inner dimension.
+  // The element of a key at position x of the K dimension of Q K^T.
   static KVC_DEVICE uint32_t key_element(uint32_t x) {
     if constexpr (!kQuantized) return x;
     const uint32_t step = x / 16, quad = x % 8 / 2, pair = x % 16 / 8, i = x % 2;
@@ -79,7 +77,7 @@ struct MmaShape {
       return ((word / words * 4 + quad) * kKeyBytes + word % words * 4) * 2 + 2 * (step % 2) + pair + 4 * i;
     }
   }
-  // Which element of the values stands in column n of the products' tile of 8 columns.
+  // The element of a value in column n of a tile of P V.
   static KVC_DEVICE uint32_t value_element(uint32_t tile, uint32_t n) {
     if constexpr (!kQuantized) return 8 * tile + n;
     constexpr uint32_t kElements = kValueBytes * 8 / kBits;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both families of attention kernels do with a part: finding its tokens and rows, logits, and places of
-// results.
+// What all attention kernels do with a part: find its tokens, rows and results, and finish logits.
 #pragma once
 #include "kernels/attention_plan.cuh"
 #include "kernels/packed.cuh"
@@ -93,12 +92,11 @@ KVC_DEVICE float natural_lse(float row_max, float row_sum) {
   return row_sum > 0 ? (row_max + log2_fast(row_sum)) * kLn2 : row_sum == 0 ? minus_infinity() : row_sum;
 }
 
-// The end of a row: what its sum of weighted values is multiplied by, and its natural log-sum-exp.
+// What a row's sum of weighted values is multiplied by in the end, and its natural log-sum-exp.
 struct RowEnd {
   float factor, lse;
 };
-// A sink logit joins a row: another part of it, without a value. Its weight and that of the row are those of
-// a merge, so that neither overflows, whichever is the larger.
+// Merges a sink logit into a row, as a part without a value. Neither weight overflows, whichever is larger.
 KVC_DEVICE RowEnd with_sink(const RowEnd& row, float sink) {
   if (sink == minus_infinity()) return row;
   const float row_max = row.lse > sink ? row.lse : sink;
@@ -130,8 +128,7 @@ struct PartOutput {
       args.lse[q_query_of(args, part, m) * args.num_q_heads + q_head_of(args, part, m)] = lse;
     }
   }
-  // The end of row m, from the log-sum-exp of what it sees and the sum of its weights. The sink logit counts
-  // where the row is complete, and so once.
+  // The sink logit counts once: where the row is complete.
   KVC_DEVICE RowEnd end(uint32_t m, float lse, float row_sum) const {
     const RowEnd row{row_sum == 0 ? 0 : 1 / row_sum, lse};
     if (args.sink_logits == nullptr || part.index >= 0) return row;

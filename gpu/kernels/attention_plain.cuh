@@ -84,7 +84,7 @@ struct PlainShared {
   float* weights;    // [kRows][kAttentionTile]: logits, then exp2(logit - row_max)
   float* row_max;    // [kRows] of logits to base 2
   float* row_sum;    // [kRows]
-  float* decay;      // [kRows] of what was summed before this tile
+  float* decay;      // [kRows] factor of sums of earlier tiles
   uint64_t* blocks;  // [kAttentionTile]
   uint32_t* tokens;  // [kAttentionTile] of their blocks
 
@@ -120,8 +120,8 @@ KVC_DEVICE void hadamard_rows(float* rows, uint32_t count, uint32_t dim) {
   for (uint32_t i = threadIdx.x; i < count * dim; i += kPlainThreads) rows[i] *= norm;
 }
 
-// Sums each value over the wave, leaves one sum in sums[0] and returns whose it is. At each step lanes swap
-// one half of their values for the other lane's part of the other half.
+// Sums each value over the wave. Leaves one sum in sums[0] and returns its index: at each step a lane gives
+// one half of its values to another lane, and receives that lane's part of the other half.
 template <uint32_t kCount>
 KVC_DEVICE uint32_t sum_rows(float (&sums)[kCount]) {
   uint32_t mine = 0, mask = 1;
@@ -156,7 +156,7 @@ KVC_DEVICE void plain_logits(const AttentionArgs& args, const Part& part, const 
         for (uint32_t r = 0; r < kRows; ++r) dot[r] += shared.q[r * args.k_dim + e] * key;
       }
     }
-    // The first kRows lanes go on with a row each.
+    // Each of the first kRows lanes has a row.
     const uint32_t r = sum_rows(dot);
     if (lane() >= kRows) continue;
     float& out = shared.weights[r * kAttentionTile + t];

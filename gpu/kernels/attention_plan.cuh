@@ -65,7 +65,7 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Plan& plan, uint32_
   piece.sinks = reach.sinks;
   piece.span = span_of(reach);
   piece.whole = whole_of(args, piece.view, piece.first_query, piece.last_query);
-  // Many rows give work to many blocks without any parts.
+  // Many rows occupy many blocks without being split.
   const bool whole = plan.invariant != 0 && all > kDecodeRows;
   piece.unit_tiles = plan.invariant == 0 ? 1 : whole ? piece.span.tiles : int64_t{kInvariantTiles};
   if (piece.unit_tiles < 1) piece.unit_tiles = 1;
@@ -107,7 +107,7 @@ struct PartWalk {
     const Share share = share_of(plan.totals[1], plan.num_blocks, blockIdx.x);
     unit = share.begin;
     end = share.end;
-    pieces_end = unit;  // none is known yet
+    pieces_end = unit;  // step() takes the first piece
     piece = unit < end ? last_not_above(plan.first_unit, pieces, unit) - 1 : 0;
   }
 
@@ -121,7 +121,7 @@ struct PartWalk {
       part.piece = make_piece(args, plan, request, piece - plan.first_piece[request]);
       const uint64_t units = (pieces_end - plan.first_unit[piece]) / args.num_heads;
       fits = part.piece.rows != 0 && part.piece.units == units;
-      part.piece.units = units;  // all blocks that follow the plan count so
+      part.piece.units = units;  // as all blocks count that follow the plan
     }
     const uint64_t of_head = part.piece.units, first = plan.first_unit[piece];
     part.head = static_cast<uint32_t>((unit - first) / of_head);
@@ -140,42 +140,43 @@ struct PartWalk {
 };
 
 // In every float type, bits that are all set are NaN.
-KVC_DEVICE void spoil(void* data, uint64_t bytes) {
+KVC_DEVICE void fill_nan(void* data, uint64_t bytes) {
   for (uint64_t i = threadIdx.x; i < bytes / 2; i += blockDim.x) static_cast<uint16_t*>(data)[i] = 0xFFFF;
 }
 // A row of results.
-KVC_DEVICE void spoil_row(const AttentionArgs& args, uint64_t query, uint64_t head) {
+KVC_DEVICE void fill_nan_row(const AttentionArgs& args, uint64_t query, uint64_t head) {
   const int32_t dtype = args.out_dtype != 0 ? args.out_dtype : args.q_dtype;
   const uint64_t bytes = dtype == KVC_FLOAT32 ? 4 : 2;
   const uint64_t element = query * args.out_token_stride + head * args.out_head_stride;
-  spoil(static_cast<char*>(args.out) + element * bytes, args.v_dim * bytes);
-  if (args.lse != nullptr) spoil(args.lse + query * args.num_q_heads + head, sizeof(float));
+  fill_nan(static_cast<char*>(args.out) + element * bytes, args.v_dim * bytes);
+  if (args.lse != nullptr) fill_nan(args.lse + query * args.num_q_heads + head, sizeof(float));
 }
-KVC_DEVICE void spoil_all(const AttentionArgs& args, const Plan& plan) {
+KVC_DEVICE void fill_nan_all(const AttentionArgs& args, const Plan& plan) {
   const uint64_t queries = least(args.q_offsets[args.num_requests], plan.bounds.total_queries);
   const uint64_t rows = queries * args.num_q_heads;
   for (uint64_t row = blockIdx.x; row < rows; row += plan.num_blocks)
-    spoil_row(args, row / args.num_q_heads, row % args.num_q_heads);
+    fill_nan_row(args, row / args.num_q_heads, row % args.num_q_heads);
 }
 // The rows of a request beyond the bounds that are in the results.
-KVC_DEVICE void spoil_request(const AttentionArgs& args, const Plan& plan, const Part& part) {
+KVC_DEVICE void fill_nan_request(const AttentionArgs& args, const Plan& plan, const Part& part) {
   const RequestView& view = part.piece.view;
   const uint64_t group = args.num_q_heads / args.num_heads;
   const uint64_t end = least(args.q_offsets[view.request + 1], plan.bounds.total_queries);
   for (uint64_t query = view.first_query; query < end; ++query) {
-    for (uint64_t i = 0; i < group; ++i) spoil_row(args, query, part.head * group + i);
+    for (uint64_t i = 0; i < group; ++i) fill_nan_row(args, query, part.head * group + i);
   }
 }
-KVC_DEVICE void spoil_part(const AttentionArgs& args, const Plan& plan, const Part& part) {
-  if (!is_within(plan.bounds, view_request(args, part.piece.view.request))) spoil_request(args, plan, part);
+KVC_DEVICE void fill_nan_part(const AttentionArgs& args, const Plan& plan, const Part& part) {
+  if (!is_within(plan.bounds, view_request(args, part.piece.view.request)))
+    fill_nan_request(args, plan, part);
   if (part.index >= 0) {
     const uint64_t row = static_cast<uint64_t>(part.index) * plan.tile_rows;
-    spoil(plan.part_out + row * args.v_dim, uint64_t{plan.tile_rows} * args.v_dim * sizeof(float));
-    return spoil(plan.part_lse + row, plan.tile_rows * sizeof(float));
+    fill_nan(plan.part_out + row * args.v_dim, uint64_t{plan.tile_rows} * args.v_dim * sizeof(float));
+    return fill_nan(plan.part_lse + row, plan.tile_rows * sizeof(float));
   }
   const uint64_t group = args.num_q_heads / args.num_heads;
   for (uint64_t m = part.piece.first_row; m < part.piece.first_row + part.piece.rows; ++m) {
-    spoil_row(args, part.piece.view.first_query + m / group, part.head * group + m % group);
+    fill_nan_row(args, part.piece.view.first_query + m / group, part.head * group + m % group);
   }
 }
 
@@ -189,12 +190,12 @@ KVC_DEVICE void for_each_part(const AttentionArgs& args, const Plan& plan, Work&
     sync_block();
     if (threadIdx.x == 0) walk->step(args, plan);
     sync_block();
-    if (!walk->known) return spoil_all(args, plan);
+    if (!walk->known) return fill_nan_all(args, plan);
     if (!walk->more) return;
     if (walk->fits) {
       work(walk->part);
     } else {
-      spoil_part(args, plan, walk->part);
+      fill_nan_part(args, plan, walk->part);
     }
   }
 }

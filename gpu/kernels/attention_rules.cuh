@@ -15,7 +15,7 @@ struct RequestView {
   int64_t kv_start, kv_len;
 };
 
-// Positions are below 2^31. Whatever an array of the device holds, sums of positions do not overflow.
+// Positions are below 2^31. With this mask sums of positions do not overflow, whatever an array holds.
 inline constexpr uint64_t kPositions = (uint64_t{1} << 62) - 1;
 
 KVC_DEVICE RequestView view_request(const AttentionArgs& args, uint32_t request) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales and offsets of the tokens of tiles, in a ring in shared memory beside that of attention_tokens.cuh:
-// a token for each of the first 64 threads of a block. Loading and keeping are separate, so that no thread
-// waits.
+// Scales and offsets of the tokens of tiles, in a ring buffer like that of attention_tokens.cuh.
 #pragma once
 #include "kernels/attention_mma_rows.cuh"
 #include "kernels/attention_tokens.cuh"
@@ -54,7 +52,7 @@ class ScaleRing {
   float* memory_;
 };
 
-// Columns times `factor` and their scales, `of_columns` those of this lane's first one.
+// Multiplies columns by `factor` and their scales; `of_columns` has those of this lane's first column on.
 template <uint32_t kRowTiles, uint32_t kTiles>
 KVC_DEVICE void scale_columns(const float* of_columns, float factor, float (&weights)[kRowTiles][kTiles][4]) {
 #pragma unroll

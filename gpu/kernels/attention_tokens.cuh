@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tokens of tiles are. The first 64 threads of a block find them, a token each and some tiles
-// ahead, and keep them in a ring in shared memory. Finding and keeping are separate, so that loads in between
-// cost no time; a tile that is kept replaces the tile that was kept kRingTiles tiles before.
+// Where the tokens of tiles are. Each of the first 64 threads of a block looks up a token some tiles ahead,
+// and later keeps it in a ring buffer in shared memory: nothing waits for the block table. A tile that is
+// kept replaces the one kRingTiles tiles before.
 #pragma once
 #include "kernels/attention_part.cuh"
 
 namespace kvc::gpu {
 
 struct TokenPlace {
-  int32_t block = 0;  // from the table; nothing waits for the load before it is kept
+  int32_t block = 0;  // from the table; keep() waits for the load
   uint32_t token = 0;
   bool is_read = false;
   uint32_t seen = 0;  // of the 32 tokens of this warp, a bit each: those that are read
@@ -17,13 +17,13 @@ struct TokenPlace {
   KVC_DEVICE uint64_t block_index() const { return static_cast<uint32_t>(block); }
 };
 
-// What is kept of a token: where its row of the part's head lies in the plane of keys. A row that is not read
-// is given as the first one, which is always there, with the highest bit set.
+// The offset of a token's row of the part's head in the plane of keys. A row that is not read has offset 0,
+// which is valid, with the highest bit set.
 struct RowOffset {
   static constexpr uint64_t kUnread = uint64_t{1} << 63;
 
   uint64_t bits;
-  // Half of it tells; as a sign, the compiler would calculate with it.
+  // Tests the upper half; for a test of the sign the compiler makes more instructions.
   KVC_DEVICE bool is_read() const { return static_cast<uint32_t>(bits >> 32) != kUnread >> 32; }
   KVC_DEVICE uint64_t bytes() const { return bits & ~kUnread; }
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole blocks: copied inside a slab, to and from pages, and cleared. All 16-byte vectors of a call are one
-// range that threads walk through side by side, several vectors of each on their way at once, so that parts
-// of any size keep all lanes busy.
+// Whole blocks: copied inside a slab, to and from pages, and cleared. The 16-byte vectors of a call are one
+// range of indices, so that parts of any size keep all lanes busy. Each thread has several loads in flight.
 #include "kernels/rows.cuh"
 
 namespace kvc::gpu {
@@ -41,7 +40,7 @@ struct MoveArgs {
   Extent extent;
 };
 
-// Without branches until all loads are under way: what is past the end reads the last vector again.
+// No branch comes before the last load: indices past the end load the last vector again.
 KVC_KERNEL(kThreads, 4)
 move_blocks(KVC_ARGUMENT(MoveArgs) args) {
   const uint64_t total = args.extent.num_vectors;
@@ -76,12 +75,10 @@ struct ZeroArgs {
 
 KVC_KERNEL(kThreads, 4)
 clear_blocks(KVC_ARGUMENT(ZeroArgs) args) {
-  const uint64_t total = args.extent.num_vectors;
-  for (uint64_t index = blockIdx.x * uint64_t{kThreads} + threadIdx.x; index < total;
-       index += uint64_t{gridDim.x} * kThreads) {
+  for_each_index(args.extent.num_vectors, [&](uint64_t index) {
     const Position at = position_of(args.extent, index);
     store_once(args.to.at(args.blocks[at.item], at.part) + at.vector, Vector{});
-  }
+  });
 }
 
 Extent extent_of(const BlockParts& parts, size_t count) {

@@ -25,9 +25,7 @@ template <int32_t kStored>
 KVC_KERNEL(kThreads, 4)
 bound_keys(KVC_ARGUMENT(BoundsArgs) args) {
   const PlaneArgs& plane = args.rows.planes[0];
-  const uint64_t total = args.count * plane.heads.value * args.elements.value;
-  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
-       i += uint64_t{gridDim.x} * kThreads) {
+  for_each_index(args.count * plane.heads.value * args.elements.value, [&](uint64_t i) {
     const uint64_t row = args.elements.divide(i), item = plane.heads.divide(row);
     const auto element = static_cast<uint32_t>(i - row * args.elements.value);
     const uint64_t head = row - item * plane.heads.value, block = static_cast<uint64_t>(args.blocks[item]);
@@ -47,7 +45,7 @@ bound_keys(KVC_ARGUMENT(BoundsArgs) args) {
         args.bounds + (block * plane.heads.value + head) * 2 * args.elements.value + element;
     bounds[0] = static_cast<uint16_t>(half_above(largest));
     bounds[args.elements.value] = static_cast<uint16_t>(half_above(negated) ^ 0x8000);
-  }
+  });
 }
 
 }  // namespace

@@ -38,14 +38,13 @@ compare_elements(KVC_ARGUMENT(CompareArgs) args) {
   const uint64_t rows = args.rows.num_tokens * plane.heads.value, total = rows * plane.units.value;
   const float* const restored = args.restored[blockIdx.z] + blockIdx.y * total;
   ErrorSums own = {};
-  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
-       i += uint64_t{gridDim.x} * kThreads) {
+  for_each_index(total, [&](uint64_t i) {
     const uint64_t row = plane.units.divide(i);
     RowPlace place;
-    if (!find_row(args.rows, plane, row, &place)) continue;
+    if (!find_row(args.rows, plane, row, &place)) return;
     const auto element = static_cast<uint32_t>(i - row * plane.units.value);
     add_element(Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, element)), restored[i], &own);
-  }
+  });
   sums[threadIdx.x] = own;
   for (uint32_t half = kThreads / 2; half != 0; half /= 2) {
     sync_block();
@@ -67,9 +66,8 @@ int compare_rows(const Layout& layout, const kvc_backend_rows& rows, const float
   args.restored[1] = v;
   args.sums[0] = keys ? sums : of_values;
   args.sums[1] = of_values;
-  Grid grid = grid_of(&plan, rows.num_layers, kThreads,
-                      [](const PlaneArgs& plane) { return uint64_t{plane.elements}; });
-  grid.x = grid.x < kCompareParts ? grid.x : kCompareParts;
+  Grid grid = grid_of(&plan, kThreads, [](const PlaneArgs& plane) { return uint64_t{plane.elements}; });
+  grid.x = std::min(grid.x, kCompareParts);
   args.rows = plan.args;
   return with_float_type(rows.dtype, [&]<int32_t kFrom>() {
     return launch(compare_elements<kFrom>, grid, kThreads, 0, stream, args);

@@ -8,7 +8,7 @@
 
 namespace kvc::gpu {
 
-// A float of kExponent and kMantissa bits and a sign. kIeee: the top exponent holds infinity and NaNs;
+// A float of kExponent and kMantissa bits and a sign. kIeee: the largest exponent holds infinity and NaNs;
 // otherwise the code of all ones alone is a NaN (E4M3).
 template <int kExponent, int kMantissa, bool kIeee>
 struct SmallFloat {
@@ -45,7 +45,7 @@ struct SmallFloat {
     const auto code = static_cast<int32_t>(raw);
     const int32_t size = code & kMagnitude;
     int32_t bits = (size << kShift) + kRebias;
-    if (size < 1 << kMantissa) {  // the exponent of the smallest normal brings a one too many
+    if (size < 1 << kMantissa) {  // denormal: there is no implicit one
       const float with_one = bits_float(static_cast<uint32_t>(bits + (1 << 23)));
       bits = static_cast<int32_t>(float_bits(sub_rn(with_one, bits_float(kMinNormal))));
     }
@@ -150,7 +150,7 @@ struct Element<KVC_INT4> {
 
 KVC_HOST_DEVICE constexpr bool is_integer(int32_t dtype) { return dtype == KVC_INT8 || dtype == KVC_INT4; }
 
-// What a value in units of its scale is stored as. Integers: the sum has no bits below the point left.
+// What a value in units of its scale is stored as. Integers: the sum's last bit is worth 1.
 template <int32_t kDtype>
 KVC_DEVICE uint32_t encode_unit(float x) {
   if constexpr (is_integer(kDtype)) {

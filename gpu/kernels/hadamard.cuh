@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Hadamard transform of a row (quant/hadamard.h) in shared memory, by one block of threads.
+// Whole rows in shared memory, a block of threads for each, and their Hadamard transform (quant/hadamard.h).
 #pragma once
 #include "kernels/quantize.cuh"
 
@@ -7,11 +7,32 @@ namespace kvc::gpu {
 
 constexpr uint32_t kRowThreads = 64, kRowTeam = 32;
 
-// Of the longest row.
-inline size_t row_bytes_shared(const RowsPlan& plan) {
-  uint32_t largest = plan.args.planes[0].elements;
-  if (plan.num_planes == 2 && plan.args.planes[1].elements > largest) largest = plan.args.planes[1].elements;
-  return largest * sizeof(float);
+// A kernel of for_each_row(), with shared memory for the longest row as floats.
+inline int launch_rows(RowsPlan plan, void (*kernel)(RowsArgs), Stream stream) {
+  const Grid grid = grid_of(&plan, 1, [](const PlaneArgs&) { return uint64_t{1}; });
+  const uint32_t longest = std::max(plan.args.planes[0].elements, plan.args.planes[1].elements);
+  return launch(kernel, grid, kRowThreads, longest * sizeof(float), stream, plan.args);
+}
+
+// Calls function(plane, place) for each row of this block, in all threads.
+template <typename Function>
+KVC_DEVICE void for_each_row(const RowsArgs& args, Function&& function) {
+  const PlaneArgs& plane = args.planes[blockIdx.z];
+  const uint64_t total = args.num_tokens * plane.heads.value;
+  for (uint64_t i = blockIdx.x; i < total; i += gridDim.x) {
+    RowPlace place;
+    if (find_row(args, plane, i, &place)) function(plane, place);
+  }
+}
+
+// Writes a row of n elements with the codes code(element). All threads of the block take part.
+template <int32_t kDtype, typename Code>
+KVC_DEVICE void store_row(char* row, uint32_t n, Code&& code) {
+  for (uint32_t e = 2 * threadIdx.x; e < n; e += 2 * kRowThreads) {
+    const uint32_t codes[2] = {code(e), e + 1 < n ? code(e + 1) : 0};
+    store_codes<kDtype, false>(row, 0, 0, e, n, codes);
+  }
+  sync_block();
 }
 
 // In the order of quant/hadamard.h. A row whose transform is not finite becomes NaN. All threads of the block

@@ -16,13 +16,12 @@ struct ChangeArgs {
 
 KVC_KERNEL(kThreads, 4)
 change_entries(KVC_ARGUMENT(ChangeArgs) args) {
-  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < args.count;
-       i += uint64_t{gridDim.x} * kThreads) {
+  for_each_index(args.count, [&](uint64_t i) {
     const kvc_table_change change = args.changes[i];
     args.tables[static_cast<uint64_t>(change.group) * args.group_stride +
                 static_cast<uint64_t>(change.row) * args.row_stride + static_cast<uint64_t>(change.column)] =
         change.block;
-  }
+  });
 }
 
 struct SlotArgs {
@@ -37,8 +36,7 @@ struct SlotArgs {
 
 KVC_KERNEL(kThreads, 4)
 make_slots(KVC_ARGUMENT(SlotArgs) args) {
-  for (uint64_t t = blockIdx.x * uint64_t{kThreads} + threadIdx.x; t < args.count;
-       t += uint64_t{gridDim.x} * kThreads) {
+  for_each_index(args.count, [&](uint64_t t) {
     const int64_t position = args.positions[t];
     int64_t slot = -1;
     if (position >= 0) {
@@ -49,7 +47,7 @@ make_slots(KVC_ARGUMENT(SlotArgs) args) {
       if (block >= 0) slot = int64_t{block} * size + (position - static_cast<int64_t>(column) * size);
     }
     args.slots[t] = slot;
-  }
+  });
 }
 
 struct CsrArgs {
@@ -78,7 +76,7 @@ make_offsets(KVC_ARGUMENT(CsrArgs) args) {
     const uint32_t row = first + threadIdx.x;
     const uint32_t own = row < args.num_rows ? blocks_of(args, row) : 0;
     sums[threadIdx.x] = own;
-    add_up<kThreads>(sums);
+    inclusive_sum<kThreads>(sums);
     if (row < args.num_rows) {
       args.offsets[row] = static_cast<int32_t>(before + sums[threadIdx.x] - own);
       if (args.last_block_tokens != nullptr) {

@@ -2,9 +2,7 @@
 // Pairs of 16-bit floats in a 32-bit register, the first in the low half, and quantized codes that become
 // such pairs: what feeds tensor cores. Conversions of codes are exact.
 #pragma once
-#include <kvcache.h>
-
-#include "portable.h"
+#include "kernels/convert.cuh"
 
 namespace kvc::gpu {
 
@@ -55,24 +53,16 @@ KVC_DEVICE uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) {
 
 #else
 
-KVC_DEVICE uint16_t to_bfloat(float value) {
-  const uint32_t bits = float_bits(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-KVC_DEVICE uint16_t to_half(float value) {
-  const uint32_t bits = float_bits(value), magnitude = bits & 0x7FFFFFFFu, sign = bits >> 16 & 0x8000u;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00);
-  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7C00);
-  if (magnitude < 0x38800000u) {  // below the smallest normal: the sum's last bit is worth 2^-24
-    return static_cast<uint16_t>(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3F000000u));
-  }
-  return static_cast<uint16_t>(sign | (magnitude - 0x38000000u + 0xFFF + (magnitude >> 13 & 1)) >> 13);
-}
 KVC_DEVICE uint32_t pack_bfloat(float low, float high) {
-  return to_bfloat(low) | uint32_t{to_bfloat(high)} << 16;
+  using Bfloat = Element<KVC_BFLOAT16>;
+  return Bfloat::encode(low) | Bfloat::encode(high) << 16;
 }
-KVC_DEVICE uint32_t pack_half(float low, float high) { return to_half(low) | uint32_t{to_half(high)} << 16; }
+KVC_DEVICE uint32_t pack_half(float low, float high) {
+  const auto code = [](float x) {
+    return is_nan(x) ? (float_bits(x) >> 16 & 0x8000u) | 0x7E00u : Element<KVC_FLOAT16>::encode(x);
+  };
+  return code(low) | code(high) << 16;
+}
 // Byte i of the result is byte (selector >> 4 i) & 7 of b:a.
 KVC_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t both = uint64_t{b} << 32 | a;

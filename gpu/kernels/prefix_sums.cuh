@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of what comes before, by one block of threads: which piece of work begins where.
+// Prefix sums by one block of threads: where each piece of work begins.
 #pragma once
 #include "portable.h"
 
@@ -7,10 +7,9 @@ namespace kvc::gpu {
 
 inline constexpr uint32_t kPlanThreads = 256;
 
-// Of each thread's number the sum with those of all before it, in place. For all kWidth threads of a block,
-// before which each has written its own.
+// Inclusive prefix sums in place. Called by all kWidth threads of a block after each has written its element.
 template <uint32_t kWidth, typename Sum>
-KVC_DEVICE void add_up(Sum* sums) {
+KVC_DEVICE void inclusive_sum(Sum* sums) {
   sync_block();
   for (uint32_t step = 1; step < kWidth; step *= 2) {
     const Sum left = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
@@ -27,7 +26,7 @@ KVC_DEVICE uint64_t prefix_sums(uint64_t n, uint64_t* first, uint64_t* sums, Val
   for (uint64_t chunk = 0; chunk < n; chunk += kPlanThreads) {
     const uint64_t i = chunk + threadIdx.x;
     sums[threadIdx.x] = i < n ? value(i) : 0;
-    add_up<kPlanThreads>(sums);
+    inclusive_sum<kPlanThreads>(sums);
     if (i < n) first[i + 1] = before + sums[threadIdx.x];
     before += sums[kPlanThreads - 1];
     sync_block();

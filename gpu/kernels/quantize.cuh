@@ -25,34 +25,33 @@ KVC_DEVICE void add_key(float x, KeyRange* range) {
   range->hi = key > range->hi ? key : range->hi;
 }
 
-template <int32_t kDtype>
-KVC_DEVICE float largest_code(bool asymmetric) {
-  if (kDtype == KVC_INT8) return asymmetric ? 255.0f : 127.0f;
-  if (kDtype == KVC_INT4) return asymmetric ? 15.0f : 7.0f;
-  return kDtype == KVC_FLOAT8_E4M3 ? 448.0f : 57344.0f;
+KVC_HOST_DEVICE constexpr float largest_code(int32_t dtype, bool asymmetric) {
+  if (dtype == KVC_INT8) return asymmetric ? 255.0f : 127.0f;
+  if (dtype == KVC_INT4) return asymmetric ? 15.0f : 7.0f;
+  return dtype == KVC_FLOAT8_E4M3 ? 448.0f : 57344.0f;
 }
 
-KVC_DEVICE float scale_for(float range, float top) {
-  const float scale = div_rn(range, top);
+KVC_DEVICE float scale_for(float range, float largest) {
+  const float scale = div_rn(range, largest);
   if (scale < kFloatMin) return 0;
   // The next smaller float: scale is positive and finite.
-  if (mul_rn(scale, top) > kFloatMax) return bits_float(float_bits(scale) - 1);
+  if (mul_rn(scale, largest) > kFloatMax) return bits_float(float_bits(scale) - 1);
   return scale;
 }
 
 KVC_DEVICE float clamped(float x, float lo, float hi) { return x < lo ? lo : hi < x ? hi : x; }
 
-KVC_DEVICE Step make_step(bool asymmetric, float top, float lo, float hi) {
+KVC_DEVICE Step make_step(bool asymmetric, float largest, float lo, float hi) {
   Step step{};
   if (asymmetric) {
     step.lo = clamped(lo, -kFloatMax / 2, kFloatMax / 2);
     step.hi = clamped(hi, -kFloatMax / 2, kFloatMax / 2);
     step.offset = step.lo;
-    step.scale = scale_for(sub_rn(step.hi, step.lo), top);
+    step.scale = scale_for(sub_rn(step.hi, step.lo), largest);
   } else {
     step.hi = -lo < hi ? hi : -lo;
     step.lo = -step.hi;
-    step.scale = scale_for(step.hi, top);
+    step.scale = scale_for(step.hi, largest);
   }
   step.inverse = step.scale > 0 ? div_rn(1.0f, step.scale) : 0.0f;
   return step;
@@ -62,13 +61,13 @@ KVC_DEVICE Step make_step(bool asymmetric, float top, float lo, float hi) {
 // All lanes of the wave take part.
 template <int32_t kDtype, typename ForEach>
 KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each) {
-  const float top = largest_code<kDtype>(asymmetric);
+  const float largest = largest_code(kDtype, asymmetric);
   KeyRange range;
   for_each([&](float x) { add_key(x, &range); });
   range = {team_min(range.lo, team), team_max(range.hi, team)};
   float lo = float_of_key(range.lo), hi = float_of_key(range.hi);
   const bool plus = float_bits(hi) == 0x7F800000, minus = float_bits(lo) == 0xFF800000;
-  if (ballot(plus || minus) != 0) {  // the rare way
+  if (ballot(plus || minus) != 0) {  // rare
     KeyRange finite;
     for_each([&](float x) {
       if (!is_infinite(x)) add_key(x, &finite);
@@ -78,13 +77,13 @@ KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each)
       const bool any = finite.lo <= finite.hi;
       const float f_lo = float_of_key(finite.lo), f_hi = float_of_key(finite.hi);
       float size = any ? (-f_lo < f_hi ? f_hi : -f_lo) : 0.0f;
-      if (scale_for(size, top) == 0) size = kFloatMax;
-      // An infinity of one sign alone leaves the other end to the finite ones.
+      if (scale_for(size, largest) == 0) size = kFloatMax;
+      // If one end is finite, it is that of the finite elements.
       lo = minus ? -size : any ? f_lo : size;
       hi = plus ? size : any ? f_hi : -size;
     }
   }
-  return range.lo <= range.hi ? make_step(asymmetric, top, lo, hi) : Step{};
+  return range.lo <= range.hi ? make_step(asymmetric, largest, lo, hi) : Step{};
 }
 
 // In units of the scale. NaN becomes what the type has for it.
@@ -116,7 +115,7 @@ struct Restore {
 template <int32_t kStored>
 KVC_DEVICE Restore restore_of(const RowsArgs& args, const PlaneArgs& plane, const RowPlace& place,
                               uint32_t element) {
-  if (bits_of_element(kStored) >= 16) return {};
+  if constexpr (!is_quantized(kStored)) return {};
   if (plane.scales == nullptr) return {plane.step.scale, 0, false};
   const uint64_t group = plane.group.divide(element);
   if (!args.asymmetric) return {place.scales[group], 0, false};
@@ -126,7 +125,7 @@ KVC_DEVICE Restore restore_of(const RowsArgs& args, const PlaneArgs& plane, cons
 // The value of a stored element's code.
 template <int32_t kStored>
 KVC_DEVICE float restored(const RowsArgs& args, const Restore& of_group, uint32_t code) {
-  if constexpr (bits_of_element(kStored) >= 16) return Element<kStored>::decode(code);
+  if constexpr (!is_quantized(kStored)) return Element<kStored>::decode(code);
   const float value = decode_unit<kStored>(code, args.asymmetric);
   if (!of_group.has_offset) return scaled(value, of_group.scale);
   return add_rn(mul_rn(value, of_group.scale), of_group.offset);

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls on rows as the kernels take them. Host code.
-#include <cfloat>
-
-#include "base/dtype.h"
-#include "kernels/rows.cuh"
+#include "kernels/quantize.cuh"
 
 namespace kvc::gpu {
 namespace {
 
-float largest_code(int32_t dtype) {
-  switch (dtype) {
-    case KVC_INT8:
-      return 127;
-    case KVC_INT4:
-      return 7;
-    case KVC_FLOAT8_E4M3:
-      return 448;
-    default:
-      return 57344;
-  }
-}
-
 Step fixed_step(int32_t dtype, float scale) {
-  const float most = scale * largest_code(dtype) < FLT_MAX ? scale * largest_code(dtype) : FLT_MAX;
+  const float most = std::min(scale * largest_code(dtype, false), kFloatMax);
   return {scale, 0, 1 / scale, -most, most};
 }
 
@@ -144,6 +128,7 @@ RowsPlan plan_rows(const Layout& layout, void* slab, const kvc_backend_rows& row
   args.block_size = divisor(layout.block_size);
   args.asymmetric = layout.asymmetric;
   args.hadamard = layout.hadamard;
+  plan.num_layers = rows.num_layers;
   plan.scaled = plan.num_planes != 0 && args.planes[0].scales != nullptr;
   finish(&plan, rows.dtype, layout.k.dtype);
   return plan;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows between a caller's arrays and a slab, as kernels see them: where they are, and their elements.
 #pragma once
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/dtype.h"
 #include "kernels/convert.cuh"
 #include "kernels/divide.h"
 #include "kernels/kernels.h"
@@ -101,14 +105,15 @@ KVC_DEVICE bool find_row(const RowsArgs& args, const PlaneArgs& plane, uint64_t 
   return true;
 }
 
-KVC_HOST_DEVICE constexpr uint32_t bits_of_element(int32_t dtype) {
-  return dtype == KVC_FLOAT32                            ? 32
-         : dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16 ? 16
-         : dtype == KVC_INT4                             ? 4
-                                                         : 8;
-}
-
 constexpr uint32_t kThreads = 256;
+
+// Calls function(i) for the indices i < count that are this thread's.
+template <typename Function>
+KVC_DEVICE void for_each_index(uint64_t count, Function&& function) {
+  for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < count;
+       i += uint64_t{gridDim.x} * kThreads)
+    function(i);
+}
 
 // Pieces of rows: 8 elements that are aligned as one vector, or 2 that lie anywhere.
 KVC_HOST_DEVICE constexpr uint32_t piece_elements(bool vector) { return vector ? 8 : 2; }
@@ -132,7 +137,7 @@ KVC_DEVICE uint32_t load_code(const char* row, uint32_t tile, uint32_t token, ui
 template <int32_t kDtype, bool kVector, uint32_t n>
 KVC_DEVICE void load_codes(const char* row, uint32_t tile, uint32_t token, uint32_t at, uint32_t end,
                            uint32_t (&codes)[n]) {
-  constexpr uint32_t kBits = bits_of_element(kDtype);
+  constexpr uint32_t kBits = dtype_bits(kDtype);
   if constexpr (kVector) {
     const auto raw = *reinterpret_cast<const Words<n * kBits / 8>*>(row + uint64_t{at} * kBits / 8);
     for (uint32_t i = 0; i < n; ++i)
@@ -147,7 +152,7 @@ KVC_DEVICE void load_codes(const char* row, uint32_t tile, uint32_t token, uint3
 template <int32_t kDtype, bool kVector, uint32_t n>
 KVC_DEVICE void store_codes(char* row, uint32_t tile, uint32_t token, uint32_t at, uint32_t end,
                             const uint32_t (&codes)[n]) {
-  constexpr uint32_t kBits = bits_of_element(kDtype);
+  constexpr uint32_t kBits = dtype_bits(kDtype);
   if constexpr (kVector) {
     Words<n* kBits / 8> raw = {};
     for (uint32_t i = 0; i < n; ++i) raw.words[i * kBits / 32] |= codes[i] << (i * kBits % 32);
@@ -167,16 +172,16 @@ KVC_DEVICE void store_codes(char* row, uint32_t tile, uint32_t token, uint32_t a
   }
 }
 
-// Calls function(plane, place, first element) for all pieces of rows that are this thread's.
+// Calls function(plane, place, first element) for all pieces of rows that are this thread's. Not by
+// for_each_index(), with which nvcc takes more registers.
 template <bool kVector, typename Function>
 KVC_DEVICE void for_each_piece(const RowsArgs& args, Function&& function) {
-  constexpr uint32_t n = piece_elements(kVector);
   const PlaneArgs& plane = args.planes[blockIdx.z];
   const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
   for (uint64_t i = blockIdx.x * uint64_t{kThreads} + threadIdx.x; i < total;
        i += uint64_t{gridDim.x} * kThreads) {
     const uint64_t row = plane.units.divide(i);
-    const uint32_t at = static_cast<uint32_t>(i - row * plane.units.value) * n;
+    const uint32_t at = static_cast<uint32_t>(i - row * plane.units.value) * piece_elements(kVector);
     RowPlace place;
     if (find_row(args, plane, row, &place)) function(plane, place, at);
   }
@@ -188,7 +193,7 @@ enum class Direction { kStore, kGather };
 
 struct RowsPlan {
   RowsArgs args;
-  uint32_t num_planes;
+  uint32_t num_planes, num_layers;
   uint32_t copy_bytes;  // rows are copied as they are, in pieces of so many bytes; 0: they are converted
   bool vector;          // all pieces of 8 elements are aligned
   bool scaled;          // rows have scales of their own
@@ -201,23 +206,27 @@ RowsArgs plan_keys(const Layout& layout, void* slab, uint32_t layer);
 
 // Blocks of threads for `count` items, `per_block` each; kernels loop if the grid is too small.
 inline uint32_t blocks_for(uint64_t count, uint64_t per_block) {
-  const uint64_t blocks = (count + per_block - 1) / per_block;
-  return static_cast<uint32_t>(blocks < 1u << 30 ? blocks : 1u << 30);
+  return static_cast<uint32_t>(std::min(ceil_div(count, per_block), uint64_t{1} << 30));
 }
-inline uint64_t rows_of(const RowsPlan& plan, uint32_t plane) {
-  return plan.args.num_tokens * plan.args.planes[plane].heads.value;
-}
-// Sets the pieces of each row and returns the grid with a thread (or `per_block` ones in each block) for
-// each.
+// Divides each row into units_of(plane) pieces, and returns the grid for all of them, `per_block` in each
+// block.
 template <typename UnitsOf>
-Grid grid_of(RowsPlan* plan, uint32_t num_layers, uint64_t per_block, UnitsOf&& units_of) {
-  Grid grid{1, num_layers, plan->num_planes};
+Grid grid_of(RowsPlan* plan, uint64_t per_block, UnitsOf&& units_of) {
+  Grid grid{1, plan->num_layers, plan->num_planes};
   for (uint32_t p = 0; p < plan->num_planes; ++p) {
-    plan->args.planes[p].units = divisor(units_of(plan->args.planes[p]));
-    const uint32_t blocks = blocks_for(rows_of(*plan, p) * plan->args.planes[p].units.value, per_block);
-    grid.x = grid.x < blocks ? blocks : grid.x;
+    PlaneArgs& plane = plan->args.planes[p];
+    plane.units = divisor(units_of(plane));
+    const uint64_t pieces = plan->args.num_tokens * plane.heads.value * plane.units.value;
+    grid.x = std::max(grid.x, blocks_for(pieces, per_block));
   }
   return grid;
+}
+// Launches the kernel of for_each_piece() that suits the plan.
+inline int launch_pieces(RowsPlan plan, void (*vector)(RowsArgs), void (*scalar)(RowsArgs), Stream stream) {
+  const uint64_t n = piece_elements(plan.vector);
+  const Grid grid =
+      grid_of(&plan, kThreads, [n](const PlaneArgs& plane) { return ceil_div(plane.elements, n); });
+  return launch(plan.vector ? vector : scalar, grid, kThreads, 0, stream, plan.args);
 }
 
 // Calls function.template operator()<the type>() for a float type of the caller's.
@@ -247,8 +256,7 @@ int with_quantized_type(int32_t dtype, Function&& function) {
 }
 template <typename Function>
 int with_stored_type(int32_t dtype, Function&& function) {
-  const bool is_float = dtype == KVC_FLOAT32 || dtype == KVC_FLOAT16 || dtype == KVC_BFLOAT16;
-  return is_float ? with_float_type(dtype, function) : with_quantized_type(dtype, function);
+  return is_float(dtype) ? with_float_type(dtype, function) : with_quantized_type(dtype, function);
 }
 
 }  // namespace kvc::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that are stored in the type they come in: copied in pieces of up to 16 bytes, several of each thread
-// on their way at once.
+// Rows stored in the caller's type: copied in pieces of up to 16 bytes. Each thread has several loads in
+// flight.
 #pragma once
 #include "kernels/rows.cuh"
 
@@ -31,7 +31,7 @@ copy_rows(KVC_ARGUMENT(RowsArgs) args) {
     Piece* to[kCopiesInFlight];
 #pragma unroll
     for (uint32_t i = 0; i < kCopiesInFlight; ++i) {
-      const int64_t some = found[i] < 0 ? 0 : found[i];  // what is skipped has no place, nor an address
+      const int64_t some = found[i] < 0 ? 0 : found[i];  // a skipped token has no address
       const RowPlace place = place_row(args, plane, tokens[i], heads[i], some);
       Piece* const outside = reinterpret_cast<Piece*>(place.row) + units[i];
       Piece* const stored = reinterpret_cast<Piece*>(place.stored) + units[i];
@@ -46,27 +46,32 @@ copy_rows(KVC_ARGUMENT(RowsArgs) args) {
   }
 }
 
-template <typename Piece, Direction kDirection>
-int launch_copy_of(RowsPlan plan, int32_t dtype, uint32_t num_layers, Stream stream) {
-  const uint32_t element = bits_of_element(dtype) / 8;
-  const Grid grid =
-      grid_of(&plan, num_layers, uint64_t{kThreads} * kCopiesInFlight,
-              [&](const PlaneArgs& plane) { return uint64_t{plane.elements} * element / sizeof(Piece); });
-  return launch(copy_rows<Piece, kDirection>, grid, kThreads, 0, stream, plan.args);
+template <Direction kDirection>
+int launch_copy(RowsPlan plan, int32_t dtype, Stream stream) {
+  const uint64_t element = dtype_bits(dtype) / 8;
+  const Grid grid = grid_of(&plan, uint64_t{kThreads} * kCopiesInFlight, [&](const PlaneArgs& plane) {
+    return plane.elements * element / plan.copy_bytes;
+  });
+  const auto kernel = plan.copy_bytes == 16  ? copy_rows<Words<16>, kDirection>
+                      : plan.copy_bytes == 8 ? copy_rows<Words<8>, kDirection>
+                      : plan.copy_bytes == 4 ? copy_rows<uint32_t, kDirection>
+                                             : copy_rows<uint16_t, kDirection>;
+  return launch(kernel, grid, kThreads, 0, stream, plan.args);
 }
 
-template <Direction kDirection>
-int launch_copy(const RowsPlan& plan, int32_t dtype, uint32_t num_layers, Stream stream) {
-  switch (plan.copy_bytes) {
-    case 16:
-      return launch_copy_of<Words<16>, kDirection>(plan, dtype, num_layers, stream);
-    case 8:
-      return launch_copy_of<Words<8>, kDirection>(plan, dtype, num_layers, stream);
-    case 4:
-      return launch_copy_of<uint32_t, kDirection>(plan, dtype, num_layers, stream);
-    default:
-      return launch_copy_of<uint16_t, kDirection>(plan, dtype, num_layers, stream);
-  }
+// A call of store_rows() or gather_rows(). Rows that are not just copied are left to
+// convert.template operator()<the caller's type, the stored type>(plan).
+template <Direction kDirection, typename Convert>
+int move_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, Stream stream,
+              Convert&& convert) {
+  const RowsPlan plan = plan_rows(layout, slab, rows);
+  if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
+  if (plan.copy_bytes != 0) return launch_copy<kDirection>(plan, rows.dtype, stream);
+  return with_float_type(rows.dtype, [&]<int32_t kOutside>() {
+    return with_stored_type(layout.k.dtype, [&]<int32_t kStored>() {
+      return convert.template operator()<kOutside, kStored>(plan);
+    });
+  });
 }
 
 }  // namespace kvc::gpu

@@ -2,6 +2,7 @@
 // The kernels of select.h, and how they are launched. Bounds become integers of the same order and lie in the
 // workspace by column.
 #include "base/carver.h"
+#include "base/checked.h"
 #include "kernels/attention_plain.cuh"
 #include "kernels/prefix_sums.cuh"
 #include "kernels/rows.cuh"
@@ -23,9 +24,8 @@ Selection make_selection(const SelectionArgs& args, const AttentionLimits& limit
   const AttentionArgs& a = args.attention;
   Selection made = {};
   made.limits = limits;
-  made.columns = (limits.max_kv_len + a.block_size.value - 1) / a.block_size.value;
-  const uint32_t rows = kSharedBytes / (a.k_dim * static_cast<uint32_t>(sizeof(float)));
-  made.tile_rows = rows < kMaxRows ? rows : kMaxRows;
+  made.columns = ceil_div(limits.max_kv_len, a.block_size.value);
+  made.tile_rows = std::min(kMaxRows, kSharedBytes / (a.k_dim * static_cast<uint32_t>(sizeof(float))));
   carver->take(&made.first_unit, uint64_t{a.num_requests} + 1);
   carver->take(&made.bounds, uint64_t{a.num_requests} * a.num_heads * made.columns);
   return made;
@@ -136,7 +136,7 @@ bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection
     float best[kBlocks];
 #pragma unroll
     for (uint32_t b = 0; b < kBlocks; ++b) {
-      const uint32_t i = first + b * (kUnit / kBlocks);  // past the last one the last one
+      const uint32_t i = first + b * (kUnit / kBlocks);  // past the end the last one
       column[b] = candidates.column(i < candidates.count ? i : candidates.count - 1);
       const auto block = static_cast<uint64_t>(a.block_tables[request * a.table_stride + column[b]]);
       bounds[b] = args.bounds + (block * a.num_heads + head) * 2 * a.k_dim;
@@ -186,18 +186,15 @@ int launch_selection(const SelectionArgs& args, const AttentionLimits& limits, v
   const Selection selection = make_selection(args, limits, &carver);
   int error = launch(plan_selection, {1}, kPlanThreads, 0, stream, args, selection);
   if (error != 0) return error;
-  const uint64_t units = rows * ((selection.columns + kUnit - 1) / kUnit);
-  const auto limited = [](uint64_t count, uint64_t most) {
-    return static_cast<uint32_t>(count < most ? count : most);
-  };
-  const Grid grid{limited(units, 4 * uint64_t{limits.num_multiprocessors})};
+  const uint64_t units = rows * ceil_div(selection.columns, kUnit);
+  const Grid grid{static_cast<uint32_t>(std::min(units, 4 * uint64_t{limits.num_multiprocessors}))};
   const bool vector = a.k_dim % 8 == 0 && reinterpret_cast<uintptr_t>(args.bounds) % 16 == 0;
   if (units != 0) {
     error = launch(vector ? bound_blocks<true> : bound_blocks<false>, grid, kBoundThreads,
                    selection.tile_rows * a.k_dim * sizeof(float), stream, args, selection);
   }
   if (error != 0) return error;
-  return launch(pick_blocks, {limited(rows, uint64_t{1} << 30)}, kPickThreads, 0, stream, args, selection);
+  return launch(pick_blocks, {blocks_for(rows, 1)}, kPickThreads, 0, stream, args, selection);
 }
 
 }  // namespace kvc::gpu

@@ -32,9 +32,9 @@ KVC_DEVICE uint64_t rank_of(const uint32_t* bounds, uint32_t column) {
 // wave.
 KVC_DEVICE void find_digit(const uint32_t* counts, uint32_t need, uint32_t* digit, uint32_t* above) {
   constexpr uint32_t kEach = kDigits / kWave;
-  const uint32_t top = kDigits - 1 - lane() * kEach;  // of the lane, which goes downward
+  const uint32_t highest = kDigits - 1 - lane() * kEach;  // of the lane, which counts down
   uint32_t own = 0;
-  for (uint32_t i = 0; i < kEach; ++i) own += counts[top - i];
+  for (uint32_t i = 0; i < kEach; ++i) own += counts[highest - i];
   uint32_t before = own;
   for (uint32_t distance = 1; distance < kWave; distance *= 2) {
     const uint32_t other = shuffle_up(before, distance);
@@ -43,8 +43,8 @@ KVC_DEVICE void find_digit(const uint32_t* counts, uint32_t need, uint32_t* digi
   before -= own;
   if (before >= need || before + own < need) return;  // another lane's
   uint32_t i = 0;
-  while (before + counts[top - i] < need) before += counts[top - i++];
-  *digit = top - i;
+  while (before + counts[highest - i] < need) before += counts[highest - i++];
+  *digit = highest - i;
   *above = before;
 }
 

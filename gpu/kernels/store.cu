@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows into a slab: copied, converted or quantized; keys may be rotated by their rotary embedding. One
-// launch for keys and values of all layers. Three ways: pieces of rows that do not depend on each other;
-// groups of elements with a scale, a few lanes each, in registers; and whole rows in shared memory, which
-// takes what the others cannot: the Hadamard transform, odd groups, odd lengths.
+// launch for keys and values of all layers. Three kernels: for independent pieces of rows; for groups of
+// elements with a scale, a few lanes each, in registers; and for whole rows in shared memory, with the
+// Hadamard transform, groups of any size, and rows of any length.
 #include "kernels/hadamard.cuh"
 #include "kernels/quantize.cuh"
 #include "kernels/rows_copy.cuh"
@@ -18,7 +18,7 @@ KVC_DEVICE float rotated(float x, float other, float cosine, float sine, bool se
   return Element<kFrom>::decode(Element<kFrom>::encode(sum));
 }
 
-// Cosines of the token, then its sines. Rows that the host has not seen may be outside of the table.
+// Cosines of the token, then its sines. A row outside the table, which the host has not seen, is row 0.
 KVC_DEVICE const float* angles_of(const kvc_backend_rotary& rotary, const RowPlace& place) {
   const uint64_t t = place.token_of_call;
   const uint64_t row = rotary.table_row != nullptr ? static_cast<uint64_t>(rotary.table_row[t]) : t;
@@ -26,7 +26,7 @@ KVC_DEVICE const float* angles_of(const kvc_backend_rotary& rotary, const RowPla
 }
 
 template <int32_t kFrom>
-KVC_DEVICE float turned_element(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t element) {
+KVC_DEVICE float rotated_element(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t element) {
   const float x = Element<kFrom>::decode(load_code<kFrom>(place.row, 0, 0, element));
   const uint32_t i = element - rotary.first;  // wraps around in front of it
   if (i >= rotary.dim) return x;
@@ -42,8 +42,8 @@ KVC_DEVICE float turned_element(const kvc_backend_rotary& rotary, const RowPlace
 
 // A whole aligned piece of the rotated elements: a piece and its partner are both inside or both outside.
 template <int32_t kFrom, uint32_t n>
-KVC_DEVICE void turn_piece(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t at,
-                           float (&values)[n]) {
+KVC_DEVICE void rotate_piece(const kvc_backend_rotary& rotary, const RowPlace& place, uint32_t at,
+                             float (&values)[n]) {
   const uint32_t pairs = rotary.dim / 2, i = at - rotary.first;
   const bool second = !rotary.interleaved && i >= pairs;
   const uint32_t pair = rotary.interleaved ? i / 2 : second ? i - pairs : i;
@@ -76,7 +76,7 @@ KVC_DEVICE void load_floats(const RowsArgs& args, const PlaneArgs& plane, const 
                             uint32_t end, float (&values)[n]) {
   if (!kVector && plane.rotary) {
     for (uint32_t i = 0; i < n; ++i)
-      values[i] = at + i < end ? turned_element<kFrom>(args.rotary, place, at + i) : 0.0f;
+      values[i] = at + i < end ? rotated_element<kFrom>(args.rotary, place, at + i) : 0.0f;
     return;
   }
   uint32_t codes[n];
@@ -84,7 +84,7 @@ KVC_DEVICE void load_floats(const RowsArgs& args, const PlaneArgs& plane, const 
   for (uint32_t i = 0; i < n; ++i) values[i] = Element<kFrom>::decode(codes[i]);
   if constexpr (kVector) {
     if (plane.rotary && at - args.rotary.first < args.rotary.dim)
-      turn_piece<kFrom>(args.rotary, place, at, values);
+      rotate_piece<kFrom>(args.rotary, place, at, values);
   }
 }
 
@@ -100,7 +100,7 @@ store_elements(KVC_ARGUMENT(RowsArgs) args) {
       float values[n];
       load_floats<kFrom, kVector>(args, plane, place, at, plane.elements, values);
       for (uint32_t e = 0; e < n; ++e) {
-        if constexpr (bits_of_element(kTo) < 16) {
+        if constexpr (is_quantized(kTo)) {
           codes[e] = at + e < plane.elements ? encode_unit<kTo>(normalized<kTo>(values[e], plane.step)) : 0;
         } else {
           codes[e] = Element<kTo>::encode(values[e]);
@@ -119,7 +119,7 @@ store_groups(KVC_ARGUMENT(RowsArgs) args, const uint32_t team) {
   const PlaneArgs& plane = args.planes[blockIdx.z];
   const uint64_t total = args.num_tokens * plane.heads.value * plane.units.value;
   const uint32_t teams = kThreads / team, own = threadIdx.x / team, part = threadIdx.x % team;
-  // All threads stay until the end: lanes of other teams of the wave need them.
+  // All threads stay in the loop: reductions take all lanes of a wave.
   for (uint64_t first = uint64_t{blockIdx.x} * teams; first < total; first += uint64_t{gridDim.x} * teams) {
     const uint64_t i = first + own;
     RowPlace place = {};
@@ -144,18 +144,13 @@ store_groups(KVC_ARGUMENT(RowsArgs) args, const uint32_t team) {
   }
 }
 
-// A block for each row.
 template <int32_t kFrom, int32_t kTo>
 KVC_KERNEL(kRowThreads, 16)
 store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
   KVC_DYNAMIC_SHARED(float, values);
   KVC_SHARED(uint32_t, not_finite, 1);
-  const PlaneArgs& plane = args.planes[blockIdx.z];
-  const uint32_t n = plane.elements;
-  const uint64_t total = args.num_tokens * plane.heads.value;
-  for (uint64_t i = blockIdx.x; i < total; i += gridDim.x) {
-    RowPlace place;
-    if (!find_row(args, plane, i, &place)) continue;  // the same for the whole block
+  for_each_row(args, [&](const PlaneArgs& plane, const RowPlace& place) {
+    const uint32_t n = plane.elements;
     for (uint32_t e = threadIdx.x; e < n; e += kRowThreads) {
       float value[1];
       load_floats<kFrom, false>(args, plane, place, e, n, value);
@@ -163,7 +158,7 @@ store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
     }
     sync_block();
     if (args.hadamard) hadamard_row(values, n, not_finite);
-    // Codes take the place of values, since those of int4 may share a byte across groups.
+    // Codes replace the values, since those of int4 may share a byte across groups.
     const uint32_t groups = plane.scales != nullptr ? (n + plane.group.value - 1) / plane.group.value : 1;
     const uint32_t part = threadIdx.x % kRowTeam;
     for (uint32_t first = 0; first < groups; first += kRowThreads / kRowTeam) {
@@ -180,51 +175,33 @@ store_whole_rows(KVC_ARGUMENT(RowsArgs) args) {
         store_scale(place.scales, group, step, args.asymmetric);
     }
     sync_block();
-    for (uint32_t e = 2 * threadIdx.x; e < n; e += 2 * kRowThreads) {
-      const uint32_t codes[2] = {float_bits(values[e]), e + 1 < n ? float_bits(values[e + 1]) : 0};
-      store_codes<kTo, false>(place.stored, 0, 0, e, n, codes);
-    }
-    sync_block();
-  }
+    store_row<kTo>(place.stored, n, [&](uint32_t e) { return float_bits(values[e]); });
+  });
 }
 
 template <int32_t kFrom, int32_t kTo>
-int store_as(RowsPlan plan, uint32_t num_layers, Stream stream) {
-  if constexpr (bits_of_element(kTo) < 16) {
-    uint32_t group = plan.args.planes[0].group.value;
-    if (plan.num_planes == 2 && plan.args.planes[1].group.value > group)
-      group = plan.args.planes[1].group.value;
-    if (plan.args.hadamard || (plan.scaled && (!plan.vector || group > 256))) {
-      const Grid grid = grid_of(&plan, num_layers, 1, [](const PlaneArgs&) { return uint64_t{1}; });
-      return launch(store_whole_rows<kFrom, kTo>, grid, kRowThreads, row_bytes_shared(plan), stream,
-                    plan.args);
-    }
+int store_as(RowsPlan plan, Stream stream) {
+  if constexpr (is_quantized(kTo)) {
+    const uint32_t group = std::max(plan.args.planes[0].group.value, plan.args.planes[1].group.value);
+    if (plan.args.hadamard || (plan.scaled && (!plan.vector || group > 256)))
+      return launch_rows(plan, store_whole_rows<kFrom, kTo>, stream);
     if (plan.scaled) {
       const uint32_t team = 1u << ceil_log2(group / 8);
-      const Grid grid = grid_of(&plan, num_layers, kThreads / team, [](const PlaneArgs& plane) {
-        return uint64_t{(plane.elements + plane.group.value - 1) / plane.group.value};
+      const Grid grid = grid_of(&plan, kThreads / team, [](const PlaneArgs& plane) {
+        return ceil_div(plane.elements, plane.group.value);
       });
       return launch(store_groups<kFrom, kTo>, grid, kThreads, 0, stream, plan.args, team);
     }
   }
-  const uint32_t n = piece_elements(plan.vector);
-  const Grid grid = grid_of(&plan, num_layers, kThreads,
-                            [n](const PlaneArgs& plane) { return uint64_t{(plane.elements + n - 1) / n}; });
-  return plan.vector ? launch(store_elements<kFrom, kTo, true>, grid, kThreads, 0, stream, plan.args)
-                     : launch(store_elements<kFrom, kTo, false>, grid, kThreads, 0, stream, plan.args);
+  return launch_pieces(plan, store_elements<kFrom, kTo, true>, store_elements<kFrom, kTo, false>, stream);
 }
 
 }  // namespace
 
 int store_rows(const Layout& layout, void* slab, const kvc_backend_rows& rows, Stream stream) {
-  const RowsPlan plan = plan_rows(layout, slab, rows);
-  const int32_t stored = layout.k.dtype;
-  if (plan.num_planes == 0 || rows.num_tokens == 0) return 0;
-  if (plan.copy_bytes != 0) return launch_copy<Direction::kStore>(plan, stored, rows.num_layers, stream);
-  return with_float_type(rows.dtype, [&]<int32_t kFrom>() {
-    return with_stored_type(
-        stored, [&]<int32_t kTo>() { return store_as<kFrom, kTo>(plan, rows.num_layers, stream); });
-  });
+  return move_rows<Direction::kStore>(
+      layout, slab, rows, stream,
+      [&]<int32_t kFrom, int32_t kTo>(const RowsPlan& plan) { return store_as<kFrom, kTo>(plan, stream); });
 }
 
 }  // namespace kvc::gpu

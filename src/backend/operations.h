@@ -107,8 +107,8 @@ typedef struct kvc_backend_attention {
   // block j of the request's table.
   const uint8_t* block_mask;
   uint64_t block_mask_stride;
-  uint32_t causal;      // position p sees positions <= p; 0 = all of [0, kv_len)
-  uint32_t allow_bf16;  // 1 = probabilities may be rounded to bfloat16 whatever q_dtype is
+  uint16_t causal;      // position p sees positions <= p; 0 = all of [0, kv_len)
+  uint16_t allow_bf16;  // 1 = probabilities may be rounded to bfloat16 whatever q_dtype is
 
   // How a GPU does it.
   uint32_t on_device;      // 1 = all arrays are the device's memory; the host does not read them

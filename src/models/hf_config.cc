@@ -45,6 +45,7 @@ struct Architecture {
   uint64_t head_dim = kRequired;
   uint64_t vocab = kRequired;
   uint64_t context = kRequired;
+  double rotated = 1;  // share of a head
   double rope_theta = 1e4;
   double rope_local_theta = 0;
 };
@@ -78,6 +79,11 @@ constexpr Architecture kArchitectures[] = {
      .windows = Windows::kAllLayers,
      .head_dim = kFromHidden,
      .rope_theta = 1e6},
+    {.model_type = "phi",
+     .class_name = "PhiForCausalLM",
+     .kv_heads = kSameAsHeads,
+     .head_dim = kFromHidden,
+     .rotated = 0.5},
     {.model_type = "phi3",
      .class_name = "Phi3ForCausalLM",
      .windows = Windows::kAllLayers,
@@ -165,7 +171,7 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
         config.whole32("head_dim", kMaxConfigDim, from_hidden ? kRequired : architecture.head_dim);
   }
   model.v_head_dim = model.head_dim;
-  const double rotated = config.positive_or("partial_rotary_factor", 1);
+  const double rotated = config.positive_or("partial_rotary_factor", architecture.rotated);
   if (rotated > 1) {
     config.refuse("partial_rotary_factor", *config.find("partial_rotary_factor"),
                   "give the share of a head, at most 1");

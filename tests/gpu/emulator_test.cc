@@ -102,15 +102,13 @@ TEST_F(EmulatorTest, RefusesWhatNoDeviceCouldLaunch) {
 }
 
 struct LaneResults {
-  uint32_t shuffled[kThreads], xored[kThreads], up[kThreads], down[kThreads], sum[kThreads];
+  uint32_t xored[kThreads], up[kThreads], sum[kThreads];
   uint64_t ballot[kThreads];
 };
 KVC_KERNEL(kThreads, 1) use_lanes(LaneResults* out) {
   const uint32_t i = threadIdx.x;
-  out->shuffled[i] = shuffle(i, 3);
   out->xored[i] = shuffle_xor(i, 5);
   out->up[i] = shuffle_up(i, 2);
-  out->down[i] = shuffle_down(i, 2);
   out->ballot[i] = ballot(i % 3 == 0);
   out->sum[i] = team_sum(i, 8);
 }
@@ -121,10 +119,8 @@ TEST_F(EmulatorTest, LanesOfAWaveHearEachOther) {
   const LaneResults out = array.get()[0];
   for (uint32_t i = 0; i < kThreads; ++i) {
     const uint32_t first = i / kWave * kWave;
-    EXPECT_EQ(out.shuffled[i], first + 3);
     EXPECT_EQ(out.xored[i], i ^ 5);
     EXPECT_EQ(out.up[i], i - first < 2 ? i : i - 2);
-    EXPECT_EQ(out.down[i], i - first + 2 < kWave ? i + 2 : i);
     EXPECT_EQ(out.sum[i], i / 8 * 64 + 28);
     uint64_t mask = 0;
     for (uint32_t l = 0; l < kWave; ++l) mask |= uint64_t{(first + l) % 3 == 0} << l;

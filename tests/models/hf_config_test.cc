@@ -93,6 +93,10 @@ TEST(HfConfig, MistralAndMixtralConfigsGiveThePresets) {
 }
 
 TEST(HfConfig, PhiConfigsGiveThePresets) {
+  expect_same("phi-2", R"({"model_type": "phi", "hidden_size": 2560, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 51200,
+      "max_position_embeddings": 2048, "rope_theta": 10000.0, "rope_scaling": null,
+      "partial_rotary_factor": 0.4})");
   expect_same("phi-3-mini-4k", R"({"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32,
       "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32064,
       "max_position_embeddings": 4096, "original_max_position_embeddings": 4096, "rope_theta": 10000.0,

@@ -20,6 +20,10 @@ struct Expected {
 
 // bytes_per_token = layers * (key + value elements) * 2.
 constexpr Expected kExpected[] = {
+    {"llama-7b", 524'288, 0, 0},
+    {"llama-13b", 819'200, 0, 0},
+    {"llama-30b", 1'597'440, 0, 0},
+    {"llama-65b", 2'621'440, 0, 0},
     {"llama-2-7b", 524'288, 0, 0},
     {"llama-2-13b", 819'200, 0, 0},
     {"llama-2-70b", 327'680, 0, 0},
@@ -35,6 +39,7 @@ constexpr Expected kExpected[] = {
     {"mistral-7b-v0.3", 131'072, 0, 0},
     {"mixtral-8x7b", 131'072, 0, 0},
     {"mixtral-8x22b", 229'376, 0, 0},
+    {"phi-2", 327'680, 0, 0},
     {"phi-3-mini-4k", 393'216, 2047, 32},
     {"phi-3-mini-128k", 393'216, 0, 0},
     {"phi-3.5-mini", 393'216, 0, 0},
@@ -123,7 +128,7 @@ TEST(Presets, HaveEveryFieldInRange) {
     EXPECT_LE(model.rope_dim, model.head_dim);
     EXPECT_EQ(model.rope_dim % 2, 0u);
     EXPECT_GE(model.vocab_size, 32'000u);
-    EXPECT_GE(model.max_context, 4096u);
+    EXPECT_GE(model.max_context, 2048u);
     EXPECT_LT(model.window_tokens, model.max_context);
     EXPECT_GE(model.rope_theta, 1e4);
     EXPECT_EQ(model.rope_scaling == KVC_ROPE_NONE, model.rope_factor == 0.0);

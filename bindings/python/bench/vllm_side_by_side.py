@@ -7,7 +7,8 @@ A scheduler of `concurrency` running requests, prompts computed at once, one tok
 ended are freed before the others get room for their tokens, and then new ones come in. All three are given the same stream and take
 turns of `turn` steps. Only calls of the managers are timed, for the steps with the filling of their arrays; which requests have ended is
 the engine's own business. "hashing" is what vLLM's requests do for their manager when tokens are added (sha256, its default); our
-managers take the tokens and hash inside their calls. Every request must hit the same tokens in all three, or the run fails.
+managers take the tokens and hash inside their calls. Our requests have no hasher, as with the plug-in. With --events the managers of vLLM's
+interface also tell their events, which are taken after every step ("events"), and the microseconds per block told are given. Every request must hit the same tokens in all three, or the run fails.
 """
 
 import argparse
@@ -32,8 +33,8 @@ class Engine:
 
     def __init__(self, manager, block_hasher):
         self.manager, self.hasher, self.running = manager, block_hasher, []
-        self.seconds = {"admit": 0.0, "decode": 0.0, "free": 0.0, "hashing": 0.0}
-        self.hits = []
+        self.seconds = {"admit": 0.0, "decode": 0.0, "free": 0.0, "hashing": 0.0, "events": 0.0}
+        self.hits, self.told = [], 0
 
     def admit(self, index, prompt, outputs):
         request = make_request(str(index), prompt, None)
@@ -74,6 +75,11 @@ class Engine:
         self.seconds["free"] += freed - appended
         if self.hasher:
             self.seconds["hashing"] += appended - begin
+        begin = now()
+        events = self.manager.take_events()
+        self.seconds["events"] += now() - begin
+        self.told += sum(len(getattr(event, "block_hashes", ())) for event in events)
+        del events
         for request, _ in running:
             request.num_computed_tokens += 1
         self.running = running
@@ -172,11 +178,12 @@ def main():
     parser.add_argument("--concurrency", type=int, default=256)
     parser.add_argument("--blocks", type=int, default=400_000)
     parser.add_argument("--turn", type=int, default=32, help="steps of one manager before the next one's")
+    parser.add_argument("--events", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     trace = read_trace(os.path.join(os.environ["KVC_SHARED_DATA"], "traces", "conversation_trace.jsonl"), options.requests)
     limit = longest(trace)
-    theirs, ours = managers(options.blocks, BLOCK, limit)
+    theirs, ours = managers(options.blocks, BLOCK, limit, enable_kv_cache_events=options.events)
     engines = {"vllm": Engine(theirs, hasher(BLOCK)), "drop_in": Engine(ours, None),
                "numpy_steps": StepEngine(options.blocks - 1, options.concurrency, limit + BLOCK, max(r.num_outputs for r in trace))}
     gc.collect()
@@ -192,6 +199,11 @@ def main():
         raise RuntimeError("our two managers have not evicted the same number of blocks")
     result = {name: {part: round(s, 3) for part, s in e.seconds.items()} for name, e in engines.items()}
     result["hit_tokens"], result["evictions"] = sum(engines["vllm"].hits), ours.manager.stats.evictions
+
+    for name in ("vllm", "drop_in"):
+        if engines[name].told:
+            result[f"us_per_event_{name}"] = round(1e6 * engines[name].seconds["events"] / engines[name].told, 2)
+            result[f"seconds_with_events_{name}"] = round(sum(engines[name].seconds.values()), 2)
 
     def seconds(name, *parts):
         return sum(engines[name].seconds[part] for part in parts)

@@ -17,13 +17,13 @@ _NUMBERS = [
     ("sequence", "<u8"), ("time_ns", "<u8"), ("epoch", "<u8"), ("namespace_id", "<u8"), ("node", "<u8"), ("parent_node", "<u8"),
     ("token_offset", "<u8"), ("kind", "<u4"), ("group", "<u4"), ("num_tokens", "<u4"), ("block", "<i4"),
 ]
-_DIGESTS = [("digest", "u1", 32), ("parent_digest", "u1", 32), ("extra_digest", "u1", 32)]
+_DIGESTS = [("digest", "V32"), ("parent_digest", "V32"), ("extra_digest", "V32")]
 
 
 class Event:
     """A change of what can be found. digest, parent_digest, extra_digest: 32 bytes. tokens: int32 [num_tokens]."""
 
-    __slots__ = (*(name for name, _ in _NUMBERS), *(name for name, _, _ in _DIGESTS), "tokens")
+    __slots__ = (*(name for name, _ in [*_NUMBERS, *_DIGESTS]), "tokens")
     sequence: int
     time_ns: int
     epoch: int
@@ -41,10 +41,8 @@ class Event:
     tokens: "numpy.ndarray"
 
     def __init__(self, record: Any, tokens: "numpy.ndarray"):
-        for name, _ in _NUMBERS:
-            setattr(self, name, int(record[name]))
-        for name, _, _ in _DIGESTS:
-            setattr(self, name, record[name].tobytes())
+        for name, value in zip(record.dtype.names, record.item()):
+            setattr(self, name, value)
         self.kind = EventKind(self.kind)
         self.tokens = tokens
 
@@ -64,15 +62,23 @@ class EventReader:
         self.cursor = cursor
         self.lost = 0
 
+    def poll(self) -> "tuple[numpy.ndarray, numpy.ndarray]":
+        """Returns the next events as columns, some hundreds at a time; none after the last one so far. A structured array [n] with the fields
+        of an Event, and the tokens of all of them in order, int32 [sum of num_tokens]. For many events this is faster than iterating."""
+        asked = self.cursor
+        self.cursor, count = _native.kvc_manager_poll_events(self._manager._m, asked, self._events, self._tokens)
+        events = self._events[:count].copy()
+        if count:
+            self.lost += int(events["sequence"][0]) - asked
+        return events, self._tokens[: int(events["num_tokens"].sum())].copy()
+
     def __iter__(self) -> Iterator[Event]:
         while True:
-            asked = self.cursor
-            self.cursor, count = _native.kvc_manager_poll_events(self._manager._m, asked, self._events, self._tokens)
-            if not count:
+            events, tokens = self.poll()
+            if not len(events):
                 return
-            self.lost += int(self._events["sequence"][0]) - asked
             first = 0
-            for record in self._events[:count].copy():
+            for record in events:
                 last = first + int(record["num_tokens"])
-                yield Event(record, self._tokens[first:last].copy())
+                yield Event(record, tokens[first:last].copy())
                 first = last

@@ -28,6 +28,7 @@ ARCHITECTURES = {
     "llama": Architecture("LlamaForCausalLM", kv_heads="heads", head_dim="hidden"),
     "mistral": Architecture("MistralForCausalLM", _ALL, 4096, head_dim="hidden"),
     "mixtral": Architecture("MixtralForCausalLM", _ALL, head_dim="hidden"),
+    "phi": Architecture("PhiForCausalLM", kv_heads="heads", head_dim="hidden"),
     "phi3": Architecture("Phi3ForCausalLM", _ALL, kv_heads="heads", head_dim="hidden"),
     "qwen2": Architecture("Qwen2ForCausalLM", _IF_SWITCHED_ON, 4096, head_dim="hidden"),
     "qwen3": Architecture("Qwen3ForCausalLM", _IF_SWITCHED_ON, 4096),

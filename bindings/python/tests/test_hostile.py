@@ -273,13 +273,44 @@ def test_a_request_may_end_while_its_scheduler_is_asked(m):
             [bytearray(120) for _ in range(1000)]
             return 6
 
-        _all_token_ids = [1] * 8
+        all_token_ids = [1] * 8
 
     with m.allocate(range(6)) as r:
         live = {"r": _native.Admitted(m._m, r.id, 6, 0, 4, 1)}
-        assert Allocator(live, "empty", tuple, 64, True).allocate_slots(Wanted(), 2) == "empty"
+        assert Allocator(live, "empty", tuple, 64, (), True, True).allocate_slots(Wanted(), 2) == "empty"
         live["r"] = _native.Admitted(m._m, r.id, 8, 8, 4, 1)
-        assert Allocator(live, "empty", tuple, 64, True).allocate_slots(Wanted(), 2**62, num_lookahead_tokens=2**62) == "general"
+        assert Allocator(live, "empty", tuple, 64, (), True, True).allocate_slots(Wanted(), 2**62, num_lookahead_tokens=2**62) == "general"
+
+
+def test_a_request_may_end_while_its_tokens_are_published(m):
+    class Wanted:
+        request_id = "r"
+
+        @property
+        def all_token_ids(self):
+            live.clear()
+            gc.collect()
+            [bytearray(120) for _ in range(1000)]
+            return [1] * 8
+
+    with m.allocate(range(6)) as r:
+        live = {"r": _native.Admitted(m._m, r.id, 6, 0, 4, 1)}
+        allocator = _native.SlotAllocator(live, "empty", tuple, 64, (), True, True)
+        for count in -2**63, -1, 0, 3:
+            assert allocator.cache_blocks(Wanted(), count) is None and live
+        assert allocator.cache_blocks(num_computed_tokens=2**63 - 1, request=Wanted()) is None and not live
+        assert r.info.num_committed == 8 and allocator.cache_blocks(Wanted(), 4) is None
+        for wrong in ((), (Wanted(),), (Wanted(), 1, 2)):
+            with pytest.raises(TypeError, match="takes request and num_computed_tokens"):
+                allocator.cache_blocks(*wrong)
+        with pytest.raises(TypeError, match="takes request and num_computed_tokens"):
+            allocator.cache_blocks(Wanted(), tokens=1)
+
+
+def test_the_windows_of_a_scheduler_are_numbers_of_tokens(m):
+    for windows, error in (([0], ValueError), ([4, -1], ValueError), ([2**63], OverflowError), (["4"], TypeError), (4, TypeError)):
+        with pytest.raises(error):
+            _native.SlotAllocator({}, "empty", tuple, 64, windows, True, True)
 
 
 def test_each_rule_is_that_of_an_argument():

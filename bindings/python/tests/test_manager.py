@@ -228,3 +228,21 @@ def test_events_chain_and_count_what_was_lost():
         assert len(kinds) == 4 and reader.lost == 1
     with Manager(8) as m, pytest.raises(kvcache.UnsupportedError):
         list(m.events())
+
+
+def test_events_by_columns_are_the_same_events():
+    with Manager(8, block_size=4, event_capacity=64) as m:
+        with m.allocate([*range(9)]) as r:
+            r.commit(9)
+        m.evict(8)
+        m.reset()
+        reader = m.events()
+        records, tokens = reader.poll()
+        events, first = list(m.events()), 0
+        assert [event.kind.name for event in events] == ["STORED", "STORED", "REMOVED", "REMOVED", "CLEARED"]
+        for record, event in zip(records, events):
+            assert {name: getattr(event, name) for name in records.dtype.names} == dict(zip(records.dtype.names, record.item()))
+            assert isinstance(event.node, int) and isinstance(event.digest, bytes) and len(event.digest) == 32
+            assert tokens[first : first + event.num_tokens].tolist() == event.tokens.tolist()
+            first += event.num_tokens
+        assert first == len(tokens) and [len(part) for part in reader.poll()] == [0, 0] and reader.cursor == 5

@@ -2,12 +2,13 @@
 """KVCacheManager as vLLM's scheduler drives it. Side by side with vLLM's own: test_vllm_differential.py."""
 
 import random
+from collections import deque
 
 import pytest
 
 from kvcache import BlockState, UnsupportedError
 from kvcache.integrations.vllm import KVCacheManager
-from vllm_doubles import Request, config, decode, run
+from vllm_doubles import CountedTokens, Request, config, decode, run
 
 
 def make(num_blocks=33, max_model_len=64, block_size=4, windows=(0,), **options):
@@ -178,7 +179,7 @@ def test_a_request_that_is_looked_up_again_is_looked_at_again():
 def test_adapters_salts_and_images_never_share():
     m = make(num_blocks=200)
     image = [("cat", 0, 6)]
-    kinds = [{}, {"lora": "x"}, {"salt": "x"}, {"lora": "x", "salt": "x"}, {"media": image}, {"media": image, "salt": "x"},
+    kinds = [{}, {"lora": "x"}, {"lora": "x", "path": "/other"}, {"salt": "x"}, {"lora": "x", "salt": "x"}, {"media": image}, {"media": image, "salt": "x"},
              {"media": [("dog", 0, 6)]}, {"media": [("cat", 1, 6)]}]
     for i, kind in enumerate(kinds):
         assert run(m, Request(f"a{i}", range(17), **kind)) == 0
@@ -313,12 +314,38 @@ def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
     assert m.get_computed_blocks(Request("b", range(12)))[1] == 8
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("windows", [(0,), (6,), (0, 6)])
-def test_random_schedules_always_read_what_was_written(windows):
-    """Steps of admissions, chunks and decoding; then their kernels write all new tokens, then read what each query sees."""
-    rng = random.Random(repr(windows))
+def test_random_schedules_always_read_what_was_written(windows, depth):
+    """Steps of admissions, chunks and decoding. `depth` steps later their kernels write all new tokens, then read what each query sees; tokens
+    that are sampled are known only then."""
+    rng = random.Random(repr((windows, depth)))
     m = make(num_blocks=20 if windows == (6,) else 50, windows=windows)
-    written, live, counts = {}, [], {"hits": 0, "refused": 0, "reads": 0}
+    written, live, flying, counts = {}, [], deque(), {"hits": 0, "refused": 0, "reads": 0, "ahead": 0}
+
+    def plan_of(request, new):
+        return request, request.num_computed_tokens, new, m.get_block_ids(request.request_id)
+
+    def execute(plan):
+        for request, first, new, table in plan:
+            for position in range(first, first + new):
+                for ids in table:
+                    written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
+        for request, first, new, table in plan:
+            for query in range(first, first + new):
+                for window, ids in zip(windows, table):
+                    for position in range(max(0, query - window + 1) if window else 0, query + 1):
+                        assert ids[position // 4] != 0
+                        assert written[ids[position // 4], position % 4] == tuple(request.all_token_ids[: position + 1])
+                        counts["reads"] += 1
+        for request, first, new, _ in plan:
+            request.num_in_flight_tokens -= new
+            if first + new == request.num_tokens and request.placeholders:
+                request.placeholders -= 1
+                request.all_token_ids.append(rng.randrange(2))
+                if request in live:
+                    m.cache_blocks(request, request.num_computed_tokens - request.num_in_flight_tokens)
+
     for step in range(700):
         plan = []
         for request in list(live):
@@ -326,17 +353,23 @@ def test_random_schedules_always_read_what_was_written(windows):
                 m.free(request)
                 live.remove(request)
                 continue
-            if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
-                request.all_token_ids.append(rng.randrange(2))
-            left = request.num_tokens - request.num_computed_tokens
+            left = request.num_tokens + request.placeholders - request.num_computed_tokens
+            if not left and request.num_tokens < 60:
+                left = 1
+                if request.num_in_flight_tokens:  # sampled by a step in flight
+                    request.placeholders += 1
+                    counts["ahead"] += 1
+                else:
+                    request.all_token_ids.append(rng.randrange(2))
             if left and rng.random() < 0.8:
                 new = rng.randint(1, left)
                 if m.allocate_slots(request, new) is None:
                     counts["refused"] += 1
                     continue
-                plan.append((request, new))
+                plan.append(plan_of(request, new))
         if rng.random() < 0.7:
             request = Request(str(step), [rng.randrange(2) for _ in range(rng.randint(1, 40))])
+            request.placeholders = 0
             blocks, hit, _ = m.get_computed_blocks(request)
             new = rng.randint(1, request.num_tokens - hit)
             if m.allocate_slots(request, new, hit, blocks) is None:
@@ -345,22 +378,41 @@ def test_random_schedules_always_read_what_was_written(windows):
                 counts["hits"] += hit > 0
                 request.num_computed_tokens = hit
                 live.append(request)
-                plan.append((request, new))
-        tables = [m.get_block_ids(request.request_id) for request, _ in plan]
-        for (request, new), table in zip(plan, tables):
-            for position in range(request.num_computed_tokens, request.num_computed_tokens + new):
-                for ids in table:
-                    written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
-        for (request, new), table in zip(plan, tables):
-            for query in range(request.num_computed_tokens, request.num_computed_tokens + new):
-                for window, ids in zip(windows, table):
-                    for position in range(max(0, query - window + 1) if window else 0, query + 1):
-                        assert ids[position // 4] != 0
-                        assert written[ids[position // 4], position % 4] == tuple(request.all_token_ids[: position + 1])
-                        counts["reads"] += 1
+                plan.append(plan_of(request, new))
+        for request, _, new, _ in plan:
             request.num_computed_tokens += new
+            request.num_in_flight_tokens += new
+        flying.append(plan)
+        while len(flying) > depth:
+            execute(flying.popleft())
         m.manager.check()
-    assert counts["hits"] > 5 and counts["refused"] > 30 and counts["reads"] > 5000
+    assert counts["hits"] > 5 and counts["refused"] > 30 and counts["reads"] > 5000 and (counts["ahead"] > 100 or not depth)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("windows", [(0,), (0, 8)])
+@pytest.mark.parametrize("drafts", [0, 3])
+def test_decoding_reads_each_token_once(windows, depth, drafts):
+    """Whatever the context, a step may read the tokens that are new, not those before them."""
+    context, steps = 4000, 300
+    m = make(num_blocks=3000, max_model_len=8000, windows=windows)
+    a = Request("a", range(context))
+    run(m, a)
+    a.all_token_ids = tokens = CountedTokens(a.all_token_ids)
+    for step in range(steps):
+        scheduled = 1 + drafts
+        assert m.allocate_slots(a, scheduled, num_lookahead_tokens=drafts) is not None
+        a.num_computed_tokens += scheduled
+        a.num_in_flight_tokens += scheduled
+        if step >= depth:  # the output of a step: one token, of `drafts` none is right
+            a.num_in_flight_tokens -= scheduled
+            a.num_computed_tokens -= drafts
+            tokens.append(step)
+            m.cache_blocks(a, a.num_computed_tokens - a.num_in_flight_tokens)
+    assert steps - depth - 8 <= tokens.read <= steps and m.estimate_cached_tokens(a) >= context + steps - 12
+    m.manager.check()
+    m.free(a)
+    assert m.usage == 0
 
 
 def test_blocks_to_clear_are_reported_once():

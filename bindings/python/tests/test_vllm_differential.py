@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("vllm.v1.core.kv_cache_manager", reason="vLLM is not installed", exc_type=ImportError)
 
+from vllm.lora.request import LoRARequest  # noqa: E402
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange  # noqa: E402
 from vllm_real import KVCacheManager, VllmManager, hasher, make_request, managers  # noqa: E402
 
 BLOCK = 4
@@ -35,8 +37,8 @@ class Stream:
     def __init__(self, num_blocks, seed, exact, windows=(0,), **options):
         self.rng, self.hasher = random.Random(seed), hasher(BLOCK)
         self.theirs, self.ours = self.both = managers(num_blocks, BLOCK, 64, windows, **options)
-        self.exact, self.live = exact, []
-        self.hits = self.refused = self.ended = self.unique = 0
+        self.exact, self.windows, self.live = exact, any(windows), []
+        self.hits = self.refused = self.ended = self.unique = self.asked = 0
 
     def allocate(self, request, new, hit=0, found=(None, None), **options):
         answers = [m.allocate_slots(request, new, hit, blocks, **options) for m, blocks in zip(self.both, found)]
@@ -60,13 +62,27 @@ class Stream:
         if self.exact:
             assert found[0][0].get_block_ids() == found[1][0].get_block_ids() or not found[0][1]
         hit = found[0][1]
+        self.ask(request, request.num_tokens, hit, [f[0].blocks for f in found])
         new = min(chunk or request.num_tokens, request.num_tokens - hit)
         if self.allocate(request, new, hit, [f[0] for f in found], full_sequence_must_fit=bool(self.unique % 2)):
             self.live.append(request)
             self.hits += hit > 0
 
+    def ask(self, request, num_tokens, computed, found):
+        """What the scheduler asks for asynchronous loads. Ours keeps one of equal blocks, so with copies a hit may be held in one only."""
+        if not self.exact and not self.windows:
+            return
+        numbers = dict(num_tokens=num_tokens, num_encoder_tokens=0, total_computed_tokens=computed, num_local_computed_tokens=computed,
+                       num_tokens_main_model=num_tokens, prefill_end=request.num_tokens - 1)
+        for cap in False, True:
+            theirs, ours = (m.coordinator.get_num_blocks_to_allocate(request_id=request.request_id, new_computed_blocks=blocks,
+                                                                     apply_admission_cap=cap, **numbers) for m, blocks in zip(self.both, found))
+            assert theirs == ours
+            self.asked += theirs > 0
+
     def decode(self, token):
         request = self.rng.choice(self.live)
+        self.ask(request, request.num_tokens + self.rng.randint(0, 20), request.num_computed_tokens, [m.empty_kv_cache_blocks.blocks for m in self.both])
         if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
             request.append_output_token_ids(token)
         if request.num_computed_tokens < request.num_tokens:
@@ -107,7 +123,7 @@ def test_while_no_content_is_computed_twice_every_block_id_is_that_of_vllm(num_b
         elif s.live:
             s.end()
         s.compare()
-    assert s.ours.manager.stats.duplicates == 0 and s.hits > 50 and s.ended > 100
+    assert s.ours.manager.stats.duplicates == 0 and s.hits > 50 and s.ended > 100 and s.asked > 1000
     assert (s.ours.manager.stats.evictions > 100 and s.refused > 20) == (num_blocks < 100)
 
 
@@ -158,7 +174,7 @@ def test_with_windows_every_hit_is_that_of_vllm(windows):
             s.decode(token)
         s.end()
         s.compare()
-    assert s.hits > 100
+    assert s.hits > 100 and s.asked > 1000
 
 
 def test_events_tell_what_those_of_vllm_tell():
@@ -206,3 +222,44 @@ def test_events_tell_what_those_of_vllm_tell():
         seen["stored"] += len(stored[1])
         seen["removed"] += removed[1]
     assert seen["stored"] > 300 and seen["removed"] > 200
+
+
+def test_events_of_adapters_salts_images_and_sessions_are_filled_as_by_vllm():
+    s = Stream(4000, 0, exact=True, enable_kv_cache_events=True)
+    adapters = [LoRARequest("one", 1, "/one"), LoRARequest("two", 2, "/two")]
+
+    def blocks_of(events):
+        """What the events say about each block."""
+        for event in events:
+            for i in range(len(event.block_hashes)):
+                yield (tuple(event.token_ids[i * BLOCK:(i + 1) * BLOCK]), event.lora_id, event.lora_name, event.extra_keys[i], event.session_id,
+                       event.group_idx, event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window, event.block_size, event.medium)
+
+    told = set()
+    for number in range(200):
+        rng, length = s.rng, s.rng.randint(1, 45)
+        images = [MultiModalFeatureSpec(None, "image", f"image {number}.{i}", PlaceholderRange(offset=first, length=6))
+                  for i, first in enumerate(rng.sample([0, 6, 13, 20, 30], rng.randint(0, 2))) if first + 6 <= length]
+        s.admit([1000 + number] * length, chunk=rng.choice([0, 7]), salt=rng.choice([None, f"salt {number}"]),
+                lora_request=rng.choice([None, *adapters]), session_id=rng.choice([None, "session"]),
+                mm_features=sorted(images, key=lambda image: image.mm_position.offset))
+        for _ in range(10):
+            s.decode(1000 + number)
+        while len(s.live) > 3:
+            s.end()
+        theirs, ours = (sorted(blocks_of(m.take_events()), key=repr) for m in s.both)
+        assert theirs == ours
+        told.update((name, bool(keys), session) for _, _, name, keys, session, *_ in ours)
+    assert len(told) == 8  # an adapter's name is always a key: 2 * 2 with adapters, 4 without
+    assert s.ours.manager.stats.duplicates == 0
+
+
+def test_a_salt_in_one_request_says_nothing_about_the_events_of_others():
+    s = Stream(400, 0, exact=True, enable_kv_cache_events=True)
+    for salt in None, "salt", None:
+        s.admit([s.unique] * 9, salt=salt)
+        s.live[-1].append_output_token_ids([7] * 4)
+    for request in s.live:  # in one step, before the events are taken
+        s.allocate(request, 4)
+    keys = [event.extra_keys for event in s.ours.take_events()]
+    assert keys == [event.extra_keys for event in s.theirs.take_events()] and [("salt",), None] in keys

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's own scheduler with our KVCacheManager in place of its own: every step must be the same. Skipped where vLLM is not installed."""
+"""vLLM's own schedulers with our KVCacheManager in place of its own: every step must be the same. Skipped where vLLM is not installed."""
 
-import json
 import os
 import random
+from collections import deque
 
 import pytest
 
@@ -12,35 +12,70 @@ pytest.importorskip("vllm.v1.core.sched.scheduler", reason="vLLM is not installe
 pytest.importorskip("vllm.model_executor.models.llama", reason="vLLM's models lack a dependency", exc_type=ImportError)
 
 import vllm.v1.core.sched.scheduler as scheduling  # noqa: E402
-from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig  # noqa: E402
-from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
+from vllm.config import SpeculativeConfig  # noqa: E402
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
+from vllm.v1.outputs import DraftTokenIds  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
-from vllm_real import KVCacheManager, VllmManager, hasher, layout, make_request  # noqa: E402
+from vllm_doubles import CountedTokens  # noqa: E402
+from vllm_engine import BLOCK, engine_config, layout, model_output  # noqa: E402
+from vllm_real import KVCacheManager, VllmManager, hasher, make_request  # noqa: E402
 
-BLOCK, BLOCKS, LENGTH = 16, 40, 512
-MODEL = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=1000, hidden_size=64, intermediate_size=96,
-             num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH, dtype="float32")
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    (folder / "config.json").write_text(json.dumps(MODEL))
-    return VllmConfig(
-        model_config=ModelConfig(model=str(folder), tokenizer=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=LENGTH),
-        scheduler_config=SchedulerConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=LENGTH, enable_chunked_prefill=True,
-                                         is_encoder_decoder=False, async_scheduling=False),
-        cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=True), device_config=DeviceConfig("cpu"),
-        parallel_config=ParallelConfig())
+BLOCKS, LENGTH, DRAFTS = 40, 512, 3
+# name: steps that are scheduled ahead of the outputs (0: the plain scheduler), draft tokens
+KINDS = {"plain": (0, 0), "async_1": (1, 0), "async_2": (2, 0), "plain_drafts": (0, DRAFTS), "async_1_drafts": (1, DRAFTS), "async_2_drafts": (2, DRAFTS)}
 
 
-def steps(config, manager, monkeypatch, seed):
-    """Everything that 400 steps decide, and the manager at their end."""
-    monkeypatch.setattr(scheduling, "KVCacheManager", manager)
-    config.cache_config.num_gpu_blocks = BLOCKS
-    scheduler = scheduling.Scheduler(vllm_config=config, kv_cache_config=layout(BLOCKS, BLOCK), block_size=BLOCK, log_stats=True,
-                                     structured_output_manager=StructuredOutputManager(config))
-    rng, block_hasher, log, number = random.Random(seed), hasher(BLOCK), [], 0
+@pytest.fixture(params=KINDS)
+def kind(request, tmp_path):
+    """(depth, a VllmConfig)"""
+    depth, drafts = KINDS[request.param]
+    options = {}
+    if drafts:
+        options["speculative_config"] = SpeculativeConfig(method="ngram_gpu" if depth else "ngram", num_speculative_tokens=drafts,
+                                                          prompt_lookup_max=4, prompt_lookup_min=2)
+    return depth, engine_config(tmp_path, max_num_seqs=16, max_num_batched_tokens=128, max_model_len=LENGTH, async_scheduling=depth > 0, **options)
+
+
+class Engine:
+    """A scheduler and its queue of steps in flight, with a model that samples the token 200 + number of the request."""
+
+    def __init__(self, kind, manager, monkeypatch, windows=(0,), blocks=BLOCKS, seed=0):
+        self.depth, config = kind
+        monkeypatch.setattr(scheduling, "KVCacheManager", manager)
+        config.cache_config.num_gpu_blocks = blocks
+        scheduler = AsyncScheduler if self.depth else scheduling.Scheduler
+        self.scheduler = scheduler(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, windows), block_size=BLOCK, log_stats=True,
+                                   structured_output_manager=StructuredOutputManager(config))
+        self.drafts = config.num_speculative_tokens
+        self.rng, self.flying = random.Random(seed), deque()
+
+    def step(self):
+        """Schedules a step and handles the output of an earlier one. Returns what was scheduled."""
+        scheduler = self.scheduler
+        out = scheduler.schedule()
+        sampled = []
+        for id in out.num_scheduled_tokens:
+            count = 1 + self.rng.randint(0, len(out.scheduled_spec_decode_tokens.get(id, ())))  # drafts that are right, and one more
+            sampled.append([200 + int(id)] * (0 if scheduler.requests[id].is_prefill_chunk else count))
+        self.flying.append((out, model_output(out, sampled)))
+        if len(self.flying) > self.depth:
+            done, result = self.flying.popleft()
+            scheduler.update_from_output(done, result)
+            if self.drafts and not self.depth:
+                ids = [id for id in done.num_scheduled_tokens if id in scheduler.requests]
+                scheduler.update_draft_token_ids(DraftTokenIds(ids, [[200 + int(id)] * self.rng.randint(0, self.drafts) for id in ids]))
+        return out
+
+
+def steps(kind, manager, monkeypatch, seed):
+    """Everything that 400 steps decide, and the manager at their end. A draft's block may become free without having been published; of several
+    such blocks the managers take different ones first, so with drafts the blocks are counted."""
+    engine = Engine(kind, manager, monkeypatch, seed=seed)
+    scheduler, rng, block_hasher, log, number = engine.scheduler, random.Random(seed), hasher(BLOCK), [], 0
+
+    def shown(tables):
+        return [len(ids) for ids in tables] if tables and engine.drafts else tables
+
     for _ in range(400):
         if number < 60 and rng.random() < 0.4:
             shared = [rng.randrange(2) for _ in range(2)]
@@ -49,26 +84,43 @@ def steps(config, manager, monkeypatch, seed):
             request.max_tokens, request.sampling_params.ignore_eos = rng.randint(1, 60), True
             scheduler.add_request(request)
             number += 1
-        out = scheduler.schedule()
-        log.append((dict(out.num_scheduled_tokens), [(new.req_id, new.block_ids, new.num_computed_tokens) for new in out.scheduled_new_reqs],
-                    out.scheduled_cached_reqs.req_ids, out.scheduled_cached_reqs.new_block_ids, round(scheduler.kv_cache_manager.usage, 9)))
-        ids = list(out.num_scheduled_tokens)
-        running = [scheduler.requests[id] for id in ids]
-        sampled = [[200 + int(r.request_id)] if r.num_computed_tokens >= r.num_tokens else [] for r in running]
-        scheduler.update_from_output(out, ModelRunnerOutput(
-            req_ids=ids, req_id_to_index={id: i for i, id in enumerate(ids)}, sampled_token_ids=sampled, logprobs=None,
-            prompt_logprobs_dict={}, pooler_output=[]))
+        out = engine.step()
+        log.append((dict(out.num_scheduled_tokens), [(new.req_id, shown(new.block_ids), new.num_computed_tokens) for new in out.scheduled_new_reqs],
+                    out.scheduled_cached_reqs.req_ids, [shown(ids) for ids in out.scheduled_cached_reqs.new_block_ids], round(scheduler.kv_cache_manager.usage, 9)))
     stats = scheduler.make_stats()
     log.append((stats.prefix_cache_stats.queries, stats.prefix_cache_stats.hits, stats.kv_cache_usage))
     return log, scheduler.kv_cache_manager
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_step_of_vllms_scheduler_is_the_same(config, monkeypatch, seed):
-    theirs, _ = steps(config, VllmManager, monkeypatch, seed)
-    ours, manager = steps(config, KVCacheManager, monkeypatch, seed)
+def test_every_step_of_vllms_scheduler_is_the_same(kind, monkeypatch, seed):
+    theirs, _ = steps(kind, VllmManager, monkeypatch, seed)
+    ours, manager = steps(kind, KVCacheManager, monkeypatch, seed)
     for number, (a, b) in enumerate(zip(theirs, ours)):
         assert a == b, f"step {number}"
     stats = manager.manager.stats
     assert stats.readmissions > 5 and stats.evictions > 50 and stats.block_hits > 100  # preemption, eviction and sharing took part
     manager.manager.check()
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, 48)])
+def test_decoding_reads_each_token_once(kind, monkeypatch, windows):
+    """Whatever the context, a step may read the tokens that are new, not those before them."""
+    engine, prompt, requests = Engine(kind, KVCacheManager, monkeypatch, windows, blocks=200), 300, []
+    for number in range(4):
+        request = make_request(str(number), [number] * prompt, None)
+        request.sampling_params.ignore_eos = True
+        engine.scheduler.add_request(request)
+        requests.append(request)
+    while any(request.num_computed_tokens < prompt for request in requests):
+        engine.step()
+    counted = [CountedTokens(request._all_token_ids) for request in requests]
+    for request, tokens in zip(requests, counted):
+        request.all_token_ids = request._all_token_ids = tokens
+    before = [request.num_tokens for request in requests]
+    for _ in range(100):
+        engine.step()
+    for request, tokens, known in zip(requests, counted, before):
+        assert request.num_tokens > known + 90
+        assert request.num_tokens - known - 2 * BLOCK <= tokens.read <= request.num_tokens - known + 2 * BLOCK
+    engine.scheduler.kv_cache_manager.manager.check()

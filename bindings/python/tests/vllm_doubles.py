@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stand-ins with the attributes of vLLM's objects that its block manager reads."""
 
+import collections.abc
 import types
 
 SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")}
@@ -14,9 +15,9 @@ def config(num_blocks, block_size=4, windows=(0,), kind=None):
 
 
 class Request:
-    def __init__(self, request_id, tokens, lora=None, salt=None, media=(), skip=False):
+    def __init__(self, request_id, tokens, lora=None, path="", salt=None, media=(), skip=False):
         self.request_id, self.all_token_ids = request_id, list(tokens)
-        self.lora_request = types.SimpleNamespace(name=lora) if lora else None
+        self.lora_request = types.SimpleNamespace(name=lora, path=path) if lora else None
         self.cache_salt = salt
         self.mm_features = [types.SimpleNamespace(identifier=identifier, mm_position=types.SimpleNamespace(offset=offset, length=length))
                             for identifier, offset, length in media]
@@ -52,3 +53,34 @@ def decode(manager, request, token):
     else:
         request.num_computed_tokens += 1
     return new
+
+
+class CountedTokens(collections.abc.MutableSequence):
+    """A request's token ids that count how many of them are read, whichever way. vLLM's scheduler looks at the last one when it is sampled."""
+
+    def __init__(self, tokens):
+        self._tokens, self.read = list(tokens), 0
+
+    def __getitem__(self, index):
+        found = self._tokens[index]
+        if index != -1:
+            self.read += len(found) if isinstance(index, slice) else 1
+        return found
+
+    def __len__(self):
+        return len(self._tokens)
+
+    def __setitem__(self, index, token):
+        self._tokens[index] = token
+
+    def __delitem__(self, index):
+        del self._tokens[index]
+
+    def insert(self, index, token):
+        self._tokens.insert(index, token)
+
+    def append(self, token):
+        self._tokens.append(token)
+
+    def extend(self, tokens):
+        self._tokens.extend(tokens)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions between vLLM and the library: groups of a KVCacheConfig, extra keys of requests, blocks, events."""
+"""Conversions between vLLM and the library: groups of a KVCacheConfig, extra keys of requests, blocks."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-from typing import Any, Callable, Iterable, Iterator, Literal, NamedTuple, Optional, Sequence, overload
+from typing import Any, Callable, Iterable, Literal, NamedTuple, Optional, Sequence, overload
 
-from ..constants import EventKind
 from ..errors import UnsupportedError
 from ..manager import Group
 from ..request import ExtraKey
@@ -27,7 +25,7 @@ def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
         kind = type(spec).__name__
         if kind not in _FULL | _WINDOW:
             known = ", ".join(sorted(_FULL | _WINDOW))
-            raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use the engine's own manager for this model")
+            raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
         window = spec.sliding_window if kind in _WINDOW else 0
         # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
         groups.append(Group(window_tokens=window, retention_tokens=spec.block_size if window else 0))
@@ -42,7 +40,7 @@ def identity_keys(request: Any) -> "list[ExtraKey]":
     parts: "list[tuple[str, ...]]" = []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
-        parts.append(("lora", lora.name))
+        parts.append(("lora", lora.name, lora.path))  # a name may come to mean another adapter
     if salt:
         parts.append(("salt", salt))
     spans: "list[tuple[int, int, tuple[str, ...]]]" = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
@@ -108,27 +106,13 @@ class KVCacheBlocks:
         return f"KVCacheBlocks({[list(group) for group in self._found()]})"
 
 
-def vllm_events(events: Iterable[Any], groups: "Sequence[Group]", block_size: int) -> "Iterator[Any]":
-    """Yields the library's events as those of vLLM. Consecutive events of one chain become one BlockStored. Hashes are the chained digests."""
-    from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored
+class NoBlocks(KVCacheBlocks):
+    """No block in any group: what most calls of a decoding request return."""
 
-    runs: "list[list[Any]]" = []
-    for event in events:
-        last = runs[-1][-1] if runs else None
-        if last is not None and event.kind == last.kind == EventKind.STORED and event.parent_node == last.node and event.group == last.group:
-            runs[-1].append(event)
-        else:
-            runs.append([event])
-    for run in runs:
-        first = run[0]
-        if first.kind == EventKind.CLEARED:
-            yield AllBlocksCleared()
-        elif first.kind == EventKind.REMOVED:
-            yield BlockRemoved(block_hashes=[first.digest], medium=MEDIUM_GPU, group_idx=first.group)
-        else:
-            window = groups[first.group].window_tokens
-            yield BlockStored(
-                block_hashes=[event.digest for event in run], parent_block_hash=first.parent_digest if first.token_offset else None,
-                token_ids=list(itertools.chain.from_iterable(event.tokens.tolist() for event in run)), block_size=block_size, lora_id=None,
-                medium=MEDIUM_GPU, lora_name=None, group_idx=first.group,
-                kv_cache_spec_kind="sliding_window" if window else "full_attention", kv_cache_spec_sliding_window=window or None)
+    __slots__ = ()
+
+    def __init__(self, num_groups: int):
+        super().__init__(((),) * num_groups)
+
+    def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> Any:
+        return None if allow_none else super().get_block_ids(group_ids=group_ids)

@@ -7,7 +7,7 @@
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
 blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba, chunked local and cross attention, groups of several
-block sizes, context parallelism, hash look-ahead, reading `coordinator`.
+block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
 a step run in order. With a sliding window, a request is committed when its tokens are computed, because a commit also returns the blocks
@@ -18,16 +18,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from types import SimpleNamespace
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Optional, Sequence
 
-from .. import _native
+from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
-from ..events import EventReader
 from ..manager import Manager
 from ..request import pack_keys
-from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, groups_of, identity_keys, vllm_events
+from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, groups_of, identity_keys
+from ._vllm_events import EventLog, told_apart
 from .block_space import AllocStatus, BlockSpaceManager
+
+
+_log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and those below them log
 
 
 class _Prompt:
@@ -55,7 +59,7 @@ class KVCacheManager(_native.SlotAllocator):
                               ("num_hash_lookahead_tokens", num_hash_lookahead_tokens), ("num_prefill_lookahead", num_prefill_lookahead),
                               ("metrics_collector", metrics_collector)):
             if refused:
-                raise UnsupportedError(f"{name} is not supported by this manager; turn it off or use the engine's own")
+                raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
         groups, self.block_size = groups_of(kv_cache_config)
         blocks = kv_cache_config.num_blocks
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
@@ -65,11 +69,9 @@ class KVCacheManager(_native.SlotAllocator):
             blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks, 262143),
             max_request_tokens=-(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
             event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
-        self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(groups))
+        self.empty_kv_cache_blocks = NoBlocks(len(groups))
         self.block_pool = _BlockPool(self.manager)
-        self.coordinator = SimpleNamespace(enable_partial_hash_hits=False, single_type_managers=[
-            SimpleNamespace(kv_cache_group_id=i, block_size=self.block_size, kv_cache_spec=group.kv_cache_spec)
-            for i, group in enumerate(kv_cache_config.kv_cache_groups)])
+        self.coordinator = _Coordinator(self, max_in_flight_tokens or max_model_len)
         self.prefix_cache_stats = _new_stats() if log_stats else None
         self._windows = any(group.window_tokens for group in groups)
         self._live: "dict[str, _native.Admitted]" = {}
@@ -77,9 +79,12 @@ class KVCacheManager(_native.SlotAllocator):
         self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         self._new_ids: "list[int]" = []
-        self._events = EventReader(self.manager) if enable_kv_cache_events else None
+        self._events = EventLog(self.manager, kv_cache_config, self.block_size) if enable_kv_cache_events else None
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
-        super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len, not self._windows and not self._zeroing)
+        super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
+                         [group.window_tokens for group in groups if group.window_tokens], enable_caching, not self._zeroing)
+        kinds = ", ".join(f"window {group.window_tokens}" if group.window_tokens else "full" for group in groups)
+        _log.info("kvcache %s: its KVCacheManager runs in place of vLLM's: %d blocks of %d tokens, groups: %s", __version__, blocks, self.block_size, kinds)
 
     # ---- finding and allocating
 
@@ -142,9 +147,7 @@ class KVCacheManager(_native.SlotAllocator):
                 if self._zeroing:
                     self._new_ids += itertools.chain.from_iterable(ids)
         if not self._windows and not delay_cache_blocks:
-            full = min(end, request.num_tokens)
-            self._commit(live, request, full - full % self.block_size)
-            live.quiet = min(live.committed + self.block_size - 1, live.num_blocks * self.block_size)
+            self._commit(live, request, end)
         return new
 
     def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
@@ -194,7 +197,15 @@ class KVCacheManager(_native.SlotAllocator):
             _native.kvc_manager_free_request(m, id)
             return None
         live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups))
+        live.watched = self._events is not None and told_apart(request)
         return live
+
+    def _commit_watched(self, live: _native.Admitted, request: Any, tokens: Any, num_tokens: int) -> None:
+        """Commits for a request whose events are told apart."""
+        assert self._events is not None
+        self._events.read()
+        live.commit(tokens, num_tokens)
+        self._events.read(request)
 
     def _fits(self, live: _native.Admitted, request: Any, needed: int, whole: bool, reserved: int) -> bool:
         """Whether the blocks suffice for `needed` tokens (with `whole`: all tokens) besides those that are reserved for others."""
@@ -203,13 +214,9 @@ class KVCacheManager(_native.SlotAllocator):
         missing = len(self.groups) * (-(-needed // self.block_size) - live.num_blocks)
         return missing <= self.block_pool.get_num_free_blocks() - reserved
 
-    def _commit(self, live: _native.Admitted, request: Any, num_tokens: int) -> None:
-        if num_tokens > live.committed:
-            live.commit(request.all_token_ids, num_tokens)
-
     def _processed(self, request: Any) -> int:
         """Number of tokens that no step in flight computes."""
-        processed: int = min(request.num_computed_tokens - request.num_in_flight_tokens, request.num_tokens)
+        processed: int = request.num_computed_tokens - request.num_in_flight_tokens
         return processed
 
     def _tables(self, live: _native.Admitted) -> "list[list[int]]":
@@ -218,12 +225,6 @@ class KVCacheManager(_native.SlotAllocator):
         return live.ids()
 
     # ---- publishing and freeing
-
-    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
-        """Publishes the computed blocks (after delay_cache_blocks)."""
-        live = self._live.get(request.request_id)
-        if self.enable_caching and live is not None:
-            self._commit(live, request, min(num_computed_tokens, request.num_tokens))
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
         """Frees the blocks behind the window."""
@@ -339,13 +340,7 @@ class KVCacheManager(_native.SlotAllocator):
 
     def take_events(self) -> "list[Any]":
         """Returns vLLM's events since the last call. Raises RuntimeError if some were lost: consumers must then read the state anew."""
-        if self._events is None:
-            return []
-        lost = self._events.lost
-        events = list(vllm_events(self._events, self.groups, self.block_size))
-        if self._events.lost != lost:
-            raise RuntimeError(f"{self._events.lost - lost} events were lost; call take_events() every step")
-        return events
+        return self._events.take() if self._events is not None else []
 
     def make_prefix_cache_stats(self) -> Any:
         """Returns vLLM's PrefixCacheStats since the last call; None without log_stats."""
@@ -380,6 +375,43 @@ class _BlockPool:
             live.unreturned -= 1
             if not live.unreturned:
                 _native.kvc_manager_free_request(self._manager._m, live.id)
+
+
+class _Coordinator:
+    """The part of vLLM's KVCacheCoordinator that the scheduler and the engine core read."""
+
+    enable_partial_hash_hits, num_reprefillable_tokens = False, 0
+
+    def __init__(self, owner: KVCacheManager, max_in_flight_tokens: int):
+        self._owner = owner
+        self._most = [_most_blocks(entry.kv_cache_spec, max_in_flight_tokens, owner.max_model_len) if group.window_tokens else None
+                      for group, entry in zip(owner.groups, owner.kv_cache_config.kv_cache_groups)]
+        self.single_type_managers = [
+            SimpleNamespace(kv_cache_group_id=i, block_size=owner.block_size, kv_cache_spec=entry.kv_cache_spec, retains_longer_hit=False)
+            for i, entry in enumerate(owner.kv_cache_config.kv_cache_groups)]
+
+    def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int, new_computed_blocks: "Sequence[Sequence[KVCacheBlock]]",
+                                   num_encoder_tokens: int, total_computed_tokens: int, num_local_computed_tokens: int,
+                                   num_tokens_main_model: int, apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
+        """Returns the blocks that become unavailable when the request gets slots for num_tokens in all, of which new_computed_blocks are its
+        hit. With apply_admission_cap, a window counts with the most blocks that a request ever holds in it."""
+        owner, blocks = self._owner, 0
+        live = owner._live.get(request_id)
+        held = live.num_blocks if live is not None else 0
+        for group, most, found in zip(owner.groups, self._most, new_computed_blocks):
+            needed = -(-num_tokens // owner.block_size)
+            if apply_admission_cap and most is not None:
+                needed = min(needed, most)
+            behind = max(0, total_computed_tokens - group.window_tokens + 1) // owner.block_size if group.window_tokens else 0
+            blocks += max(0, needed - max(behind if live is None else 0, held + len(found)))
+            taken = (block.block_id for block in found[max(0, behind - held):] if not block.is_null)
+            blocks += sum(owner.manager.block_info(id).requests == 0 for id in taken)  # cached blocks that nobody holds
+        return blocks
+
+
+def _most_blocks(spec: Any, max_in_flight_tokens: int, max_model_len: int) -> "Optional[int]":
+    most = getattr(spec, "max_admission_blocks_per_request", None)
+    return None if most is None else int(most(max_in_flight_tokens, max_model_len))
 
 
 def _new_stats() -> Any:

@@ -224,25 +224,51 @@ class Scheduled(_native.SlotAllocator):
     def _allocate_slots(self, *unused, **more):
         return "general"
 
+    def _commit_watched(self, live, request, tokens, num_tokens):
+        live.commit(tokens, num_tokens)
+
 
 class Wanted:
     """A request of a scheduler, whose attributes are code."""
 
+    num_in_flight_tokens = 0
+
     def __init__(self, live, tokens, act):
-        self.live, self._all_token_ids, self.act, self.request_id = live, tokens, act, "r"
+        self.live, self.tokens, self.act, self.request_id = live, tokens, act, "r"
 
     @property
     def num_computed_tokens(self):
         self.act()
-        return len(self._all_token_ids)
+        return len(self.tokens)
+
+    @property
+    def all_token_ids(self):
+        self.act()
+        return self.tokens
+
+
+def scheduled_of(w):
+    """A scheduler with a request that runs, and the request."""
+    r, live = admitted_of(w)
+    table = {"r": live}
+    live.watched = w.rng.random() < 0.3
+    tokens = [1] * (r.info.num_tokens + w.rng.randrange(6))
+    if w.rng.random() < 0.3:
+        tokens = w.h.as_changing_list(np.array(tokens))
+    allocator = Scheduled(table, "empty", tuple, 64, w.rng.choice(((), (), [w.number(5)], [5, 3])), True, True)
+    return allocator, Wanted(table, tokens, w.rng.choice((lambda: None, lambda: None, table.clear, mischief)))
 
 
 @call("native.SlotAllocator.allocate_slots")
 def allocate_slots(w):
-    r, live = admitted_of(w)
-    table = {"r": live}
-    del live
-    allocator = Scheduled(table, "empty", tuple, 64, True)
-    act = w.rng.choice((lambda: None, lambda: None, table.clear, mischief))
-    request = Wanted(table, [1] * r.info.num_tokens, act)
+    allocator, request = scheduled_of(w)
     allocator.allocate_slots(request, w.number(1), **w.rng.choice(({}, {"num_lookahead_tokens": w.number(1)})))
+
+
+@call("native.SlotAllocator.cache_blocks")
+def cache_blocks(w):
+    allocator, request = scheduled_of(w)
+    if w.rng.random() < 0.2:
+        allocator.cache_blocks(num_computed_tokens=w.number(4), request=request)
+    else:
+        allocator.cache_blocks(request, w.number(4))

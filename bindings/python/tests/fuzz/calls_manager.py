@@ -206,6 +206,14 @@ def event_reader(w):
 def iterate_events(w):
     list(EventReader(w.m, 0, w.rng.choice((1, 3, 0))))
 
+
+@call("EventReader.poll")
+def poll_events(w):
+    reader = EventReader(w.m, w.number(0), w.rng.choice((1, 3, 0)))
+    records, tokens = reader.poll()
+    need(len(tokens) == records["num_tokens"].sum(), "tokens of events")
+
+
 @call("Request.admit")
 def admit(w):
     w.request().admit()

@@ -46,7 +46,7 @@ def one(world, name):
 
 # Several calls of the library, of which the last ones may fail.
 CHANGES_BEFORE_IT_FAILS = {"Manager.block_tables", "Manager.publish_blocks", "Manager.pin", "Step.run", "Manager.allocate", "Manager.create", "Request.fork",
-                           "native.Admitted", "native.Admitted.commit", "native.SlotAllocator.allocate_slots"}
+                           "native.Admitted", "native.Admitted.commit", "native.SlotAllocator.allocate_slots", "native.SlotAllocator.cache_blocks"}
 
 
 def main():

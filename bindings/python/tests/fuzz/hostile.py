@@ -20,6 +20,7 @@ class Mischief(Exception):
 class Liar(np.ndarray):
     """A class derived from ndarray that says it is another array than it is."""
 
+    said = (5,)  # also by its slices
     shape = property(lambda self: self.said, lambda self, value: None)
     ndim = property(lambda self: len(self.said))
     size = property(lambda self: int(np.prod(self.said)))

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's own schedulers with vLLM's KVCacheManager and with ours in its place: microseconds per schedule() + update_from_output().
+
+    PYTHONPATH=build/release/python:bindings/python/tests python bindings/python/bench/vllm_scheduler.py [--json]
+
+`requests` decoding requests at context `context`, one token per request and step. The asynchronous scheduler, vLLM's default, schedules
+`depth` steps ahead of the outputs. Both managers take turns of `turn` steps in one process; the medians of the turns are given.
+vLLM's requests hash their blocks with sha256 as by default; ours run without the hasher, as the plug-in sets them up ("with_hasher"
+keeps it).
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import tempfile
+import time
+from collections import deque
+
+import vllm.v1.core.sched.scheduler as scheduling
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.structured_output import StructuredOutputManager
+from vllm_engine import BLOCK, engine_config, layout, model_output
+from vllm_real import KVCacheManager, VllmManager, hasher, make_request
+
+
+class Lane:
+    """A scheduler with its requests, all of them decoding."""
+
+    def __init__(self, config, kind, manager, block_hasher, options, windows):
+        blocks = len(windows) * options.requests * ((options.context + 2 * options.steps) // BLOCK + 8)
+        config.cache_config.num_gpu_blocks = blocks
+        scheduling.KVCacheManager = manager
+        self.scheduler = kind(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, windows), block_size=BLOCK, log_stats=True,
+                              structured_output_manager=StructuredOutputManager(config))
+        self.depth = options.depth if kind is AsyncScheduler else 0
+        self.flying = deque()
+        for i in range(options.requests):
+            request = make_request(str(i), [i * 7 % 997] * 8 + list(range(options.context - 8)), block_hasher)
+            request.sampling_params.ignore_eos = True
+            self.scheduler.add_request(request)
+        while any(r.num_computed_tokens < options.context for r in self.scheduler.requests.values()) or len(self.scheduler.running) < options.requests:
+            self.step()
+
+    def step(self):
+        """Seconds of one schedule() and one update_from_output()."""
+        begin = time.perf_counter()
+        out = self.scheduler.schedule()
+        seconds = time.perf_counter() - begin
+        # Which of them sample a token: known when they are scheduled.
+        self.flying.append((out, model_output(out, [[7] if not self.scheduler.requests[id].is_prefill_chunk else [] for id in out.num_scheduled_tokens])))
+        if len(self.flying) > self.depth:
+            item = self.flying.popleft()
+            begin = time.perf_counter()
+            self.scheduler.update_from_output(*item)
+            seconds += time.perf_counter() - begin
+        return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=256)
+    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--steps", type=int, default=320)
+    parser.add_argument("--turn", type=int, default=32)
+    parser.add_argument("--depth", type=int, default=1)
+    parser.add_argument("--only", help="plain or async")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = {}
+    for name, kind, windows in (("async", AsyncScheduler, (0,)), ("async_windows", AsyncScheduler, (0, 1024)),
+                                ("plain", scheduling.Scheduler, (0,)), ("plain_windows", scheduling.Scheduler, (0, 1024))):
+        if options.only and not name.startswith(options.only):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            config = engine_config(folder, max_num_seqs=options.requests, max_num_batched_tokens=65536,
+                                   max_model_len=options.context + 4 * options.steps, async_scheduling=kind is AsyncScheduler)
+            lanes = {label: Lane(config, kind, manager, block_hasher, options, windows)
+                     for label, manager, block_hasher in (("vllm", VllmManager, hasher(BLOCK)), ("ours", KVCacheManager, None),
+                                                          ("with_hasher", KVCacheManager, hasher(BLOCK)))}
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        times = {label: [] for label in lanes}
+        for _ in range(options.steps // options.turn):
+            for label, lane in lanes.items():
+                times[label].append(sum(lane.step() for _ in range(options.turn)) / options.turn)
+        gc.enable()
+        gc.unfreeze()
+        entry = {label: round(1e6 * statistics.median(all)) for label, all in times.items()}
+        entry["ratio"] = round(entry["vllm"] / entry["ours"], 2)
+        result[name] = entry
+        if not options.json:
+            print(f"{name}: {entry}", flush=True)
+        del lanes
+        gc.collect()
+    if options.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's plug-in, which the package registers as `kvcache` in the group vllm.general_plugins.
+
+vLLM calls register() in each process that it starts. If the environment has KVCACHE_VLLM=1, vLLM's schedulers get the KVCacheManager of
+kvcache.integrations.vllm, which logs a line when it is made. The requests of an engine with this manager are not hashed by vLLM, unless a
+connector reads their hashes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+from typing import Any
+
+VARIABLE = "KVCACHE_VLLM"
+_log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and those below them log
+
+
+def register() -> None:
+    """Replaces vLLM's KVCacheManager in this process if KVCACHE_VLLM is 1. May be called again."""
+    value = os.environ.get(VARIABLE, "0")
+    if value != "1":
+        if value not in ("", "0"):
+            _log.warning("kvcache: vLLM's own KVCacheManager runs: %s is %r; 1 switches to that of kvcache", VARIABLE, value)
+        return
+    import vllm
+    import vllm.v1.core.sched.scheduler as scheduling
+    import vllm.v1.engine.core as engine
+
+    from .vllm import KVCacheManager
+
+    if scheduling.KVCacheManager is KVCacheManager:
+        return
+    different = differences(scheduling.KVCacheManager, KVCacheManager)
+    if different:
+        _log.warning("kvcache: vLLM's own KVCacheManager runs: vLLM %s has other parameters than 0.33 in %s", vllm.__version__, ", ".join(different))
+        return
+    scheduling.KVCacheManager = KVCacheManager
+    engine.EngineCore.preprocess_add_request = _without_hashes(engine.EngineCore.preprocess_add_request)
+
+
+def differences(theirs: type, ours: type) -> "list[str]":
+    """Returns the public methods of `theirs` that `ours` lacks or has with other parameters."""
+
+    def parameters(kind: type, name: str) -> "list[str]":
+        method = getattr(kind, name, None)
+        return list(inspect.signature(method).parameters) if method else []
+
+    names = [name for name, _ in inspect.getmembers(theirs, inspect.isfunction) if name == "__init__" or not name.startswith("_")]
+    return [name for name in names if parameters(theirs, name) != parameters(ours, name)]
+
+
+def reads_hashes(scheduler: Any) -> bool:
+    """Whether a part of the scheduler reads request.block_hashes: a KV connector, routed experts, or vLLM's own manager."""
+    from .vllm import KVCacheManager
+
+    manager = getattr(scheduler, "kv_cache_manager", None)
+    connectors = [getattr(scheduler, name, None) for name in ("connector", "aux_output_connector")]
+    return not isinstance(manager, KVCacheManager) or any(connector is not None for connector in connectors)
+
+
+def _without_hashes(preprocess_add_request: Any) -> Any:
+    """EngineCore.preprocess_add_request(), which makes the requests, without the hasher of the engine core if nothing reads its hashes."""
+
+    @functools.wraps(preprocess_add_request)
+    def preprocess(core: Any, request: Any) -> Any:
+        if core.request_block_hasher is not None and not reads_hashes(core.scheduler):
+            core.request_block_hasher = None
+            _log.info("kvcache: vLLM does not hash blocks: nothing reads its hashes")
+        return preprocess_add_request(core, request)
+
+    return preprocess

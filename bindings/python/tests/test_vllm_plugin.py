@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's plug-in: with stand-ins of vLLM's modules, and in a process with vLLM's own loader and engine core."""
+
+import importlib
+import importlib.metadata
+import inspect
+import json
+import logging
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+
+from kvcache.integrations import vllm_plugin
+from kvcache.integrations.vllm import KVCacheManager
+
+HERE = pathlib.Path(__file__).resolve().parent
+GROUP = "vllm.general_plugins"
+
+
+def entry_points():
+    """The entry points of the plug-in as pyproject.toml has them: {name: value}."""
+    text = (HERE.parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    section = re.search(rf'^\[project.entry-points."{re.escape(GROUP)}"\]\n((?:\w.*\n)+)', text, re.M)
+    return dict(re.findall(r'^(\w+) = "([^"]+)"$', section[1], re.M))
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """Modules with what the plug-in replaces: a manager with our methods, and an engine core that makes requests with its hasher."""
+    own = type("KVCacheManager", (), {name: method for name, method in vars(KVCacheManager).items() if inspect.isfunction(method)})
+
+    class EngineCore:
+        def __init__(self, scheduler):
+            self.scheduler, self.request_block_hasher = scheduler, list
+
+        def preprocess_add_request(self, request):
+            return request, self.request_block_hasher
+
+    modules = {"vllm": {"__version__": "0"}, "vllm.v1": {}, "vllm.v1.core": {}, "vllm.v1.core.sched": {},
+               "vllm.v1.core.sched.scheduler": {"KVCacheManager": own}, "vllm.v1.engine": {}, "vllm.v1.engine.core": {"EngineCore": EngineCore}}
+    for name, contents in modules.items():
+        module = types.ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    return types.SimpleNamespace(own=own, scheduling=sys.modules["vllm.v1.core.sched.scheduler"], EngineCore=EngineCore)
+
+
+def test_the_entry_point_of_the_package_is_the_plug_in():
+    (name, value), = entry_points().items()
+    module, _, function = value.partition(":")
+    assert name == "kvcache" and getattr(importlib.import_module(module), function) is vllm_plugin.register
+
+
+def test_an_installed_package_has_the_entry_point():
+    try:
+        files = importlib.metadata.files("kvcache")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("kvcache is not installed in this environment, only on its path")
+    text = next(file for file in files if file.name == "entry_points.txt").read_text()
+    assert f"[{GROUP}]" in text and "kvcache = kvcache.integrations.vllm_plugin:register" in text.replace("=", " = ").replace("  ", " ")
+
+
+@pytest.mark.parametrize("value", [None, "", "0"])
+def test_without_the_variable_it_does_nothing(vllm, monkeypatch, caplog, value):
+    monkeypatch.delenv("KVCACHE_VLLM", raising=False)
+    if value is not None:
+        monkeypatch.setenv("KVCACHE_VLLM", value)
+    vllm_plugin.register()
+    assert vllm.scheduling.KVCacheManager is vllm.own and not caplog.records
+
+
+def test_a_mistyped_value_is_named(vllm, monkeypatch, caplog):
+    monkeypatch.setenv("KVCACHE_VLLM", "yes")
+    vllm_plugin.register()
+    assert vllm.scheduling.KVCacheManager is vllm.own
+    assert "vLLM's own KVCacheManager runs: KVCACHE_VLLM is 'yes'" in caplog.text
+
+
+def test_it_replaces_the_manager_once(vllm, monkeypatch):
+    monkeypatch.setenv("KVCACHE_VLLM", "1")
+    vllm_plugin.register()
+    made = vllm.EngineCore.preprocess_add_request
+    vllm_plugin.register()
+    assert vllm.scheduling.KVCacheManager is KVCacheManager and vllm.EngineCore.preprocess_add_request is made
+
+
+def test_a_vllm_with_other_methods_keeps_its_manager(vllm, monkeypatch, caplog):
+    monkeypatch.setenv("KVCACHE_VLLM", "1")
+    vllm.own.free = lambda self, request, later: None
+    vllm.own.defragment = lambda self: None
+    vllm_plugin.register()
+    assert vllm.scheduling.KVCacheManager is vllm.own
+    assert "vLLM's own KVCacheManager runs" in caplog.text and "defragment" in caplog.text and "free" in caplog.text
+
+
+@pytest.mark.parametrize("connector", [None, "connector", "aux_output_connector"])
+def test_vllm_hashes_only_for_those_who_read_its_hashes(vllm, monkeypatch, caplog, connector):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("KVCACHE_VLLM", "1")
+    vllm_plugin.register()
+    scheduler = types.SimpleNamespace(kv_cache_manager=KVCacheManager.__new__(KVCacheManager), connector=None, aux_output_connector=None)
+    if connector:
+        setattr(scheduler, connector, object())
+    core = vllm.EngineCore(scheduler)
+    assert [core.preprocess_add_request(i) for i in range(2)] == [(i, list if connector else None) for i in range(2)]
+    assert caplog.text.count("does not hash blocks") == (connector is None)
+    others = vllm.EngineCore(types.SimpleNamespace(kv_cache_manager=object(), connector=None))
+    assert others.preprocess_add_request(0) == (0, list)
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_a_spawned_engine_core_gets_the_manager_from_vllms_own_loader(tmp_path, switch):
+    pytest.importorskip("vllm.v1.engine.core", reason="vLLM is not installed", exc_type=ImportError)
+    pytest.importorskip("vllm.model_executor.models.llama", reason="vLLM's models lack a dependency", exc_type=ImportError)
+    metadata = tmp_path / "kvcache_plugin-0.dist-info"  # what pip writes
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kvcache-plugin\nVersion: 0\n")
+    lines = [f"{name} = {value}" for name, value in entry_points().items()]
+    (metadata / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]))
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path, "KVCACHE_VLLM": switch, "VLLM_LOGGING_LEVEL": "INFO"}
+    run = subprocess.run([sys.executable, str(HERE / "vllm_engine_core.py")], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    answer = json.loads(next(line for line in run.stdout.splitlines() if line.startswith("{")))
+    log = run.stdout + run.stderr
+    assert answer["tokens"] == 140 and answer["scheduler"] == "AsyncScheduler"
+    if switch == "1":
+        assert answer["manager"] == "kvcache.integrations.vllm.KVCacheManager" and answer["block_hashes"] == 0
+        assert "its KVCacheManager runs in place of vLLM's" in log and "vLLM does not hash blocks" in log
+    else:
+        assert answer["manager"] == "vllm.v1.core.kv_cache_manager.KVCacheManager" and answer["block_hashes"] == 140 // 16
+        assert "in place of" not in log and "does not hash" not in log

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations and outputs of vLLM's engine, made the way vLLM makes them, without importing kvcache. Importing this needs vLLM."""
+
+import json
+import os
+
+import torch
+from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.outputs import ModelRunnerOutput
+
+BLOCK = 16
+MODEL = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=1000, hidden_size=64, intermediate_size=96,
+             num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, dtype="float32")
+
+
+def layout(num_blocks, block_size, windows=(0,)):
+    shape = dict(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    specs = [SlidingWindowSpec(sliding_window=window, **shape) if window else FullAttentionSpec(**shape) for window in windows]
+    return KVCacheConfig(num_blocks=num_blocks, kv_cache_tensors=[],
+                         kv_cache_groups=[KVCacheGroupSpec([f"layer{i}"], spec) for i, spec in enumerate(specs)])
+
+
+def engine_config(folder, max_num_seqs, max_num_batched_tokens, max_model_len, async_scheduling=False, **options):
+    """A VllmConfig for a small model without weights on the CPU, whose files are in `folder` while this runs."""
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump({**MODEL, "max_position_embeddings": max_model_len}, file)
+    return VllmConfig(
+        model_config=ModelConfig(model=str(folder), tokenizer=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=max_model_len),
+        scheduler_config=SchedulerConfig(max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, max_model_len=max_model_len,
+                                         enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=async_scheduling),
+        cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=True), device_config=DeviceConfig("cpu"),
+        parallel_config=ParallelConfig(), **options)
+
+
+def model_output(out, sampled):
+    """What a model runner returns for a SchedulerOutput: `sampled` has the tokens of each of its requests, in order."""
+    ids = list(out.num_scheduled_tokens)
+    return ModelRunnerOutput(req_ids=ids, req_id_to_index={id: i for i, id in enumerate(ids)}, sampled_token_ids=sampled, logprobs=None,
+                             prompt_logprobs_dict={}, pooler_output=[])
