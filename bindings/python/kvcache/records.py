@@ -280,10 +280,10 @@ class AttentionInfo(NamedTuple):
 class DeviceInfo(NamedTuple):
     """Properties of a device.
 
-    memory_bytes: Total memory; 0 = unknown.
+    memory_bytes: Total memory; of the CPU at most what control groups allow; 0 = unknown.
     memory_kinds: Bits 1 << MemoryKind that a storage on the device may have.
     num_processors: Hardware threads or multiprocessors; 0 = unknown.
-    free_bytes: Memory that is free now; 0 = unknown.
+    free_bytes: Memory that is free now; of the CPU what the process can still take, caches that the system can drop included; 0 = unknown.
     name: "NVIDIA H200"; "" = unknown.
     architecture: "sm_90", "gfx90a"; "" = unknown.
     dlpack_device: DLDeviceType of its memory: 1 CPU, 2 CUDA, 10 ROCm.

@@ -29,8 +29,8 @@ def test_counts_equal_those_of_the_command(trace, blocks, concurrency):
                          capture_output=True, text=True)
     said = json.loads(out.stdout)
     own = kvcache.replay(trace, blocks, concurrency=concurrency)
-    for name in ("requests", "rejected", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries", "block_hits",
-                 "evictions", "failed_allocations"):
+    for name in ("requests", "rejected", "rejected_tokens", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries",
+                 "block_hits", "evictions", "failed_allocations"):
         assert getattr(own, name) == said[name], name
     assert own.occupancy and own.step_ns and len(own.admit_ns) >= own.requests - own.rejected
 
