@@ -95,7 +95,7 @@ def _plot(args: argparse.Namespace) -> None:
     hits.plot([r.num_blocks for r in results], [100 * r.hit_rate for r in results], marker="o")
     for r in results:
         if r.rejected:
-            hits.annotate(f"{r.rejected} prompts\ndo not fit", (r.num_blocks, 100 * r.hit_rate), xytext=(0, 8), textcoords="offset points", ha="center")
+            hits.annotate(f"{r.rejected} too long", (r.num_blocks, 100 * r.hit_rate), xytext=(8, 0), textcoords="offset points", va="top", fontsize="small")
     hits.set(title="Prefix hit rate", xlabel="blocks", ylabel="% of prompt tokens", xscale="log", ylim=(0, None))
     hits.set_xticks([r.num_blocks for r in results], [f"{r.num_blocks:,}" for r in results])
     hits.minorticks_off()
