@@ -20,6 +20,7 @@ KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
 KVC_INSTEAD(kvc_manager_take_pending, take_pending)
 KVC_INSTEAD(kvc_manager_poll_events, poll_events)
+KVC_INSTEAD(kvc_manager_list_prefixes, list_prefixes)
 KVC_INSTEAD(kvc_manager_step, run_step)
 KVC_INSTEAD(kvc_storage_store, store)
 KVC_INSTEAD(kvc_storage_gather, gather)
@@ -90,6 +91,16 @@ static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events
   kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
   *next = cursor;
   const kvc_status status = kvc_manager_poll_events(m, next, &batch);
+  *count = batch.count;
+  return status;
+}
+
+/* `next` is the cursor to go on from, 0 at the end. `event_cursor` is 0 unless `cursor` is. */
+static kvc_status list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
+                                uint64_t *next, uint64_t *event_cursor, size_t *count) {
+  kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
+  *next = cursor, *event_cursor = 0;
+  const kvc_status status = kvc_manager_list_prefixes(m, next, event_cursor, &batch);
   *count = batch.count;
   return status;
 }

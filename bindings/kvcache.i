@@ -47,6 +47,8 @@ KVC_OUT(int32_t, INT32, tokens, token_capacity)
 KVC_OUT(int32_t, INT32, tables, num_entries)
 KVC_OUT(int64_t, INT64, slots, num_slots)
 KVC_OUT(uint64_t, UINT64, requests, capacity)
+KVC_OUT(uint64_t, UINT64, pins, capacity)
+KVC_OUT(uint64_t, UINT64, namespaces, capacity)
 
 KVC_IN_RECORDS(kvc_extra_key, keys, num_keys)
 KVC_IN_RECORDS(kvc_block_copy, copies, num_copies)
@@ -116,6 +118,7 @@ KVC_RESULT(uint64_t, digest)
 KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, next)
+KVC_RESULT(uint64_t, event_cursor)
 KVC_RESULT(int32_t, done)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, num_copies)
@@ -170,6 +173,7 @@ KVC_STRUCT(kvc_quant_format)
 KVC_STRUCT(kvc_memory_query)
 KVC_STRUCT(kvc_memory_estimate)
 
+%ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
 %ignore kvc_allocator;
 %ignore kvc_namespace_config;
 %ignore kvc_prompt;

@@ -243,6 +243,7 @@ typedef struct kvc_stats {
   uint64_t rejected_candidates; /**< Entries with an equal hash that the comparison rejected. */
   uint64_t nodes_used;          /**< Gauge: prefix positions in use. */
   uint64_t metadata_bytes;      /**< Gauge: memory from the manager's allocator. */
+  uint64_t events_dropped;      /**< Events that were overwritten before any reader had read them. */
 } kvc_stats;
 
 /** Blocks of one pool by state. The states sum to num_blocks. */
@@ -307,9 +308,18 @@ KVC_API kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespac
  *  INVALID_ARGUMENT for id 0. Since 0.1. */
 KVC_API kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id);
 
+/** Lists the open namespaces besides the default one, in no particular order. @param[out] namespaces
+ *  [capacity] @param[out] count Number of namespaces.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed; ask with capacity 0). Since 0.3. */
+KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity,
+                                               size_t* count);
+
+/** For kvc_manager_reset and in its events: the default namespace alone. */
+#define KVC_DEFAULT_NAMESPACE UINT64_MAX
+
 /** Forgets all cached content of a namespace, for example after new weights, in constant time. Requests
  *  keep their blocks and finish, but publish nothing more. Old content is never hit. @param[in]
- *  namespace_id A namespace; 0 = all.
+ *  namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
  *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
 KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);
 
@@ -527,23 +537,28 @@ KVC_API kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_
 
 /* ---------------------------------------------------------------- prefixes */
 
-/** Answer of kvc_manager_probe. */
+/** Answer of kvc_manager_probe and kvc_manager_probe_request. */
 typedef struct kvc_probe_info {
   size_t struct_size;  /**< sizeof(kvc_probe_info) */
   uint64_t num_cached; /**< Tokens that would hit. */
-  /** Blocks of the tightest pool that an admission of all tokens takes, cached ones that nobody holds
-   *  included. */
+  /** Blocks of the tightest pool that the admission takes, cached ones that nobody holds included. */
   uint64_t blocks_needed;
-  /** Free and evictable blocks of that pool. It fits if needed + watermark (0 while no request is
-   *  admitted) <= available. */
-  uint64_t blocks_available;
+  uint64_t blocks_available;  /**< Free and evictable blocks of that pool. */
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
+  /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE or AGAIN. */
+  uint32_t fits;
+  uint32_t reserved; /**< 0 */
 } kvc_probe_info;
 
-/** Asks whether a prompt would fit, and how much of it is cached. Changes nothing, not even the LRU order,
- *  and holds the lock only briefly. The answer is a snapshot. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND
- *  (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
+/** Asks whether a prompt would fit in an admission without options, and how much of it is cached. Changes
+ *  nothing, not even the LRU order, and holds the lock only briefly. The answer is a snapshot. @return
+ *  KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info);
+
+/** The same for a waiting request, with its options: what kvc_manager_admit_request would do. Holds the
+ *  lock for O(blocks of the prompt).
+ *  @return KVC_OK; NOT_FOUND, BUSY (admitted already), INVALID_ARGUMENT, OUT_OF_MEMORY. Since 0.3. */
+KVC_API kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe_info* info);
 
 /** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1.
  *  @param[out] pin Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
@@ -552,18 +567,24 @@ KVC_API kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, k
 KVC_API kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
                                           uint64_t* num_pinned);
 
-/** Ends a pin. Its blocks become the most recently used. @return KVC_OK, NOT_FOUND. Since 0.1. */
+/** Ends a pin. Its blocks become the most recently used. A block is FENCED only if a request, a copy or an
+ *  external hold released it while a step in flight was. @return KVC_OK, NOT_FOUND. Since 0.1. */
 KVC_API kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin);
+
+/** Lists all pins, in no particular order. @param[out] pins [capacity] @param[out] count Number of pins.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed; ask with capacity 0). Since 0.3. */
+KVC_API kvc_status kvc_manager_list_pins(kvc_manager* m, uint64_t* pins, size_t capacity, size_t* count);
 
 /** Drops the cached blocks on the path of a prompt that nobody holds, in all groups. Longer prefixes stay;
  *  they hit again once the path is computed again. @param[out] num_dropped Blocks dropped. @return KVC_OK;
  *  INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped);
 
-/** Evicts up to max_blocks cached blocks in the order of the policy, pool by pool. @param[out] num_evicted
- *  May be less than max_blocks.
- *  @return KVC_OK. Since 0.1. */
-KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, size_t max_blocks, size_t* num_evicted);
+/** Evicts up to max_blocks cached blocks in the order of the policy. @param[in] pool Index of a pool; -1 =
+ *  all, pool by pool. @param[out] num_evicted May be less than max_blocks.
+ *  @return KVC_OK, INVALID_ARGUMENT (no such pool). Since 0.1. */
+KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks,
+                                            size_t* num_evicted);
 
 /* ---------------------------------------------------------------- external holds, for engines with their own
  * block tables */
@@ -610,7 +631,8 @@ KVC_API kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* b
 enum {
   KVC_EVENT_STORED = 1,  /**< A prefix position can be found in a group. */
   KVC_EVENT_REMOVED = 2, /**< Its last copy in that group is gone. */
-  /** All of namespace_id (0 = all namespaces) is gone; no REMOVED events follow for it. */
+  /** All of namespace_id (0 = all namespaces, KVC_DEFAULT_NAMESPACE = the default one) is gone; no REMOVED
+   *  events follow for it. */
   KVC_EVENT_CLEARED = 3
 };
 
@@ -620,9 +642,9 @@ enum {
  *  parent_digest identifies the namespace. */
 typedef struct kvc_event {
   uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
-  uint64_t time_ns;          /**< Wall clock, nanoseconds since 1970. */
+  uint64_t time_ns;          /**< Wall clock of the call, nanoseconds since 1970. */
   uint64_t epoch;            /**< Epoch of the namespace: grows with each reset. */
-  uint64_t namespace_id;     /**< 0 = default (CLEARED: all). */
+  uint64_t namespace_id;     /**< 0 = default (but see KVC_EVENT_CLEARED). */
   uint64_t node;             /**< Prefix position, never reused; 0 for CLEARED. */
   uint64_t parent_node;      /**< Position before it; 0 = the root of the namespace. */
   uint64_t token_offset;     /**< Position of the first token. */
@@ -651,11 +673,23 @@ typedef struct kvc_event_batch {
 
 /** Reads events without removing them. There may be any number of readers, each with its own cursor.
  *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
- *  event has a greater sequence, the events before it are lost: read the state anew.
- *  @param[in,out] batch  Room for events.
+ *  event has a greater sequence, the events before it are lost: kvc_manager_list_prefixes has the state.
+ *  @param[in,out] batch  Room for events. Works out digests that no reader has asked for yet, most of them
+ *  without the lock.
  *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is
  *  0. Since 0.1. */
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
+
+/** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no
+ *  particular order, with time_ns 0 and the next event's sequence. Other calls may change the state
+ *  meanwhile: list everything, then apply the events from event_cursor on. That is the present state.
+ *  @param[in,out] cursor       0 at first; on return where to go on, 0 = everything was listed.
+ *  @param[in,out] event_cursor For kvc_manager_poll_events; written if cursor is 0.
+ *  @param[in,out] batch        Room for at least one event, and its tokens if they are wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor of no list, no room); UNSUPPORTED if
+ *  event_capacity is 0. Since 0.3. */
+KVC_API kvc_status kvc_manager_list_prefixes(kvc_manager* m, uint64_t* cursor, uint64_t* event_cursor,
+                                             kvc_event_batch* batch);
 
 /* ---------------------------------------------------------------- the step */
 
@@ -727,7 +761,7 @@ typedef struct kvc_step {
   size_t num_requests;   /**< Running requests to commit and extend. */
   size_t num_admissions; /**< Requests to admit. */
   size_t num_rows;       /**< Rows of block_tables. */
-  size_t row_stride;     /**< Entries from one row to the next. */
+  size_t row_stride;     /**< Entries from one row to the next; a longer table is its item's failure. */
   /** Entries of slots per group, at least extend_offsets[num_requests] if slots is given. */
   size_t slot_capacity;
   size_t copy_capacity;             /**< Entries of copies. num_groups * num_requests is always enough. */
@@ -791,7 +825,7 @@ typedef struct kvc_step {
   size_t num_slots;         /**< Out: extend_offsets[num_requests]. */
   size_t num_copies;        /**< Out. */
   size_t num_changes;       /**< Out. */
-  size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN or SKIPPED. */
+  size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN, SKIPPED or BUFFER_TOO_SMALL. */
   uint64_t shortage_blocks; /**< Out: blocks missing for the first refused admission. */
   void* internal;           /**< Set by kvc_step_create; NULL in a step of your own. */
 } kvc_step;
@@ -833,7 +867,8 @@ KVC_API kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* 
  *  newest step issued before its release is retired. Sources of copies are held until this step is
  *  retired. In one step no block is both source and destination, or both source and newly taken. A
  *  synchronous engine passes the previous step_id in retired_step; then nothing is fenced. If items fail,
- *  kvc_last_error() has the text of the last one.
+ *  kvc_last_error() has the text of the first that failed, in the order of the phases, with its array and
+ *  index, such as "frees[2]: ..." ("admissions[i]" for admissions).
  *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row of two items,
  *  counts past the arrays of a step of kvc_step_create, a step of another manager, retired_step in the
  *  future); OUT_OF_MEMORY (row numbers above max_requests); BUFFER_TOO_SMALL (slot_capacity, copy_capacity

@@ -153,11 +153,15 @@ class Manager {
   Namespace open_namespace(const kvc_namespace_config& config) {
     return Namespace(get(), ask<uint64_t>(kvc_manager_open_namespace, get(), &config));
   }
-  /// Forgets the cached content of a namespace; 0 = of all.
+  /// Forgets the cached content of a namespace; KVC_DEFAULT_NAMESPACE = of the default one; 0 = of all.
   void reset(uint64_t namespace_id = 0) { check(kvc_manager_reset(get(), namespace_id)); }
   /// What an admission of this prompt would find. Changes nothing.
   kvc_probe_info probe(const Prompt& p) const {
     return ask<kvc_probe_info>(kvc_manager_probe, get(), p.get());
+  }
+  /// What the admission of a waiting request would find. Changes nothing.
+  kvc_probe_info probe(const Request& r) const {
+    return ask<kvc_probe_info>(kvc_manager_probe_request, get(), r.id());
   }
   /// Pins the cached part of a prompt. Throws KVC_ERROR_NOT_FOUND if nothing is cached.
   Pin pin(const Prompt& p, uint64_t* num_pinned = nullptr) {
@@ -167,8 +171,10 @@ class Manager {
   }
   /// Drops the cached blocks of a prompt that nobody holds. Returns their number.
   uint64_t drop(const Prompt& p) { return ask<uint64_t>(kvc_manager_drop_prefix, get(), p.get()); }
-  /// Evicts up to `max_blocks` cached blocks. Returns their number.
-  size_t evict(size_t max_blocks) { return ask<size_t>(kvc_manager_evict_blocks, get(), max_blocks); }
+  /// Evicts up to `max_blocks` cached blocks of pool `p`; -1 = of all. Returns their number.
+  size_t evict(size_t max_blocks, int32_t p = -1) {
+    return ask<size_t>(kvc_manager_evict_blocks, get(), p, max_blocks);
+  }
   /// Takes the pending work. Execute the copies first. Returns the used parts of both arrays.
   Pending take_pending(Span<kvc_block_copy> copies, Span<int32_t> zero_blocks = {}) {
     auto work = make<kvc_pending_work>();

@@ -196,7 +196,7 @@ func TestNegativeNumbersAreRefusedAsWritten(t *testing.T) {
 	must(t, err)
 	before, err := m.Digest()
 	must(t, err)
-	_, evicted := m.EvictBlocks(-1)
+	_, evicted := m.EvictBlocks(-1, -1)
 	s, err := m.NewStep(StepLimits{MaxRequests: 1, RowStride: 2})
 	must(t, err)
 	results := map[string]error{"maxBlocks": evicted, "firstToken": m.Slots(r, 0, -1, make([]int64, 1)), "capacity": m.ReserveTokens(r, -1),

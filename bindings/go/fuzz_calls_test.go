@@ -100,6 +100,13 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.CloseNamespace": func() error { return f.m.CloseNamespace(f.namespace()) },
 		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
 		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
+		"Manager.ProbeRequest":   func() error { return first(f.m.ProbeRequest(f.request())) },
+		"Manager.Pins":           func() error { return first(f.m.Pins()) },
+		"Manager.Namespaces":     func() error { return first(f.m.Namespaces()) },
+		"Manager.Prefixes": func() error {
+			_, _, _, err := f.m.Prefixes(f.number(), make([]Event, f.Intn(3)), make([]int32, f.Intn(3)*8))
+			return err
+		},
 		"Manager.PinPrefix": func() error {
 			pin, _, err := f.m.PinPrefix(f.namespace(), f.prompt(), f.extraKeys())
 			if err == nil {
@@ -109,7 +116,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Manager.Unpin":           func() error { return f.m.Unpin(pick(f, f.pins)) },
 		"Manager.DropPrefix":      func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
-		"Manager.EvictBlocks":     func() error { return first(f.m.EvictBlocks(int(f.oneOf(0, 1, f.small(4))))) },
+		"Manager.EvictBlocks":     func() error { return first(f.m.EvictBlocks(int32(f.small(3))-1, int(f.oneOf(0, 1, f.small(4))))) },
 		"Manager.UnpublishBlocks": func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
 		"Manager.AcquireBlocks": func() error {
 			blocks := f.blockList()

@@ -21,6 +21,9 @@ type Pin uint64
 // is different.
 type Identity struct{ Model, Adapter, Tenant []byte }
 
+// DefaultNamespace stands for the default namespace alone in Reset and in EventCleared.
+const DefaultNamespace Namespace = C.KVC_DEFAULT_NAMESPACE
+
 // Kinds of events and states of blocks.
 const (
 	EventStored  = C.KVC_EVENT_STORED
@@ -50,7 +53,17 @@ func (m *Manager) CloseNamespace(namespace Namespace) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_close_namespace(c, uint64(namespace)) })
 }
 
-// Reset forgets all cached content of a namespace (0 = all) in constant time. Requests keep their blocks and finish.
+// Namespaces lists the open namespaces besides the default one.
+func (m *Manager) Namespaces() ([]Namespace, error) {
+	return grown(func(room []Namespace) (count uint64, err error) {
+		ids := unsafe.Slice((*uint64)(unsafe.Pointer(&room[0])), len(room))
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_list_namespaces(c, ids, &count) })
+		return count, err
+	})
+}
+
+// Reset forgets all cached content of a namespace (0 = all, DefaultNamespace = the default one alone) in constant time. Requests
+// keep their blocks and finish.
 func (m *Manager) Reset(namespace Namespace) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_reset(c, uint64(namespace)) })
 }
@@ -61,6 +74,14 @@ func (m *Manager) Probe(namespace Namespace, tokens []int32, keys []ExtraKey) (i
 	err = m.call(func(c uintptr) error {
 		return native.Kvc_manager_probe(c, uint64(namespace), tokens, asBytes(keys), asByte(&info))
 	})
+	return info, err
+}
+
+// ProbeRequest asks what the admission of a waiting request would find, with its options. It changes nothing. ErrBusy if it is
+// admitted.
+func (m *Manager) ProbeRequest(request Request) (info ProbeInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_probe_request(c, uint64(request), asByte(&info)) })
 	return info, err
 }
 
@@ -78,6 +99,15 @@ func (m *Manager) Unpin(pin Pin) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_unpin_prefix(c, uint64(pin)) })
 }
 
+// Pins lists all pins.
+func (m *Manager) Pins() ([]Pin, error) {
+	return grown(func(room []Pin) (count uint64, err error) {
+		ids := unsafe.Slice((*uint64)(unsafe.Pointer(&room[0])), len(room))
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_list_pins(c, ids, &count) })
+		return count, err
+	})
+}
+
 // DropPrefix drops the cached blocks of these tokens that nobody holds.
 func (m *Manager) DropPrefix(namespace Namespace, tokens []int32, keys []ExtraKey) (dropped int, err error) {
 	var count uint64
@@ -87,14 +117,14 @@ func (m *Manager) DropPrefix(namespace Namespace, tokens []int32, keys []ExtraKe
 	return int(count), err
 }
 
-// EvictBlocks evicts up to maxBlocks cached blocks in the order of the policy.
-func (m *Manager) EvictBlocks(maxBlocks int) (evicted int, err error) {
+// EvictBlocks evicts up to maxBlocks cached blocks in the order of the policy. pool is the index of a pool; -1 = all, pool by pool.
+func (m *Manager) EvictBlocks(pool int32, maxBlocks int) (evicted int, err error) {
 	var count uint64
 	err = m.call(func(c uintptr) error {
 		if err := notNegative("maxBlocks", maxBlocks); err != nil {
 			return err
 		}
-		return native.Kvc_manager_evict_blocks(c, uint64(maxBlocks), &count)
+		return native.Kvc_manager_evict_blocks(c, pool, uint64(maxBlocks), &count)
 	})
 	return int(count), err
 }
@@ -144,4 +174,15 @@ func (m *Manager) Events(cursor uint64, events []Event, tokens []int32) (count i
 		return native.Kvc_manager_poll_events(c, cursor, asBytes(events), tokens, &next, &read)
 	})
 	return int(read), next, err
+}
+
+// Prefixes lists what can be found, up to len(events) entries from a cursor on (0 at first): an EventStored for each prefix position
+// and group, in no particular order. It returns their number and the next cursor, 0 at the end. The first call also returns the
+// event cursor: list everything, then apply the Events from there on. Tokens as for Events, but with room for one entry at least.
+func (m *Manager) Prefixes(cursor uint64, events []Event, tokens []int32) (count int, next, eventCursor uint64, err error) {
+	var read uint64
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_list_prefixes(c, cursor, asBytes(events), tokens, &next, &eventCursor, &read)
+	})
+	return int(read), next, eventCursor, err
 }

@@ -17,7 +17,7 @@ type Stats struct {
 	BlocksTotal, BlocksFree, BlocksCached, BlocksLive, BlocksReserved, BlocksFilling, BlocksFenced, BlocksPinned                  uint64
 	LiveRequests, WaitingRequests, Admissions, PromptTokens, CachedTokens, BlockQueries, BlockHits, LostReuseTokens, Readmissions uint64
 	Refusals, Preemptions, Evictions, Copies, Duplicates, PublishedBlocks, UnpublishedBlocks, RejectedCandidates                  uint64
-	NodesUsed, MetadataBytes                                                                                                      uint64
+	NodesUsed, MetadataBytes, EventsDropped                                                                                       uint64
 }
 
 // RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits.
@@ -27,10 +27,12 @@ type RequestInfo struct {
 	Admitted, Flags                                                                                                    uint32
 }
 
-// ProbeInfo says what would hit: kvc_probe_info. The prompt fits if BlocksNeeded + watermark <= BlocksAvailable.
+// ProbeInfo says what would hit: kvc_probe_info. Fits is 1 if the admission has space.
 type ProbeInfo struct {
 	size                                                      uint64
 	NumCached, BlocksNeeded, BlocksAvailable, LostReuseTokens uint64
+	Fits                                                      uint32
+	_                                                         uint32
 }
 
 // BlockInfo is the state of one block: kvc_block_info. State is a Block* constant.

@@ -192,6 +192,12 @@ kvc_status check_group(const Shape& shape, uint32_t group) {
   return invalid("group %u does not exist; the manager has %u groups, from 0 on", group, shape.num_groups);
 }
 
+kvc_status check_pool(const Shape& shape, uint32_t pool) {
+  if (pool < shape.num_pools) return KVC_OK;
+  return fail(KVC_ERROR_INVALID_ARGUMENT, "pool %d does not exist; the manager has %u pools, from 0 on",
+              static_cast<int32_t>(pool), shape.num_pools);
+}
+
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
   KVC_REQUIRE_POINTER(prompt);
   kvc_prompt own;

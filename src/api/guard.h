@@ -45,19 +45,28 @@ kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
   });
 }
 
+// What the caller calls `own.tokens` or `step->frees`: the name without ours for its struct.
+inline const char* public_name(const char* expression) {
+  const char* at = expression;
+  while ((*at >= 'a' && *at <= 'z') || *at == '_') ++at;
+  if (*at == '.') return at + 1;
+  return at[0] == '-' && at[1] == '>' ? at + 2 : expression;
+}
+
 #define KVC_REQUIRE_POINTER(pointer) \
-  if ((pointer) == nullptr) return ::kvc::invalid("%s is NULL", #pointer)
-#define KVC_REQUIRE_ARRAY(pointer, count)   \
-  if ((pointer) == nullptr && (count) != 0) \
-  return ::kvc::invalid("%s is NULL and %s is not 0", #pointer, #count)
+  if ((pointer) == nullptr) return ::kvc::invalid("%s is NULL", ::kvc::public_name(#pointer))
+#define KVC_REQUIRE_ARRAY(pointer, count)                                           \
+  if ((pointer) == nullptr && (count) != 0)                                         \
+  return ::kvc::invalid("%s is NULL and %s is not 0", ::kvc::public_name(#pointer), \
+                        ::kvc::public_name(#count))
 
 // The same for arrays whose length nothing else bounds: a length that no memory has is refused before
 // anything is read. Give products of lengths by `product`.
-#define KVC_REQUIRE_MEMORY(pointer, count)                                     \
-  do {                                                                         \
-    KVC_REQUIRE_ARRAY(pointer, count);                                         \
-    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                  \
-      return ::kvc::invalid("%s: more elements than memory can have", #count); \
+#define KVC_REQUIRE_MEMORY(pointer, count)                                                         \
+  do {                                                                                             \
+    KVC_REQUIRE_ARRAY(pointer, count);                                                             \
+    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                                      \
+      return ::kvc::invalid("%s: more elements than memory can have", ::kvc::public_name(#count)); \
   } while (false)
 
 template <typename T>
@@ -95,11 +104,11 @@ KVC_FIRST_SIZE(kvc_prompt, 48);
 KVC_FIRST_SIZE(kvc_request_config, 56);
 KVC_FIRST_SIZE(kvc_request_info, 88);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
-KVC_FIRST_SIZE(kvc_probe_info, 40);
+KVC_FIRST_SIZE(kvc_probe_info, 48);
 KVC_FIRST_SIZE(kvc_block_info, 48);
 KVC_FIRST_SIZE(kvc_pool_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
-KVC_FIRST_SIZE(kvc_stats, 232);
+KVC_FIRST_SIZE(kvc_stats, 240);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 368);
 KVC_FIRST_SIZE(kvc_device_info, 72);
@@ -179,6 +188,7 @@ kvc_status answer(T* to, Function&& fill) {
 
 // api/config.cc
 kvc_status check_group(const Shape& shape, uint32_t group);
+kvc_status check_pool(const Shape& shape, uint32_t pool);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,

@@ -12,13 +12,28 @@ static_assert(offsetof(kvc_stats, blocks_pinned) == sizeof(size_t) + offsetof(Co
 static_assert(offsetof(kvc_stats, admissions) == sizeof(size_t) + offsetof(Counters, admissions));
 static_assert(offsetof(kvc_stats, refusals) == sizeof(size_t) + offsetof(Counters, refusals));
 static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(Counters, duplicates));
-static_assert(offsetof(kvc_stats, metadata_bytes) == sizeof(size_t) + offsetof(Counters, metadata_bytes));
+static_assert(offsetof(kvc_stats, events_dropped) == sizeof(size_t) + offsetof(Counters, events_dropped));
 
 constexpr size_t kMaxIdentityPart = 65536;
 
-kvc_status check_pool(const Manager& manager, uint32_t pool) {
-  if (pool < manager.shape().num_pools) return KVC_OK;
-  return invalid("no pool %u of %u", pool, manager.shape().num_pools);
+// Runs function(manager, batch) with the library's view of a batch, and writes it back.
+template <typename Function>
+kvc_status with_batch(kvc_manager* m, const uint64_t* cursor, kvc_event_batch* batch,
+                      Function&& function) noexcept {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_POINTER(cursor);
+    KVC_REQUIRE_POINTER(batch);
+    kvc_event_batch own;
+    KVC_TRY(read_struct(batch, &own));
+    KVC_REQUIRE_ARRAY(own.events, own.capacity);
+    if (own.event_size < sizeof(kvc_event) || own.event_size > kLargestStruct) {
+      return invalid("event_size is %zu; set it to sizeof(kvc_event), %zu here", own.event_size,
+                     sizeof(kvc_event));
+    }
+    KVC_TRY(function(manager, &own));
+    write_struct(own, batch);
+    return kvc_status{KVC_OK};
+  });
 }
 
 }  // namespace
@@ -78,6 +93,14 @@ kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id) {
   return on_manager(m, [&](Manager& manager) { return manager.reset(namespace_id); });
 }
 
+kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity, size_t* count) {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(namespaces, capacity);
+    KVC_REQUIRE_POINTER(count);
+    return manager.list_namespaces(namespaces, capacity, count);
+  });
+}
+
 kvc_status kvc_manager_check(kvc_manager* m) {
   return on_manager(m, [](Manager& manager) { return manager.check(); });
 }
@@ -106,14 +129,14 @@ kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* mo
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(moves, capacity);
     KVC_REQUIRE_POINTER(count);
-    KVC_TRY(check_pool(manager, pool));
+    KVC_TRY(check_pool(manager.shape(), pool));
     return manager.compact(pool, moves, capacity, count);
   });
 }
 
 kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info) {
   return on_manager(m, [&](Manager& manager) {
-    KVC_TRY(check_pool(manager, pool));
+    KVC_TRY(check_pool(manager.shape(), pool));
     return answer(info, [&](kvc_pool_info* out) { return manager.pool_info(pool, out); });
   });
 }
@@ -125,20 +148,15 @@ kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info*
 }
 
 kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch) {
-  return on_manager(m, [&](Manager& manager) {
-    KVC_REQUIRE_POINTER(cursor);
-    KVC_REQUIRE_POINTER(batch);
-    kvc_event_batch own;
-    KVC_TRY(read_struct(batch, &own));
-    KVC_REQUIRE_ARRAY(own.events, own.capacity);
-    if (own.event_size < sizeof(kvc_event) || own.event_size > kLargestStruct) {
-      return invalid("event_size is %zu; set it to sizeof(kvc_event), %zu here", own.event_size,
-                     sizeof(kvc_event));
-    }
-    KVC_TRY(manager.poll_events(cursor, own.events, own.event_size, own.capacity, &own.count, own.tokens,
-                                own.token_capacity));
-    write_struct(own, batch);
-    return kvc_status{KVC_OK};
+  return with_batch(m, cursor, batch,
+                    [&](Manager& manager, kvc_event_batch* own) { return manager.poll_events(cursor, own); });
+}
+
+kvc_status kvc_manager_list_prefixes(kvc_manager* m, uint64_t* cursor, uint64_t* event_cursor,
+                                     kvc_event_batch* batch) {
+  return with_batch(m, cursor, batch, [&](Manager& manager, kvc_event_batch* own) {
+    KVC_REQUIRE_POINTER(event_cursor);
+    return manager.list_prefixes(cursor, event_cursor, own);
   });
 }
 

@@ -26,6 +26,12 @@ kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe
   });
 }
 
+kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe_info* info) {
+  return on_manager(m, [&](Manager& manager) {
+    return answer(info, [&](kvc_probe_info* out) { return manager.probe_request(request, out); });
+  });
+}
+
 kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
                                   uint64_t* num_pinned) {
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
@@ -39,6 +45,14 @@ kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin) {
   return on_manager(m, [&](Manager& manager) { return manager.unpin_prefix(pin); });
 }
 
+kvc_status kvc_manager_list_pins(kvc_manager* m, uint64_t* pins, size_t capacity, size_t* count) {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(pins, capacity);
+    KVC_REQUIRE_POINTER(count);
+    return manager.list_pins(pins, capacity, count);
+  });
+}
+
 kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped) {
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_POINTER(num_dropped);
@@ -46,10 +60,13 @@ kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uin
   });
 }
 
-kvc_status kvc_manager_evict_blocks(kvc_manager* m, size_t max_blocks, size_t* num_evicted) {
+kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks, size_t* num_evicted) {
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(num_evicted);
-    return manager.evict_blocks(max_blocks, num_evicted);
+    if (pool == -1) return manager.evict_blocks(0, manager.shape().num_pools, max_blocks, num_evicted);
+    const auto index = static_cast<uint32_t>(pool);
+    KVC_TRY(check_pool(manager.shape(), index));
+    return manager.evict_blocks(index, index + 1, max_blocks, num_evicted);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 namespace kvc {
 namespace {
@@ -23,6 +24,17 @@ kvc_status invalid(const char* format, ...) {
   std::vsnprintf(error_text, sizeof error_text, format, arguments);
   va_end(arguments);
   return KVC_ERROR_INVALID_ARGUMENT;
+}
+
+void FirstError::note(const char* array, size_t index) {
+  static_assert(sizeof text_ == sizeof error_text);
+  if (noted_) return;
+  noted_ = true;
+  std::snprintf(text_, sizeof text_, "%s[%zu]: %.900s", array, index, error_text);
+}
+
+FirstError::~FirstError() {
+  if (noted_) std::memcpy(error_text, text_, sizeof text_);
 }
 
 const char* last_error() { return error_text; }

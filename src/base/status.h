@@ -14,6 +14,21 @@ namespace kvc {
 
 using ull = unsigned long long;  // what %llu prints
 
+// Of several failures, the text of the first, which the thread has again at the end: "array[index]: text".
+class FirstError {
+ public:
+  FirstError() = default;
+  ~FirstError();
+  FirstError(const FirstError&) = delete;
+  FirstError& operator=(const FirstError&) = delete;
+  // An item of an array has just failed, or several have.
+  [[gnu::cold]] void note(const char* array, size_t index);
+
+ private:
+  bool noted_ = false;
+  char text_[1024];
+};
+
 const char* last_error();
 const char* status_name(kvc_status status);
 

@@ -15,6 +15,21 @@ bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) 
          zeroing_.create(memory, shape_.flags, pool_.num_ids());
 }
 
+void Demand::answer_probe(const uint64_t* available, size_t num_pools, uint64_t watermark,
+                          kvc_probe_info* info) const {
+  const auto slack = [&](size_t p) {
+    return static_cast<int64_t>(available[p]) - static_cast<int64_t>(blocks[p]);
+  };
+  size_t tightest = 0;
+  info->fits = 1;
+  for (size_t p = 0; p < num_pools; ++p) {
+    if (slack(p) < slack(tightest)) tightest = p;
+    if (wanted(p, watermark) > available[p]) info->fits = 0;
+  }
+  info->blocks_needed = blocks[tightest];
+  info->blocks_available = available[tightest];
+}
+
 uint64_t Blocks::last_shortage() { return missing_blocks; }
 
 kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const char* who) const {
@@ -22,7 +37,7 @@ kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const ch
   bool again = true;
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     const PoolCounts& pool = pool_.counts(p);
-    const uint64_t wanted = demand.blocks[p] == 0 ? 0 : demand.blocks[p] + watermark;
+    const uint64_t wanted = demand.wanted(p, watermark);
     if (wanted <= pool.available()) continue;
     const bool fence_helps = wanted <= pool.available() + pool.fenced - demand.fenced_hits[p];
     if (short_pool == kMaxPools || (again && !fence_helps)) short_pool = p;  // the one that decides
@@ -51,7 +66,10 @@ inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
   pool_.prefetch(block.block);
   Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
   node.node = pool_[node.block].node;
-  if (is_node(node.node)) tree_.prefetch_node(node.node);
+  if (is_node(node.node)) {
+    tree_.prefetch_node(node.node);
+    if (events_.enabled()) tree_.prefetch_removal(node.node);
+  }
   Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
   if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
   tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
@@ -76,9 +94,9 @@ void Blocks::free_evicted(BlockId victim) {
   pool_.push_free(victim);
 }
 
-size_t Blocks::evict_oldest(size_t max_blocks) {
+size_t Blocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
   const uint64_t before = counters_.evictions;  // stale blocks do not count
-  for (size_t p = 0; p < shape_.num_pools; ++p) {
+  for (size_t p = first; p < end; ++p) {
     while (counters_.evictions - before < max_blocks && pool_.counts(p).lru != 0)
       free_evicted(pool_.lru_head(p));
   }
@@ -120,7 +138,7 @@ void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
 
 void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
   Block& block = pool_[id];
-  if (!pool_.drop_ref(block)) return;
+  if (!drop_ref(block)) return;
   if (!keep_published && is_node(block.node)) tree_.detach(id);
   if (fencing()) {
     pool_.push_fenced(id, issued_);
@@ -144,7 +162,7 @@ void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, si
         if (j > kAhead) pool_.prefetch(blocks[j - 1 - kAhead]);
         Block& block = pool_[id];
         if (!is_node(block.node) || block.next_copy != id) break;
-        if (pool_.drop_ref(block)) lru.append(id, block);
+        if (drop_ref(block)) lru.append(id, block);
       }
       namespaces_.cached(ns, pool) += lru.count();
     }
@@ -157,7 +175,11 @@ void Blocks::release_external(BlockId id) {
   Block& block = pool_[id];
   if (zeroing_.on() && (!is_node(block.node) || tree_.stale(tree_[block.node])))
     zeroing_.set_owner(id, Zeroing::kExternal);
-  if (pool_.drop_external(block)) place(id);
+  if (pool_.drop_external(block)) {
+    place(id);
+  } else {
+    note_release(block, issued_);
+  }
 }
 
 void Blocks::place(BlockId id) {

@@ -21,6 +21,14 @@ struct Demand {
   explicit Demand(size_t num_pools) {  // clearing all 32 would cost more than the rest
     for (size_t p = 0; p < num_pools; ++p) blocks[p] = fenced_hits[p] = 0;
   }
+  // What a pool must have available.
+  uint64_t wanted(size_t pool, uint64_t watermark) const {
+    return blocks[pool] == 0 ? 0 : blocks[pool] + watermark;
+  }
+  // What a probe says of the tightest pool, and whether all pools have what is wanted.
+  void answer_probe(const uint64_t* available, size_t num_pools, uint64_t watermark,
+                    kvc_probe_info* info) const;
+
   uint64_t blocks[kMaxPools];
   uint64_t fenced_hits[kMaxPools];
 };
@@ -37,6 +45,7 @@ class Blocks {
 
   const BlockPool& pool() const { return pool_; }
   const PrefixTree& tree() const { return tree_; }
+  Identities& identities() { return tree_.identities(); }
   const NamespaceTable& namespaces() const { return namespaces_; }
   const Zeroing& zeroing() const { return zeroing_; }
 
@@ -69,8 +78,11 @@ class Blocks {
     pool_.add_external(pool_[id]);
   }
   void pin(BlockId id) {
+    Block& block = pool_[id];
+    const bool idle = block.list == List::kLru;
     hit(id);
-    pool_.add_pin(pool_[id]);
+    if (idle) note_release(block, retired_);
+    pool_.add_pin(block);
   }
   void mark_written(BlockId id) { pool_.mark_written(pool_[id]); }
 
@@ -83,11 +95,18 @@ class Blocks {
   void release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns);
   // Ends the hold of a copy on its source.
   void release_source(BlockId id) {
-    if (pool_.drop_ref(pool_[id])) place(id);
+    if (drop_ref(pool_[id])) place(id);
   }
   void release_external(BlockId id);
+  // A pin writes nothing: what no request or external caller has released since is not fenced.
   void unpin(BlockId id) {
-    if (pool_.drop_pin(pool_[id])) place(id);
+    const Block& block = pool_[id];
+    if (!pool_.drop_pin(pool_[id])) return;
+    if (pool_.fence_passed(block, retired_)) {
+      settle(id);
+    } else {
+      pool_.push_fenced(id, issued_);
+    }
   }
 
   // Blocks that lose their last hold from now on are fenced until step `step_id` retires.
@@ -99,8 +118,8 @@ class Blocks {
   }
   uint64_t retired() const { return retired_; }
 
-  // Evicts up to `max_blocks` cached blocks and returns how many.
-  size_t evict_oldest(size_t max_blocks);
+  // Evicts up to `max_blocks` cached blocks of the pools [first, end) and returns how many.
+  size_t evict_oldest(size_t first, size_t end, size_t max_blocks);
   size_t num_zero_blocks() const { return zeroing_.count(); }
   // Hands out the blocks to be cleared and forgets them.
   void take_zero_blocks(int32_t* blocks);
@@ -139,7 +158,8 @@ class Blocks {
   bool unpublish(BlockId id);
   // Frees what nobody holds at a position; returns the number of blocks.
   size_t drop_idle(NodeId node);
-  // Counts entries of a held block within one call: its fence field is not used while it is held.
+  // Counts entries of an externally held block within one call, in its fence field: the end of the hold sets
+  // that anyway.
   void begin_entries(BlockId id) { pool_[id].fence = 0; }
   uint32_t count_entry(BlockId id) { return ++pool_[id].fence; }
 
@@ -184,6 +204,14 @@ class Blocks {
     pool_.remove(id);
   }
   bool fencing() const { return issued_ > retired_; }
+  // While a block is held, `fence` is the newest step that may read or write it for a former holder.
+  static void note_release(Block& block, uint64_t step) { block.fence = static_cast<uint32_t>(step); }
+  // Ends a request's hold, or a copy's. True if that was the last.
+  bool drop_ref(Block& block) {
+    if (pool_.drop_ref(block)) return true;
+    note_release(block, issued_);
+    return false;
+  }
   // Puts a block without holds where it belongs.
   void place(BlockId id);
   void settle(BlockId id);
@@ -191,7 +219,7 @@ class Blocks {
   void settle_published(BlockId id, uint32_t ns, bool stale);
   void free_cached(BlockId id);
   void forget(uint32_t ns);
-  void announce_cleared(uint64_t namespace_id);
+  void announce_cleared(uint64_t namespace_id, uint32_t ns);
   void free_stale(uint32_t pool);
 
   const Shape& shape_;

@@ -5,7 +5,11 @@
 namespace kvc {
 
 kvc_status Requests::not_found(uint64_t id) {
-  return fail(KVC_ERROR_NOT_FOUND, "no request %#llx: it was freed, or is of another manager", ull(id));
+  return fail(KVC_ERROR_NOT_FOUND, "no request %llu: it was freed, or is of another manager", ull(id));
+}
+
+kvc_status Requests::already_admitted(uint64_t id) {
+  return fail(KVC_ERROR_BUSY, "request %llu is already admitted", ull(id));
 }
 
 kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
@@ -13,7 +17,7 @@ kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
   if (request == nullptr) [[unlikely]]
     return not_found(id);
   if (must_be_admitted && !request->admitted) {
-    return fail(KVC_ERROR_BUSY, "request %#llx is waiting; admit it first", ull(id));
+    return fail(KVC_ERROR_BUSY, "request %llu is waiting; admit it first", ull(id));
   }
   request->close_lane();
   *out = request;
@@ -113,28 +117,26 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
   return capacity_for(request, request.known);
 }
 
-kvc_status Requests::admit(Request& request, size_t max_positions) {
-  if (const size_t longest = shape_.positions_of(admitted_capacity(request, 0, true));
-      longest > max_positions) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
-                max_positions);
-  }
-  const uint64_t epoch = blocks_.namespaces().epoch(request.ns);
+// The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
+inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admission) {
+  admission->epoch = blocks_.namespaces().epoch(request.ns);
   const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
-                      request.num_keys,  request.ns,          epoch};
+                      request.num_keys,  request.ns,          admission->epoch};
   const NodeId* path = nullptr;
-  uint32_t lost = 0;
   size_t length = 0;
-  KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, &length, &path, &lost));
-
-  // What it takes out of each pool: new blocks, and hits that nobody holds yet.
+  admission->lost = 0;
+  KVC_TRY(
+      matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, &length, &path, &admission->lost));
   const BlockPool& pool = blocks_.pool();
   const uint64_t cached = length * shape_.block_size;
-  const uint64_t capacity = admitted_capacity(request, cached, false);
-  const size_t positions = shape_.positions_of(capacity);
+  admission->path = path;
+  admission->length = length;
+  admission->capacity = admitted_capacity(request, cached, false);
+  admission->positions = shape_.positions_of(admission->capacity);
   const bool must_fit = (request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0;
-  const size_t counted = must_fit ? shape_.positions_of(admitted_capacity(request, cached, true)) : positions;
-  Demand demand(shape_.num_pools);
+  const size_t counted =
+      must_fit ? shape_.positions_of(admitted_capacity(request, cached, true)) : admission->positions;
+  Demand& demand = admission->demand;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const uint32_t p = shape_.groups[g].pool;
     demand.blocks[p] += counted - length;
@@ -145,8 +147,31 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
       demand.fenced_hits[p] += block.list == List::kFenced;
     }
   }
-  const uint64_t watermark = num_admitted_ != 0 ? shape_.watermark : 0;
-  if (const kvc_status status = blocks_.check_room(demand, watermark, "the admission"); status != KVC_OK) {
+  return KVC_OK;
+}
+
+kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
+  AdmissionPlan admission(shape_.num_pools);
+  KVC_TRY(plan(request, &admission));
+  info->num_cached = admission.length * shape_.block_size;
+  info->lost_reuse_tokens = uint64_t{admission.lost} * shape_.block_size;
+  uint64_t available[kMaxPools];
+  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.pool().counts(p).available();
+  admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(), info);
+  return KVC_OK;
+}
+
+kvc_status Requests::admit(Request& request, size_t max_positions) {
+  if (const size_t longest = shape_.positions_of(admitted_capacity(request, 0, true));
+      longest > max_positions) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
+                max_positions);
+  }
+  AdmissionPlan admission(shape_.num_pools);
+  KVC_TRY(plan(request, &admission));
+  const size_t length = admission.length, positions = admission.positions;
+  if (const kvc_status status = blocks_.check_room(admission.demand, admission_watermark(), "the admission");
+      status != KVC_OK) {
     ++counters_.refusals;
     return status;
   }
@@ -155,23 +180,24 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   }
 
   // Nothing can fail from here on. The cursor and the hits of all groups are held before any block is taken.
-  blocks_.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
+  blocks_.move_cursor(&request.cursor, length != 0 ? admission.path[length - 1] : root_of(request.ns));
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     for (size_t j = 0; j < length; ++j) {
       table.blocks.data[j] = kNoBlock;
       if (!matcher_.needs_position(g, j, length)) continue;
-      const BlockId block = blocks_.tree().block_of(path[j], g);
+      const BlockId block = blocks_.tree().block_of(admission.path[j], g);
       blocks_.hold(block);
       table.blocks.data[j] = block;
     }
-    table.begin(shape_.dropped_below(g, cached));
+    table.begin(shape_.dropped_below(g, length * shape_.block_size));
   }
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     blocks_.take(g, request.ns, positions - length, request.groups[g].blocks.data + length);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
-  request.begin_admission({length, positions, capacity, epoch, lost * shape_.block_size, publishes});
+  request.begin_admission({length, positions, admission.capacity, admission.epoch,
+                           admission.lost * shape_.block_size, publishes});
   ++num_admitted_;
   count_admission(request);
   return KVC_OK;

@@ -15,7 +15,7 @@ Manager::Manager(const Shape& shape, const Env& env)
       rows_(shape_),
       matcher_(shape_, blocks_, hash_, arena_, mutex_),
       requests_(shape_, blocks_, matcher_, rows_, hash_, arena_, counters_),
-      monitor_(mutex_, counters_, blocks_, requests_, memory_, sizeof(Manager)),
+      monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
       pins_(shape_, blocks_, matcher_, arena_),
       external_(shape_, blocks_, matcher_, arena_),
       stepper_(shape_, view(), rows_, memory_) {}
@@ -145,6 +145,14 @@ kvc_status Manager::take_pending(kvc_pending_work* work) {
   });
 }
 
+kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {
+  const std::lock_guard lock(monitor_.mutex());
+  const Request* request = requests_.peek(id);
+  if (request == nullptr) return Requests::not_found(id);
+  if (request->admitted) return Requests::already_admitted(id);
+  return requests_.probe(*request, info);
+}
+
 kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) {
   return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
     Prompt prompt;
@@ -164,20 +172,6 @@ kvc_status Manager::publish_blocks(const TokenSpan& tokens, uint32_t group, cons
                 num_blocks * shape_.block_size, tokens.num_tokens);
   }
   return look_up(tokens, [&](auto& prefix) { return external_.publish(prefix, group, blocks, num_blocks); });
-}
-
-kvc_status Manager::poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity,
-                                size_t* count, int32_t* tokens, size_t token_capacity) {
-  const std::lock_guard lock(monitor_.mutex());
-  if (!events_.enabled()) {
-    return fail(KVC_ERROR_UNSUPPORTED, "this manager keeps no events; create it with event_capacity > 0");
-  }
-  if (*cursor > events_.next_sequence()) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "cursor %llu is in the future; the next event is %llu",
-                ull(*cursor), ull(events_.next_sequence()));
-  }
-  *count = events_.read(cursor, events, event_size, capacity, tokens, token_capacity);
-  return KVC_OK;
 }
 
 }  // namespace kvc

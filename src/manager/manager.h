@@ -71,7 +71,10 @@ class Manager {
   kvc_status take_pending(kvc_pending_work* work);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
 
-  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) { return matcher_.probe(tokens, info); }
+  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
+    return matcher_.probe(tokens, requests_.num_admitted(), info);
+  }
+  kvc_status probe_request(uint64_t id, kvc_probe_info* info);
   kvc_status pin_prefix(const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned) {
     return look_up(tokens, [&](auto& prefix) { return pins_.pin(prefix, pin, num_pinned); });
   }
@@ -79,8 +82,9 @@ class Manager {
     return change([&] { return pins_.unpin(pin); });
   }
   kvc_status drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped);
-  kvc_status evict_blocks(size_t max_blocks, size_t* num_evicted) {
-    return change([&] { return *num_evicted = blocks_.evict_oldest(max_blocks), KVC_OK; });
+  // Of the pools [first, end).
+  kvc_status evict_blocks(size_t first, size_t end, size_t max_blocks, size_t* num_evicted) {
+    return change([&] { return *num_evicted = blocks_.evict_oldest(first, end, max_blocks), KVC_OK; });
   }
 
   kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks) {
@@ -101,8 +105,8 @@ class Manager {
     return change([&] { return external_.unpublish(blocks, num_blocks, num_unpublished); });
   }
 
-  kvc_status poll_events(uint64_t* cursor, void* events, size_t event_size, size_t capacity, size_t* count,
-                         int32_t* tokens, size_t token_capacity);
+  kvc_status poll_events(uint64_t* cursor, kvc_event_batch* batch);
+  kvc_status list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_event_batch* batch);
 
   // Calls a method or another function of StateReader under the lock.
   template <typename Function, typename... Arguments>
@@ -116,6 +120,12 @@ class Manager {
   }
   kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count) {
     return read(&StateReader::list_requests, ids, capacity, count);
+  }
+  kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) {
+    return read(&StateReader::list_pins, ids, capacity, count);
+  }
+  kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) {
+    return read(&StateReader::list_namespaces, ids, capacity, count);
   }
   kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
                            int32_t* tables, size_t row_stride) {
@@ -145,6 +155,7 @@ class Manager {
   }
 
  private:
+  uint64_t list_slice(uint64_t at, size_t room, kvc_event_batch* batch, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
   uint32_t last_generation();

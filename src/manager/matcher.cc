@@ -89,7 +89,7 @@ kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, siz
 
 // Walks in slices, so that a long prompt does not keep other calls waiting. Between two slices it holds
 // nothing: a probe must not decide whether a position stays cached.
-kvc_status Matcher::probe(const TokenSpan& tokens, kvc_probe_info* info) {
+kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info) {
   LookupScratch scratch(*this, tokens);
   KVC_TRY(scratch.status());
   constexpr size_t kSlice = 256;
@@ -98,7 +98,8 @@ kvc_status Matcher::probe(const TokenSpan& tokens, kvc_probe_info* info) {
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
   const size_t limit =
       shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
-  PoolCounts counts[kMaxPools];
+  uint64_t available[kMaxPools];
+  uint64_t watermark = 0;
 
   size_t known = 0;
   PrefixTree::Reader reader;
@@ -130,28 +131,21 @@ kvc_status Matcher::probe(const TokenSpan& tokens, kvc_probe_info* info) {
       reader.at = scratch.path()[reached - 1];
       tree.join(reader);
     }
-    for (size_t p = 0; p < shape_.num_pools; ++p) counts[p] = blocks_.pool().counts(p);
+    for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.pool().counts(p).available();
+    watermark = num_admitted != 0 ? shape_.watermark : 0;
   }
 
   const size_t length = longest_common(known, scratch.residents(), tokens, groups);
   const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
-  uint64_t wanted[kMaxPools] = {};
+  Demand demand(shape_.num_pools);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    uint64_t& pool = wanted[shape_.groups[g].pool];
-    pool += shape_.positions_of(tokens.num_tokens) - length;
+    uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
+    blocks += shape_.positions_of(tokens.num_tokens) - length;
     for (size_t j = 0; j < length; ++j)
-      pool += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
-  }
-  size_t tightest = 0;
-  for (size_t p = 1; p < shape_.num_pools; ++p) {
-    const auto slack = [&](size_t q) {
-      return static_cast<int64_t>(counts[q].available()) - static_cast<int64_t>(wanted[q]);
-    };
-    if (slack(p) < slack(tightest)) tightest = p;
+      blocks += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
   }
   info->num_cached = length * shape_.block_size;
-  info->blocks_needed = wanted[tightest];
-  info->blocks_available = counts[tightest].available();
+  demand.answer_probe(available, shape_.num_pools, watermark, info);
   info->lost_reuse_tokens =
       uint64_t{lost_positions(known, before_cut, scratch.residents(), groups)} * shape_.block_size;
   return KVC_OK;

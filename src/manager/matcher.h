@@ -36,7 +36,8 @@ class Matcher {
   // The same in all groups, with arrays of the matcher's own, which live until its next match.
   kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, size_t* length, const NodeId** path,
                    uint32_t* lost);
-  kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info);
+  // num_admitted: of requests, read under the lock.
+  kvc_status probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info);
 
  private:
   friend class LookupScratch;

@@ -27,6 +27,8 @@ void Monitor::publish() {
   counters_.waiting_requests = requests_.count() - requests_.num_admitted();
   counters_.rejected_candidates = blocks_.tree().rejected_candidates();
   counters_.metadata_bytes = memory_.bytes() + own_bytes_;
+  counters_.events_dropped = events_.dropped();
+  events_.end_call();
   snapshot_.publish(counters_);
 }
 

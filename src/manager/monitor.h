@@ -5,16 +5,18 @@
 
 #include "manager/requests.h"
 #include "observe/counters.h"
+#include "observe/event_ring.h"
 
 namespace kvc {
 
 class Monitor {
  public:
   // `own_bytes`: memory of the manager that `memory` does not count.
-  Monitor(std::mutex& mutex, Counters& counters, const Blocks& blocks, const Requests& requests,
-          const Memory& memory, size_t own_bytes)
+  Monitor(std::mutex& mutex, Counters& counters, EventRing& events, const Blocks& blocks,
+          const Requests& requests, const Memory& memory, size_t own_bytes)
       : mutex_(mutex),
         counters_(counters),
+        events_(events),
         blocks_(blocks),
         requests_(requests),
         memory_(memory),
@@ -27,6 +29,7 @@ class Monitor {
  private:
   std::mutex& mutex_;
   Counters& counters_;
+  EventRing& events_;
   const Blocks& blocks_;
   const Requests& requests_;
   const Memory& memory_;

@@ -13,7 +13,7 @@ kvc_status Blocks::open_namespace(const kvc_namespace_config& config, uint64_t* 
 
 kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
   if (!namespaces_.is_open(id)) {
-    return fail(KVC_ERROR_NOT_FOUND, "no namespace %#llx: it was closed, or is of another manager", ull(id));
+    return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
   }
   *ns = id == 0 ? 0 : handle_index(id);
   return KVC_OK;
@@ -29,11 +29,11 @@ kvc_status Blocks::close_namespace(uint64_t id) {
     return KVC_OK;
   }
   if (entry.users != 0) {
-    return fail(KVC_ERROR_BUSY, "namespace %#llx has %u requests and pins; free them first", ull(id),
+    return fail(KVC_ERROR_BUSY, "namespace %llu has %u requests and pins; free them first", ull(id),
                 entry.users);
   }
   forget(ns);
-  announce_cleared(id);
+  announce_cleared(id, ns);
   namespaces_.close(ns);
   return KVC_OK;
 }
@@ -44,16 +44,16 @@ kvc_status Blocks::reset(uint64_t namespace_id) {
                 "the manager has made %llu resets, the most that it can make; create another manager",
                 ull(NamespaceTable::kMaxResets));
   }
+  uint32_t ns = 0;
   if (namespace_id == 0) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
     namespaces_.reset_all();
   } else {
-    uint32_t ns = 0;
-    KVC_TRY(find_namespace(namespace_id, &ns));
+    if (namespace_id != KVC_DEFAULT_NAMESPACE) KVC_TRY(find_namespace(namespace_id, &ns));
     forget(ns);
   }
   ++counters_.epoch;
-  announce_cleared(namespace_id);
+  announce_cleared(namespace_id, ns);
   return KVC_OK;
 }
 
@@ -63,14 +63,17 @@ void Blocks::forget(uint32_t ns) {
   namespaces_.reset_one(ns);
 }
 
-void Blocks::announce_cleared(uint64_t namespace_id) {
+void Blocks::announce_cleared(uint64_t namespace_id, uint32_t ns) {
   if (!events_.enabled()) return;
+  kvc_event& told = events_.add(nullptr, 0);
   kvc_event event = {};
+  event.sequence = told.sequence;
+  event.time_ns = told.time_ns;
   event.kind = KVC_EVENT_CLEARED;
   event.namespace_id = namespace_id;
-  event.epoch = namespaces_.epoch(namespace_id == 0 ? 0 : handle_index(namespace_id));
+  event.epoch = namespaces_.epoch(ns);
   event.block = -1;
-  events_.push(event, nullptr);
+  told = event;
 }
 
 }  // namespace kvc

@@ -51,7 +51,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
 kvc_status Pins::unpin(uint64_t id) {
   Pin* pin = table_.find(id);
   if (pin == nullptr) {
-    return fail(KVC_ERROR_NOT_FOUND, "no pin %#llx: it ended, or is of another manager", ull(id));
+    return fail(KVC_ERROR_NOT_FOUND, "no pin %llu: it ended, or is of another manager", ull(id));
   }
   for (const uint32_t kind : {shape_.window_groups, shape_.full_groups}) {
     for (size_t j = pin->length; j-- > 0;) {

@@ -19,10 +19,8 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   info->num_cached = request->num_cached;
   info->capacity = request->capacity;
   info->num_blocks = 0;
-  for (size_t g = 0; g < shape.num_groups; ++g) {
-    for (size_t j = 0; j < request->positions; ++j)
-      info->num_blocks += is_block(request->groups[g].blocks.data[j]);
-  }
+  for (size_t g = 0; g < shape.num_groups && request->admitted; ++g)
+    info->num_blocks += request->positions - request->groups[g].num_dropped(shape.groups[g].sinks);
   info->lost_reuse_tokens = request->lost;
   info->min_truncate_tokens = request->known == 0 ? 0
                               : request->admitted ? requests.restorable(*request, 1).higher
@@ -32,16 +30,44 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   return KVC_OK;
 }
 
-kvc_status StateReader::list_requests(uint64_t* ids, size_t capacity, size_t* count) const {
-  size_t live = 0;
-  each_request([&](size_t, const Request& request) { live += !request.building; });
-  *count = live;
-  if (live > capacity)
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu requests exist, the array has room for %zu", live, capacity);
-  each_request([&](size_t, const Request& request) {
-    if (!request.building) *ids++ = request.id;
-  });
+namespace {
+
+// Writes the ids that each(write) passes to `write`, or says how many there are.
+template <typename Each>
+kvc_status list(const char* what, const Each& each, uint64_t* ids, size_t capacity, size_t* count) {
+  size_t number = 0;
+  each([&](uint64_t) { ++number; });
+  *count = number;
+  if (number > capacity)
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu %s exist, the array has room for %zu", number, what,
+                capacity);
+  each([&](uint64_t id) { *ids++ = id; });
   return KVC_OK;
+}
+
+}  // namespace
+
+kvc_status StateReader::list_requests(uint64_t* ids, size_t capacity, size_t* count) const {
+  const auto each = [this](auto&& write) {
+    each_request([&](size_t, const Request& request) {
+      if (!request.building) write(request.id);
+    });
+  };
+  return list("requests", each, ids, capacity, count);
+}
+
+kvc_status StateReader::list_pins(uint64_t* ids, size_t capacity, size_t* count) const {
+  const auto each = [this](auto&& write) { each_pin([&](size_t, const Pin& pin) { write(pin.id); }); };
+  return list("pins", each, ids, capacity, count);
+}
+
+kvc_status StateReader::list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const {
+  const auto each = [this](auto&& write) {
+    for (uint32_t i = 1; i < namespaces().size(); ++i) {
+      if (namespaces()[i].opens != 0) write(namespaces().id(i));
+    }
+  };
+  return list("namespaces", each, ids, capacity, count);
 }
 
 kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {

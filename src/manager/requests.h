@@ -38,6 +38,8 @@ class Requests {
   RequestTable::Records records() { return table_.records(); }
   const uint64_t& count() const { return count_; }  // those that are being created included
   const uint64_t& num_admitted() const { return num_admitted_; }
+  // Blocks of each pool that an admission leaves available now.
+  uint64_t admission_watermark() const { return num_admitted_ != 0 ? shape_.watermark : 0; }
   const CopyList& waiting_copies() const { return copies_; }
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
@@ -46,6 +48,7 @@ class Requests {
   Request* peek(uint64_t id) { return table_.find(id); }
   kvc_status find(uint64_t id, bool must_be_admitted, Request** request);
   static kvc_status not_found(uint64_t id);
+  static kvc_status already_admitted(uint64_t id);
 
   // A new request: begin() and fill(), which needs no lock, then publish() or discard(). `config` is
   // complete.
@@ -55,6 +58,8 @@ class Requests {
   void discard(Request& request);  // a request without blocks
   // BUFFER_TOO_SMALL if the table could outgrow max_positions.
   kvc_status admit(Request& request, size_t max_positions);
+  // What an admission of a waiting request would find and take.
+  kvc_status probe(const Request& request, kvc_probe_info* info);
 
   // Tokens that get slots once `known` are known.
   uint64_t capacity_for(const Request& request, uint64_t known) const {
@@ -110,6 +115,16 @@ class Requests {
 
  private:
   // lifecycle.cc
+  struct AdmissionPlan {
+    explicit AdmissionPlan(size_t num_pools) : demand(num_pools) {}
+    const NodeId* path;
+    size_t length;  // positions of the hit
+    size_t positions;
+    uint64_t capacity, epoch;
+    uint32_t lost;  // positions
+    Demand demand;
+  };
+  kvc_status plan(const Request& request, AdmissionPlan* admission);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
   size_t hit_limit(const Request& request) const;

@@ -28,9 +28,7 @@ kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_po
   const Guard guard = lock();
   Request* request = nullptr;
   KVC_TRY(find(id, false, &request));
-  if (request->admitted) {
-    return fail(KVC_ERROR_BUSY, "request %#llx is already admitted", ull(id));
-  }
+  if (request->admitted) return Requests::already_admitted(id);
   KVC_TRY(requests_.admit(*request, max_positions));
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;

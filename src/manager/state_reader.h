@@ -110,6 +110,8 @@ struct StateReader {
   // What kvcache.h says of them: reports.cc, check.cc, digest.cc.
   kvc_status request_info(uint64_t id, kvc_request_info* info) const;
   kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count) const;
+  kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) const;
+  kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;
   kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,

@@ -47,6 +47,7 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
 
 kvc_status Stepper::step(StepPlan& plan) {
   kvc_step& step = plan.step;
+  FirstError failure;
   CopyList copies{step.copies};
   uint64_t id;
   {
@@ -70,7 +71,9 @@ kvc_status Stepper::step(StepPlan& plan) {
       }
       undone -= decoded;
       for (size_t i = begin; i < end && decoded < end - begin; ++i) {
-        if (request_status[i] == KVC_OK) commit_item(plan, i, request_status[i]);
+        if (request_status[i] != KVC_OK) continue;
+        commit_item(plan, i, request_status[i]);
+        if (request_status[i] != KVC_OK) failure.note("requests", i);
       }
       if (end < step.num_requests) lock.yield();
     }
@@ -79,18 +82,22 @@ kvc_status Stepper::step(StepPlan& plan) {
       Request* request = nullptr;
       *status = view_.find(step.frees[i], false, &request);
       if (*status == KVC_OK) *status = view_.end(*request);
-      ++status;
+      if (*status++ != KVC_OK) failure.note("frees", i);
     }
     for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
       Request* request = nullptr;
       *status = view_.find(step.preempts[i], true, &request);
       if (*status == KVC_OK) *status = view_.preempt(*request);
-      ++status;
+      if (*status++ != KVC_OK) failure.note("preempts", i);
     }
-    for (size_t i = 0; i < step.num_truncates; ++i, pause()) *status++ = truncate_item(plan, i);
+    for (size_t i = 0; i < step.num_truncates; ++i, pause()) {
+      *status = truncate_item(plan, i);
+      if (*status++ != KVC_OK) failure.note("truncates", i);
+    }
     for (size_t i = 0; i < step.num_requests && undone != 0; ++i) {
       if (request_status[i] == kDecoded) continue;
       extend_item(plan, i, request_status[i], copies);
+      if (request_status[i] != KVC_OK) failure.note("requests", i);
       pause();
     }
     for (size_t i = 0; i < step.num_requests; ++i)
@@ -102,7 +109,10 @@ kvc_status Stepper::step(StepPlan& plan) {
     }
   }
   bool refused = false;
-  for (size_t i = 0; i < step.num_admissions; ++i) admit_item(plan, i, &refused);
+  for (size_t i = 0; i < step.num_admissions; ++i) {
+    admit_item(plan, i, &refused);
+    if (plan.admission_status()[i] != KVC_OK) failure.note("admissions", i);
+  }
   const Guard lock = view_.lock();
   end(copies, id);
   return KVC_OK;
@@ -172,7 +182,7 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
   if (status == kRepeated) {
     status = fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "requests[%zu] is %#llx, which an earlier item names; name each request once in a step", i,
+                  "an earlier item names request %llu too; name each request once in a step",
                   ull(step.requests[i]));
     request = nullptr;  // the earlier item shows it
   }
@@ -199,8 +209,8 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
   uint64_t end = tokens == nullptr ? first + count : view_.capacity_for(request, first + count);
   if (end > shape_.max_request_tokens) end = shape_.max_request_tokens;  // else refused below
   if (plan.writes_row(i) && end > uint64_t{plan.step.row_stride} * shape_.block_size) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "item %zu: %llu tokens need more than row_stride, %zu blocks", i,
-                ull(end), plan.step.row_stride);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%llu tokens need more than row_stride, %zu blocks", ull(end),
+                plan.step.row_stride);
   }
   if (tokens == nullptr) return view_.extend(request, first + count, copies);
   const kvc_step& step = plan.step;
@@ -217,7 +227,7 @@ void Stepper::admit_item(StepPlan& plan, size_t i, bool* refused) {
   const bool is_new = id == 0;
   uint64_t cached = 0;
   if (*refused && (step.flags & KVC_STEP_ADMIT_PAST_REFUSAL) == 0) {
-    status = fail(KVC_ERROR_SKIPPED, "admission %zu was not tried: an earlier one had no space", i);
+    status = fail(KVC_ERROR_SKIPPED, "not tried: an earlier admission had no space");
   } else {
     const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
     status = is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room)
@@ -230,7 +240,7 @@ void Stepper::admit_item(StepPlan& plan, size_t i, bool* refused) {
   const bool no_space = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;
   if (no_space && !*refused) step.shortage_blocks = view_.last_shortage();
   *refused |= no_space;
-  step.num_refused += no_space || status == KVC_ERROR_SKIPPED;
+  step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL;
   step.admitted[i] = status == KVC_OK ? id : 0;
   step.cached[i] = status == KVC_OK ? cached : 0;
   const std::lock_guard lock(view_.mutex());

@@ -17,7 +17,7 @@ struct Counters {
   uint64_t admissions, prompt_tokens, cached_tokens, block_queries, block_hits, lost_reuse_tokens;
   uint64_t readmissions, refusals, preemptions, evictions, copies, duplicates, published_blocks,
       unpublished_blocks;
-  uint64_t rejected_candidates, nodes_used, metadata_bytes;
+  uint64_t rejected_candidates, nodes_used, metadata_bytes, events_dropped;
 };
 
 class Snapshot {

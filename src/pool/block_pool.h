@@ -20,8 +20,8 @@ struct Block {
   BlockId next_copy;        // ring of the copies of one position in one group; itself if it is the only one
   uint32_t refs;            // requests, pending copy sources included
   uint16_t external, pins;  // other holds
-  uint32_t fence;  // while FENCED: low bits of the step that may still write it; while LRU: a block that
-                   // stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
+  uint32_t fence;  // while FENCED, or held: low bits of the step that may still write it; while LRU: a block
+                   // that stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
   List list;
   uint8_t group, pool;
   uint8_t written;  // at least one token committed

@@ -41,7 +41,7 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
     return false;
   }
   if (num_groups > 1 && !more_.create(memory, max_nodes * (num_groups - 1))) return false;
-  if (events_.enabled() && !identities_.create(memory, max_nodes)) return false;
+  if (events_.enabled() && !identities_.create(memory, max_nodes, block_size)) return false;
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
   for (size_t i = max_nodes; i-- > 0;) {
     nodes_[i].hash_next = free_;
@@ -116,7 +116,7 @@ inline void PrefixTree::write_row(NodeId id, const int32_t* tokens) {
 
 size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens,
                                  const BlockId* blocks, size_t count, uint32_t ns, uint64_t epoch) {
-  if (num_groups_ != 1 || events_.enabled() || is_node(orphans_) || is_node(first_child(parent))) return 0;
+  if (num_groups_ != 1 || is_node(orphans_) || is_node(first_child(parent))) return 0;
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   Node* const nodes = nodes_.data();
   int32_t* const buckets = buckets_.data();
@@ -162,6 +162,11 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   counters_.nodes_used += i;
   counters_.published_blocks += i;
   namespaces_[ns].num_nodes += static_cast<uint32_t>(i);
+  for (size_t j = 0; j < i && events_.enabled(); ++j) {
+    const NodeId made = pool_[blocks[j]].node;
+    identities_.begin(made);
+    identities_.tell(KVC_EVENT_STORED, made, 0, blocks[j]);
+  }
   parent = last;
   return i;
 }
@@ -203,7 +208,7 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
               .depth = nested ? at(parent).depth + 1 : 0,
               .resident = 0};
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
-  if (events_.enabled()) identify(id);
+  if (events_.enabled()) identities_.begin(id);
   return id;
 }
 
@@ -230,6 +235,7 @@ inline void PrefixTree::take_from_table(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
   node.listed = 0;
+  if (events_.enabled()) identities_.end(id);
   if (readers_ != nullptr) [[unlikely]]
     fall_back(id);
   int32_t& bucket = buckets_[bucket_of(node.key)];
@@ -303,56 +309,6 @@ size_t PrefixTree::count_dead(size_t most) {
       (*this)[up].listed = 1;
   }
   return count;
-}
-
-// The digest chain is defined in kvcache.h at kvc_event.
-void PrefixTree::identify(NodeId id) {
-  const Node& node = (*this)[id];
-  Identity& identity = identities_[static_cast<size_t>(raw(id))];
-  identity.serial = next_serial_++;
-  const Digest256& parent = is_node(node.parent) ? identities_[static_cast<size_t>(raw(node.parent))].digest
-                                                 : namespaces_[node.ns].digest;
-  Digest256 extra = {};
-  if (node.extra != nullptr) {
-    Sha256 sha;
-    sha.update(node.extra->spans(), node.extra->count * sizeof(ExtraSpan));
-    extra = sha.finish();
-  }
-  Sha256 sha;
-  sha.update(parent.bytes, sizeof parent.bytes);
-  sha.update(extra.bytes, sizeof extra.bytes);
-  sha.update(&block_size_, sizeof block_size_);
-  sha.update(tokens(id), block_size_ * sizeof(int32_t));
-  identity.digest = sha.finish();
-}
-
-void PrefixTree::emit(uint32_t kind, NodeId id, size_t group, BlockId block) {
-  const Node& node = (*this)[id];
-  const Identity& identity = identities_[static_cast<size_t>(raw(id))];
-  kvc_event event = {};
-  event.kind = kind;
-  event.epoch = namespaces_.epoch(node.ns);
-  event.namespace_id = namespaces_.id(node.ns);
-  event.node = identity.serial;
-  event.token_offset = uint64_t{node.depth} * block_size_;
-  event.group = static_cast<uint32_t>(group);
-  event.num_tokens = block_size_;
-  event.block = raw(block);
-  std::memcpy(event.digest, identity.digest.bytes, sizeof event.digest);
-  const Digest256* parent = &namespaces_[node.ns].digest;
-  if (is_node(node.parent)) {
-    const Identity& before = identities_[static_cast<size_t>(raw(node.parent))];
-    event.parent_node = before.serial;
-    parent = &before.digest;
-  }
-  std::memcpy(event.parent_digest, parent->bytes, sizeof event.parent_digest);
-  if (node.extra != nullptr) {
-    Sha256 sha;
-    sha.update(node.extra->spans(), node.extra->count * sizeof(ExtraSpan));
-    const Digest256 extra = sha.finish();
-    std::memcpy(event.extra_digest, extra.bytes, sizeof event.extra_digest);
-  }
-  events_.push(event, tokens(id));
 }
 
 }  // namespace kvc

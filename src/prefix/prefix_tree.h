@@ -14,6 +14,7 @@
 #include "observe/event_ring.h"
 #include "pool/block_pool.h"
 #include "prefix/extra_keys.h"
+#include "prefix/identities.h"
 #include "prefix/namespace_table.h"
 
 namespace kvc {
@@ -117,7 +118,9 @@ class PrefixTree {
   // While it lives, token rows are written past the caches if there are many.
   class Bulk {
    public:
-    Bulk(PrefixTree& tree, size_t count) : tree_(tree) { tree.stream_ = count >= 8; }
+    Bulk(PrefixTree& tree, size_t count) : tree_(tree) {
+      tree.stream_ = count >= 8 && !tree.events_.enabled();  // events read them again
+    }
     ~Bulk();
     Bulk(const Bulk&) = delete;
     Bulk& operator=(const Bulk&) = delete;
@@ -141,7 +144,7 @@ class PrefixTree {
     record.next_copy = block;
     set_block(id, group, block);
     ++counters_.published_blocks;
-    if (events_.enabled()) emit(KVC_EVENT_STORED, id, group, block);
+    if (events_.enabled()) identities_.tell(KVC_EVENT_STORED, id, group, block);
   }
   // Takes a block from its position; the position may die.
   void detach(BlockId id) {
@@ -153,7 +156,7 @@ class PrefixTree {
     const NodeId position = std::exchange(block.node, kNoNode);
     Node& node = (*this)[position];
     const size_t group = block.group;
-    if (events_.enabled() && !stale(node)) emit(KVC_EVENT_REMOVED, position, group, id);
+    if (events_.enabled() && !stale(node)) identities_.tell(KVC_EVENT_REMOVED, position, group, id);
     set_block(position, group, kNoBlock);
     node.resident &= ~(1u << group);
     if (unused(node)) bury(position);
@@ -187,6 +190,10 @@ class PrefixTree {
 
   // For loops over many positions: each call reads what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
+  void prefetch_removal(NodeId id) const {  // what its event reads
+    __builtin_prefetch(tokens(id));
+    identities_.prefetch(id);
+  }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
   // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {
@@ -198,13 +205,10 @@ class PrefixTree {
     if (const int32_t first = buckets_[bucket]; first >= 0) prefetch_node(NodeId{first});
   }
 
+  Identities& identities() { return identities_; }
   uint64_t rejected_candidates() const { return rejected_; }
 
  private:
-  struct Identity {  // only with events
-    Digest256 digest;
-    uint64_t serial;
-  };
   static constexpr int kClimb = 8;
 
   // Multiply-shift (Dietzfelbinger et al., 1997) by a secret of this tree: nobody can choose contents that
@@ -238,8 +242,6 @@ class PrefixTree {
                  uint64_t epoch) const;  // find(), inline
   bool same_tokens(NodeId id, const int32_t* tokens) const;
   void write_row(NodeId id, const int32_t* tokens);
-  void emit(uint32_t kind, NodeId id, size_t group, BlockId block);
-  void identify(NodeId id);
 
   BlockPool& pool_;
   NamespaceTable& namespaces_;
@@ -251,8 +253,8 @@ class PrefixTree {
   Array<BlockId> more_;         // lowest copies of groups 1.. per node
   Array<int32_t> buckets_;      // first node, -1 = none
   Array<BlockId> copy_before_;  // ring of copies, backwards; of blocks that have others
-  Array<Identity> identities_;
-  uint64_t spread_ = 1;  // odd
+  Identities identities_{*this, namespaces_, events_};  // only with events
+  uint64_t spread_ = 1;                                 // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;
@@ -263,7 +265,6 @@ class PrefixTree {
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
   mutable Reader* readers_ = nullptr;  // between two slices
-  uint64_t next_serial_ = 1;
   bool stream_ = false;
   mutable uint64_t rejected_ = 0;
 };

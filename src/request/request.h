@@ -23,6 +23,9 @@ struct GroupTable {
   uint32_t synced_dropped;  // `dropped` when the row was last written
   uint32_t shown;           // row entries in use when it was last written
 
+  // Entries that the window has left: [sinks, dropped).
+  uint32_t num_dropped(uint32_t sinks) const { return dropped > sinks ? dropped - sinks : 0; }
+
   // An admission has filled the table; no row shows it yet.
   void begin(uint32_t window_start) {
     dropped = window_start;

@@ -80,7 +80,7 @@ TEST(Compact, ContentsMoveDownAndRowsAreTheSameBytes) {
   ASSERT_EQ(kvc_manager_free_request(m.get(), cached), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(m.get(), gone), KVC_OK);
   size_t evicted = 0;
-  ASSERT_EQ(kvc_manager_evict_blocks(m.get(), 3, &evicted), KVC_OK);  // those of `cached`: older
+  ASSERT_EQ(kvc_manager_evict_blocks(m.get(), -1, 3, &evicted), KVC_OK);  // those of `cached`: older
   ASSERT_EQ(evicted, 3u);
   const std::vector<int32_t> before = table_of(m.get(), stays);
   ASSERT_EQ(before, (std::vector<int32_t>{6, 7, 8, 9}));
@@ -98,7 +98,7 @@ TEST(Compact, ContentsMoveDownAndRowsAreTheSameBytes) {
 
   // 10 .. 15 are free, and 0 .. 5 cached: nothing to do. Then there is.
   EXPECT_TRUE(compact(m.get()).empty());
-  ASSERT_EQ(kvc_manager_evict_blocks(m.get(), 6, &evicted), KVC_OK);
+  ASSERT_EQ(kvc_manager_evict_blocks(m.get(), -1, 6, &evicted), KVC_OK);
   const std::vector<kvc_block_copy> moves = compact(m.get());
   ASSERT_EQ(moves.size(), 4u);
   const std::vector<int32_t> after = table_of(m.get(), stays);
@@ -132,7 +132,7 @@ TEST(Compact, BlocksWithPinsOrExternalHoldsStay) {
   ASSERT_EQ(kvc_manager_pin_prefix(m.get(), PROMPT(0, tokens, 4, nullptr, 0), &pin, &num_pinned), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(m.get(), gone), KVC_OK);
   size_t evicted = 0;
-  ASSERT_EQ(kvc_manager_evict_blocks(m.get(), 6, &evicted), KVC_OK);
+  ASSERT_EQ(kvc_manager_evict_blocks(m.get(), -1, 6, &evicted), KVC_OK);
   const std::vector<kvc_block_copy> moves = compact(m.get());
   ASSERT_EQ(moves.size(), 1u);
   EXPECT_EQ(moves[0].source, 9);

@@ -33,7 +33,8 @@ struct LongStep {
     size_t evicted = 0;
     EXPECT_EQ(kvc_manager_fork_request(m, request, &child), KVC_OK);
     EXPECT_EQ(kvc_manager_free_request(m, below), KVC_OK);
-    EXPECT_EQ(kvc_manager_evict_blocks(m, 16, &evicted), KVC_OK);  // compaction would move the request down
+    EXPECT_EQ(kvc_manager_evict_blocks(m, -1, 16, &evicted),
+              KVC_OK);  // compaction would move the request down
     step.num_requests = step.num_admissions = step.copy_capacity = step.slot_capacity = 1;
     step.requests = &child, step.extend_offsets = extend_offsets, step.extend_tokens = prompt.data();
     step.admit_offsets = admit_offsets, step.admit_tokens = prompt.data();

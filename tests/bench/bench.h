@@ -76,13 +76,14 @@ struct Destroy {
 using ManagerPtr = std::unique_ptr<kvc_manager, Destroy>;
 using StepPtr = std::unique_ptr<kvc_step, Destroy>;
 
-inline ManagerPtr make_manager(uint64_t num_blocks, uint64_t max_requests = 64) {
+inline ManagerPtr make_manager(uint64_t num_blocks, uint64_t max_requests = 64, uint64_t event_capacity = 0) {
   kvc_manager_config config = {};
   config.struct_size = sizeof config;
   config.num_blocks = num_blocks;
   config.block_size = kBlockSize;
   config.vocab_size = 128000;
   config.max_requests = max_requests;
+  config.event_capacity = event_capacity;
   config.seed = 1;
   kvc_manager* m = nullptr;
   BENCH_CHECK(kvc_manager_create(&config, &m));

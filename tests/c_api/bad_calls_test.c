@@ -54,9 +54,13 @@ static void test_null_manager(void) {
   EXPECT(bad, take_copies(NULL, NULL, 0, &count_));
   EXPECT(bad, kvc_manager_probe(NULL, PROMPT(0, tokens_, 4, NULL, 0), &probe_));
   EXPECT(bad, kvc_manager_pin_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &id_, &number_));
+  EXPECT(bad, kvc_manager_probe_request(NULL, waiting_, &probe_));
   EXPECT(bad, kvc_manager_unpin_prefix(NULL, 1));
+  EXPECT(bad, kvc_manager_list_pins(NULL, &id_, 1, &count_));
+  EXPECT(bad, kvc_manager_list_namespaces(NULL, &id_, 1, &count_));
+  EXPECT(bad, kvc_manager_list_prefixes(NULL, &cursor_, &number_, NULL));
   EXPECT(bad, kvc_manager_drop_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &number_));
-  EXPECT(bad, kvc_manager_evict_blocks(NULL, 1, &count_));
+  EXPECT(bad, kvc_manager_evict_blocks(NULL, -1, 1, &count_));
   EXPECT(bad, kvc_manager_acquire_blocks(NULL, 0, row_, 1));
   EXPECT(bad, kvc_manager_acquire_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 8, &count_));
   EXPECT(bad, kvc_manager_publish_blocks(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, row_, 1));
@@ -102,7 +106,14 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, NULL, 4, NULL, 0), &number_));
   REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), &number_));
   REFUSED(m, bad, kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 4, NULL, 0), NULL));
-  REFUSED(m, bad, kvc_manager_evict_blocks(m, 1, NULL));
+  REFUSED(m, bad, kvc_manager_probe_request(m, waiting_, NULL));
+  REFUSED(m, bad, kvc_manager_list_pins(m, NULL, 4, &count_));
+  REFUSED(m, bad, kvc_manager_list_pins(m, &id_, 1, NULL));
+  REFUSED(m, bad, kvc_manager_list_namespaces(m, NULL, 4, &count_));
+  REFUSED(m, bad, kvc_manager_list_namespaces(m, &id_, 1, NULL));
+  REFUSED(m, bad, kvc_manager_evict_blocks(m, -1, 1, NULL));
+  REFUSED_SAYING(m, bad, kvc_manager_evict_blocks(m, 1, 1, &count_), "pool 1", "1 pools");
+  REFUSED_SAYING(m, bad, kvc_manager_evict_blocks(m, -2, 1, &count_), "pool -2", "1 pools");
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, 0, NULL, 1));
   REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, NULL, 4, NULL, 0), 0, row_, 8, &count_));
   REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 4, no_keys, 1), 0, row_, 8, &count_));
@@ -291,6 +302,8 @@ static void test_blocks(void) {
   REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL,
           kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 0, NULL, 0, &needed));
   CHECK_EQ(needed, 1);
+  REFUSED(m, KVC_ERROR_BUSY, kvc_manager_probe_request(m, admitted_, &probe_));
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_probe_request(m, 77, &probe_));
   REFUSED(m, KVC_ERROR_BUFFER_TOO_SMALL, kvc_manager_list_requests(m, &id_, 1, &needed));
   CHECK_EQ(needed, 2);
   expect_untouched();

@@ -113,7 +113,7 @@ static void test_replay(void) {
     if (live[i] != 0) OK(kvc_manager_free_request(m, live[i]));
   }
   size_t evicted = 0;
-  OK(kvc_manager_evict_blocks(m, kBlocks, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, kBlocks, &evicted));
   expect_index(m);
   CHECK_EQ(num_positions_, 0);
   end_manager(m);
@@ -173,6 +173,36 @@ static void test_lost_events(void) {
   OK(poll_events(m, &cursor, e, sizeof *e, 16, &count, NULL, 0));
   CHECK(count > 0 && e[0].sequence > 0 && cursor == 10); /* a greater sequence than asked: some are lost */
   CHECK_EQ(e[count - 1].sequence, 9);
+  CHECK_EQ(stats(m).events_dropped, 10 - count);
+  const kvc_event last = e[count - 1];
+
+  uint64_t at = 0, events = 0, listed = 0; /* all ten are there, in slices of three */
+  do {
+    int32_t read[12];
+    kvc_event_batch batch = {.struct_size = sizeof batch,
+                             .events = e,
+                             .event_size = sizeof *e,
+                             .capacity = 16,
+                             .tokens = read,
+                             .token_capacity = 3 * kB};
+    OK(kvc_manager_list_prefixes(m, &at, &events, &batch));
+    CHECK(batch.count <= 3 && (batch.count == 3 || at == 0));
+    for (size_t i = 0; i < batch.count; ++i) {
+      CHECK(e[i].kind == KVC_EVENT_STORED && e[i].sequence == 10 && e[i].num_tokens == kB);
+      CHECK(memcmp(read + i * kB, tokens + e[i].token_offset, sizeof(int32_t) * kB) == 0);
+      if (e[i].node != last.node) continue;
+      CHECK(memcmp(e[i].digest, last.digest, sizeof last.digest) == 0);
+      CHECK(memcmp(e[i].parent_digest, last.parent_digest, sizeof last.digest) == 0);
+    }
+    listed += batch.count;
+  } while (at != 0);
+  CHECK(listed == 10 && events == 10);
+  kvc_event_batch none = {.struct_size = sizeof none, .event_size = sizeof *e};
+  REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_list_prefixes(m, &at, &events, &none));
+  none.events = e, none.capacity = 16;
+  at = UINT64_MAX;
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_list_prefixes(m, &at, &events, &none),
+                 "18446744073709551615", "begin with 0");
   end_manager(m);
 }
 

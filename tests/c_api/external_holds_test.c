@@ -34,7 +34,7 @@ static void test_round_trip(void) {
   OK(kvc_manager_release_blocks(m, blocks, 3));
   CHECK_EQ(block_info(m, 2).state, KVC_BLOCK_CACHED);
   size_t evicted = 0;
-  OK(kvc_manager_evict_blocks(m, 1,
+  OK(kvc_manager_evict_blocks(m, -1, 1,
                               &evicted)); /* released last entry first: the front of a prefix goes last */
   CHECK(evicted == 1 && block_info(m, 2).state == KVC_BLOCK_FREE &&
         block_info(m, 0).state == KVC_BLOCK_CACHED);
@@ -145,7 +145,7 @@ static void test_dead_positions_make_room(void) {
     OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens, kLong * kB, NULL, 0), 0, blocks, kLong));
     CHECK_EQ(stats(m).nodes_used, kLong);
     OK(kvc_manager_release_blocks(m, blocks, kLong));
-    OK(kvc_manager_evict_blocks(m, 1, &evicted));
+    OK(kvc_manager_evict_blocks(m, -1, 1, &evicted));
     CHECK_EQ(evicted, 1);
     OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 1));
   }
@@ -166,7 +166,7 @@ static void test_refusal_leaves_dead_positions_counted(void) {
   OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 1));
   OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens, kLong * kB, NULL, 0), 0, blocks, kLong));
   OK(kvc_manager_release_blocks(m, blocks, kLong));
-  OK(kvc_manager_evict_blocks(m, 1, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, 1, &evicted));
   OK(kvc_manager_acquire_blocks(m, 0, blocks + kLong - 1, 2));
   const kvc_stats before = stats(m);
   CHECK(before.nodes_used > 8 && before.nodes_used < kLong); /* death climbs, but not far at once */

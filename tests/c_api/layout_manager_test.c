@@ -123,12 +123,14 @@ AT(kvc_request_info, min_truncate_tokens, 72);
 AT(kvc_request_info, admitted, 80);
 AT(kvc_request_info, flags, 84);
 
-SIZE(kvc_probe_info, 40);
+SIZE(kvc_probe_info, 48);
 AT(kvc_probe_info, struct_size, 0);
 AT(kvc_probe_info, num_cached, 8);
 AT(kvc_probe_info, blocks_needed, 16);
 AT(kvc_probe_info, blocks_available, 24);
 AT(kvc_probe_info, lost_reuse_tokens, 32);
+AT(kvc_probe_info, fits, 40);
+AT(kvc_probe_info, reserved, 44);
 
 SIZE(kvc_block_info, 48);
 AT(kvc_block_info, struct_size, 0);
@@ -187,7 +189,7 @@ AT(kvc_view, ndim, 12);
 AT(kvc_view, shape, 16);
 AT(kvc_view, strides, 48);
 
-SIZE(kvc_stats, 232);
+SIZE(kvc_stats, 240);
 AT(kvc_stats, struct_size, 0);
 AT(kvc_stats, epoch, 8);
 AT(kvc_stats, blocks_total, 16);
@@ -217,6 +219,7 @@ AT(kvc_stats, unpublished_blocks, 200);
 AT(kvc_stats, rejected_candidates, 208);
 AT(kvc_stats, nodes_used, 216);
 AT(kvc_stats, metadata_bytes, 224);
+AT(kvc_stats, events_dropped, 232);
 
 SIZE(kvc_step_limits, 72);
 AT(kvc_step_limits, struct_size, 0);

@@ -108,6 +108,11 @@ static void test_reset(void) {
   const uint64_t whole = allocate_in(0, tokens_, 24, 0); /* stale blocks are simply taken: no evictions */
   CHECK_EQ(stats(m).evictions, 0);
   OK(kvc_manager_free_request(m, whole));
+
+  cache_in(0, 9);
+  cache_in(a, 9);
+  OK(kvc_manager_reset(m, KVC_DEFAULT_NAMESPACE)); /* alone */
+  CHECK(cached_in(0, tokens_, 9) == 0 && cached_in(a, tokens_, 9) == 8);
   end_manager(m);
 }
 
@@ -148,6 +153,62 @@ static void test_pins(void) {
   end_manager(m);
 }
 
+static void empty_step(void) {
+  kvc_step step = {.struct_size = sizeof step};
+  OK(kvc_manager_step(m, &step));
+}
+
+/* A pin that ends beside a step in flight: only what a request gave back meanwhile is fenced. */
+static void test_unpin_beside_steps(void) {
+  m = small_manager(6);
+  uint64_t pin = 0, number = 0;
+  cache_in(0, 9);
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &number));
+  empty_step();
+  OK(kvc_manager_unpin_prefix(m, pin));
+  CHECK_EQ(stats(m).blocks_fenced, 0);
+  CHECK_EQ(stats(m).blocks_cached, 2);
+
+  OK(kvc_manager_retire_step(m, 1));
+  const uint64_t reader = allocate_in(0, tokens_, 5, 4); /* reads block 0 and writes block 2 */
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &number));
+  empty_step();
+  OK(kvc_manager_free_request(m, reader));
+  CHECK_EQ(stats(m).blocks_fenced, 1);
+  OK(kvc_manager_unpin_prefix(m, pin));
+  CHECK_EQ(stats(m).blocks_fenced, 2);
+  CHECK_EQ(stats(m).blocks_cached, 1);
+  OK(kvc_manager_retire_step(m, 2));
+  CHECK_EQ(stats(m).blocks_cached, 2);
+  CHECK_EQ(stats(m).blocks_free, 4);
+  end_manager(m);
+}
+
+static void test_lists(void) {
+  m = small_manager(6);
+  uint64_t ids[4] = {0}, pin = 0, number = 0;
+  size_t count = 77;
+  OK(kvc_manager_list_namespaces(m, NULL, 0, &count));
+  CHECK_EQ(count, 0);
+  const uint64_t a = open_space("a", 1, NULL, 0), b = open_space("b", 1, NULL, 0);
+  OK(kvc_manager_list_namespaces(m, ids, 4, &count));
+  CHECK(count == 2 && ids[0] == a && ids[1] == b);
+  CHECK_EQ(open_space("b", 1, NULL, 0), b); /* again: listed once */
+  OK(kvc_manager_close_namespace(m, a));
+  OK(kvc_manager_list_namespaces(m, ids, 1, &count));
+  CHECK(count == 1 && ids[0] == b);
+  cache_in(0, 9);
+  OK(kvc_manager_list_pins(m, NULL, 0, &count));
+  CHECK_EQ(count, 0);
+  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &number));
+  EXPECT(KVC_ERROR_BUFFER_TOO_SMALL, kvc_manager_list_pins(m, NULL, 0, &count));
+  CHECK_EQ(count, 1);
+  OK(kvc_manager_list_pins(m, ids, 4, &count));
+  CHECK(count == 1 && ids[0] == pin);
+  OK(kvc_manager_unpin_prefix(m, pin));
+  end_manager(m);
+}
+
 static void test_drop_and_evict(void) {
   m = small_manager(16);
   cache_in(0, 17); /* blocks 0 .. 3 */
@@ -168,12 +229,12 @@ static void test_drop_and_evict(void) {
   CHECK_EQ(dropped, 0);
 
   size_t evicted = 77;
-  OK(kvc_manager_evict_blocks(m, 0, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, 0, &evicted));
   CHECK_EQ(evicted, 0);
-  OK(kvc_manager_evict_blocks(m, 1, &evicted)); /* the deepest block of what was released first */
+  OK(kvc_manager_evict_blocks(m, -1, 1, &evicted)); /* the deepest block of what was released first */
   CHECK_EQ(evicted, 1);
   CHECK_EQ(cached_in(0, other, 17), 12);
-  OK(kvc_manager_evict_blocks(m, SIZE_MAX, &evicted));
+  OK(kvc_manager_evict_blocks(m, -1, SIZE_MAX, &evicted));
   CHECK_EQ(evicted, 3);
   CHECK_EQ(stats(m).evictions, 4);
   CHECK_EQ(stats(m).blocks_free, 16);
@@ -247,8 +308,19 @@ static void test_watermark(void) {
   kvc_manager_config c = small_config(8);
   c.watermark_blocks = 3;
   m = make_manager(&c);
+  kvc_probe_info info = {.struct_size = sizeof info};
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 24, NULL, 0), &info));
+  CHECK(info.fits == 1 && info.blocks_needed == 6 && info.blocks_available == 8);
   const uint64_t first = allocate_in(0, tokens_, 16, 0); /* alone: no watermark; four blocks are left */
   uint64_t r = POISON;
+  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 8, NULL, 0), &info));
+  CHECK(info.fits == 0 && info.blocks_needed == 2 && info.blocks_available == 4);
+  const kvc_request_config one = {.struct_size = sizeof one, .slots = 4};
+  OK(kvc_manager_create_request(m, PROMPT(0, tokens_, 8, NULL, 0), &one, &r));
+  OK(kvc_manager_probe_request(m, r, &info)); /* one block now */
+  CHECK(info.fits == 1 && info.blocks_needed == 1);
+  OK(kvc_manager_free_request(m, r));
+  r = POISON;
   REFUSED(m, KVC_ERROR_NO_SPACE,
           kvc_manager_allocate_request(m, PROMPT(0, tokens_, 8, NULL, 0), NULL, &r, NULL));
   OK(kvc_manager_reserve_tokens(m, first, 20)); /* extensions may use what is left */
@@ -262,6 +334,8 @@ int main(void) {
   test_identities();
   test_reset();
   test_pins();
+  test_unpin_beside_steps();
+  test_lists();
   test_drop_and_evict();
   test_extra_keys();
   test_request_options();

@@ -117,6 +117,63 @@ static void test_request_twice(void) {
   end_manager(m);
 }
 
+/* The text is that of the first item that failed, in the order of the phases, whatever failed later. */
+static void test_the_first_failure_is_told(void) {
+  kvc_manager* m = small_manager(8);
+  static const uint64_t none[2] = {4294967296000, 77};
+  int32_t tokens[9], tables[3 * 2];
+  fill_tokens(tokens, 9, 1);
+  const uint64_t r = allocate(m, tokens, 6, 0);
+  const uint64_t frees[] = {r, none[0]}, offsets[] = {0, 1, 2}, admit_offsets[] = {0, 9}, tokens_kept[] = {9};
+  uint64_t admitted[1], cached[1];
+  kvc_status status[6];
+  kvc_step step = {.struct_size = sizeof step,
+                   .num_frees = 2,
+                   .frees = frees,
+                   .num_truncates = 1,
+                   .truncates = none + 1,
+                   .truncate_lengths = tokens_kept,
+                   .num_requests = 2,
+                   .requests = none,
+                   .extend_offsets = offsets,
+                   .num_admissions = 1,
+                   .admit_offsets = admit_offsets,
+                   .admit_tokens = tokens,
+                   .admitted = admitted,
+                   .cached = cached,
+                   .block_tables = tables,
+                   .num_rows = 3,
+                   .row_stride = 2,
+                   .status = status};
+  OK(kvc_manager_step(m, &step));
+  static const kvc_status expected[] = {KVC_OK,
+                                        KVC_ERROR_NOT_FOUND,
+                                        KVC_ERROR_NOT_FOUND,
+                                        KVC_ERROR_NOT_FOUND,
+                                        KVC_ERROR_NOT_FOUND,
+                                        KVC_ERROR_BUFFER_TOO_SMALL};
+  CHECK(memcmp(status, expected, sizeof expected) == 0);
+  CHECK_EQ(step.num_refused, 1);                               /* three blocks in rows of two */
+  const char* text = "requests[0]: no request 4294967296000:"; /* decimal, as the caller has it */
+  CHECK(strncmp(kvc_last_error(), text, strlen(text)) == 0);
+
+  step.num_requests = 0; /* commits come first: without them the frees do */
+  OK(kvc_manager_step(m, &step));
+  CHECK(strstr(kvc_last_error(), "frees[0]: no request ") == kvc_last_error());
+  step.num_frees = 0;
+  step.frees = NULL;
+  OK(kvc_manager_step(m, &step));
+  CHECK(strstr(kvc_last_error(), "truncates[0]: no request 77") == kvc_last_error());
+  step.num_truncates = 0;
+  OK(kvc_manager_step(m, &step));
+  CHECK(strstr(kvc_last_error(), "admissions[0]: the request may need 3 blocks, row_stride is 2") != NULL);
+  CHECK_EQ(step.num_refused, 1);
+  step.num_frees = 1; /* arrays by the names of their fields */
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(m, &step));
+  CHECK(strcmp(kvc_last_error(), "frees is NULL and num_frees is not 0") == 0);
+  end_manager(m);
+}
+
 static void expect_row_twice(Engine* e) {
   const uint64_t before = digest(e->m);
   EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_step(e->m, e->step));
@@ -178,6 +235,7 @@ static void test_row_twice(void) {
 int main(void) {
   test_entries_that_are_not_set();
   test_request_twice();
+  test_the_first_failure_is_told();
   test_row_twice();
   return 0;
 }

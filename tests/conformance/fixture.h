@@ -217,7 +217,7 @@ class Cache {
   }
   size_t evict(size_t most) {
     size_t evicted = 77;
-    EXPECT_EQ(verify(kvc_manager_evict_blocks(m_, most, &evicted)), KVC_OK);
+    EXPECT_EQ(verify(kvc_manager_evict_blocks(m_, -1, most, &evicted)), KVC_OK);
     return evicted;
   }
   kvc_status try_acquire(size_t count, Ids* out, uint32_t group = 0) {

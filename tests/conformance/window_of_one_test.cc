@@ -46,7 +46,7 @@ TEST(WindowOfOne, APinHoldsTheLastBlock) {
   EXPECT_EQ(pinned, 3u * B);
   EXPECT_EQ(c.stats().blocks_pinned, 1u);
   size_t evicted = 0;
-  EXPECT_EQ(kvc_manager_evict_blocks(c.get(), 4, &evicted), KVC_OK);
+  EXPECT_EQ(kvc_manager_evict_blocks(c.get(), -1, 4, &evicted), KVC_OK);
   EXPECT_EQ(c.whole_hit(tokens), 3u * B);
   EXPECT_EQ(c.verify(kvc_manager_unpin_prefix(c.get(), pin)), KVC_OK);
 }

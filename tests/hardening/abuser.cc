@@ -60,6 +60,8 @@ kvc_status Abuser::call(int kind) {
                               : kvc_manager_commit_tokens(m_, id, std::min(info.num_tokens, info.capacity));
     }
     case 12:
+      if (random_.chance(20)) return kvc_manager_list_pins(m_, ids_, room(), count_out());
+      if (random_.chance(20)) return kvc_manager_list_namespaces(m_, ids_, room(), count_out());
       status = kvc_manager_list_requests(m_, ids_, room(), count_out());
       if (status == KVC_OK) live_.assign(ids_, ids_ + count_);
       return status;
@@ -79,6 +81,7 @@ kvc_status Abuser::call(int kind) {
     case 17: {
       kvc_probe_info info = {};
       info.struct_size = random_.chance(95) ? sizeof info : random_.below(sizeof info);
+      if (random_.chance(30)) return kvc_manager_probe_request(m_, any(live_), &info);
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
       return kvc_manager_probe(m_, PROMPT(any(namespaces_), prompt, n, spans, k), &info);
@@ -134,14 +137,22 @@ kvc_status Abuser::call(int kind) {
         case 1:
           return kvc_manager_close_namespace(m_, any(namespaces_));
         case 2:
-          return random_.chance(10) ? kvc_manager_reset(m_, any(namespaces_))
-                                    : kvc_manager_retire_step(m_, number());
+          return random_.chance(10)
+                     ? kvc_manager_reset(m_, random_.chance(20) ? KVC_DEFAULT_NAMESPACE : any(namespaces_))
+                     : kvc_manager_retire_step(m_, number());
         case 3:
           return kvc_manager_compact(m_, group(), copies_, room(), count_out());
         case 4:
-          return kvc_manager_evict_blocks(m_, random_.below(3), count_out());
+          return kvc_manager_evict_blocks(m_, static_cast<int32_t>(random_.below(6)) - 2, random_.below(3),
+                                          count_out());
         case 5: {
           if (random_.chance(10)) cursor_ = random_.next();
+          if (random_.chance(30)) {
+            kvc_event_batch batch = {sizeof batch, events_, sizeof *events_, random_.below(64), 0,
+                                     nullptr,      0};
+            uint64_t at = random_.chance(50) ? 0 : random_.below(100);
+            return kvc_manager_list_prefixes(m_, &at, &number_, &batch);
+          }
           status = poll_events(m_, &cursor_, events_, random_.chance(90) ? sizeof *events_ : number(), 64,
                                count_out(), nullptr, 0);
           if (status != KVC_OK) cursor_ = 0;

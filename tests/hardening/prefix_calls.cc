@@ -15,6 +15,12 @@ void add_prefix_calls(std::vector<Call>& calls) {
                       .of("kvc_manager_pin_prefix")
                       .allocating()
                       .after(cached));
+  calls.push_back(
+      KVC_CALL(kvc_manager_probe_request, s.m, s.request, &s.probe_info).allocating().after([](Scene& s) {
+        return s.wait(s.n);
+      }));
+  calls.push_back(KVC_CALL(kvc_manager_list_pins, s.m, s.ids.data(), s.ids.size(), &s.count));
+  calls.push_back(KVC_CALL(kvc_manager_list_namespaces, s.m, s.ids.data(), s.ids.size(), &s.count));
   calls.push_back(KVC_CALL(kvc_manager_unpin_prefix, s.m, std::exchange(s.pin, 0)).after([](Scene& s) {
     return s.cache(20) && kvc_manager_pin_prefix(s.m, PROMPT(0, s.tokens.data(), 20, nullptr, 0), &s.pin,
                                                  &s.number) == KVC_OK;
@@ -23,7 +29,7 @@ void add_prefix_calls(std::vector<Call>& calls) {
                       .of("kvc_manager_drop_prefix")
                       .allocating()
                       .after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, size_t{3}, &s.count).after(cached));
+  calls.push_back(KVC_CALL(kvc_manager_evict_blocks, s.m, -1, size_t{3}, &s.count).after(cached));
   calls.push_back(KVC_CALL(kvc_manager_acquire_blocks, s.m, 0u, s.external.data(), size_t{4}));
   calls.push_back(KVC_CALL(acquire_prefix, s.m, 0u, 0u, s.tokens.data(), s.n, nullptr, 0u, s.external.data(),
                            s.external.size(), &s.count)
@@ -54,6 +60,11 @@ void add_prefix_calls(std::vector<Call>& calls) {
                            &s.count, s.row.data(), s.row.size())
                       .of("kvc_manager_poll_events")
                       .may_be_null({6})
+                      .after(cached));
+  calls.push_back(KVC_CALL(list_prefixes, s.m, &s.cursor, &s.number, s.events.data(), sizeof(kvc_event),
+                           s.events.size(), &s.count, s.row.data(), s.row.size())
+                      .of("kvc_manager_list_prefixes")
+                      .may_be_null({7})
                       .after(cached));
 }
 

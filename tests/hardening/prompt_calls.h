@@ -15,6 +15,15 @@ inline kvc_status allocate_request(kvc_manager* m, const int32_t* tokens, size_t
                                    uint64_t* num_cached) {
   return kvc_manager_allocate_request(m, PROMPT(0, tokens, n, keys, num_keys), config, request, num_cached);
 }
+inline kvc_status list_prefixes(kvc_manager* m, uint64_t* cursor, uint64_t* event_cursor, kvc_event* events,
+                                size_t event_size, size_t capacity, size_t* count, int32_t* tokens,
+                                size_t token_capacity) {
+  if (count == nullptr) return kvc_manager_list_prefixes(m, cursor, event_cursor, nullptr);
+  kvc_event_batch batch = {sizeof batch, events, event_size, capacity, 0, tokens, token_capacity};
+  const kvc_status status = kvc_manager_list_prefixes(m, cursor, event_cursor, &batch);
+  if (status == KVC_OK) *count = batch.count;
+  return status;
+}
 inline kvc_status probe(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
                         const kvc_extra_key* keys, size_t num_keys, kvc_probe_info* info) {
   return kvc_manager_probe(m, PROMPT(ns, tokens, n, keys, num_keys), info);

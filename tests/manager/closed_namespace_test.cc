@@ -54,7 +54,7 @@ TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
 
     size_t evicted = 0;
     ASSERT_EQ(kvc_manager_release_blocks(m, &block, 1), KVC_OK);
-    ASSERT_EQ(kvc_manager_evict_blocks(m, 4, &evicted), KVC_OK);
+    ASSERT_EQ(kvc_manager_evict_blocks(m, -1, 4, &evicted), KVC_OK);
     EXPECT_EQ(evicted, 0u) << "a block was findable in a closed namespace";
     ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, &block, 1), KVC_OK);
     const uint64_t one = open(m, "a"), other = open(m, "b");  // of slots of their own

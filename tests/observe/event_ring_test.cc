@@ -25,22 +25,23 @@ class EventRingTest : public ::testing::Test {
   }
   void create(size_t capacity) { ASSERT_TRUE(ring_.create(memory_, env_, capacity, kBlockSize)); }
   // Event i has block i and the tokens 10 i, 10 i + 1, 10 i + 2.
-  void push(int32_t i) {
-    kvc_event event = {};
+  kvc_event& push(int32_t i) {
+    const int32_t tokens[kBlockSize] = {10 * i, 10 * i + 1, 10 * i + 2};
+    kvc_event& event = ring_.add(tokens, kBlockSize);
     event.kind = KVC_EVENT_STORED;
     event.block = i;
     event.num_tokens = kBlockSize;
-    const int32_t tokens[kBlockSize] = {10 * i, 10 * i + 1, 10 * i + 2};
-    ring_.push(event, tokens);
+    return event;
   }
   void push_cleared() {
-    kvc_event event = {};
+    kvc_event& event = ring_.add(nullptr, 0);
     event.kind = KVC_EVENT_CLEARED;
+    event.num_tokens = 0;
     event.block = -1;
-    ring_.push(event, nullptr);
   }
   size_t read(uint64_t* cursor, std::vector<kvc_event>* events, int32_t* tokens = nullptr, size_t room = 0) {
-    return ring_.read(cursor, events->data(), sizeof(kvc_event), events->size(), tokens, room);
+    size_t used = 0;
+    return ring_.read(cursor, events->data(), sizeof(kvc_event), events->size(), tokens, room, &used);
   }
 
   CountingHeap heap_;
@@ -59,7 +60,10 @@ TEST_F(EventRingTest, CapacityZeroIsOffAndTakesNoMemory) {
 TEST_F(EventRingTest, EventsComeInOrderWithSequenceTimeAndTokens) {
   create(8);
   EXPECT_TRUE(ring_.enabled());
-  for (int32_t i = 0; i < 3; ++i) push(i);
+  for (int32_t i = 0; i < 3; ++i) {
+    push(i);
+    ring_.end_call();
+  }
   std::vector<kvc_event> events(8);
   int32_t tokens[9];
   uint64_t cursor = 0;
@@ -74,6 +78,42 @@ TEST_F(EventRingTest, EventsComeInOrderWithSequenceTimeAndTokens) {
   }
   EXPECT_EQ(read(&cursor, &events), 0u) << "nothing new";
   EXPECT_EQ(cursor, 3u);
+}
+
+TEST_F(EventRingTest, TheEventsOfOneCallHaveOneTime) {
+  create(4);
+  push(0);
+  push(1);
+  ring_.end_call();
+  push(2);
+  std::vector<kvc_event> events(4);
+  uint64_t cursor = 0;
+  ASSERT_EQ(read(&cursor, &events), 3u);
+  EXPECT_EQ(events[0].time_ns, 101u);
+  EXPECT_EQ(events[1].time_ns, 101u);
+  EXPECT_EQ(events[2].time_ns, 102u);
+}
+
+TEST_F(EventRingTest, ReadingStopsAtAnEventThatWaits) {
+  create(2);
+  push(0);
+  push(1);
+  ring_.wait(7, 42);
+  std::vector<kvc_event> events(4);
+  uint64_t cursor = 0;
+  ASSERT_EQ(read(&cursor, &events), 1u);
+  EXPECT_EQ(cursor, 1u);
+  EXPECT_TRUE(ring_.waits(1));
+  EXPECT_EQ(ring_.owner(1), 7);
+  EXPECT_EQ(read(&cursor, &events), 0u);
+  EXPECT_EQ(ring_.end_wait(1), 42u);
+  ring_[1].block = 5;
+  ASSERT_EQ(read(&cursor, &events), 1u);
+  EXPECT_EQ(events[0].block, 5);
+  push(2);
+  push(3);  // takes the place of the one that waited
+  EXPECT_FALSE(ring_.holds(1));
+  EXPECT_EQ(read(&cursor, &events), 2u);
 }
 
 TEST_F(EventRingTest, AReaderThatFallsBehindSeesTheGap) {
@@ -154,7 +194,8 @@ TEST_F(EventRingTest, LargerElementsAreZeroedBehindTheKnownEvent) {
   constexpr size_t kSize = sizeof(kvc_event) + 24;
   std::vector<unsigned char> raw_bytes(2 * kSize, 0xee);
   uint64_t cursor = 0;
-  ASSERT_EQ(ring_.read(&cursor, raw_bytes.data(), kSize, 2, nullptr, 0), 2u);
+  size_t used = 0;
+  ASSERT_EQ(ring_.read(&cursor, raw_bytes.data(), kSize, 2, nullptr, 0, &used), 2u);
   for (size_t i = 0; i < 2; ++i) {
     kvc_event event;
     std::memcpy(&event, raw_bytes.data() + i * kSize, sizeof event);

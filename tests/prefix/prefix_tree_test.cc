@@ -186,7 +186,8 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   kvc_event events[4];
   int32_t tokens[8];
   uint64_t cursor = 0;
-  ASSERT_EQ(w.ring.read(&cursor, events, sizeof events[0], 4, tokens, 8), 3u);
+  size_t used = 0;
+  ASSERT_EQ(w.ring.read(&cursor, events, sizeof events[0], 4, tokens, 8, &used), 3u);
   EXPECT_EQ(events[0].kind, static_cast<uint32_t>(KVC_EVENT_STORED));
   EXPECT_EQ(events[0].block, raw(first));
   EXPECT_EQ(events[0].parent_node, 0u);

@@ -388,6 +388,7 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kEvict:
       op.number = random_.chance(85) ? 1 : random_.between(2, 4);
+      op.group = random_.below(setup_.config.pools.size() + 1);
       break;
     case Kind::kAcquire:
       op.group = random_.below(setup_.config.groups.size());
@@ -419,6 +420,7 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kReset:
       op.ns = random_.chance(8) || namespaces_.empty() ? 0 : namespaces_[random_.below(namespaces_.size())];
+      op.number = op.ns == 0 && random_.chance(50);  // the default one alone
       break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros:

@@ -191,7 +191,9 @@ class Model : public Rules {
     const uint64_t n = text.tokens.size();
     const Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
     const Table& table = hit.table;
-    info->num_cached = hit.blocks * B, info->lost_reuse_tokens = hit.lost;
+    info->num_cached = hit.blocks * B, info->lost_reuse_tokens = hit.lost, info->fits = 1;
+    const bool any =
+        std::any_of(requests.begin(), requests.end(), [](auto& entry) { return entry.second.admitted; });
     for (size_t p = 0; p < pools.size(); ++p) {
       uint64_t need = 0, room = pools[p].free.size() + pools[p].lru.size();
       for (size_t g = 0; g < table.size(); ++g) {
@@ -199,6 +201,7 @@ class Model : public Rules {
         need += up(n) - hit.blocks;
         for (const Cell& cell : table[g]) need += cell.block >= 0 && in(pools[p].lru, cell.block);
       }
+      if (need && need + (any ? config_.watermark : 0) > room) info->fits = 0;
       if (p == 0 || int64_t(room - need) < int64_t(info->blocks_available - info->blocks_needed))
         info->blocks_needed = need, info->blocks_available = room;
     }
@@ -235,10 +238,11 @@ class Model : public Rules {
               detach(b), pools[blocks_[b].pool].free.push_back(b), ++*dropped, changed();
     return KVC_OK;
   }
-  kvc_status evict(uint64_t most, uint64_t* evicted) {
+  kvc_status evict(size_t index, uint64_t most, uint64_t* evicted) {  // past the last pool: all of them
     *evicted = 0;
-    for (Pool& pool : pools)
-      while (*evicted < most && !pool.lru.empty()) {
+    for (size_t p = 0; p < pools.size(); ++p)
+      for (Pool& pool = pools[p];
+           (index >= pools.size() || p == index) && *evicted < most && !pool.lru.empty();) {
         const int b = pool.lru.front();
         pool.lru.erase(pool.lru.begin()), pool.free.push_back(b), changed();
         if (findable(b)) ++*evicted, ++stats.evictions;
@@ -359,8 +363,8 @@ class Model : public Rules {
     return changed();
   }
   kvc_status reset(uint64_t ns) {
-    if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == ns;
+    if (ns != KVC_DEFAULT_NAMESPACE && !epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == (ns == KVC_DEFAULT_NAMESPACE ? 0 : ns);
     clear(ns), ++stats.epoch;
     return changed();
   }

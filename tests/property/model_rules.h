@@ -209,9 +209,10 @@ class Rules {
   }
   void drop(int id, int Block::*count) {
     --(blocks_[id].*count);
+    if (count != &Block::pins) blocks_[id].released = issued;
     if (holds(id)) return;
-    if (in_flight())
-      pools[blocks_[id].pool].fenced.push_back({id, issued});
+    if (blocks_[id].released > retired)  // a pin writes nothing
+      blocks_[id].released = issued, pools[blocks_[id].pool].fenced.push_back({id, issued});
     else
       settle(id);
   }

@@ -57,6 +57,7 @@ struct Block {
   int group = -1, requests = 0, external = 0, pins = 0;
   bool written = false, published = false;
   Positions::iterator at;
+  uint64_t released = 0;    // newest step when a request, a copy or an external hold ended
   int64_t owner = kNobody;  // whose content it has: a namespace, kExternal, or nobody's
 };
 struct Pool {

@@ -149,6 +149,8 @@ std::string to_text(const Op& op) {
       out << "pin" << op.target << ")";
       break;
     case Kind::kEvict:
+      out << "pool " << op.group << ", " << op.number << ")";
+      break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros:
       out << op.number << ")";
@@ -172,8 +174,10 @@ std::string to_text(const Op& op) {
     case Kind::kOpen:
       out << "identity " << op.number << ") -> ns" << op.tag;
       break;
-    case Kind::kClose:
     case Kind::kReset:
+      out << (op.number == 0 ? ns : "KVC_DEFAULT_NAMESPACE") << ")";
+      break;
+    case Kind::kClose:
       out << ns << ")";
       break;
     case Kind::kRetire:

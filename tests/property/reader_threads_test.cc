@@ -85,7 +85,7 @@ class Log {
         if (pick()) kvc_manager_free_request(m_, ids_[at_]), forget();
         break;
       case 8:
-        kvc_manager_evict_blocks(m_, random_.below(200), &count);
+        kvc_manager_evict_blocks(m_, -1, random_.below(200), &count);
         break;
       case 9:
         kvc_manager_drop_prefix(m_, PROMPT(0, text(family, length).data(), length, nullptr, 0), &number);

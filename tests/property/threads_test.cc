@@ -170,7 +170,7 @@ class Worker {
            kBlocks);
     if (random_.chance(3)) {
       size_t evicted = 0;
-      expect(kvc_manager_evict_blocks(engine_.manager, 2, &evicted) == KVC_OK);
+      expect(kvc_manager_evict_blocks(engine_.manager, -1, 2, &evicted) == KVC_OK);
     }
   }
 

@@ -59,6 +59,7 @@ class World {
     std::vector<int32_t> tables,
         shadow;  // [group][row][column]: written by the library; kept up by its list of changes
     std::map<model::Key, Digest> digest_of;
+    std::map<std::pair<uint64_t, uint32_t>, kvc_event> replayed;  // STORED events by node and group
     std::map<Digest, model::Key> position_of;
   };
   struct StepPlan {  // what the outputs of a step must be, beside Outcome
@@ -80,6 +81,8 @@ class World {
   std::string compare_side(int side);
   std::string compare_requests(Side& side, int index);
   std::string compare_events(Side& side, int index);
+  std::string compare_prefixes(Side& side);
+  std::string compare_lists(Side& side, int index);
   std::string check_digests(bool ok, bool changed, bool reads);
 
   Setup setup_;

@@ -24,6 +24,21 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
   return out;
 }
 
+bool without_options(const model::Options& o) {
+  return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
+         o.drop_tail == 0;
+}
+
+// A probe right before an admission says what it does.
+std::string fault_of_probe(const kvc_probe_info& info, kvc_status status, uint64_t num_cached) {
+  if (status == KVC_OK && (info.fits != 1 || info.num_cached != num_cached)) {
+    return "the probe told fits " + std::to_string(info.fits) + " and a hit of " +
+           std::to_string(info.num_cached);
+  }
+  const bool refused = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;
+  return refused && info.fits != 0 ? "the probe told that it fits" : "";
+}
+
 }  // namespace
 
 void World::write_bytes(const Op& op) {
@@ -102,8 +117,8 @@ Outcome World::ask_model(const Op& op) {
       kvc_probe_info info{};
       out.status = model_.probe(ns, op.text, &info);
       if (out.status == KVC_OK)
-        for (uint64_t v :
-             {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens})
+        for (uint64_t v : {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,
+                           uint64_t{info.fits}})
           value(v);
       break;
     }
@@ -117,7 +132,7 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.drop_prefix(ns, op.text, &number);
       break;
     case Kind::kEvict:
-      out.status = model_.evict(op.number, &number);
+      out.status = model_.evict(op.group, op.number, &number);
       break;
     case Kind::kAcquire:
       out.status = model_.acquire(op.group, op.number, blocks);
@@ -143,7 +158,7 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.close(ns);
       break;
     case Kind::kReset:
-      out.status = model_.reset(ns);
+      out.status = model_.reset(op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
       break;
     case Kind::kTakeCopies:  // both take all that is pending, and one of the arrays may be too small
     case Kind::kTakeZeros: {
@@ -211,14 +226,23 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     }
     case Kind::kAllocate: {
-      const kvc_status status = kvc_manager_allocate_request(
-          m, PROMPT(own_ns, tokens, n, keys.data(), keys.size()), &config, &id, &number);
+      const PromptArgument prompt = PROMPT(own_ns, tokens, n, keys.data(), keys.size());
+      kvc_probe_info info{};
+      info.struct_size = sizeof info;
+      const bool probed = without_options(op.options) && kvc_manager_probe(m, prompt, &info) == KVC_OK;
+      const kvc_status status = kvc_manager_allocate_request(m, prompt, &config, &id, &number);
       out = collect(status, {id, number}, {false, true});
+      if (probed) out.fault += fault_of_probe(info, status, number);
       break;
     }
     case Kind::kAdmit: {
+      kvc_probe_info info{};
+      info.struct_size = sizeof info;
+      const kvc_status probed = kvc_manager_probe_request(m, target, &info);
       const kvc_status status = kvc_manager_admit_request(m, target, &number);
       out = collect(status, {number}, {true});
+      if (probed == KVC_OK) out.fault += fault_of_probe(info, status, number);
+      if (probed != KVC_OK && probed != status) out.fault = "the probe and the admission fail differently";
       break;
     }
     case Kind::kReserve:
@@ -254,11 +278,14 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_free_request(m, target);
       break;
     case Kind::kProbe: {
-      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched};
+      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77};
       const kvc_status status = kvc_manager_probe(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &info);
       out = collect(status,
-                    {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens},
-                    {true, true, true, true});
+                    {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,
+                     status == KVC_OK  ? info.fits
+                     : info.fits == 77 ? kUntouched
+                                       : 77},
+                    {true, true, true, true, true});
       break;
     }
     case Kind::kPin: {
@@ -277,7 +304,8 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     }
     case Kind::kEvict: {
-      const kvc_status status = kvc_manager_evict_blocks(m, op.number, &number);
+      const kvc_status status = kvc_manager_evict_blocks(
+          m, op.group < model_.pools.size() ? static_cast<int32_t>(op.group) : -1, op.number, &number);
       out = collect(status, {number}, {true});
       break;
     }
@@ -328,7 +356,7 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_close_namespace(m, ns);
       break;
     case Kind::kReset:
-      out.status = kvc_manager_reset(m, ns);
+      out.status = kvc_manager_reset(m, op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
       break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros: {

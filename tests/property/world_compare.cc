@@ -20,6 +20,14 @@ class Differences {
   std::ostringstream out_;
 };
 
+void replay(const kvc_event& e, std::map<std::pair<uint64_t, uint32_t>, kvc_event>* state) {
+  if (e.kind == KVC_EVENT_STORED) (*state)[{e.node, e.group}] = e;
+  if (e.kind == KVC_EVENT_REMOVED) state->erase({e.node, e.group});
+  if (e.kind != KVC_EVENT_CLEARED) return;
+  const uint64_t ns = e.namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : e.namespace_id;
+  std::erase_if(*state, [&](auto& entry) { return e.namespace_id == 0 || entry.second.namespace_id == ns; });
+}
+
 }  // namespace
 
 std::string World::compare_all() {
@@ -100,6 +108,7 @@ std::string World::compare_side(int index) {
   diff.check("duplicates", stats.duplicates, want.duplicates);
   if (!diff.text().empty()) return diff.text();
   if (std::string error = compare_requests(side, index); !error.empty()) return error;
+  if (std::string error = compare_lists(side, index); !error.empty()) return error;
   return compare_events(side, index);
 }
 
@@ -188,7 +197,9 @@ std::string World::compare_events(Side& side, int index) {
       if (!cleared) diff.check(name + "group", e.group, uint64_t(want.group));
       diff.check(name + "num_tokens", e.num_tokens, cleared ? 0 : B);
       if (!cleared) diff.check(name + "token_offset", e.token_offset, want.offset);
-      if (want.ns) {
+      if (want.ns == KVC_DEFAULT_NAMESPACE) {
+        diff.check(name + "namespace_id", e.namespace_id, want.ns);
+      } else if (want.ns) {
         bool found = false;
         for (auto& [tag, handle] : handles_)
           found |= handle.model == want.ns && handle.lib[size_t(index)] == e.namespace_id;
@@ -215,11 +226,72 @@ std::string World::compare_events(Side& side, int index) {
           diff.check(name + "parent_digest", std::memcmp(e.parent_digest, known->second.data(), 32) != 0, 0);
         used += B;
       }
+      replay(e, &side.replayed);
       if (!diff.text().empty()) return diff.text();
     }
   }
   if (side.cursor != model_.events.size())
     return "events: library " + std::to_string(side.cursor) + ", model " +
            std::to_string(model_.events.size());
-  return "";
+  return compare_prefixes(side);
+}
+
+// The list of prefixes must be what is left of all events.
+std::string World::compare_prefixes(Side& side) {
+  const size_t B = setup_.config.block_size, room = 5;
+  std::vector<kvc_event> entries(room);
+  std::vector<int32_t> tokens(room * B);
+  Differences diff;
+  auto left = side.replayed;
+  uint64_t cursor = 0, events = ~uint64_t{0};
+  do {
+    kvc_event_batch batch = {sizeof batch,  entries.data(), sizeof(kvc_event), room, 0,
+                             tokens.data(), tokens.size()};
+    if (kvc_manager_list_prefixes(side.manager, &cursor, &events, &batch) != KVC_OK)
+      return std::string("list_prefixes: ") + kvc_last_error();
+    for (size_t i = 0; i < batch.count; ++i) {
+      const kvc_event& e = entries[i];
+      const std::string name = "prefix " + std::to_string(e.node) + " ";
+      const auto at = left.find({e.node, e.group});
+      if (at == left.end()) return name + "is listed, but no event tells of it";
+      kvc_event want = at->second;
+      left.erase(at);
+      kvc_block_info block{};
+      block.struct_size = sizeof block;
+      diff.check(name + "block", uint64_t(kvc_manager_block_info(side.manager, e.block, &block)), KVC_OK);
+      diff.check(name + "published", block.published, 1);
+      diff.check(name + "group of the block", uint64_t(block.group), e.group);
+      diff.check(name + "sequence", e.sequence, side.cursor);
+      want.sequence = e.sequence, want.time_ns = e.time_ns, want.block = e.block;
+      diff.check(name + "differs", std::memcmp(&want, &e, sizeof e) != 0, 0);
+      Digest digest;
+      std::memcpy(digest.data(), e.digest, 32);
+      const model::Key& position = side.position_of.at(digest);
+      for (size_t t = 0; t < B; ++t)
+        diff.check(name + "token", uint64_t(tokens[i * B + t]),
+                   uint64_t(position.prefix[e.token_offset + t].token));
+    }
+  } while (cursor != 0);
+  diff.check("event_cursor", events, side.cursor);
+  diff.check("prefixes that are not listed", left.size(), 0);
+  return diff.text();
+}
+
+std::string World::compare_lists(Side& side, int index) {
+  Differences diff;
+  std::vector<uint64_t> pins(model_.pins.size() + 2), spaces(model_.epochs.size() + 2);
+  size_t num_pins = 0, num_spaces = 0;
+  kvc_manager_list_pins(side.manager, pins.data(), pins.size(), &num_pins);
+  kvc_manager_list_namespaces(side.manager, spaces.data(), spaces.size(), &num_spaces);
+  diff.check("number of pins", num_pins, model_.pins.size());
+  diff.check("number of namespaces", num_spaces, model_.epochs.size() - 1);  // not the default one
+  for (auto& [tag, handle] : handles_) {
+    const auto listed = [&](const std::vector<uint64_t>& ids) {
+      return std::find(ids.begin(), ids.end(), handle.lib[size_t(index)]) != ids.end();
+    };
+    const std::string name = std::to_string(tag) + " listed";
+    if (model_.pins.count(handle.model)) diff.check("pin " + name, listed(pins), true);
+    if (model_.epochs.count(handle.model)) diff.check("namespace " + name, listed(spaces), true);
+  }
+  return diff.text();
 }

@@ -186,7 +186,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
                                      &value);
     *printed = 1;
   }
-  if (IS("evict")) status = kvc_manager_evict_blocks(m, (size_t)a[0], &size), value = size, *printed = 1;
+  if (IS("evict")) status = kvc_manager_evict_blocks(m, -1, (size_t)a[0], &size), value = size, *printed = 1;
   if (IS("pin")) {
     uint64_t pinned;
     return kvc_manager_pin_prefix(m, PROMPT(ns, sequence(a[2], a[3]), (size_t)a[3], NULL, 0), &pins[a[0]],

@@ -23,7 +23,7 @@ from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, D
 from .manager import Group, Manager, PendingWork
 from .models import Model, find_model, models
 from .quant import dequantize, quantize
-from .request import ExtraKey, Namespace, Pin, Request, RequestOptions
+from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
 from .storage import Launch, Storage, merge_attention, storage_size, tree_mask
@@ -66,7 +66,7 @@ def __dir__() -> "list[str]":
 
 
 __all__ = [
-    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DType", "DeviceError", "DeviceFlags", "EventKind", "ExtraKey", "Feature",
+    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags", "EventKind", "ExtraKey", "Feature",
     "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "ReplayResult", "Request", "RequestFlags",
     "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope",

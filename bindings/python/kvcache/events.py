@@ -20,6 +20,18 @@ _NUMBERS = [
 _DIGESTS = [("digest", "V32"), ("parent_digest", "V32"), ("extra_digest", "V32")]
 
 
+def _room(batch: int) -> "tuple[numpy.ndarray, numpy.ndarray]":
+    return np.zeros(batch, np.dtype([*_NUMBERS, *_DIGESTS])), np.empty(batch * 1024, np.int32)  # of the largest blocks
+
+
+def _events(records: "numpy.ndarray", tokens: "numpy.ndarray") -> "Iterator[Event]":
+    first = 0
+    for record in records:
+        last = first + int(record["num_tokens"])
+        yield Event(record, tokens[first:last].copy())
+        first = last
+
+
 class Event:
     """A change of what can be found. digest, parent_digest, extra_digest: 32 bytes. tokens: int32 [num_tokens]."""
 
@@ -50,15 +62,32 @@ class Event:
         return f"<kvcache.Event {self.sequence} {self.kind.name} block {self.block} tokens {self.token_offset}+{self.num_tokens}>"
 
 
+class Prefixes:
+    """Iterates once over what can be found: an Event of the kind STORED for each prefix position and group, in no particular order. Other
+    calls may change the state meanwhile: iterate to the end, then apply the events from `event_cursor` on. That is the present state."""
+
+    def __init__(self, manager: Owner, batch: int = 256):
+        self._manager = manager
+        self._batch = batch
+        self.event_cursor = 0  # for Manager.events, once the iteration has begun
+
+    def __iter__(self) -> Iterator[Event]:
+        events, tokens = _room(self._batch)
+        cursor = None
+        while cursor != 0:
+            cursor, event_cursor, count = _native.kvc_manager_list_prefixes(self._manager._m, cursor or 0, events, tokens)
+            self.event_cursor = event_cursor or self.event_cursor
+            yield from _events(events[:count].copy(), tokens)
+
+
 class EventReader:
     """Iterates over the events from `cursor` to the last one so far. Iterate again to read the events since then. Any number of
     readers may read the same events. `lost` counts events that were overwritten before they were read; when it grows, read the
-    state anew."""
+    state anew: Manager.prefixes()."""
 
     def __init__(self, manager: Owner, cursor: int = 0, batch: int = 256):
         self._manager = manager
-        self._events = np.zeros(batch, np.dtype([*_NUMBERS, *_DIGESTS]))
-        self._tokens = np.empty(batch * 1024, np.int32)  # of the largest blocks
+        self._events, self._tokens = _room(batch)
         self.cursor = cursor
         self.lost = 0
 
@@ -77,8 +106,4 @@ class EventReader:
             events, tokens = self.poll()
             if not len(events):
                 return
-            first = 0
-            for record in events:
-                last = first + int(record["num_tokens"])
-                yield Event(record, tokens[first:last].copy())
-                first = last
+            yield from _events(events, tokens)

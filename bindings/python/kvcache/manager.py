@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional,
 from . import _native
 from ._arrays import np, take, whole
 from .errors import BufferTooSmallError, KvCacheError
-from .events import EventReader
+from .events import EventReader, Prefixes
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
@@ -161,6 +161,16 @@ class Manager:
         ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
         return ids
 
+    def pins(self) -> "list[int]":
+        """Returns the ids of all pins."""
+        ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_pins(self._m, room), np.uint64).tolist()
+        return ids
+
+    def namespaces(self) -> "list[int]":
+        """Returns the ids of the open namespaces besides the default one."""
+        ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_namespaces(self._m, room), np.uint64).tolist()
+        return ids
+
     def block_tables(self, requests: "numpy.ndarray", out: "numpy.ndarray", group: int = 0, fill_id: int = -1) -> "numpy.ndarray":
         """Writes whole block tables, and returns `out`. requests: uint64 [n] ids of admitted requests. out: int32 [n, entries]. An entry
         without a block is fill_id. Raises BufferTooSmallError if a table has more entries."""
@@ -206,13 +216,20 @@ class Manager:
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
     def reset(self, namespace: "Namespace | int" = 0) -> None:
-        """Forgets all cached content of a namespace (0 = all) in constant time. Requests keep their blocks and finish."""
+        """Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests keep
+        their blocks and finish."""
         _native.kvc_manager_reset(self._m, namespace_id(namespace))
 
     def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> ProbeInfo:
         """Asks whether a prompt would fit, and how much of it is cached. Changes nothing."""
         struct = _native.kvc_probe_info()
         _native.kvc_manager_probe(self._m, namespace_id(namespace), tokens, pack_keys(keys), struct)
+        return ProbeInfo.read(struct)
+
+    def probe_request(self, request: "Request | int") -> ProbeInfo:
+        """Asks what the admission of a waiting request would find, with its options. Changes nothing. Raises BusyError if it is admitted."""
+        struct = _native.kvc_probe_info()
+        _native.kvc_manager_probe_request(self._m, getattr(request, "id", request), struct)
         return ProbeInfo.read(struct)
 
     def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:
@@ -223,9 +240,10 @@ class Manager:
         """Drops the cached blocks of these tokens that nobody holds. Returns their number."""
         return _native.kvc_manager_drop_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys))
 
-    def evict(self, max_blocks: int) -> int:
-        """Evicts up to max_blocks cached blocks in the order of the policy. Returns their number."""
-        return _native.kvc_manager_evict_blocks(self._m, max_blocks)
+    def evict(self, max_blocks: int, pool: int = -1) -> int:
+        """Evicts up to max_blocks cached blocks in the order of the policy. pool: the index of a pool; -1 = all, pool by pool. Returns
+        their number."""
+        return _native.kvc_manager_evict_blocks(self._m, pool, max_blocks)
 
     # ---- external holds, for engines with their own block tables
 
@@ -306,6 +324,10 @@ class Manager:
     def events(self, cursor: int = 0) -> EventReader:
         """Returns an iterator over the events from `cursor` on. Needs event_capacity."""
         return EventReader(self, cursor)
+
+    def prefixes(self) -> Prefixes:
+        """Returns an iterator over what can be found now, for readers that have lost events. Needs event_capacity."""
+        return Prefixes(self)
 
 
 def _group_config(group: Group) -> "_native.kvc_group_config":

@@ -64,6 +64,7 @@ class Stats(NamedTuple):
     rejected_candidates: int
     nodes_used: int
     metadata_bytes: int
+    events_dropped: int
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
@@ -73,7 +74,7 @@ class Stats(NamedTuple):
                    filled.cached_tokens, filled.block_queries, filled.block_hits, filled.lost_reuse_tokens,
                    filled.readmissions, filled.refusals, filled.preemptions, filled.evictions, filled.copies,
                    filled.duplicates, filled.published_blocks, filled.unpublished_blocks, filled.rejected_candidates,
-                   filled.nodes_used, filled.metadata_bytes)
+                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped)
 
 
 class ProbeInfo(NamedTuple):
@@ -89,10 +90,12 @@ class ProbeInfo(NamedTuple):
     blocks_needed: int
     blocks_available: int
     lost_reuse_tokens: int
+    fits: int
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
-        return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens)
+        return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
+                   filled.fits)
 
 
 class PoolInfo(NamedTuple):

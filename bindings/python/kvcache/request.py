@@ -64,6 +64,9 @@ class RequestOptions(NamedTuple):
     keys: "Sequence[ExtraKey]" = ()
 
 
+DEFAULT_NAMESPACE = 2**64 - 1  # for Manager.reset and in events: the default namespace alone
+
+
 def namespace_id(namespace: "Namespace | int") -> int:
     if isinstance(namespace, int):
         return namespace

@@ -118,6 +118,54 @@ def test_namespaces_do_not_share_and_reset_forgets():
             assert m.probe(range(9), namespace=a).num_cached == 0
 
 
+def test_the_default_namespace_is_reset_alone():
+    with Manager(16, block_size=4, event_capacity=64) as m, m.namespace(model=b"a") as a:
+        assert m.namespaces() == [a.id]
+        for namespace in (0, a):
+            with m.allocate(range(9), namespace=namespace) as r:
+                r.commit(9)
+        m.reset(kvcache.DEFAULT_NAMESPACE)
+        assert m.probe(range(9)).num_cached == 0 and m.probe(range(9), namespace=a).num_cached == 8
+        assert [e.namespace_id for e in m.events() if e.kind == kvcache.EventKind.CLEARED] == [kvcache.DEFAULT_NAMESPACE]
+
+
+def test_a_probe_says_whether_the_prompt_fits():
+    with Manager(4, block_size=4, watermark_blocks=2) as m:
+        assert m.probe(range(16)).fits  # the watermark does not count while nothing runs
+        with m.allocate([1]):
+            assert m.probe(range(4)).fits and not m.probe(range(8)).fits
+            with m.create(range(8), slots=4) as waiting:
+                assert m.probe_request(waiting).fits
+                waiting.admit()
+                with pytest.raises(kvcache.errors.BusyError):
+                    m.probe_request(waiting.id)
+
+
+def test_what_is_cached_is_listed_as_the_events_tell():
+    with Manager(40, block_size=4, event_capacity=4) as m:
+        assert list(m.prefixes()) == []
+        with m.allocate(range(40)) as r:
+            r.commit(40)
+        reader = m.events()
+        told = list(reader)
+        assert len(told) == 4 and reader.lost == 6 == m.stats.events_dropped
+        prefixes = m.prefixes()
+        listed = sorted(prefixes, key=lambda e: e.token_offset)
+        assert prefixes.event_cursor == reader.cursor == 10
+        assert [e.tokens.tolist() for e in listed] == [list(range(i, i + 4)) for i in range(0, 40, 4)]
+        assert [(e.node, e.digest, e.parent_digest, e.block) for e in listed[6:]] == [(e.node, e.digest, e.parent_digest, e.block) for e in told]
+        assert all(e.kind == kvcache.EventKind.STORED for e in listed)
+
+
+def test_one_pool_is_evicted():
+    with Manager([8, 8], block_size=4, groups=[Group(), Group(window_tokens=4, pool=1)]) as m:
+        with m.allocate(range(9)) as r:
+            r.commit(9)
+        assert m.evict(9, pool=0) == 2 and m.pool_info(1).cached > 0
+        with pytest.raises(kvcache.errors.InvalidArgumentError):
+            m.evict(1, pool=2)
+
+
 def test_pins_keep_and_drop_and_evict_take():
     with Manager(4, block_size=4) as m:
         with m.allocate(range(9)) as r:
@@ -125,7 +173,7 @@ def test_pins_keep_and_drop_and_evict_take():
         with pytest.raises(kvcache.NotFoundError):
             m.pin([99] * 9)
         with m.pin(range(8)) as pin:
-            assert pin.num_pinned == 8
+            assert pin.num_pinned == 8 and m.pins() == [pin.id]
             assert m.evict(4) == 0
             assert m.block_info(0).state == kvcache.BlockState.PINNED
         assert m.evict(1) == 1 and m.drop(range(8)) == 1

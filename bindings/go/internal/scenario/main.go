@@ -199,7 +199,7 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		dropped, failure := r.m.DropPrefix(r.namespace(a[0]), sequence(a[1], a[2]), nil)
 		return said(dropped, failure)
 	case "evict":
-		evicted, failure := r.m.EvictBlocks(a[0])
+		evicted, failure := r.m.EvictBlocks(-1, a[0])
 		return said(evicted, failure)
 	case "pin":
 		pin, _, failure := r.m.PinPrefix(r.namespace(a[1]), sequence(a[2], a[3]), nil)

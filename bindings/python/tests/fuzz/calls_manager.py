@@ -102,6 +102,29 @@ def probe(w):
     w.m.probe(w.tokens(), w.keys(), w.any_namespace())
 
 
+@call("Manager.probe_request")
+def probe_request(w):
+    with contextlib.closing(w.m.create(w.ids(9), lookahead=2)) as r:
+        need(w.m.probe_request(r) == w.m.probe_request(r.id), "two answers")
+    w.m.probe_request(w.number(1))
+
+
+@call("Manager.pins")
+def pins(w):
+    need(len(w.m.pins()) >= len(w.pins), "pins are missing")
+
+
+@call("Manager.namespaces")
+def namespaces(w):
+    need(0 not in w.m.namespaces(), "the default namespace is listed")
+
+
+@call("Manager.prefixes")
+def prefixes(w):
+    for event in w.m.prefixes():
+        need(len(event.tokens) == event.num_tokens, "tokens are missing")
+
+
 @call("Manager.pin")
 def pin(w):
     prompt = w.ids(9)
@@ -119,7 +142,7 @@ def drop(w):
 
 @call("Manager.evict")
 def evict(w):
-    w.m.evict(w.number(3))
+    w.m.evict(w.number(3), pool=w.number(-1))
 
 
 @call("Manager.acquire_blocks")

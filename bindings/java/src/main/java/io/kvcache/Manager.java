@@ -181,19 +181,48 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_close_namespace(m, namespace));
   }
 
-  /** Forgets all cached content of a namespace (0 = all) in constant time. Requests keep their blocks and finish. */
+  /** Returns the ids of the open namespaces besides the default one. */
+  public List<Long> namespaces() throws KvCacheException {
+    return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
+  }
+
+  /** The default namespace alone, for {@link #reset} and in events of kind 3 (cleared). */
+  public static final long DEFAULT_NAMESPACE = -1;
+
+  /** Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests finish. */
   public void reset(long namespace) throws KvCacheException {
     call(m -> Native.kvc_manager_reset(m, namespace));
   }
 
   /** Returns the tokens of a prompt that would hit now. Changes nothing. */
   public long probe(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
-    kvc_probe_info info = new kvc_probe_info();
+    return probeInfo(namespace, tokens, keys).numCached();
+  }
+
+  /** What an admission would find: kvc_probe_info. fits: whether it has space. */
+  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits) {}
+
+  /** Asks what the admission of a prompt without options would find. Changes nothing. */
+  public ProbeInfo probeInfo(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
+    return probed((m, info) -> Native.kvc_manager_probe(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), info));
+  }
+
+  /** Asks what the admission of a waiting request would find, with its options. Changes nothing. */
+  public ProbeInfo probeRequest(long request) throws KvCacheException {
+    return probed((m, info) -> Native.kvc_manager_probe_request(m, request, info));
+  }
+
+  private interface Probing {
+    void probe(long manager, kvc_probe_info info) throws KvCacheException;
+  }
+
+  private ProbeInfo probed(Probing probing) throws KvCacheException {
+    kvc_probe_info i = new kvc_probe_info();
     try {
-      call(m -> Native.kvc_manager_probe(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), info));
-      return info.getNum_cached();
+      call(m -> probing.probe(m, i));
+      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0);
     } finally {
-      info.delete();
+      i.delete();
     }
   }
 
@@ -207,6 +236,11 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_unpin_prefix(m, pin));
   }
 
+  /** Returns the ids of all pins. */
+  public List<Long> pins() throws KvCacheException {
+    return grown(8, (m, room, out) -> Native.kvc_manager_list_pins(m, room.asLongBuffer(), out), ByteBuffer::getLong);
+  }
+
   /** Drops the cached blocks of these tokens that nobody holds. Returns their number. */
   public long drop(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_drop_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out));
@@ -214,8 +248,13 @@ public final class Manager implements AutoCloseable {
 
   /** Evicts up to maxBlocks cached blocks in the order of the policy. Returns their number. */
   public long evict(long maxBlocks) throws KvCacheException {
+    return evict(-1, maxBlocks);
+  }
+
+  /** The same in one pool; -1 = all, pool by pool. */
+  public long evict(int pool, long maxBlocks) throws KvCacheException {
     Sizes.count("maxBlocks", maxBlocks);
-    return ask((m, out) -> Native.kvc_manager_evict_blocks(m, maxBlocks, out));
+    return ask((m, out) -> Native.kvc_manager_evict_blocks(m, pool, maxBlocks, out));
   }
 
   // ---- external holds, for engines with their own block tables
@@ -291,10 +330,33 @@ public final class Manager implements AutoCloseable {
   /** Reads up to 256 events from a cursor on (0 at first), without removing them. */
   public Event.Batch events(long cursor) throws KvCacheException {
     Sizes.count("cursor", cursor);
+    return eventBatch((m, room, tokens, next, out) -> Native.kvc_manager_poll_events(m, cursor, room, tokens, next, out));
+  }
+
+  /**
+   * Lists what can be found, up to 256 entries from a cursor on (0 at first): a stored event for each prefix position and group, in no particular
+   * order. The next cursor is 0 at the end. eventCursor[0] is written if the cursor is 0: list everything, then apply the events from there on.
+   */
+  public Event.Batch prefixes(long cursor, long[] eventCursor) throws KvCacheException {
+    Sizes.count("cursor", cursor);
+    long[] from = new long[1];
+    Event.Batch batch =
+        eventBatch((m, room, tokens, next, out) -> Native.kvc_manager_list_prefixes(m, cursor, room, tokens, next, from, out));
+    if (cursor == 0) {
+      eventCursor[0] = from[0];
+    }
+    return batch;
+  }
+
+  private interface Reading {
+    void read(long manager, ByteBuffer room, IntBuffer tokens, long[] next, long[] count) throws KvCacheException;
+  }
+
+  private Event.Batch eventBatch(Reading reading) throws KvCacheException {
     ByteBuffer room = Buffers.bytes(256 * NativeConstants.EVENT_BYTES);
     IntBuffer tokens = Buffers.ints(256 * 1024); // of the largest blocks
     long[] next = new long[1];
-    long count = ask((m, out) -> Native.kvc_manager_poll_events(m, cursor, room, tokens, next, out));
+    long count = ask((m, out) -> reading.read(m, room, tokens, next, out));
     List<Event> events = new ArrayList<>();
     for (int i = 0; i < count; ++i) {
       events.add(Event.read(room, tokens));

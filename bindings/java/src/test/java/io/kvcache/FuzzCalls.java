@@ -160,6 +160,11 @@ final class FuzzCalls {
     table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
     table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
     table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
+    table.put("Manager.probeInfo", () -> m().probeInfo(namespace(), prompt(), keys()));
+    table.put("Manager.probeRequest", () -> m().probeRequest(request().id()));
+    table.put("Manager.pins", () -> m().pins());
+    table.put("Manager.namespaces", () -> m().namespaces());
+    table.put("Manager.prefixes", () -> m().prefixes(h.number(), new long[1]));
     table.put("Manager.pin", () -> pins.add(m().pin(namespace(), prompt(), keys())));
     table.put("Manager.unpin", () -> m().unpin(pins.isEmpty() ? h.number() : pins.get(h.random.nextInt(pins.size()))));
     table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));

@@ -136,6 +136,15 @@ class ManagerTest {
       assertEquals(0, m.probe(b, tokens, key));
       long pin = m.pin(a, tokens, key);
       assertEquals(0, m.evict(9));
+      assertEquals(List.of(pin), m.pins());
+      assertEquals(List.of(a, b), m.namespaces());
+      m.reset(Manager.DEFAULT_NAMESPACE);
+      assertEquals(8, m.probe(a, tokens, key));
+      assertTrue(m.probeInfo(a, tokens, key).fits());
+      try (Request waiting = m.create(direct(sequence(0, 70)), new RequestOptions().slots(4))) {
+        assertTrue(m.probeRequest(waiting.id()).fits());
+        assertTrue(!m.probeInfo(0, direct(sequence(0, 70))).fits());
+      }
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
       m.reset(a);
@@ -160,6 +169,14 @@ class ManagerTest {
       assertArrayEquals(sequence(4, 4), read.events().get(1).tokens());
       assertEquals(Event.STORED, read.events().get(0).kind());
       assertEquals(0, m.events(read.next()).events().size());
+      long[] eventCursor = new long[1];
+      Event.Batch listed = m.prefixes(0, eventCursor);
+      assertEquals(0, listed.next());
+      assertEquals(2, eventCursor[0]);
+      assertEquals(2, listed.events().size());
+      assertArrayEquals(read.events().get(1).digest(), listed.events().get(1).digest());
+      assertEquals(0, m.stats().eventsDropped());
+      assertEquals(2, m.evict(0, 9));
       try (Request r = m.allocate(sequence(0, 20))) {
         r.commit(20);
         assertEquals(-1, r.blockTable(1)[0]);
