@@ -34,6 +34,7 @@ class Stats(NamedTuple):
     rejected_candidates: Entries with an equal hash that the comparison rejected.
     nodes_used: Gauge: prefix positions in use.
     metadata_bytes: Gauge: memory from the manager's allocator.
+    events_dropped: Events that were overwritten before any reader had read them.
     """
 
     epoch: int
@@ -81,9 +82,10 @@ class ProbeInfo(NamedTuple):
     """What would hit, and whether the prompt fits.
 
     num_cached: Tokens that would hit.
-    blocks_needed: Blocks of the tightest pool that an admission of all tokens takes, cached ones that nobody holds included.
-    blocks_available: Free and evictable blocks of that pool. It fits if needed + watermark (0 while no request is admitted) <= available.
+    blocks_needed: Blocks of the tightest pool that the admission takes, cached ones that nobody holds included.
+    blocks_available: Free and evictable blocks of that pool.
     lost_reuse_tokens: As in RequestInfo.
+    fits: 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE or AGAIN.
     """
 
     num_cached: int

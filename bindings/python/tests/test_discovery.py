@@ -80,6 +80,11 @@ def test_a_closed_step_says_that_it_is_closed(m):
             use()
 
 
+def offered():
+    """The classes and functions of the package."""
+    return [thing for thing in (getattr(kvcache, name) for name in kvcache.__all__) if callable(thing)]
+
+
 def parameters(function):
     return {name: it.kind for name, it in inspect.signature(function).parameters.items()}
 
@@ -98,8 +103,8 @@ def test_signatures_have_every_option_of_the_library(function, struct, elsewhere
 
 
 def test_no_signature_takes_whatever_it_is_given():
-    for name in kvcache.__all__:
-        for function in (getattr(kvcache, name), *vars(getattr(kvcache, name)).values()):
+    for thing in offered():
+        for function in (thing, *vars(thing).values()):
             if inspect.isfunction(function) and function.__module__.startswith("kvcache") and not function.__name__.startswith("_") or inspect.isclass(function) and "__init__" in vars(function):
                 kinds = parameters(function).values() if not issubclass(type(function), type(kvcache.Status)) else ()
                 assert inspect.Parameter.VAR_KEYWORD not in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds, function
@@ -108,8 +113,7 @@ def test_no_signature_takes_whatever_it_is_given():
 
 def test_help_has_no_names_of_c():
     texts = [kvcache.__doc__]
-    for name in kvcache.__all__:
-        thing = getattr(kvcache, name)
+    for thing in offered():
         texts += [inspect.getdoc(thing), *(inspect.getdoc(it) for key, it in vars(thing).items() if not key.startswith("_") and getattr(it, "__doc__", None))]
     texts += [record.__doc__ for record in vars(records).values() if hasattr(record, "_fields")]
     assert len(texts) > 200
