@@ -145,6 +145,7 @@ def test_texts_of_the_library_are_in_the_words_of_python():
         for part in name.split("."):
             thing = getattr(thing, part)
     assert errors.in_python("kvc_storage_config.k_scale is -3") == "k_scale is -3"
+    assert errors.in_python("KVC_LAUNCH_PLANNED without kvc_attention_launch.plan") == "Launch.planned without Launch.plan"
     assert errors.in_python("use KVC_MEMORY_HOST or KVC_STORAGE_LATENT") == "use MemoryKind.HOST or StorageFlags.LATENT"
 
 
