@@ -127,10 +127,11 @@ def test_results_describe_each_field():
 
 
 def test_texts_of_the_library_are_in_the_words_of_python():
-    """All texts of src/ that a call from Python can raise."""
+    """All texts that a call from Python can raise."""
     literals = set()
-    for folder in ("api", "attention", "backend", "base", "cpu", "manager", "models", "quant", "request", "storage"):
-        for path in (ROOT / "src" / folder).rglob("*.cc"):
+    folders = [ROOT / "src" / name for name in ("api", "attention", "backend", "base", "cpu", "manager", "models", "quant", "request", "storage")]
+    for folder in (*folders, ROOT / "gpu" / "backend"):
+        for path in folder.rglob("*.cc"):
             code = re.sub(r'"\s*\n\s*"', "", path.read_text(encoding="utf-8"))
             literals |= {text for text in re.findall(r'"((?:[^"\\\n]|\\.)* (?:[^"\\\n]|\\.)*)"', code) if OF_C.search(text)}
     assert len(literals) > 20
