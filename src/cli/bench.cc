@@ -23,6 +23,34 @@ uint64_t kernel_bytes(const BenchOptions& options) {
   return options.what == "swap-out" ? info.swap_out_kernel_bytes : info.swap_in_kernel_bytes;
 }
 
+std::string hardware(const BenchOptions& options) {
+  if (options.device.empty()) return processor_name();
+  const auto info = ask<kvc_device_info>(kvc_device_properties, options.device.c_str());
+  return std::string(info.name) + ", " + info.architecture;
+}
+
+/// Whether BenchArray takes the rows that are compared.
+bool can_check(const BenchOptions& options) {
+  const uint64_t value_dim = options.v_head_dim != 0 ? options.v_head_dim : options.head_dim;
+  const auto whole = [](uint64_t heads, uint64_t dim, const std::string& dtype) {
+    return heads * dim * (dtype == "fp32" ? 4 : 2) % 16 == 0;
+  };
+  if (is_attention(options)) return whole(options.heads, value_dim, options.query_dtype);
+  return options.what != "gather" || (whole(options.kv_heads, options.head_dim, options.dtype) &&
+                                      whole(options.kv_heads, value_dim, options.dtype));
+}
+
+/// Seconds of the same work on a storage that keeps each request in one block, as if nothing were paged; 0
+/// where there is none.
+double contiguous_seconds(BenchOptions options) {
+  constexpr uint64_t kMostTokens = uint64_t{1} << 20;  // of a block
+  if (!options.device.empty() || is_swap(options) || options.what == "copy" || options.context > kMostTokens)
+    return 0;
+  options.block_size = static_cast<uint32_t>((options.context + 15) / 16 * 16);
+  options.check = false;
+  return BenchSubject(options).run().seconds;
+}
+
 }  // namespace
 
 nlohmann::ordered_json check_json(const BenchCheck& check) {
@@ -34,18 +62,22 @@ nlohmann::ordered_json check_json(const BenchCheck& check) {
   return json;
 }
 
-bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
+bool print_bench(const BenchOptions& given, bool as_json, std::ostream& out) {
+  BenchOptions options = given;
+  const bool on_device = !options.device.empty();
+  options.check |= !on_device && !options.no_check && can_check(options);
   BenchSubject subject(options);
   const bool attention = is_attention(options);
-  const bool on_device = !options.device.empty();
   const BenchTimes times = subject.run();
   const bool rotates_apart = options.rope && options.what == "store" && !on_device;
   const double apart = rotates_apart ? subject.store_rotated_apart().seconds : 0;
   const double reached = subject.layer_bytes() / times.seconds / 1e9;
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
+  const double contiguous = contiguous_seconds(options);
   Json json;
   json["bench"] = options.what;
+  json["hardware"] = hardware(options);
   if (on_device) json["device"] = options.device;
   json["context"] = options.context;
   json["batch"] = options.batch;
@@ -68,10 +100,15 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
   json["us_per_layer"] = times.seconds * 1e6;
   if (on_device) json["enqueue_us_per_layer"] = times.enqueue_seconds * 1e6;
   if (rotates_apart) json["apart_us_per_layer"] = apart * 1e6;
+  if (contiguous != 0) {
+    json["contiguous_us_per_layer"] = contiguous * 1e6;
+    json["contiguous_ratio"] = contiguous / times.seconds;
+  }
   json["gb_per_s"] = reached;
   if (subject.traffic_bytes() != 0) json["traffic_gb_per_s"] = subject.traffic_bytes() / times.seconds / 1e9;
   json[ceiling.key] = machine;
   json["ratio"] = reached / machine;
+  json["above_1"] = reached > machine;
   const double gflops = subject.flops() / times.seconds / 1e9;
   const double fma_gflops = attention && !on_device ? peak_flops(options.threads) / 1e9 : 0;
   if (attention) json["gflops"] = gflops;
@@ -93,11 +130,18 @@ bool print_bench(const BenchOptions& options, bool as_json, std::ostream& out) {
     out << options.device;
   else
     out << counted(options.threads, "thread");
-  out << "\n  " << times.seconds * 1e6 << " us per layer";
+  out << "\n  " << hardware(options) << "\n  " << times.seconds * 1e6 << " us per layer";
   if (on_device) out << " (" << times.enqueue_seconds * 1e6 << " us to enqueue)";
   out << ", " << reached << " GB/s of keys and values\n  " << (on_device ? "the device " : "the machine ")
       << ceiling.verb << ' ' << machine << " GB/s" << (on_device ? "" : " with as many threads") << ": "
       << reached / machine << " of it\n";
+  if (reached > machine)
+    out << "  ABOVE 1: a part was in a cache (leave out --layers), or other work disturbed the measurement "
+           "of "
+           "the machine (run it again)\n";
+  if (contiguous != 0)
+    out << "  " << contiguous * 1e6 << " us if each request is contiguous: " << contiguous / times.seconds
+        << " of the paged time\n";
   if (rotates_apart)
     out << "  " << apart * 1e6 << " us if kvc_rope_apply rotates the keys before the store, in one thread\n";
   if (is_swap(options)) out << "  runs of " << subject.run_bytes() << " bytes";

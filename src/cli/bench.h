@@ -25,6 +25,7 @@ struct BenchOptions {
   std::string query_dtype = "fp32";  // or bf16
   bool rope = false;                 // store and step: keys rotate while they are stored
   bool check = false;                // compare results of the last call with the CPU's
+  bool no_check = false;             // on the CPU too, where they are compared unless that is impossible
   bool own_plans = false;            // attention on a device: each layer makes its own plan
 };
 

@@ -37,8 +37,10 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
   add_choice(bench, "--query-dtype", options.query_dtype, "Type of queries and results", {"fp32", "bf16"})
       ->capture_default_str();
   bench.add_flag("--rope", options.rope, "store and step: rotate keys (RoPE) while they are stored");
-  bench.add_flag("--check", options.check,
-                 "Compare a sample of the results with those of the CPU; the exit code is 1 if they differ");
+  CLI::Option* const check = bench.add_flag("--check", options.check,
+                                            "Compare a sample of the results with those of the CPU; the exit "
+                                            "code is 1 if they differ [on the CPU]");
+  bench.add_flag("--no-check", options.no_check, "Do not compare results")->excludes(check);
   bench.add_flag("--own-plans", options.own_plans,
                  "Attention on a GPU: each layer makes its own plan; without this, 32 layers share one");
 }

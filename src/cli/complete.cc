@@ -6,19 +6,12 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/library.h"
+#include "cli/usage.h"
 
 namespace kvcli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-/// The allowed values of an option, which CLI11 shows as TEXT:{a,b}.
-Words choices(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const size_t open = type.find('{'), close = type.find('}');
-  if (open == std::string::npos || close == std::string::npos) return {};
-  return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
-}
 
 Words model_names() {
   Words names;

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <thread>
 #include <vector>
 
 #include "cli/errors.h"
 #include "cli/library.h"
+#include "cli/table.h"
 
 namespace kvcli {
 namespace {
@@ -110,6 +112,18 @@ Functions widest() {
 }
 
 }  // namespace
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name = "unknown processor";
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos || line.rfind("model name", 0) != 0) continue;
+    name = line.substr(colon + 2);
+    break;
+  }
+  return name + ", " + counted(std::thread::hardware_concurrency(), "hardware thread");
+}
 
 double median_seconds(const std::function<void()>& run) {
   run();

@@ -6,11 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace kvcli {
 
 /// More than the caches hold.
 inline constexpr size_t kColdBytes = size_t{512} << 20;
+
+/// Name of the processor and number of its hardware threads.
+std::string processor_name();
 
 /// Median of several runs, after a warm-up run.
 double median_seconds(const std::function<void()>& run);

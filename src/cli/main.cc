@@ -17,10 +17,12 @@
 #include "cli/errors.h"
 #include "cli/estimate.h"
 #include "cli/generate.h"
+#include "cli/library.h"
 #include "cli/options.h"
 #include "cli/replay.h"
 #include "cli/report.h"
 #include "cli/trace.h"
+#include "cli/usage.h"
 
 namespace {
 
@@ -175,6 +177,7 @@ int run(int argc, char** argv) {
   Arguments args;
   CLI::App app("The command of libkvcache, which manages the KV cache of LLM inference engines", "kvcache");
   app.require_subcommand(1);
+  app.failure_message(usage_error);
   app.set_version_flag("--version", "kvcache " + version_text(kvc_version()), "Print the version and exit");
   add_info(app, args);
   add_replay(app, args);
@@ -218,6 +221,9 @@ int main(int argc, char** argv) {
     return kExitUsage;
   } catch (const std::bad_alloc&) {
     std::cerr << "kvcache: out of memory; use fewer requests, blocks or concurrency\n";
+  } catch (const kvc::Error& error) {  // its text begins with the name of the status
+    std::cerr << "kvcache: "
+              << std::string(error.what()).substr(std::strlen(kvc_status_name(error.status())) + 2) << '\n';
   } catch (const std::exception& error) {
     std::cerr << "kvcache: " << error.what() << '\n';
   }

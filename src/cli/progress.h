@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A progress line on standard error, if that is a terminal.
+// A progress line on standard error, if that is a terminal: how far a replay is, and how long the rest takes
+// if it goes on like this.
 #pragma once
 
 #include <unistd.h>
@@ -7,6 +8,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <string>
+
+#include "cli/table.h"
 
 namespace kvcli {
 
@@ -21,18 +25,31 @@ class Progress {
 
   void update(uint64_t done, size_t live) {
     if (!visible_ || ++calls_ % 256 != 0) return;  // Reads the clock rarely: a round takes a microsecond.
-    const auto now = std::chrono::steady_clock::now();
+    const Clock::time_point now = Clock::now();
     if (now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
     drawn_ = true;
-    std::fprintf(stderr, "\r\033[Kreplay: %llu of %llu requests admitted, %zu live",
-                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(total_), live);
+    std::fprintf(stderr, "\r\033[Kreplay: %s of %s requests, %zu live%s", grouped(done).c_str(),
+                 grouped(total_).c_str(), live,
+                 left(done, std::chrono::duration<double>(now - begin_).count()).c_str());
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string left(uint64_t done, double passed) const {
+    if (done == 0 || passed < 0.3) return "";
+    const auto seconds = static_cast<unsigned long long>(passed / static_cast<double>(done) *
+                                                         static_cast<double>(total_ - done));
+    char text[48];
+    std::snprintf(text, sizeof text, ", %llu:%02llu left", seconds / 60, seconds % 60);
+    return text;
+  }
+
   uint64_t total_;
   uint64_t calls_ = 0;
-  std::chrono::steady_clock::time_point last_{};
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_{};
   bool visible_;
   bool drawn_ = false;
 };

@@ -128,6 +128,7 @@ Waiting* Replay::head() {
     const TraceRequest& request = trace_.requests[index];
     if (blocks_of(uint64_t{request.input_length} + request.num_outputs()) > usable_blocks_) {
       ++result_.rejected;
+      result_.rejected_tokens += request.input_length;
     } else {
       queue_.push_back({.index = index});
     }

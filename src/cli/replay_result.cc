@@ -32,7 +32,9 @@ double Latencies::percentile_us(double percent) const {
   return *nth * 1e6;
 }
 
-double ReplayResult::hit_rate() const { return per(static_cast<double>(cached_tokens), prompt_tokens); }
+double ReplayResult::hit_rate() const {
+  return per(static_cast<double>(cached_tokens), prompt_tokens + rejected_tokens);
+}
 double ReplayResult::ns_per_prompt_block() const { return per(prompt_seconds * 1e9, prompt_blocks); }
 double ReplayResult::ns_per_decode_step() const { return per(decode_seconds * 1e9, output_tokens); }
 double ReplayResult::ns_per_step_call() const { return per(decode_seconds * 1e9, step_calls); }

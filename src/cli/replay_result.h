@@ -28,10 +28,13 @@ class Latencies {
 };
 
 /// Prompt, cached and queried tokens and blocks are those of the first admission of each request. A preempted
-/// request does not count its output tokens twice.
+/// request does not count its output tokens twice. Requests that are longer than the pool are rejected: they
+/// run nowhere, but the hit rate counts their prompts, so that it does not fall when a larger pool takes
+/// them.
 struct ReplayResult {
   uint64_t requests = 0;
-  uint64_t rejected = 0;  // Longer than the pool.
+  uint64_t rejected = 0;
+  uint64_t rejected_tokens = 0;  // Of their prompts.
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
@@ -54,7 +57,7 @@ struct ReplayResult {
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
   double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }
-  double hit_rate() const;
+  double hit_rate() const;  // Of all prompt tokens.
   double ns_per_prompt_block() const;
   double ns_per_decode_step() const;  // Per output token.
   double ns_per_step_call() const;

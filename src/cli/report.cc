@@ -45,7 +45,8 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
       << (options.commit_late ? ", prompts committed late" : "")
       << (options.maintain_tables ? ", block tables maintained" : "") << "\n\nRequests\n";
   row(out, "replayed", grouped(result.requests - result.rejected));
-  row(out, "rejected", grouped(result.rejected), "longer than the pool");
+  row(out, "rejected", grouped(result.rejected),
+      "longer than the pool; their prompts count in the hit rate, as not cached");
   row(out, "preemptions", grouped(result.preemptions));
   row(out, "failed allocations", grouped(result.failed_allocations),
       "admissions and extensions without space, tried again");
@@ -76,6 +77,7 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   nlohmann::ordered_json json;
   json["requests"] = result.requests;
   json["rejected"] = result.rejected;
+  json["rejected_tokens"] = result.rejected_tokens;
   json["preemptions"] = result.preemptions;
   json["prompt_tokens"] = result.prompt_tokens;
   json["cached_tokens"] = result.cached_tokens;

@@ -77,22 +77,28 @@ std::string bad_value(const CLI::Option& option, const std::string& name) {
   const std::string must = wanted.empty() ? "" : "; it must be " + wanted;
   if (option.results().empty())
     return name + (option.get_positional() ? " is missing" : " needs a value") + must;
+  if (option.results().size() > 1) return name + " is given more than once";
   const std::string& given = option.results().back();
   return name + " is " + given + (must.empty() ? ", which is no number" : must) +
          did_you_mean(given, allowed);
 }
 
 std::string text_of(const CLI::App& app, const CLI::App& command, const CLI::Error& error) {
-  const std::string kind = error.get_name(), text = error.what();
+  const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  const std::string text = error.what();
   const Words extras = app.remaining(true);
-  if (&command == &app && kind != "ValidationError") return unknown_command(app, extras);
-  if (kind == "ExtrasError" && !extras.empty()) return unknown_argument(command, extras[0]);
-  if (kind == "ExcludesError") return text + ": leave one out";
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
+  if (&command == &app) return unknown_command(app, extras);
+  // An unknown option first: its value may look like a wrong argument.
+  const auto option = std::find_if(extras.begin(), extras.end(),
+                                   [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (option != extras.end()) return unknown_argument(command, *option);
+  if (kind == CLI::ExitCodes::ExtrasError && !extras.empty()) return unknown_argument(command, extras[0]);
+  if (kind == CLI::ExitCodes::ExcludesError) return text + ": leave one out";
+  for (const CLI::Option* each : command.get_options()) {
+    const std::string name = each->get_name();
     const bool named = text.rfind(name + ": ", 0) == 0 || text.rfind(name + " is required", 0) == 0 ||
                        text.find(": " + name + " = ") != std::string::npos;
-    if (named) return bad_value(*option, name);
+    if (named) return bad_value(*each, name);
   }
   return text;
 }
@@ -119,8 +125,9 @@ Words choices(const CLI::Option& option) {
 
 std::string usage_error(const CLI::App* app, const CLI::Error& error) {
   const std::vector<CLI::App*> commands = app->get_subcommands();
-  const CLI::App& command = commands.empty() ? *app : *commands.front();
-  const std::string name = commands.empty() ? "kvcache" : "kvcache " + command.get_name();
+  const bool in_command = !commands.empty() && app->remaining(false).empty();
+  const CLI::App& command = in_command ? *commands.front() : *app;
+  const std::string name = in_command ? "kvcache " + command.get_name() : "kvcache";
   return "kvcache: " + text_of(*app, command, error) + "\nRun '" + name + " --help' for help.\n";
 }
 

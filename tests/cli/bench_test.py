@@ -46,12 +46,22 @@ class BenchTest(command.CommandTest):
             found = self.measure(what)
             self.assertEqual(found["run_bytes"], 2 * 2 * 16 * 32 * 2)
             self.assertNotIn("kernel_bytes", found)
-        self.assertEqual(self.measure("step", "--layout", "blhnc")["layout"], "blhnc")
+        found = self.measure("step", "--layout", "blhnc", "--no-check")
+        self.assertEqual(found["layout"], "blhnc")
         self.assertNotIn("check", found)
         for what in ("attention", "step", "store", "gather", "copy", "swap-out", "swap-in"):
-            self.right(self.measure(what, "--check"))
+            found = self.right(self.measure(what))  # also without --check
+            self.assertRegex(found["hardware"], r"\w.*, [\d,]+ hardware threads?$")
+            self.assertIs(found["above_1"], found["ratio"] > 1)
+            self.assertEqual("contiguous_ratio" in found, what in ("attention", "step", "store", "gather"))
+            if "contiguous_ratio" in found:  # of the same work without pages
+                self.assertGreater(found["contiguous_us_per_layer"], 0)
+                self.assertAlmostEqual(found["contiguous_ratio"], found["contiguous_us_per_layer"] / found["us_per_layer"], places=6)
         found = self.right(self.measure("store", "--dtype", "int8", "--check", "--rope"))  # floats are read, codes and scales written
         self.assertAlmostEqual(found["traffic_gb_per_s"] / found["gb_per_s"], (4 * 32 + 36) / 36, places=6)
+        code, out, err = command.run("bench", *"attention --heads 2 --kv-heads 2 --head-dim 3 --context 40 --layers 2 --json".split())
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("check", json.loads(out))  # its rows are no multiple of 16 bytes
         found = self.measure("copy")
         self.assertAlmostEqual(found["traffic_gb_per_s"] / found["gb_per_s"], 2, places=6)
         for wrong, text in (("step --queries 2", "one query"), ("gather --rope", "store and step"), ("store --rope --head-dim 7", "even --head-dim"),
@@ -73,6 +83,9 @@ class BenchTest(command.CommandTest):
             self.assertGreater(found["ratio"], 0)
             self.assertGreater(found["enqueue_us_per_layer"], 0)
             self.assertNotIn("threads", found)
+            self.assertNotIn("contiguous_ratio", found)
+            self.assertNotIn("check", found)
+            self.assertTrue(found["hardware"])
             self.assertEqual("kernel_bytes" in found, what.startswith("swap"))
             self.assertEqual("own_plans" in found, what in ("attention", "step"))
         self.assertIs(self.measure("attention", "--device", "emulated:1", "--own-plans")["own_plans"], True)
@@ -94,6 +107,14 @@ class BenchTest(command.CommandTest):
                 self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / (2 * 40 * 48 * 2), 1, places=6)  # one row for both
                 if what == "attention":
                     self.assertAlmostEqual(found["gflops"] * 1e3 * found["us_per_layer"] / (2 * 2 * 40 * 4 * (48 + 32)), 1, places=6)
+
+    def test_a_ratio_above_1_is_flagged(self):
+        for _ in range(10):  # 80 KB, which a cache holds, beside memory that none does
+            code, out, err = command.run("bench", *"gather --context 40 --layers 1 --kv-heads 8".split())
+            self.assertEqual(code, 0, err)
+            if "ABOVE 1" in out:
+                break
+        self.assertRegex(out, r": [1-9]\d*\.\d+ of it\n  ABOVE 1: a part was in a cache")
 
     def test_an_unknown_device_is_an_error(self):
         code, out, err = command.run("bench", "store", *SHAPE, "--device", "abacus:0")

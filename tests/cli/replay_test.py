@@ -6,7 +6,7 @@ import unittest
 
 import command
 
-KEYS = ("requests", "rejected", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries",
+KEYS = ("requests", "rejected", "rejected_tokens", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries",
         "block_hits", "hit_rate", "evictions", "peak_live_blocks", "failed_allocations", "wrong_hits",
         "manager_seconds", "ns_per_prompt_block", "ns_per_decode_step")
 TIMES = ("manager_seconds", "prompt_seconds", "decode_seconds", "release_seconds", "ns_per_prompt_block",
@@ -31,6 +31,7 @@ class Replay(unittest.TestCase):
         for key in KEYS:
             self.assertIn(key, report)
         self.assertAlmostEqual(report["hit_rate"], report["cached_tokens"] / report["prompt_tokens"])
+        self.assertEqual(report["rejected_tokens"], 0)
         self.assertGreater(report["manager_seconds"], 0)
 
     def test_samples_are_consistent(self):
@@ -81,6 +82,9 @@ class Replay(unittest.TestCase):
         self.assertEqual(report["rejected"], len(self.requests) - len(fitting))
         self.assertGreater(report["rejected"], 0)
         self.assertEqual(report["prompt_tokens"], sum(r["input_length"] for r in fitting))
+        of_all = sum(r["input_length"] for r in self.requests)
+        self.assertEqual(report["prompt_tokens"] + report["rejected_tokens"], of_all)
+        self.assertAlmostEqual(report["hit_rate"], report["cached_tokens"] / of_all)
         self.assertEqual(report["output_tokens"], sum(max(1, r["output_length"]) for r in fitting))
         self.assertLessEqual(report["peak_live_blocks"], num_blocks)
 
@@ -104,6 +108,14 @@ class Replay(unittest.TestCase):
         report = self.replay("--num-blocks", 2)
         self.assertEqual(report["rejected"], 300)
         self.assertEqual(report["hit_rate"], 0)
+
+    def test_the_hit_rate_does_not_fall_when_a_larger_pool_takes_longer_prompts(self):
+        short = {"input_length": 600, "output_length": 1, "hash_ids": [1, 2]}
+        long = {"input_length": 6000, "output_length": 1, "hash_ids": list(range(10, 22))}
+        trace = "\n".join(json.dumps(request) for request in (short, short, short, short, long)).encode()
+        reports = [command.replay("-", "--num-blocks", blocks, "--concurrency", 1, stdin=trace) for blocks in (100, 1000)]
+        self.assertEqual([report["rejected"] for report in reports], [1, 0])
+        self.assertEqual([report["hit_rate"] for report in reports], [3 * 592 / 8400] * 2)
 
     def test_table_names_what_matters(self):
         code, out, err = command.run("replay", "--generate", "--requests", 20, "--verify")

@@ -31,6 +31,7 @@ CASES = (
     ("replay --generate --num-blocks many", "--num-blocks is many; it must be from 1 to 2147483646"),
     ("replay --generate --num-blocks", "--num-blocks needs a value; it must be from 1 to 2147483646"),
     ("replay --generate --seed x", "--seed is x, which is no number"),
+    ("replay --generate --seed 1 --seed 2", "--seed is given more than once"),
     ("replay x --generate", "TRACE excludes --generate: leave one out"),
     ("replay x --seed 3", "--seed requires --generate"),
 )
@@ -73,7 +74,7 @@ class ProgressTest(command.CommandTest):
         return text.decode()
 
     def test_a_replay_shows_its_progress_on_a_terminal_alone(self):
-        arguments = "replay --generate --requests 30000 --verify --json".split()
+        arguments = "replay --generate --requests 30000 --json".split()
         text = self.watch(*arguments)
         lines = re.findall(r"replay: ([\d,]+) of 30,000 requests, \d+ live(?:, (\d+:\d\d) left)?", text)
         self.assertGreater(len(lines), 2, text[:500])
@@ -81,7 +82,7 @@ class ProgressTest(command.CommandTest):
         self.assertEqual(done, sorted(done))
         self.assertTrue(any(left for _, left in lines), text[-500:])
         self.assertTrue(text.endswith("\r\x1b[K"), "the line is not removed")
-        self.assertEqual(command.run(*arguments[:-1], "--json", "--requests", "10")[2], "")
+        self.assertEqual(command.run("replay", "--generate", "--requests", "10")[2], "")
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ def __dir__() -> "list[str]":
 
 
 __all__ = [
-    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags", "EventKind",
-    "ExtraKey", "Feature", "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "MemoryKind", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "ReplayResult", "Request", "RequestFlags",
-    "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope",
-    "build_info", "dequantize", "device_info", "errors", "find_model", "merge_attention", "models", "open_backend", "quantize", "replay",
-    "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
+    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags",
+    "EventKind", "ExtraKey", "Feature", "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager",
+    "MemoryKind", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane",
+    "ReplayResult", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent",
+    "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model", "merge_attention", "models", "open_backend",
+    "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
 ]

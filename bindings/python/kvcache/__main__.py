@@ -7,7 +7,8 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, Callable, Optional, Sequence
+import time
+from typing import Any, Optional, Sequence
 
 import kvcache
 from kvcache._replay import ReplayResult, replay
@@ -23,14 +24,26 @@ def _bytes(text: str) -> int:
     return int(text)
 
 
-def _progress(total: int, label: str) -> "tuple[Callable[[int], Any], Callable[[], Any]]":
-    """A bar by tqdm, if it is installed and somebody is looking."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return (lambda done: None), (lambda: None)
-    bar = tqdm(total=total, desc=label, unit="req", disable=not sys.stderr.isatty(), file=sys.stderr)
-    return (lambda done: bar.update(done - bar.n)), bar.close
+class _Progress:
+    """A line on standard error, if that is a terminal: how far a replay is, and how long the rest takes if it goes on like this."""
+
+    def __init__(self, total: int, label: str):
+        self.total, self.label, self.visible = total, label, sys.stderr.isatty()
+        self.begin = self.last = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        if not self.visible:
+            return
+        now = time.monotonic()
+        if now - self.last < 0.1:
+            return
+        self.last = now
+        left = int((now - self.begin) / max(done, 1) * (self.total - done))
+        print(f"\r\033[K{self.label}: {done:,} of {self.total:,} requests, {left // 60}:{left % 60:02} left", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.visible:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _print(values: "dict[str, Any]", as_json: bool) -> None:
@@ -55,11 +68,11 @@ def _estimate(args: argparse.Namespace) -> None:
 
 
 def _run(trace: "list[Any]", num_blocks: int, args: argparse.Namespace) -> ReplayResult:
-    progress, close = _progress(len(trace), f"{num_blocks} blocks")
+    progress = _Progress(len(trace), f"{num_blocks:,} blocks")
     try:
         return replay(trace, num_blocks, block_size=args.block_size, concurrency=args.concurrency, progress=progress)
     finally:
-        close()
+        progress.close()
 
 
 def _replay(args: argparse.Namespace) -> None:
@@ -82,7 +95,7 @@ def _plot(args: argparse.Namespace) -> None:
     hits.plot([r.num_blocks for r in results], [100 * r.hit_rate for r in results], marker="o")
     for r in results:
         if r.rejected:
-            hits.annotate(f"{r.rejected} prompts\ndo not fit", (r.num_blocks, 100 * r.hit_rate), xytext=(0, 8), textcoords="offset points", ha="center")
+            hits.annotate(f"{r.rejected} too long", (r.num_blocks, 100 * r.hit_rate), xytext=(8, 0), textcoords="offset points", va="top", fontsize="small")
     hits.set(title="Prefix hit rate", xlabel="blocks", ylabel="% of prompt tokens", xscale="log", ylim=(0, None))
     hits.set_xticks([r.num_blocks for r in results], [f"{r.num_blocks:,}" for r in results])
     hits.minorticks_off()

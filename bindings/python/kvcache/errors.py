@@ -96,10 +96,12 @@ _CLASS_NAMES = {"manager": "Manager", "storage": "Storage", "stream": "Stream"}
 def in_python(text: str) -> str:
     """Replaces names of C in a text of the library by those of this package."""
     if "kvc_" in text:
+        text = text.replace("kvc_attention_launch.", "Launch.")
         text = re.sub(r"\bkvc_[a-z_]+\.(?=[a-z%])", "", text)  # fields, which are parameters here
         text = re.sub(r"\bkvc_[a-z_]+\b", lambda name: _CALLS.get(name[0], name[0]), text)
         text = re.sub(r"\bkvc_(manager|storage|stream)_([a-z_]+)", lambda name: f"{_CLASS_NAMES[name[1]]}.{name[2]}()", text)
     if "KVC_" in text:
+        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned")
         text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
     return text
 

@@ -229,7 +229,7 @@ class Manager:
     def probe_request(self, request: "Request | int") -> ProbeInfo:
         """Asks what the admission of a waiting request would find, with its options. Changes nothing. Raises BusyError if it is admitted."""
         struct = _native.kvc_probe_info()
-        _native.kvc_manager_probe_request(self._m, getattr(request, "id", request), struct)
+        _native.kvc_manager_probe_request(self._m, request.id if isinstance(request, Request) else request, struct)
         return ProbeInfo.read(struct)
 
     def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replay in Python counts what the C++ program counts."""
 
+import contextlib
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 
@@ -29,8 +32,8 @@ def test_counts_equal_those_of_the_command(trace, blocks, concurrency):
                          capture_output=True, text=True)
     said = json.loads(out.stdout)
     own = kvcache.replay(trace, blocks, concurrency=concurrency)
-    for name in ("requests", "rejected", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries", "block_hits",
-                 "evictions", "failed_allocations"):
+    for name in ("requests", "rejected", "rejected_tokens", "preemptions", "prompt_tokens", "cached_tokens", "output_tokens", "block_queries",
+                 "block_hits", "evictions", "failed_allocations"):
         assert getattr(own, name) == said[name], name
     assert own.occupancy and own.step_ns and len(own.admit_ns) >= own.requests - own.rejected
 
@@ -70,6 +73,20 @@ def test_plot_says_what_to_install(tmp_path):
     path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
     said = subprocess.run([sys.executable, "-m", "kvcache", "plot", "trace.jsonl"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert said.returncode == 2 and said.stderr == "kvcache: plot needs matplotlib (it is not there): pip install 'kvcache[plot]'\n"
+
+
+def test_a_terminal_shows_how_long_a_replay_takes(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"input_length": 4000, "output_length": 40, "hash_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n' * 2000)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "kvcache", "replay", str(path), "--num-blocks", "9000"], stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(ours, 65536):
+                text += piece
+    os.close(ours)
+    assert process.returncode == 0 and re.search(rb"9,000 blocks: [\d,]+ of 2,000 requests, \d+:\d\d left", text) and text.endswith(b"\r\033[K"), text[-300:]
 
 
 @pytest.mark.parametrize("line, text", [("nonsense", "not JSON"), ("[1]", "not a JSON object"), ('{"input_length": 5}', "output_length is None"),

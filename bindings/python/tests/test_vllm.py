@@ -415,6 +415,24 @@ def test_decoding_reads_each_token_once(windows, depth, drafts):
     assert m.usage == 0
 
 
+def test_a_request_that_waits_is_read_once():
+    m = make(num_blocks=9)
+    run(m, Request("a", range(20)))
+    b = Request("b", range(100, 130))
+    b.resumable, b.all_token_ids = False, CountedTokens(b.all_token_ids)
+    for _ in range(5):  # it finds no room
+        blocks, hit, _ = m.get_computed_blocks(b)
+        assert m.allocate_slots(b, 30, hit, blocks) is None
+    assert b.all_token_ids.read == 30
+    b.all_token_ids.append(7)  # the output of a step from which it was preempted
+    assert m.get_computed_blocks(b)[1] == 0 and b.all_token_ids.read == 61
+    c = Request("c", range(30))
+    c.resumable, c.all_token_ids = True, CountedTokens(c.all_token_ids)  # an update of its session may change tokens
+    for i in range(1, 3):
+        m.get_computed_blocks(c)
+        assert c.all_token_ids.read == 30 * i
+
+
 def test_blocks_to_clear_are_reported_once():
     layout = config(33)
     layout.needs_kv_cache_zeroing = True

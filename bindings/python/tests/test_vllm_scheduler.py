@@ -12,28 +12,34 @@ pytest.importorskip("vllm.v1.core.sched.scheduler", reason="vLLM is not installe
 pytest.importorskip("vllm.model_executor.models.llama", reason="vLLM's models lack a dependency", exc_type=ImportError)
 
 import vllm.v1.core.sched.scheduler as scheduling  # noqa: E402
-from vllm.config import SpeculativeConfig  # noqa: E402
+from vllm.config import KVTransferConfig, SpeculativeConfig  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
-from vllm.v1.outputs import DraftTokenIds  # noqa: E402
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 from vllm_doubles import CountedTokens  # noqa: E402
 from vllm_engine import BLOCK, engine_config, layout, model_output  # noqa: E402
 from vllm_real import KVCacheManager, VllmManager, hasher, make_request  # noqa: E402
+
+from kvcache.integrations.vllm import _Coordinator  # noqa: E402
 
 BLOCKS, LENGTH, DRAFTS = 40, 512, 3
 # name: steps that are scheduled ahead of the outputs (0: the plain scheduler), draft tokens
 KINDS = {"plain": (0, 0), "async_1": (1, 0), "async_2": (2, 0), "plain_drafts": (0, DRAFTS), "async_1_drafts": (1, DRAFTS), "async_2_drafts": (2, DRAFTS)}
 
 
+def config_of(folder, depth, drafts, connector=None):
+    options = {"kv_transfer_config": connector}
+    if drafts:
+        options["speculative_config"] = SpeculativeConfig(method="ngram_gpu" if depth else "ngram", num_speculative_tokens=drafts,
+                                                          prompt_lookup_max=4, prompt_lookup_min=2)
+    return engine_config(folder, max_num_seqs=16, max_num_batched_tokens=128, max_model_len=LENGTH, async_scheduling=depth > 0, **options)
+
+
 @pytest.fixture(params=KINDS)
 def kind(request, tmp_path):
     """(depth, a VllmConfig)"""
     depth, drafts = KINDS[request.param]
-    options = {}
-    if drafts:
-        options["speculative_config"] = SpeculativeConfig(method="ngram_gpu" if depth else "ngram", num_speculative_tokens=drafts,
-                                                          prompt_lookup_max=4, prompt_lookup_min=2)
-    return depth, engine_config(tmp_path, max_num_seqs=16, max_num_batched_tokens=128, max_model_len=LENGTH, async_scheduling=depth > 0, **options)
+    return depth, config_of(tmp_path, depth, drafts)
 
 
 class Engine:
@@ -57,7 +63,10 @@ class Engine:
         for id in out.num_scheduled_tokens:
             count = 1 + self.rng.randint(0, len(out.scheduled_spec_decode_tokens.get(id, ())))  # drafts that are right, and one more
             sampled.append([200 + int(id)] * (0 if scheduler.requests[id].is_prefill_chunk else count))
-        self.flying.append((out, model_output(out, sampled)))
+        output = model_output(out, sampled)
+        if scheduler.connector is not None:
+            output.kv_connector_output = KVConnectorOutput(finished_recving=scheduler.connector.arrived())
+        self.flying.append((out, output))
         if len(self.flying) > self.depth:
             done, result = self.flying.popleft()
             scheduler.update_from_output(done, result)
@@ -67,8 +76,8 @@ class Engine:
         return out
 
 
-def steps(kind, manager, monkeypatch, seed):
-    """Everything that 400 steps decide, and the manager at their end. A draft's block may become free without having been published; of several
+def steps(kind, manager, monkeypatch, seed, length=400, tail=40):
+    """Everything that these steps decide, and the manager at their end. A draft's block may become free without having been published; of several
     such blocks the managers take different ones first, so with drafts the blocks are counted."""
     engine = Engine(kind, manager, monkeypatch, seed=seed)
     scheduler, rng, block_hasher, log, number = engine.scheduler, random.Random(seed), hasher(BLOCK), [], 0
@@ -76,10 +85,10 @@ def steps(kind, manager, monkeypatch, seed):
     def shown(tables):
         return [len(ids) for ids in tables] if tables and engine.drafts else tables
 
-    for _ in range(400):
+    for _ in range(length):
         if number < 60 and rng.random() < 0.4:
-            shared = [rng.randrange(2) for _ in range(2)]
-            tokens = [token for token in shared for _ in range(3 * BLOCK)] + [100 + number] * rng.randint(1, 40)
+            shared = [rng.randrange(2) for _ in range(2)] if scheduler.connector is None else []
+            tokens = [token for token in shared for _ in range(3 * BLOCK)] + [100 + number] * rng.randint(1, tail)
             request = make_request(str(number), tokens, block_hasher)
             request.max_tokens, request.sampling_params.ignore_eos = rng.randint(1, 60), True
             scheduler.add_request(request)
@@ -100,6 +109,21 @@ def test_every_step_of_vllms_scheduler_is_the_same(kind, monkeypatch, seed):
         assert a == b, f"step {number}"
     stats = manager.manager.stats
     assert stats.readmissions > 5 and stats.evictions > 50 and stats.block_hits > 100  # preemption, eviction and sharing took part
+    manager.manager.check()
+
+
+@pytest.mark.parametrize("depth, drafts", KINDS.values())
+def test_every_step_with_asynchronous_loads_of_a_connector_is_the_same(depth, drafts, tmp_path, monkeypatch):
+    """The blocks that other requests may still need are reserved: vLLM's scheduler asks the coordinator for their number.
+    Prompts share nothing: a block that is loaded twice is kept once by ours."""
+    kind = depth, config_of(tmp_path, depth, drafts, KVTransferConfig(kv_connector="Loads", kv_role="kv_both", kv_connector_module_path="vllm_connector"))
+    theirs, _ = steps(kind, VllmManager, monkeypatch, depth, 300, 300)
+    asked, ask = [], _Coordinator.get_num_blocks_to_allocate
+    monkeypatch.setattr(_Coordinator, "get_num_blocks_to_allocate", lambda *args, **options: asked.append(ask(*args, **options)) or asked[-1])
+    ours, manager = steps(kind, KVCacheManager, monkeypatch, depth, 300, 300)
+    for number, (a, b) in enumerate(zip(theirs, ours)):
+        assert a == b, f"step {number}"
+    assert len(asked) > 10 and max(asked) > 0, asked
     manager.manager.check()
 
 

@@ -37,7 +37,7 @@ _log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and
 class _Prompt:
     """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys."""
 
-    __slots__ = ("request", "tokens", "keys", "shared")
+    __slots__ = ("request", "tokens", "keys", "shared", "lasts")
 
     def __init__(self, request: Any):
         self.request = request
@@ -45,6 +45,10 @@ class _Prompt:
         self.tokens = _native.kvc_pack_tokens(getattr(request, "_all_token_ids", request.all_token_ids))
         self.keys = identity_keys(request)
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
+        self.lasts = not getattr(request, "resumable", True)  # an update of a session changes tokens; otherwise they are only appended
+
+    def belongs_to(self, request: Any) -> bool:
+        return self.request is request and len(self.tokens) == request.num_tokens
 
 
 class KVCacheManager(_native.SlotAllocator):
@@ -99,7 +103,9 @@ class KVCacheManager(_native.SlotAllocator):
     def get_computed_blocks(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int]":
         """Returns the blocks of the longest cached prefix, its tokens, and the tokens that only some group could reuse (or 0). Holds nothing. It
         changes nothing until the ids of the blocks are read, which makes these blocks the most recently used."""
-        prompt = self._prompts[request.request_id] = _Prompt(request)
+        prompt = self._prompts.get(request.request_id)
+        if prompt is None or not prompt.lasts or not prompt.belongs_to(request):
+            prompt = self._prompts[request.request_id] = _Prompt(request)
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
         cached, lost = self._probe(prompt, max_cache_hit_length)
@@ -172,8 +178,10 @@ class KVCacheManager(_native.SlotAllocator):
 
     def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> "Optional[_native.Admitted]":
         prompt = self._prompts.pop(request.request_id, None)
-        if prompt is None or prompt.request is not request or len(prompt.tokens) != request.num_tokens:
+        if prompt is None or not prompt.belongs_to(request):
             prompt = _Prompt(request)  # it was not looked up
+        if prompt.lasts:  # if there is no space, it is looked up in the next step
+            self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
         if reserved:
             self._probe(prompt, None)
@@ -196,6 +204,7 @@ class KVCacheManager(_native.SlotAllocator):
         if cached != hit:
             _native.kvc_manager_free_request(m, id)
             return None
+        self._prompts.pop(request.request_id, None)
         live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups))
         live.watched = self._events is not None and told_apart(request)
         return live

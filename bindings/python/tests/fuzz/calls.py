@@ -23,7 +23,7 @@ def public():
     names, more = [], [EventReader, DLPack]
     for name in kvcache.__all__:
         value = getattr(kvcache, name)
-        if inspect.ismodule(value) or isinstance(value, int):
+        if not callable(value):
             continue
         if not inspect.isclass(value):
             names.append(name)
