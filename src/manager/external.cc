@@ -49,8 +49,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
 
 kvc_status ExternalBlocks::check_exists(const int32_t* blocks, size_t i) const {
   if (blocks[i] == -1 || blocks_.pool().exists(blocks[i])) return KVC_OK;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: no block %d; ids end at %llu", i, blocks[i],
-              ull(blocks_.pool().num_ids() - 1));
+  return invalid("entry %zu: no block %d; ids end at %llu", i, blocks[i], ull(blocks_.pool().num_ids() - 1));
 }
 
 // All blocks must be held; their entries can be counted then.
@@ -74,12 +73,10 @@ kvc_status ExternalBlocks::check_publication(uint32_t group, const int32_t* bloc
     const BlockId id{blocks[j]};
     const Block& block = blocks_.pool()[id];
     if (block.pool != pool) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j], block.pool,
-                  group, pool);
+      return invalid("entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j],
+                     block.pool, group, pool);
     }
-    if (blocks_.count_entry(id) > 1)
-      return fail(KVC_ERROR_INVALID_ARGUMENT, "entry %zu: block %d is in the list twice", j, blocks[j]);
+    if (blocks_.count_entry(id) > 1) return invalid("entry %zu: block %d is in the list twice", j, blocks[j]);
     if (!is_node(block.node) || blocks_.tree().stale(blocks_.tree()[block.node])) {
       if (block.refs == 0) continue;
       return fail(KVC_ERROR_BUSY, "entry %zu: block %d is held by %u requests as well", j, blocks[j],

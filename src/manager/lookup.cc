@@ -16,25 +16,23 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
   if (bad <= INT32_MAX) return KVC_OK;
   size_t i = 0;
   while (tokens[i] >= 0 && tokens[i] <= limit) ++i;
-  return fail(KVC_ERROR_INVALID_ARGUMENT, "token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i,
-              tokens[i], limit);
+  return invalid("token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i, tokens[i], limit);
 }
 
 static kvc_status check_keys(const TokenSpan& span) {
   if (span.num_keys > span.num_tokens) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT,
-                "%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys,
-                span.num_tokens);
+    return invalid("%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys,
+                   span.num_tokens);
   }
   uint64_t end = 0;
   for (size_t i = 0; i < span.num_keys; ++i) {
     const kvc_extra_key& key = span.keys[i];
     if (key.num_tokens == 0 || key.first_token < end || key.num_tokens > span.num_tokens ||
         key.first_token > span.num_tokens - key.num_tokens) {
-      return fail(KVC_ERROR_INVALID_ARGUMENT,
-                  "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and "
-                  "inside the %zu tokens",
-                  i, ull(key.first_token), ull(key.num_tokens), span.num_tokens);
+      return invalid(
+          "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and "
+          "inside the %zu tokens",
+          i, ull(key.first_token), ull(key.num_tokens), span.num_tokens);
     }
     end = key.first_token + key.num_tokens;
   }

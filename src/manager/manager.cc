@@ -168,8 +168,8 @@ kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) 
 kvc_status Manager::publish_blocks(const TokenSpan& tokens, uint32_t group, const int32_t* blocks,
                                    size_t num_blocks) {
   if (num_blocks > tokens.num_tokens / shape_.block_size) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "%zu blocks need %zu tokens, only %zu are given", num_blocks,
-                num_blocks * shape_.block_size, tokens.num_tokens);
+    return invalid("%zu blocks need %zu tokens, only %zu are given", num_blocks,
+                   num_blocks * shape_.block_size, tokens.num_tokens);
   }
   return look_up(tokens, [&](auto& prefix) { return external_.publish(prefix, group, blocks, num_blocks); });
 }

@@ -21,7 +21,7 @@ kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
 
 kvc_status Blocks::close_namespace(uint64_t id) {
   uint32_t ns = 0;
-  if (id == 0) return fail(KVC_ERROR_INVALID_ARGUMENT, "namespace 0, the default one, cannot be closed");
+  if (id == 0) return invalid("namespace 0, the default one, cannot be closed");
   KVC_TRY(find_namespace(id, &ns));
   Namespace& entry = namespaces_[ns];
   if (entry.opens > 1) {

@@ -87,7 +87,7 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
 
 kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   if (!pool().exists(id)) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "no block %d; ids end at %llu", id, ull(pool().num_ids() - 1));
+    return invalid("no block %d; ids end at %llu", id, ull(pool().num_ids() - 1));
   }
   const Block& block = pool()[BlockId{id}];
   const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);
@@ -142,13 +142,12 @@ kvc_status StateReader::export_slots(uint64_t id, uint32_t group, uint64_t first
   const Request* request = nullptr;
   KVC_TRY(find(id, &request));
   if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "tokens %llu + %llu are past the capacity, %u", ull(first_token),
-                ull(num_tokens), request->capacity);
+    return invalid("tokens %llu + %llu are past the capacity, %u", ull(first_token), ull(num_tokens),
+                   request->capacity);
   }
   const uint64_t largest = pool().num_ids() * shape.block_size - 1;
   if (element_size == 4 && largest > INT32_MAX) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "slots go up to %llu and do not fit int32; use element_size 8",
-                ull(largest));
+    return invalid("slots go up to %llu and do not fit int32; use element_size 8", ull(largest));
   }
   for (uint64_t i = 0; i < num_tokens; ++i) {
     const int64_t slot = slot_of(shape, *request, group, static_cast<uint32_t>(first_token + i));

@@ -138,8 +138,7 @@ Requests::Restorable Requests::restorable(const Request& request, uint64_t token
 
 kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   if (num_tokens > request.known) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "cannot keep %llu tokens of %u; the count is absolute",
-                ull(num_tokens), request.known);
+    return invalid("cannot keep %llu tokens of %u; the count is absolute", ull(num_tokens), request.known);
   }
   const auto tokens = static_cast<uint32_t>(num_tokens);
   const uint32_t block_size = shape_.block_size;

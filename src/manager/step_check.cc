@@ -146,8 +146,8 @@ size_t Stepper::bound_copies(const StepPlan& plan) const {
 kvc_status Stepper::check(const StepPlan& plan) {
   kvc_step& step = plan.step;
   if (step.retired_step > assigned_) {
-    return fail(KVC_ERROR_INVALID_ARGUMENT, "retired_step %llu was not issued; the newest is %llu",
-                ull(step.retired_step), ull(assigned_));
+    return invalid("retired_step %llu was not issued; the newest is %llu", ull(step.retired_step),
+                   ull(assigned_));
   }
   KVC_TRY(check_rows(plan));
   if (step.copy_capacity < shape_.num_groups * step.num_requests) {
