@@ -106,8 +106,7 @@ size_t Blocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
 void Blocks::pop(uint32_t group, size_t count, BlockId* out) {
   const uint32_t pool = shape_.groups[group].pool;
   const auto group_byte = static_cast<uint8_t>(group);
-  size_t i = 0;
-  while (i < count && pool_.counts(pool).free != 0) out[i++] = pool_.pop_free(pool, group_byte);
+  size_t i = pool_.pop_free(pool, group_byte, count, out);
   if (i == count) return;
 
   BlockPool::LruTaker lru(pool_, pool, group_byte);

@@ -69,16 +69,23 @@ class BlockPool {
   BlockId fenced_head(size_t pool) const { return blocks_[sentinel(pool, 1)].next; }
   bool at_end(BlockId id) const { return static_cast<uint64_t>(raw(id)) >= num_ids_; }  // a list's sentinel
 
-  // Takes the top of FREE, which must not be empty, as held by one request of `group`.
-  BlockId pop_free(size_t pool, uint8_t group) {
-    const BlockId id = pools_[pool].free_top;
-    Block& block = (*this)[id];
-    pools_[pool].free_top = block.next;
-    if (is_block(block.next)) prefetch(block.next);  // for the next call
-    --pools_[pool].counts.free;
-    become_held(block, group);
-    ++pools_[pool].counts.reserved;
-    return id;
+  // Takes up to `count` blocks from the top of FREE, as held by one request of `group`. Returns how many.
+  size_t pop_free(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
+    Pool& pool = pools_[of_pool];
+    Block* const base = blocks_.data();
+    const size_t taken = count < pool.counts.free ? count : pool.counts.free;
+    BlockId top = pool.free_top;
+    for (size_t i = 0; i < taken; ++i) {
+      out[i] = top;
+      Block& block = base[raw(top)];
+      top = block.next;
+      if (is_block(top)) prefetch(top);  // for the next call too
+      become_held(block, group);
+    }
+    pool.free_top = top;
+    pool.counts.free -= taken;
+    pool.counts.reserved += taken;
+    return taken;
   }
   void push_free(BlockId id) {
     Block& block = (*this)[id];

@@ -20,7 +20,11 @@ class BlockPoolTest : public ::testing::Test {
     ASSERT_TRUE(pool_.create(memory_, sizes.data(), sizes.size(), null_block));
   }
   Block& block(int32_t id) { return pool_[BlockId{id}]; }
-  int32_t pop(size_t pool = 0) { return raw(pool_.pop_free(pool, 0)); }
+  int32_t pop(size_t pool = 0) {
+    BlockId id = kNoBlock;
+    EXPECT_EQ(pool_.pop_free(pool, 0, 1, &id), 1u);
+    return raw(id);
+  }
   std::vector<int32_t> list_from(BlockId id) const {
     std::vector<int32_t> ids;
     for (; !pool_.at_end(id); id = pool_[id].next) ids.push_back(raw(id));
@@ -243,7 +247,8 @@ TEST_F(BlockPoolTest, CountsAreRightAfterEveryTransitionOfRandomHistories) {
     bool last = false, dropped = false;
     if (b.list == List::kFree) {
       if (raw(pool_.free_top(b.pool)) != id) continue;
-      pool_.pop_free(b.pool, static_cast<uint8_t>(kind));
+      BlockId taken = kNoBlock;
+      EXPECT_EQ(pool_.pop_free(b.pool, static_cast<uint8_t>(kind), 1, &taken), 1u);
     } else if (b.list == List::kFenced && kind < 5) {  // its fence falls
       pool_.remove(BlockId{id});
       b.written != 0 && kind < 3 ? pool_.push_lru(BlockId{id}) : pool_.push_free(BlockId{id});

@@ -46,7 +46,11 @@ struct World {
     const ExtraView extra(keys.data(), keys.size(), 0, kBlockSize);
     return tree.find(parent, key_of(parent, token, extra), tokens, extra, epoch);
   }
-  BlockId take(uint8_t group = 0) { return pool.pop_free(0, group); }
+  BlockId take(uint8_t group = 0) {
+    BlockId id = kNoBlock;
+    pool.pop_free(0, group, 1, &id);
+    return id;
+  }
   BlockId attach(NodeId node, uint8_t group = 0) {
     const BlockId block = take(group);
     tree.attach(node, group, block);
