@@ -146,6 +146,8 @@ void Bytes::spoil_fenced() {
 std::string Bytes::check_authors() {
   if (!model_.config().zero_cross_namespace && !model_.config().zero_always) return "";
   const std::set<int> to_clear(model_.zeros.begin(), model_.zeros.end());  // before anybody writes to them
+  // A copy takes a block off the list. If it is listed again, it must be cleared again.
+  std::erase_if(zeros_done_, [&](int block) { return !to_clear.count(block); });
   std::set<int> unfinished;
   for (const model::Copy& copy : model_.pending) unfinished.insert(copy.destination);
   for (const auto& [id, request] : model_.requests)
