@@ -58,7 +58,7 @@
  *
  *  CONVENTIONS.
  *  - Fallible calls return kvc_status; 0 is KVC_OK. Results are written only to out-parameters, which stay
- *    unchanged on failure. KVC_ERROR_BUFFER_TOO_SMALL writes the required count and nothing else.
+ *    unchanged on failure. KVC_ERROR_BUFFER_TOO_SMALL writes the required count, if there is one to write.
  *    kvc_last_error() returns the text.
  *  - Structs that may grow begin with `size_t struct_size`, which the caller sets to sizeof. Zero is the
  *    default of every field, so `{.struct_size = sizeof x}` is complete. As input, a size below that of
@@ -180,7 +180,8 @@ typedef struct kvc_manager_config {
   /** Events kept for kvc_manager_poll_events, at most 2^24; 0 = no events and no digests. */
   uint64_t event_capacity;
   uint64_t seed; /**< Secret of the table hash; 0 = random. It never changes a result. */
-  /** Blocks of each pool that an admission leaves available; 0 while no request is admitted. */
+  /** Blocks of each pool that an admission leaves available. It does not apply while no request is
+   *  admitted. Keep it well below the blocks of a pool. */
   uint64_t watermark_blocks;
   uint32_t block_size;            /**< Tokens per block, 1 .. 1024; 0 = 16. */
   uint32_t vocab_size;            /**< Token ids must be below this; 0 = only non-negative. */
@@ -208,7 +209,8 @@ typedef struct kvc_properties {
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
- *  NULL = absent, which differs from present and empty (not NULL, size 0). */
+ *  NULL = absent, which differs from present and empty (not NULL, size 0). Do not forget the sizes: two
+ *  tenants without a size are the same one. */
 typedef struct kvc_namespace_config {
   size_t struct_size;  /**< sizeof(kvc_namespace_config) */
   const void* model;   /**< Fingerprint of the model: version of the weights, KV dtype, layout. */
@@ -238,7 +240,7 @@ typedef struct kvc_stats {
   uint64_t evictions;  /**< Cached blocks that were dropped to make room, or by kvc_manager_evict_blocks. */
   uint64_t copies;     /**< Copy-on-write pairs. */
   uint64_t duplicates; /**< Committed blocks whose content another block had published. */
-  uint64_t published_blocks;    /**< Blocks attached to a prefix position. */
+  uint64_t published_blocks;    /**< Blocks published so far, also those that were evicted since. */
   uint64_t unpublished_blocks;  /**< Blocks not published because all nodes were in use. */
   uint64_t rejected_candidates; /**< Entries with an equal hash that the comparison rejected. */
   uint64_t nodes_used;          /**< Gauge: prefix positions in use. */
@@ -374,7 +376,7 @@ typedef struct kvc_request_config {
   /** Tokens after the hit that a transfer will fill. They get blocks at admission in addition to `slots`,
    *  and are published when they are committed, like computed ones. */
   uint64_t external_tokens;
-  /** Tokens after the hit and external_tokens that get slots at admission; 0 = all known tokens. */
+  /** Tokens after the hit and external_tokens that get slots at each admission; 0 = all known tokens. */
   uint64_t slots;
   uint64_t lookahead; /**< Slots reserved past the known tokens (speculative decoding). */
   uint32_t flags;     /**< KVC_REQUEST_* */
@@ -541,7 +543,8 @@ KVC_API kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_
 typedef struct kvc_probe_info {
   size_t struct_size;  /**< sizeof(kvc_probe_info) */
   uint64_t num_cached; /**< Tokens that would hit. */
-  /** Blocks of the tightest pool that the admission takes, cached ones that nobody holds included. */
+  /** Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds
+   *  included, the watermark not. Use `fits` to decide. */
   uint64_t blocks_needed;
   uint64_t blocks_available;  /**< Free and evictable blocks of that pool. */
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
@@ -568,7 +571,7 @@ KVC_API kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prom
                                           uint64_t* num_pinned);
 
 /** Ends a pin. Its blocks become the most recently used. A block is FENCED only if a request, a copy or an
- *  external hold released it while a step in flight was. @return KVC_OK, NOT_FOUND. Since 0.1. */
+ *  external hold released it while a step was in flight. @return KVC_OK, NOT_FOUND. Since 0.1. */
 KVC_API kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin);
 
 /** Lists all pins, in no particular order. @param[out] pins [capacity] @param[out] count Number of pins.
@@ -668,12 +671,15 @@ typedef struct kvc_event_batch {
   size_t count;       /**< Out: events written. */
   /** Out [token_capacity] tokens of the events in order, num_tokens each; NULL = not wanted. */
   int32_t* tokens;
-  size_t token_capacity; /**< Entries of tokens. Reading stops before an event whose tokens do not fit. */
+  /** Entries of tokens, at least block_size: reading stops before an event whose tokens do not fit, and
+   *  then count may be 0 although there are events. */
+  size_t token_capacity;
 } kvc_event_batch;
 
 /** Reads events without removing them. There may be any number of readers, each with its own cursor.
  *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
- *  event has a greater sequence, the events before it are lost: kvc_manager_list_prefixes has the state.
+ *  event has a greater sequence than you passed, the events before it are lost: kvc_manager_list_prefixes
+ *  has the state.
  *  @param[in,out] batch  Room for events. Works out digests that no reader has asked for yet, most of them
  *  without the lock.
  *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is
@@ -681,8 +687,9 @@ typedef struct kvc_event_batch {
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
 
 /** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no
- *  particular order, with time_ns 0 and the next event's sequence. Other calls may change the state
- *  meanwhile: list everything, then apply the events from event_cursor on. That is the present state.
+ *  particular order. time_ns is 0, and sequence that of the next event to come. Other calls may change the
+ * state meanwhile: list everything, then apply the events from event_cursor on. That is the present state. If
+ *  some of these events are lost, list again. Like kvc_manager_poll_events it needs 32 KB of stack.
  *  @param[in,out] cursor       0 at first; on return where to go on, 0 = everything was listed.
  *  @param[in,out] event_cursor For kvc_manager_poll_events; written if cursor is 0.
  *  @param[in,out] batch        Room for at least one event, and its tokens if they are wanted.
@@ -818,7 +825,8 @@ typedef struct kvc_step {
    *  of block_tables: row[t / block_size] * block_size + t % block_size; kvc_manager_export_slots writes
    *  them too. May be NULL. */
   int64_t* slots;
-  /** Out: copies to execute before the step's kernels. Required if an extension may need one. */
+  /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
+   *  (by a fork), pinned, held externally or published (after a truncation). May be NULL if none can be. */
   kvc_block_copy* copies;
   /** Out: entries below num_blocks written to block_tables in this step. May be NULL. */
   kvc_table_change* changes;
@@ -826,7 +834,7 @@ typedef struct kvc_step {
   size_t num_copies;        /**< Out. */
   size_t num_changes;       /**< Out. */
   size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN, SKIPPED or BUFFER_TOO_SMALL. */
-  uint64_t shortage_blocks; /**< Out: blocks missing for the first refused admission. */
+  uint64_t shortage_blocks; /**< Out: blocks missing for the first admission with NO_SPACE or AGAIN. */
   void* internal;           /**< Set by kvc_step_create; NULL in a step of your own. */
 } kvc_step;
 

@@ -194,7 +194,7 @@ typedef kvc_status (*kvc_attention_kernel)(void* user_data, const kvc_attention*
 /** Paged attention: prefill and decode, any mix of requests. Accumulates in float32 (FlashAttention's
  *  online softmax, arXiv:2205.14135; split contexts are merged by log-sum-exp as in Flash-Decoding).
  *  Bfloat16 queries over bfloat16 values: probabilities may be rounded to bfloat16, as FlashAttention does,
- *  relative error about 2e-3. Other queries: every processor and device keeps the result to about 1e-5 for
+ *  relative error about 2e-3. Other queries: every processor and device keeps the result to about 5e-5 for
  *  caches of floats, 5e-4 for integers.
  *  @return KVC_OK; INVALID_ARGUMENT (shapes, offsets; a visible table entry out of range; strides that are
  *  negative, too large or let rows of out overlap; a sink logit that is NaN or +infinity, unless

@@ -93,9 +93,9 @@ KVC_API kvc_status kvc_model_get(size_t index, kvc_model* model);
  *  0.2. */
 KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 
-/** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi-3, Qwen2, Qwen3, Gemma 2, Gemma 3,
- *  DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or else the
- *  architecture. The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
+/** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
+ *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or
+ *  else the architecture. The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
  *  @param[in]     json  Text of the file. Not kept.
  *  @param[in]     size  Bytes of the text.
  *  @param[in,out] model The caller sets struct_size. Nothing is written on failure.

@@ -146,8 +146,9 @@ typedef struct kvc_storage_info {
 } kvc_storage_info;
 
 /** Rows to store or to gather: keys and values of tokens in some layers. Element (l, t, h, e) of k is at k
- *  + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v. The
- *  sum of layers, tokens and heads, each times its stride, is below 2^60. */
+ *  + l * k_layer_stride + t * k_token_stride + h * k_head_stride + e, counted in elements; likewise v.
+ *  Strides may be negative. The sum of layers, tokens and heads, each times the size of its stride, is
+ *  below 2^60. Rows of a gather must not overlap; this is not checked. */
 typedef struct kvc_rows {
   size_t struct_size; /**< sizeof(kvc_rows) */
   void* k; /**< [num_layers][num_tokens][num_heads][head_dim]. A store only reads it; a gather writes it. */
@@ -160,9 +161,11 @@ typedef struct kvc_rows {
   int64_t k_layer_stride, k_token_stride, k_head_stride; /**< 0 = contiguous. */
   int64_t v_layer_stride, v_token_stride, v_head_stride; /**< 0 = contiguous. */
   /** [num_tokens] slot of each token, as in kvc_step.slots; -1 = skip the token (a gather leaves its rows
-   *  unchanged). Slots must be unique within a store. NULL = use block_table. */
+   *  unchanged). Slots must be unique within a store; of rows with the same slot any may remain. NULL = use
+   *  block_table. */
   const int64_t* slots;
-  /** [block_table_size] block ids of a request; token t is at position first_token + t. */
+  /** [block_table_size] block ids of a request; token t is at position first_token + t. Entries that no
+   *  token needs are ignored. */
   const int32_t* block_table;
   size_t block_table_size; /**< Entries of block_table. */
   uint64_t first_token;    /**< Position of token 0. */

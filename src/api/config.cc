@@ -39,6 +39,8 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
                    config.num_pools);
   }
   if (config.num_pools > kMaxPools) return invalid("%zu pools; at most %zu", config.num_pools, kMaxPools);
+  if (config.num_pools == 0 && config.pools != nullptr)
+    return invalid("pools is set and num_pools is 0; set num_pools, or leave pools NULL");
   KVC_REQUIRE_ARRAY(config.pools, config.num_pools);
   for (size_t p = 0; p < config.num_pools; ++p) {
     kvc_pool_config pool;
@@ -99,6 +101,8 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   if (config.num_groups > kMaxGroups)
     return invalid("%zu groups; at most %zu", config.num_groups, kMaxGroups);
   KVC_REQUIRE_ARRAY(config.groups, config.num_groups);
+  if (config.num_groups == 0 && config.groups != nullptr)
+    return invalid("groups is set and num_groups is 0; set num_groups, or leave groups NULL");
   shape->num_groups = config.num_groups == 0 ? 1 : static_cast<uint32_t>(config.num_groups);
   shape->window_groups = shape->full_groups = 0;
   uint32_t used_pools = 0;

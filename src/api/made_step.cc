@@ -12,7 +12,7 @@ namespace {
 
 struct ArrayShape {
   int32_t dtype;
-  uint64_t outer, middle, inner;  // 0 in outer or middle = no such dimension
+  uint64_t outer, middle, inner;  // see has_outer() for arrays without the outer dimensions
 };
 
 // By KVC_STEP_*: the array's name, and where its pointer lies in a kvc_step.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kAlignment = 256;
 
-struct Piece {
+struct DeviceMemory {
   const kvc_backend* backend;
   uint32_t device;
   kvc_backend_memory memory;
@@ -20,7 +20,7 @@ struct Piece {
 
 struct Pieces {
   std::mutex mutex;
-  std::map<void*, Piece> all;
+  std::map<void*, DeviceMemory> all;
 };
 Pieces& pieces() {
   static auto* const all = new Pieces;  // outlives the destructors of whoever still has memory
@@ -30,7 +30,7 @@ Pieces& pieces() {
 // Records the memory that take(backend, device, &memory) returns.
 template <typename Take>
 kvc_status keep_piece(const char* device, void** memory, Take&& take) {
-  Piece piece = {};
+  DeviceMemory piece = {};
   KVC_TRY(find_device(device, &piece.backend, &piece.device));
   KVC_TRY(take(*piece.backend, piece.device, &piece.memory));
   try {
@@ -48,7 +48,7 @@ kvc_status unknown_memory() {
   return fail(KVC_ERROR_NOT_FOUND, "no such memory: it was not given out here, or has been given back");
 }
 
-kvc_status find_piece(void* memory, Piece* piece) {
+kvc_status find_piece(void* memory, DeviceMemory* piece) {
   const std::lock_guard lock(pieces().mutex);
   const auto at = pieces().all.find(memory);
   if (at == pieces().all.end()) return unknown_memory();
@@ -88,7 +88,7 @@ kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory)
 kvc_status kvc_device_map(void* memory, uint64_t offset, uint64_t bytes) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
-    Piece piece;
+    DeviceMemory piece;
     KVC_TRY(find_piece(memory, &piece));
     if (offset > piece.memory.bytes || bytes > piece.memory.bytes - offset)
       return invalid("%llu bytes from %llu on, of %llu", ull(bytes), ull(offset), ull(piece.memory.bytes));
@@ -100,7 +100,7 @@ kvc_status kvc_device_map(void* memory, uint64_t offset, uint64_t bytes) {
 kvc_status kvc_device_release(void* memory) {
   return guarded([&]() -> kvc_status {
     if (memory == nullptr) return KVC_OK;
-    Piece piece;
+    DeviceMemory piece;
     {
       const std::lock_guard lock(pieces().mutex);
       const auto at = pieces().all.find(memory);
@@ -140,7 +140,7 @@ kvc_status kvc_device_export_memory(void* memory, kvc_memory_handle* handle) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
     KVC_REQUIRE_POINTER(handle);
-    Piece piece;
+    DeviceMemory piece;
     KVC_TRY(find_piece(memory, &piece));
     if (piece.backend->export_memory == nullptr)
       return fail(KVC_ERROR_UNSUPPORTED, "memory of %s stays in its process", piece.backend->name);

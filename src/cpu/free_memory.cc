@@ -72,7 +72,7 @@ void apply_limits(const char* root, const Version& version, const char* group, F
       const uint64_t cache = File(root, folder, "memory.stat").number_after(version.file_cache);
       const uint64_t used = usage - (cache != kNone ? std::min(cache, usage) : 0);
       memory->total = std::min(memory->total, limit);
-      memory->free = std::min(memory->free, limit - std::min(limit, used));
+      memory->free = std::min(memory->free, std::max<uint64_t>(limit - std::min(limit, used), 1));
     }
     if (std::strlen(folder) <= std::strlen(version.mount)) return;
   }

@@ -6,7 +6,7 @@
 namespace kvc {
 
 struct FreeMemory {
-  uint64_t total, free;  // bytes; 0 = unknown
+  uint64_t total, free;  // bytes; 0 = unknown; 1 = nothing is free
 };
 
 // Reads /proc and /sys/fs/cgroup (versions 2 and 1) below `root`. Caches of files that the kernel can drop

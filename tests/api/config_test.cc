@@ -68,7 +68,9 @@ TEST(Config, ABadFieldIsNamed) {
       {"watermark_blocks", kInvalid, [](Config& c) { c.manager.watermark_blocks = UINT64_MAX; }},
       {"groups", kInvalid, [](Config& c) { c.use_groups(33); }},
       {"groups", kInvalid, [](Config& c) { c.manager.num_groups = 1; }},
+      {"num_groups is 0", kInvalid, [](Config& c) { c.use_groups(1), c.manager.num_groups = 0; }},
       {"pools", kInvalid, [](Config& c) { c.use_pools(33); }},
+      {"num_pools is 0", kInvalid, [](Config& c) { c.use_pools(1), c.manager.num_pools = 0; }},
       {"pools", kInvalid, [](Config& c) { c.manager.num_blocks = 0, c.manager.num_pools = 1; }},
       {"pool 1", kInvalid, [](Config& c) { c.use_pools(2); }},  // no group takes from it
       {"pool 0", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].num_blocks = 0; }},

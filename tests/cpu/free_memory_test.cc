@@ -55,7 +55,7 @@ TEST_F(FreeMemoryFiles, EveryGroupAboveTheProcessLimitsIt) {
   EXPECT_EQ(read().total, 4000u);
   EXPECT_EQ(read().free, 1500u);
   group("sys/fs/cgroup/pod/container", "4000", "6000", "0");
-  EXPECT_EQ(read().free, 0u) << "a limit that was lowered below what is in use";
+  EXPECT_EQ(read().free, 1u) << "a limit that was lowered below what is in use: full, which is not unknown";
 }
 
 TEST_F(FreeMemoryFiles, AContainerSeesItsOwnGroupAtTheTop) {

@@ -207,6 +207,8 @@ def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refuse
             return array.astype(wanted)
         raise ValueError(f"{name} has values from {int(array.min())} to {int(array.max())}; an {wanted.name} holds {limits.min} to {limits.max}")
     remedy = f"pass np.empty(shape, np.{wanted.name})" if written else f"pass x.astype(np.{wanted.name})"
+    if "uint16" in rule.types and array.dtype == np.int16 and not written:
+        remedy = "pass x.view(np.uint16) if it holds the bits of bfloat16"
     raise TypeError(f"{name} is {_said(array)}; it must be {_wanted(rule, {})}: {remedy}")
 
 

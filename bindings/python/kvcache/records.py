@@ -29,7 +29,7 @@ class Stats(NamedTuple):
     evictions: Cached blocks that were dropped to make room, or by Manager.evict().
     copies: Copy-on-write pairs.
     duplicates: Committed blocks whose content another block had published.
-    published_blocks: Blocks attached to a prefix position.
+    published_blocks: Blocks published so far, also those that were evicted since.
     unpublished_blocks: Blocks not published because all nodes were in use.
     rejected_candidates: Entries with an equal hash that the comparison rejected.
     nodes_used: Gauge: prefix positions in use.
@@ -82,7 +82,8 @@ class ProbeInfo(NamedTuple):
     """What would hit, and whether the prompt fits.
 
     num_cached: Tokens that would hit.
-    blocks_needed: Blocks of the tightest pool that the admission takes, cached ones that nobody holds included.
+    blocks_needed: Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds included, the watermark
+        not. Use `fits` to decide.
     blocks_available: Free and evictable blocks of that pool.
     lost_reuse_tokens: As in RequestInfo.
     fits: 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE or AGAIN.

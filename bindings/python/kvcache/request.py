@@ -155,7 +155,7 @@ class Namespace(_Owned):
 
 class Request(_Owned):
     """A sequence of tokens and its blocks. The arrays of a Step take its `id`. len() is the number of its known tokens. Leaving a `with` block
-    frees the request."""
+    frees the request, unless it comes from Manager.request()."""
 
     __slots__ = ("num_cached",)
     _close = staticmethod(_native.kvc_manager_free_request)

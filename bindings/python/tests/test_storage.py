@@ -199,6 +199,13 @@ def test_blocks_go_to_pages_and_come_back(layout):
             s.swap_out(np.array([[0, 0]]), pages, pages.shape[1])
 
 
+def test_bits_of_bfloat16_in_the_wrong_type_are_to_be_viewed():
+    with Storage(4, 1, 2, 32, dtype="bfloat16", block_size=4) as s:
+        k = np.zeros((3, 2, 32), np.int16)  # as floats, 1.0 would be 16256.0
+        with pytest.raises(TypeError, match=r"x\.view\(np\.uint16\)"):
+            s.store(k, k, np.arange(3))
+
+
 def test_requests_that_share_a_prefix_say_so():
     rng = np.random.default_rng()
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
