@@ -85,7 +85,7 @@ std::string bad_value(const CLI::Option& option, const std::string& name) {
 
 std::string text_of(const CLI::App& app, const CLI::App& command, const CLI::Error& error) {
   const auto kind = static_cast<CLI::ExitCodes>(error.get_exit_code());
-  const std::string text = error.what();
+  std::string text = error.what();
   const Words extras = app.remaining(true);
   if (&command == &app) return unknown_command(app, extras);
   // An unknown option first: its value may look like a wrong argument.
