@@ -132,13 +132,8 @@ bool print_bench(const BenchOptions& given, bool as_json, std::ostream& out) {
     out << counted(options.threads, "thread");
   out << "\n  " << hardware(options) << "\n  " << times.seconds * 1e6 << " us per layer";
   if (on_device) out << " (" << times.enqueue_seconds * 1e6 << " us to enqueue)";
-  out << ", " << reached << " GB/s of keys and values\n  " << (on_device ? "the device " : "the machine ")
-      << ceiling.verb << ' ' << machine << " GB/s" << (on_device ? "" : " with as many threads") << ": "
-      << reached / machine << " of it\n";
-  if (reached > machine)
-    out << "  ABOVE 1: a part was in a cache (leave out --layers), or other work disturbed the measurement "
-           "of "
-           "the machine (run it again)\n";
+  out << ", " << reached << " GB/s of keys and values\n";
+  print_ratio(options, ceiling, reached * 1e9, out);
   if (contiguous != 0)
     out << "  " << contiguous * 1e6 << " us if each request is contiguous: " << contiguous / times.seconds
         << " of the paged time\n";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_ceiling.h"
 
+#include <iomanip>
+
 #include "cli/bench_memory.h"
 #include "cli/machine.h"
 
@@ -75,6 +77,17 @@ Ceiling ceiling_of(const BenchOptions& options) {
   // A copy reads and writes each byte.
   if (attention) return {"moved_gb_per_s", "moves", 2 * copied};
   return {"copy_gb_per_s", "copies", copied};
+}
+
+void print_ratio(const BenchOptions& options, const Ceiling& ceiling, double reached, std::ostream& out) {
+  const bool on_device = !options.device.empty();
+  out << std::fixed << std::setprecision(2) << (on_device ? "  the device " : "  the machine ")
+      << ceiling.verb << ' ' << ceiling.bandwidth / 1e9 << " GB/s"
+      << (on_device ? "" : " with as many threads") << ": " << reached / ceiling.bandwidth << " of it\n";
+  if (reached > ceiling.bandwidth)
+    out << "  ABOVE 1: a part was in a cache (leave out --layers), or other work disturbed the measurement "
+           "of "
+           "the machine (run it again)\n";
 }
 
 }  // namespace kvcli

@@ -16,4 +16,8 @@ struct Ceiling {
 /// Measures what suits the options.
 Ceiling ceiling_of(const BenchOptions& options);
 
+/// One line that compares `reached` bytes per second with the ceiling, and a second one if that is more than
+/// the ceiling.
+void print_ratio(const BenchOptions& options, const Ceiling& ceiling, double reached, std::ostream& out);
+
 }  // namespace kvcli

@@ -7,7 +7,9 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
+#include "cli/bench_ceiling.h"
 #include "cli/bench_subject.h"
 #include "cli/dtype.h"
 
@@ -117,6 +119,23 @@ TEST(BenchCheck, AByteThatDiffersIsWrong) {
   compare_bytes("abcd", "abcx", 4, &check);
   EXPECT_EQ(check.max_error, 0.25);
   EXPECT_FALSE(check.right());
+}
+
+TEST(BenchRatio, ARatioAbove1IsFlagged) {
+  BenchOptions options;
+  const auto text = [&](double reached) {
+    std::ostringstream out;
+    print_ratio(options, {"read_gb_per_s", "reads", 4e9}, reached, out);
+    return out.str();
+  };
+  EXPECT_EQ(text(4e9), "  the machine reads 4.00 GB/s with as many threads: 1.00 of it\n");
+  EXPECT_EQ(
+      text(5e9),
+      "  the machine reads 4.00 GB/s with as many threads: 1.25 of it\n"
+      "  ABOVE 1: a part was in a cache (leave out --layers), or other work disturbed the measurement of "
+      "the machine (run it again)\n");
+  options.device = "cuda:0";
+  EXPECT_EQ(text(2e9), "  the device reads 4.00 GB/s: 0.50 of it\n");
 }
 
 }  // namespace

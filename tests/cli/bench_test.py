@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import unittest
 
 import command
@@ -109,12 +110,11 @@ class BenchTest(command.CommandTest):
                     self.assertAlmostEqual(found["gflops"] * 1e3 * found["us_per_layer"] / (2 * 2 * 40 * 4 * (48 + 32)), 1, places=6)
 
     def test_a_ratio_above_1_is_flagged(self):
-        for _ in range(10):  # 80 KB, which a cache holds, beside memory that none does
-            code, out, err = command.run("bench", *"gather --context 40 --layers 1 --kv-heads 8".split())
-            self.assertEqual(code, 0, err)
-            if "ABOVE 1" in out:
-                break
-        self.assertRegex(out, r": [1-9]\d*\.\d+ of it\n  ABOVE 1: a part was in a cache")
+        code, out, err = command.run("bench", *"gather --context 40 --layers 1 --kv-heads 8".split())  # 80 KB: some caches hold it
+        self.assertEqual(code, 0, err)
+        ratio = float(re.search(r": (\d+\.\d+) of it\n", out)[1])
+        if ratio != 1:  # rounded
+            self.assertEqual("ABOVE 1" in out, ratio > 1)
 
     def test_an_unknown_device_is_an_error(self):
         code, out, err = command.run("bench", "store", *SHAPE, "--device", "abacus:0")
