@@ -64,6 +64,7 @@ class Storage:
                  memory_fraction: float = 0.0, memory: Any = None):
         config = _config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, v_head_dim, block_size, num_threads, alignment,
                          scale_group, k_scale, v_scale, channel_tokens, residual_blocks, device, memory_kind, memory_fraction)
+        self._device = device or "cpu"
         self._memory = None if memory is None else take("memory", memory, written=True)
         self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, as_bytes(self._memory))
         self._info = _native.kvc_storage_info()
@@ -79,6 +80,11 @@ class Storage:
 
     def __exit__(self, *unused: object) -> None:
         self.close()
+
+    @property
+    def device(self) -> str:
+        """Device of the memory and the work: "cpu", "cuda:0" and so on, as given."""
+        return self._device
 
     if TYPE_CHECKING:  # properties, made below: the configuration with defaults filled in, and sizes in bytes
         num_blocks: int
