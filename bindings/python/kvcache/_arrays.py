@@ -277,7 +277,7 @@ def same_type(name: str, array: np.ndarray, other_name: str, other: np.ndarray) 
 
 def float_type(array: np.ndarray) -> int:
     """Returns the KVC_* type of an array that take() has checked: float32, float16, or bfloat16 (uint16 bits, or the type of ml_dtypes)."""
-    return {"float32": _native.KVC_FLOAT32, "float16": _native.KVC_FLOAT16}.get(array.dtype.name, _native.KVC_BFLOAT16)
+    return {"f": _native.KVC_FLOAT32, "e": _native.KVC_FLOAT16}.get(array.dtype.char, _native.KVC_BFLOAT16)
 
 
 def as_bytes(array: Optional[np.ndarray]) -> Optional[np.ndarray]:

@@ -163,6 +163,8 @@ def arguments(**changes):
     ({"q": lambda q: q.double()}, TypeError, r"q is torch.float64; it must be torch.float32, torch.bfloat16 or torch.float16: pass q.to\(torch.float32\)"),
     ({"q": lambda q: q[None]}, ValueError, r"q is \[1, 12, 6, 32\]; it must be \[tokens, q_heads, head_dim = 32\]"),
     ({"q": lambda q: q[:, :5]}, ValueError, "q has 5 heads; they must be a multiple of the storage's 2 heads"),
+    ({"q": lambda q: q[:, :0]}, ValueError, "q has 0 heads; they must be a multiple of the storage's 2 heads"),
+    ({"q": lambda q: q[0, 0]}, ValueError, r"q is \[32\]; it must be"),
     ({"k": lambda k: k.transpose(0, 1)}, ValueError, r"k is \[2, 12, 32\]; it must be \[tokens = 12, num_heads = 2, head_dim = 32\]"),
     ({"k": lambda k: k[:, :1].expand(12, 2, 32)}, ValueError, r"k has strides \(64, 0, 1\); the last must be 1 and the others positive: pass k.contiguous\(\)"),
     ({"v": lambda v: v.transpose(1, 2).contiguous().transpose(1, 2)}, ValueError, r"v has strides .*: pass v.contiguous\(\)"),

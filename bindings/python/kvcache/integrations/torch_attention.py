@@ -211,19 +211,20 @@ def _run(q: torch.Tensor, k: Optional[torch.Tensor], v: Optional[torch.Tensor], 
     queries = _rows("q", q, device, (None, None, memory.head_dim), "tokens q_heads head_dim")
     lens, tables = _numbers("kv_lens", kv_lens, torch.int64), _numbers("block_tables", block_tables, torch.int32)
     offsets = np.arange(len(lens) + 1) if q_offsets is None else _numbers("q_offsets", q_offsets, torch.int64)
-    if q_offsets is None and len(lens) != len(q):
-        raise ValueError(f"q has {len(q)} queries for {len(lens)} requests, and batch no q_offsets: it must have one query of each request")
-    out = q.new_empty((q.shape[0], q.shape[1], v_head_dim))
+    tokens = q.shape[0]
+    if q_offsets is None and len(lens) != tokens:
+        raise ValueError(f"q has {tokens} queries for {len(lens)} requests, and batch no q_offsets: it must have one query of each request")
+    out = q.new_empty((tokens, q.shape[1], v_head_dim))
     stream = _stream_of(memory, device)
     if k is not None:
         if slots is None:
             raise ValueError("batch.slots is None; k needs the slots of its tokens")
-        keys = _rows("k", k, device, (len(q), memory.num_heads, memory.head_dim), "tokens num_heads head_dim")
-        values = None if v is None else _rows("v", v, device, (len(q), memory.num_heads, v_head_dim), "tokens num_heads v_head_dim")
+        keys = _rows("k", k, device, (tokens, memory.num_heads, memory.head_dim), "tokens num_heads head_dim")
+        values = None if v is None else _rows("v", v, device, (tokens, memory.num_heads, v_head_dim), "tokens num_heads v_head_dim")
         memory.store(keys, values, _numbers("slots", slots, torch.int64), layer, stream=stream)
     elif v is not None:
         raise ValueError("v is given without k; pass both, or neither if they are stored")
-    if len(q):
+    if tokens:
         heads = [None if each is None else each.numpy() for each in (sink_logits, alibi_slopes)]
         memory.attend(queries, offsets, lens, tables, layer, out=np.asarray(_Memory(out, _FLOATS[q.dtype])), stream=stream, causal=causal, scale=scale,
                       soft_cap=soft_cap, window=window, sinks=sinks, sink_logits=heads[0], alibi_slopes=heads[1])

@@ -42,6 +42,7 @@ def close_storage(w):
 
 
 @call("Storage.fields")
+@call("Storage.device")
 def fields(w):
     storage = w.storage()
     need(all(getattr(storage, name) is not None for name in dir(storage) if not name.startswith("_")), "a field")
