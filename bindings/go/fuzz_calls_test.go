@@ -17,6 +17,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Version":       func() error { Version(); return nil },
 		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
+		"DType.Bits":    func() error { return first(DType(int32(f.number())).Bits()) },
 		"Device": func() error {
 			return first(Device([]string{"cpu", "", "none", "cpu\x00", strings.Repeat("x", 4096)}[f.Intn(5)]))
 		},

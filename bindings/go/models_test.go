@@ -16,6 +16,17 @@ func near(t *testing.T, got, wanted, tolerance float64) {
 	}
 }
 
+func TestBitsOfTypes(t *testing.T) {
+	for dtype, wanted := range map[DType]int{0: 32, Float32: 32, Float16: 16, BFloat16: 16, Float8E4M3: 8, Float8E5M2: 8, Int8: 8, Int4: 4} {
+		bits, err := dtype.Bits()
+		must(t, err)
+		equal(t, bits, wanted)
+	}
+	if _, err := DType(12).Bits(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "dtype is 12") {
+		t.Fatal(err)
+	}
+}
+
 func TestPresetsAndMemory(t *testing.T) {
 	models, err := Models()
 	must(t, err)

@@ -58,3 +58,8 @@ def test_all_presets_estimate_as_the_command_does():
         said = json.loads(out.stdout)
         own = model.estimate("int8", tokens=5000)
         assert said["total_bytes"] == own.total_bytes and said["bytes_per_token"] == own.bytes_per_token
+
+
+def test_bits_of_types():
+    bits = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8, "int4": 4, "uint8": 8, "int32": 32, "int64": 64, "uint64": 64}
+    assert {kvcache.DType.parse(name): wanted for name, wanted in bits.items()} == {dtype: dtype.bits for dtype in kvcache.DType}

@@ -329,6 +329,16 @@ class StorageTest {
   }
 
   @Test
+  void typesHaveTheBitsOfTheLibrary() throws Exception {
+    long[] bits = {0};
+    for (DType type : DType.values()) {
+      Native.kvc_dtype_bits(type.code, bits);
+      assertEquals(bits[0], type.bits(), type.name());
+    }
+    assertThrows(KvCacheException.class, () -> Native.kvc_dtype_bits(12, bits));
+  }
+
+  @Test
   void presetsEstimateAndRotate() throws Exception {
     assertTrue(Model.all().size() >= 40);
     Model llama = Model.find("meta-llama/Llama-3.1-8B");
