@@ -44,8 +44,8 @@ kvc_status kvc_dtype_bits(int32_t dtype, uint32_t* bits) {
   if (bits == nullptr) return kvc::invalid("bits is NULL");
   const uint32_t known = kvc::dtype_bits(dtype == 0 ? int32_t{KVC_FLOAT32} : dtype);
   if (known == 0) {
-    return kvc::invalid("dtype is %d; give one of KVC_INT8 (%d) .. KVC_INT4 (%d), or 0 for KVC_FLOAT32",
-                        dtype, KVC_INT8, KVC_INT4);
+    return kvc::invalid("dtype is %d; give a type from 1 (int8) to %d (int4), or 0 for float32", dtype,
+                        KVC_INT4);
   }
   *bits = known;
   return KVC_OK;

@@ -26,6 +26,7 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_model_count));
   calls.push_back(KVC_CALL(kvc_model_get, 0u, &s.found));
   calls.push_back(KVC_CALL(kvc_model_find, "gemma-3-4b", &s.found));
+  calls.push_back(KVC_CALL(kvc_model_register, &s.named_model));
   static constexpr char kConfig[] =
       R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 100, "max_position_embeddings": 64})";

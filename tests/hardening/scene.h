@@ -62,7 +62,7 @@ class Scene {
   kvc_attention_launch launch = {};
   kvc_block_choice choice = {};
   kvc_quant_format format = {};
-  kvc_model model = {};
+  kvc_model model = {}, named_model = {};
   kvc_memory_query query = {};
   kvc_rope_rows rope = {};
   kvc_table_update update = {};

@@ -268,6 +268,7 @@ extern swig_voidp _wrap_kvc_tree_mask_native_7fc37d1f3c59b140(swig_type_146 arg1
 extern swig_type_150 _wrap_kvc_model_count_native_7fc37d1f3c59b140(void);
 extern swig_voidp _wrap_kvc_model_get_native_7fc37d1f3c59b140(swig_type_151 arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_model_find_native_7fc37d1f3c59b140(swig_type_152 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_register_native_7fc37d1f3c59b140(swig_voidp arg1);
 extern swig_voidp _wrap_kvc_model_from_config_native_7fc37d1f3c59b140(swig_type_153 arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_model_rope_native_7fc37d1f3c59b140(swig_voidp arg1, int arg2, swig_type_154 arg3, swig_type_155 arg4, swig_type_156 arg5, swig_type_157 arg6);
 extern swig_voidp _wrap_kvc_rope_table_native_7fc37d1f3c59b140(swig_type_158 arg1, double arg2, swig_type_159 arg3, swig_type_160 arg4);
@@ -1392,6 +1393,15 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_model_register(arg1 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	swig_r = (*byte)(C._wrap_kvc_model_register_native_7fc37d1f3c59b140(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

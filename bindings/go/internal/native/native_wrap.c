@@ -1717,6 +1717,19 @@ char *_wrap_kvc_model_find_native_7fc37d1f3c59b140(_gostring_ _swig_go_0, char *
 }
 
 
+char *_wrap_kvc_model_register_native_7fc37d1f3c59b140(char *_swig_go_0) {
+  kvc_model *arg1 = (kvc_model *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_model *)_swig_go_0;
+  
+  result = (kvc_status)kvc_model_register((struct kvc_model const *)arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_model_from_config_native_7fc37d1f3c59b140(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
