@@ -17,6 +17,12 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Version":       func() error { Version(); return nil },
 		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
+		"Model.Register": func() error {
+			model := f.model()
+			model.Name = []string{"", "fuzz/model", "phi-4", "a b", "fuzz/\x00", strings.Repeat("x", 64), model.Name}[f.Intn(7)]
+			return model.Register()
+		},
+		"DType.Bits":    func() error { return first(DType(int32(f.number())).Bits()) },
 		"Device": func() error {
 			return first(Device([]string{"cpu", "", "none", "cpu\x00", strings.Repeat("x", 4096)}[f.Intn(5)]))
 		},

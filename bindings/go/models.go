@@ -61,13 +61,31 @@ func goModel(c *C.kvc_model) *Model {
 	return m
 }
 
-// FindModel returns the preset with this name, alias or repository. The text of ErrNotFound has the nearest names.
+// FindModel returns the preset with this name, alias or repository, or the registered model of this name. The text of ErrNotFound has the nearest
+// names.
 func FindModel(name string) (*Model, error) {
 	c := newModel()
 	if err := native.Kvc_model_find(name, asByte(c)); err != nil {
 		return nil, err
 	}
 	return goModel(c), nil
+}
+
+// Register registers a copy of the model under its Name: FindModel and Models know it from now on, in the whole process. It replaces the registered
+// model of that name. ErrInvalidArgument for the name of a preset, a name that is not 1 to 63 printable ASCII characters without spaces, and fields
+// out of range; ErrLimit if 256 others are registered.
+func (m *Model) Register() error {
+	c, err := m.c()
+	if err != nil {
+		return err
+	}
+	if len(m.Name) >= len(c.name) {
+		return invalid("Name has %d bytes; at most %d", len(m.Name), len(c.name)-1)
+	}
+	for i := 0; i < len(m.Name); i++ {
+		c.name[i] = C.char(m.Name[i])
+	}
+	return native.Kvc_model_register(asByte(c))
 }
 
 // ModelFromConfig reads the text of a Hugging Face config.json. ErrInvalidArgument names the field, its value and the fix.
@@ -79,7 +97,7 @@ func ModelFromConfig(json []byte) (*Model, error) {
 	return goModel(c), nil
 }
 
-// Models returns all presets.
+// Models returns all presets, and then the registered models.
 func Models() ([]*Model, error) {
 	models := make([]*Model, native.Kvc_model_count())
 	for i := range models {

@@ -16,6 +16,17 @@ func near(t *testing.T, got, wanted, tolerance float64) {
 	}
 }
 
+func TestBitsOfTypes(t *testing.T) {
+	for dtype, wanted := range map[DType]int{0: 32, Float32: 32, Float16: 16, BFloat16: 16, Float8E4M3: 8, Float8E5M2: 8, Int8: 8, Int4: 4} {
+		bits, err := dtype.Bits()
+		must(t, err)
+		equal(t, bits, wanted)
+	}
+	if _, err := DType(12).Bits(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "dtype is 12") {
+		t.Fatal(err)
+	}
+}
+
 func TestPresetsAndMemory(t *testing.T) {
 	models, err := Models()
 	must(t, err)
@@ -52,6 +63,26 @@ func TestPresetsAndMemory(t *testing.T) {
 	for _, bad := range []string{"", "{", config[:len(config)-1]} {
 		if _, err := ModelFromConfig([]byte(bad)); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "not JSON") {
 			t.Error(bad, err)
+		}
+	}
+	read.Name = "own/llama"
+	must(t, read.Register())
+	found, err := FindModel("OWN/llama")
+	if err != nil || found.Name != "own/llama" || found.MaxContext != 131072 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	own.Name = "own/Llama"
+	must(t, own.Register())
+	if found, err = FindModel("own/llama"); err != nil || found.NumLayers != 4 || len(found.WindowLayers) != 2 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if all, err := Models(); err != nil || all[len(all)-1].Name != "own/Llama" || len(all) != len(models)+1 {
+		t.Error(all, err)
+	}
+	for name, text := range map[string]string{"phi-4": "means the preset phi-4", "": "0 bytes", "a b": "spaces", strings.Repeat("x", 64): "at most 63"} {
+		own.Name = name
+		if err := own.Register(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), text) {
+			t.Error(name, err)
 		}
 	}
 	if _, err := FindModel("llama-3.1-8c"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "llama-3.1-8b") {

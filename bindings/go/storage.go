@@ -28,6 +28,13 @@ const (
 	Int4       DType = C.KVC_INT4
 )
 
+// Bits returns the bits of one element, without scales: 4 for Int4. ErrInvalidArgument for a type that does not exist.
+func (d DType) Bits() (int, error) {
+	var bits uint64
+	err := native.Kvc_dtype_bits(int32(d), &bits)
+	return int(bits), err
+}
+
 // StorageConfig is the shape, type and place of a storage: kvc_storage_config. Only the first four fields have no default.
 type StorageConfig struct {
 	NumBlocks                    uint64 // As many as the manager's pool.

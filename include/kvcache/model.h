@@ -36,11 +36,14 @@ enum {
 /** Largest num_layers of a kvc_model. */
 #define KVC_MODEL_MAX_LAYERS 512
 
+/** Most models that kvc_model_register keeps. */
+#define KVC_MODEL_MAX_REGISTERED 256
+
 /** What the KV cache of a model depends on. Use a preset (kvc_model_find), read a config.json
  *  (kvc_model_from_config), or fill it in. */
 typedef struct kvc_model {
   size_t struct_size;    /**< sizeof(kvc_model) */
-  char name[64];         /**< Name of a preset, as kvc_model_find takes it. Zero-terminated. */
+  char name[64];         /**< Name, as kvc_model_find takes it. Zero-terminated. */
   uint32_t num_layers;   /**< Layers with a KV cache, 1 .. KVC_MODEL_MAX_LAYERS. */
   uint32_t num_q_heads;  /**< Query heads, a multiple of num_kv_heads; 0 = unknown. */
   uint32_t num_kv_heads; /**< KV heads per layer, 1 .. 65536. */
@@ -77,21 +80,36 @@ typedef struct kvc_model {
   double rope_attention_factor;
 } kvc_model;
 
-/** Returns the number of presets. Thread-safe. Since 0.2. */
+/** Returns the number of models that kvc_model_get knows: presets, and registered ones. It never shrinks.
+ *  Thread-safe. Since 0.2. */
 KVC_API size_t kvc_model_count(void);
 
-/** Returns a preset with all fields set. @param[in] index Below kvc_model_count(). The order may change
- *  between versions.
+/** Returns a preset with all fields set, or a registered model. @param[in] index Below kvc_model_count().
+ *  Presets come first, in an order that may change between versions; then the registered models, in the
+ *  order of their first registration.
  *  @param[in,out] model The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Thread-safe. Since
  *  0.2. */
 KVC_API kvc_status kvc_model_get(size_t index, kvc_model* model);
 
-/** Finds a preset. @param[in] name Its name ("llama-3.1-8b"), an alias, or the repository of its numbers
- *  ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal. @param[in,out] model The caller sets
- *  struct_size.
- *  @return KVC_OK; NOT_FOUND (the text names the nearest presets); INVALID_ARGUMENT. Thread-safe. Since
+/** Finds a preset or a registered model. @param[in] name Its name ("llama-3.1-8b"); of a preset also an
+ *  alias, or the repository of its numbers ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal.
+ * @param[in,out] model The caller sets struct_size.
+ *  @return KVC_OK; NOT_FOUND (the text has the nearest names); INVALID_ARGUMENT. Thread-safe. Since
  *  0.2. */
 KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
+
+/** Registers a model: kvc_model_find and kvc_model_get know it from now on, in all threads of the process.
+ *  It replaces the registered model of the same name (upper and lower case are equal), which keeps its
+ *  index. A model is never removed. For a config.json, call kvc_model_from_config, set the name, and
+ *  register the result.
+ *  @param[in] model Copied. Its name has 1 .. 63 printable ASCII characters without spaces, and is no name,
+ *  alias or repository of a preset: put a part of your own in front ("my-company/chat-7b"), since later
+ *  versions have more presets. max_context is at least 1. The other fields are checked as by
+ *  kvc_estimate_memory and, unless rope_theta is 0, as by kvc_model_rope.
+ *  @return KVC_OK; INVALID_ARGUMENT (a name or field; the text has the value and the fix), UNSUPPORTED (an
+ *  unknown rope_scaling or flag), LIMIT (KVC_MODEL_MAX_REGISTERED other names). A failed call changes
+ *  nothing. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_model_register(const kvc_model* model);
 
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
  *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or

@@ -27,34 +27,6 @@ kvc_status check_range(const char* what, uint64_t value, uint64_t low, uint64_t 
 
 #define KVC_REQUIRE_RANGE(value, low, high) KVC_TRY(check_range(#value, value, low, high))
 
-kvc_status check_model(const kvc_model& model) {
-  KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
-  KVC_REQUIRE_RANGE(model.num_kv_heads, 1, kMaxDim);
-  KVC_REQUIRE_RANGE(model.head_dim, model.latent_dim != 0 ? 0 : 1, kMaxDim);
-  KVC_REQUIRE_RANGE(model.v_head_dim, 0, kMaxDim);
-  KVC_REQUIRE_RANGE(model.latent_dim, 0, kMaxDim);
-  if (model.num_q_heads % model.num_kv_heads != 0) {
-    return invalid("model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0",
-                   model.num_q_heads, model.num_kv_heads);
-  }
-  if (model.latent_dim != 0 && model.num_kv_heads != 1) {
-    return invalid(
-        "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
-        "to 1",
-        model.num_kv_heads, model.latent_dim);
-  }
-  for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
-    const uint64_t bits = model.window_layers[i];
-    if (bits == 0) continue;
-    const uint32_t last = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(bits));
-    if (last >= model.num_layers)
-      return invalid("model.window_layers names layer %u of %u layers", last, model.num_layers);
-    if (model.window_tokens == 0)
-      return invalid("model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
-  }
-  return KVC_OK;
-}
-
 // The size of keys, values and latent rows.
 struct Element {
   uint32_t bits;
@@ -139,6 +111,34 @@ uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t 
 }
 
 }  // namespace
+
+kvc_status check_model(const kvc_model& model) {
+  KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
+  KVC_REQUIRE_RANGE(model.num_kv_heads, 1, kMaxDim);
+  KVC_REQUIRE_RANGE(model.head_dim, model.latent_dim != 0 ? 0 : 1, kMaxDim);
+  KVC_REQUIRE_RANGE(model.v_head_dim, 0, kMaxDim);
+  KVC_REQUIRE_RANGE(model.latent_dim, 0, kMaxDim);
+  if (model.num_q_heads % model.num_kv_heads != 0) {
+    return invalid("model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0",
+                   model.num_q_heads, model.num_kv_heads);
+  }
+  if (model.latent_dim != 0 && model.num_kv_heads != 1) {
+    return invalid(
+        "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
+        "to 1",
+        model.num_kv_heads, model.latent_dim);
+  }
+  for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
+    const uint64_t bits = model.window_layers[i];
+    if (bits == 0) continue;
+    const uint32_t last = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(bits));
+    if (last >= model.num_layers)
+      return invalid("model.window_layers names layer %u of %u layers", last, model.num_layers);
+    if (model.window_tokens == 0)
+      return invalid("model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
+  }
+  return KVC_OK;
+}
 
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
   KVC_TRY(check_model(model));

@@ -11,6 +11,7 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_status_name, KVC_ERROR_BUSY));
   calls.push_back(KVC_CALL(kvc_last_error));
   calls.push_back(KVC_CALL(kvc_supports, KVC_FEATURE_LRU));
+  calls.push_back(KVC_CALL(kvc_dtype_bits, KVC_BFLOAT16, &s.dtype_bits));
   calls.push_back(
       KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));
   calls.push_back(
@@ -25,6 +26,7 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_model_count));
   calls.push_back(KVC_CALL(kvc_model_get, 0u, &s.found));
   calls.push_back(KVC_CALL(kvc_model_find, "gemma-3-4b", &s.found));
+  calls.push_back(KVC_CALL(kvc_model_register, &s.named_model));
   static constexpr char kConfig[] =
       R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 100, "max_position_embeddings": 64})";

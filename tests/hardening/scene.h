@@ -62,7 +62,7 @@ class Scene {
   kvc_attention_launch launch = {};
   kvc_block_choice choice = {};
   kvc_quant_format format = {};
-  kvc_model model = {};
+  kvc_model model = {}, named_model = {};
   kvc_memory_query query = {};
   kvc_rope_rows rope = {};
   kvc_table_update update = {};
@@ -71,6 +71,7 @@ class Scene {
   uint64_t request = 0, child = 0, pin = 0, ns = 0, number = 0, cursor = 0, step_id = 0;
   size_t count = 0;
   int32_t done = 0;
+  uint32_t dtype_bits = 0;
   double factor = 0;
   std::vector<double> factors_out;
   void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;

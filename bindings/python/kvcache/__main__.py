@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m kvcache info | replay | estimate | plot. Results go to standard output, progress to standard error."""
+"""python -m kvcache info | models | estimate | replay | plot. Results go to standard output, progress to standard error."""
 
 from __future__ import annotations
 
@@ -75,6 +75,27 @@ def _info(args: argparse.Namespace) -> None:
     _print({"version": kvcache.__version__, "build": kvcache.build_info(), "features": " ".join(features)}, args.json)
 
 
+_COLUMNS = (("name", "model"), ("num_layers", "layers"), ("num_kv_heads", "KV heads"), ("head_dim", "head dim"), ("latent_dim", "latent"),
+            ("window_tokens", "window"), ("num_window_layers", "in layers"), ("max_context", "context"), ("bytes_per_token", "bytes a token"))
+
+
+def _models(args: argparse.Namespace) -> None:
+    rows = []
+    for model in kvcache.models():
+        answer = model.estimate()
+        rows.append({"name": model.name, "num_layers": model.num_layers, "num_q_heads": model.num_q_heads, "num_kv_heads": model.num_kv_heads,
+                     "head_dim": model.head_dim, "v_head_dim": model.v_head_dim, "latent_dim": model.latent_dim, "vocab_size": model.vocab_size,
+                     "window_tokens": model.window_tokens, "num_window_layers": answer.num_window_layers, "max_context": model.max_context,
+                     "bytes_per_token": answer.bytes_per_token})
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{_COLUMNS[0][1]:<18}" + "".join(f"{title:>{len(title) + 3}}" for _, title in _COLUMNS[1:]))
+    for row in rows:
+        print(f"{row['name']:<18}" + "".join(f"{row[key] or '-':>{len(title) + 3}}" for key, title in _COLUMNS[1:]))
+    print("\nBytes of one token in all layers in fp16 or bf16.")
+
+
 def _estimate(args: argparse.Namespace) -> None:
     model = kvcache.Model.from_config(args.model) if os.path.exists(args.model) else kvcache.find_model(args.model)
     answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=args.budget,
@@ -140,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     command("info", _info, "version, build and features of the library")
+    command("models", _models, "the models that estimate knows")
     estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
     estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b, or the path of a Hugging Face config.json or its folder")
     estimate.add_argument("--dtype", default="float16", help="how keys and values are stored [float16]")

@@ -53,6 +53,8 @@ class Model:
                  rope_original_context: int = 0, rope_scaling: RopeScaling = RopeScaling.NONE, rope_flags: int = 0,
                  rope_low_rotations: float = 0.0, rope_high_rotations: float = 0.0, rope_attention_factor: float = 0.0):
         self._model = _native.kvc_model()
+        if not isinstance(name, str):
+            raise TypeError(f"name is {name!r:.80}; it must be a str")
         if len(name.encode()) > 63:
             raise ValueError(f"name is {name!r:.80}; it must have at most 63 bytes")
         for field, value in zip(_FIELDS, (name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim, vocab_size,
@@ -74,6 +76,15 @@ class Model:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{source}: {error}") from None
         return model
+
+    def register(self, name: "Optional[str]" = None) -> "Model":
+        """Registers a copy of the model under this name (None = its own), and returns it: find_model() and models() know it from now on, in the
+        whole process. It replaces the registered model of that name. InvalidArgumentError for the name of a preset, a name that is not 1 to 63
+        printable ASCII characters without spaces, and fields out of range; LimitError if 256 others are registered."""
+        fields = {field: getattr(self, field) for field in _FIELDS}
+        copy = Model(tuple(self.window_layers), **{**fields, **({} if name is None else {"name": name})})
+        _native.kvc_model_register(copy._model)
+        return copy
 
     @property
     def window_layers(self) -> "list[int]":
@@ -112,14 +123,14 @@ setattr(Model, "rope_scaling", property(lambda self: RopeScaling(self._model.rop
 
 
 def find_model(name: str) -> Model:
-    """Returns the preset with this name, alias or repository. NotFoundError names the nearest presets."""
+    """Returns the preset with this name, alias or repository, or the registered model of this name. NotFoundError has the nearest names."""
     model = Model()
     _native.kvc_model_find(name, model._model)
     return model
 
 
 def models() -> Iterator[Model]:
-    """Yields all presets."""
+    """Yields all presets, and then the registered models."""
     for index in range(_native.kvc_model_count()):
         model = Model()
         _native.kvc_model_get(index, model._model)

@@ -20,6 +20,11 @@ public enum DType {
     this.bits = bits;
   }
 
+  /** Bits of one element, without scales: 4 for INT4. */
+  public int bits() {
+    return bits;
+  }
+
   /** Bytes of an element; 1 for INT4, of which there are no arrays. */
   int unit() {
     return Math.max(bits / 8, 1);

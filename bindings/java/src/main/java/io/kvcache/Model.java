@@ -45,11 +45,36 @@ public final class Model {
     return this;
   }
 
-  /** Returns the preset with this name, alias or repository. The message of a failure has the nearest names. */
+  /** Returns the preset with this name, alias or repository, or the registered model of this name. The message of a failure has the nearest names. */
   public static Model find(String name) throws KvCacheException {
     Model model = new Model();
     Native.kvc_model_find(name, model.c);
     return model;
+  }
+
+  /**
+   * Registers a copy of the model under a name: {@link #find} and {@link #all} know it from now on, in the whole process. It replaces the registered
+   * model of that name. A failure is a name of a preset, a name that is not 1 to 63 printable ASCII characters without spaces, a field out of range, or
+   * a 257th name.
+   *
+   * @return this model, which has the name now
+   */
+  public Model register(String name) throws KvCacheException {
+    int bytes = name.getBytes(StandardCharsets.UTF_8).length;
+    if (bytes > 63) {
+      throw Sizes.invalid("name has %d bytes; at most 63", bytes);
+    }
+    String before = name();
+    c.setName(name);
+    try {
+      Native.kvc_model_register(c);
+    } catch (KvCacheException refused) {
+      c.setName(before);
+      throw refused;
+    } finally {
+      Reference.reachabilityFence(this);
+    }
+    return this;
   }
 
   /** Reads the text of a Hugging Face config.json. The message of a failure names the field, its value and the fix. */
@@ -60,7 +85,7 @@ public final class Model {
     return model;
   }
 
-  /** Returns all presets. */
+  /** Returns all presets, and then the registered models. */
   public static List<Model> all() throws KvCacheException {
     List<Model> models = new ArrayList<>();
     for (long i = 0; i < Native.kvc_model_count(); ++i) {

@@ -329,6 +329,16 @@ class StorageTest {
   }
 
   @Test
+  void typesHaveTheBitsOfTheLibrary() throws Exception {
+    long[] bits = {0};
+    for (DType type : DType.values()) {
+      Native.kvc_dtype_bits(type.code, bits);
+      assertEquals(bits[0], type.bits(), type.name());
+    }
+    assertThrows(KvCacheException.class, () -> Native.kvc_dtype_bits(12, bits));
+  }
+
+  @Test
   void presetsEstimateAndRotate() throws Exception {
     assertTrue(Model.all().size() >= 40);
     Model llama = Model.find("meta-llama/Llama-3.1-8B");
@@ -340,6 +350,17 @@ class StorageTest {
     assertEquals(List.of("mine", 8, 128, 131072L), List.of(read.name(), read.numKvHeads(), read.headDim(), read.maxContext()));
     assertTrue(assertThrows(KvCacheException.class, () -> Model.fromConfig("{")).getMessage().contains("not JSON"));
     assertTrue(assertThrows(KvCacheException.class, () -> Model.find("llama-3.1-8c")).getMessage().contains("llama-3.1-8b"));
+    read.register("own/llama");
+    assertEquals(List.of("own/llama", 128), List.of(Model.find("OWN/llama").name(), Model.find("own/llama").headDim()));
+    List<Model> all = Model.all();
+    assertEquals("own/llama", all.get(all.size() - 1).name());
+    new Model(4, 1, 8, 64).register("own/llama");
+    assertEquals(4, Model.find("own/llama").numLayers());
+    assertEquals(all.size(), Model.all().size());
+    assertTrue(assertThrows(KvCacheException.class, () -> read.register("phi-4")).getMessage().contains("means the preset phi-4"));
+    assertTrue(assertThrows(KvCacheException.class, () -> read.register("a b")).getMessage().contains("spaces"));
+    assertTrue(assertThrows(IllegalArgumentException.class, () -> read.register("x".repeat(64))).getMessage().contains("at most 63"));
+    assertEquals("own/llama", read.name());
     Model own = new Model(4, 1, 4, 64).window(16, 1, 3).rope(100, 0);
     assertTrue(own.hasWindow(3) && !own.hasWindow(2));
     assertEquals(2, own.estimate(new Model.Query(DType.INT8, 32)).numWindowLayers());
