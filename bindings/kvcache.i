@@ -18,6 +18,7 @@
 %{
 #include <kvcache.h>
 #include <stdlib.h>
+#include <string.h>
 %}
 
 %include <stdint.i>

@@ -61,7 +61,7 @@ class _Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(values: "dict[str, Any]", as_json: bool) -> None:
+def _print(values: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(values, indent=2))
         return
@@ -103,7 +103,7 @@ def _estimate(args: argparse.Namespace) -> None:
     _print({"model": model.name, **answer._asdict()}, args.json)
 
 
-def _run(trace: "list[Any]", num_blocks: int, args: argparse.Namespace) -> ReplayResult:
+def _run(trace: list[Any], num_blocks: int, args: argparse.Namespace) -> ReplayResult:
     progress = _Progress(len(trace), f"{num_blocks:,} blocks")
     try:
         return replay(trace, num_blocks, block_size=args.block_size, concurrency=args.concurrency, progress=progress)
@@ -188,7 +188,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     args = _parser().parse_args(arguments)
     try:
         args.function(args)
-    except (kvcache.KvCacheError, ValueError, OSError) as error:
+    except (kvcache.KvCacheError, ValueError, OverflowError, OSError) as error:
         print(f"kvcache: {error}", file=sys.stderr)
         return 2
     return 0
