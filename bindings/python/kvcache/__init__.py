@@ -21,7 +21,7 @@ from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layo
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
                      LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
 from .manager import Group, Manager, PendingWork
-from .models import Model, find_model, models
+from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
@@ -68,7 +68,7 @@ def __dir__() -> "list[str]":
 __all__ = [
     "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags",
     "EventKind", "ExtraKey", "Feature", "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager",
-    "MemoryKind", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane",
+    "Memory", "MemoryKind", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane",
     "ReplayResult", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent",
     "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model", "merge_attention", "models", "open_backend",
     "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
