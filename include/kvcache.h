@@ -166,10 +166,11 @@ typedef struct kvc_group_config {
   uint32_t reserved; /**< 0 */
 } kvc_group_config;
 
-/** Shape and limits of a manager. Only num_blocks (or pools) has no default. */
+/** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,
+ *  pools and memory. */
 typedef struct kvc_manager_config {
   size_t struct_size; /**< sizeof(kvc_manager_config) */
-  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 if `pools` is given. */
+  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
    *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
@@ -197,6 +198,15 @@ typedef struct kvc_manager_config {
    *  (warning). NULL = none. */
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data; /**< Passed to log. */
+  /** As many blocks as a model's KV cache has within budget_bytes or memory_fraction, and the groups of that
+   *  model. Group 0 has full attention; layers with a window form the next group, or the only one. They have
+   *  one pool each, or one together if their blocks have equal sizes: see kvc_memory_estimate.pool_blocks,
+   *  which kvc_estimate_memory tells before. `groups` and `pools` must be NULL; to set sinks or retention,
+   *  take the blocks from the estimate instead. block_size is that of the query or of this struct; if both
+   *  are set they must be equal. kvc_manager_properties and kvc_manager_pool_info tell the blocks for
+   *  kvc_storage_config.num_blocks. Blocks of a storage may be larger by padding: kvc_storage_size tells it.
+   *  NULL = num_blocks or pools. */
+  const struct kvc_memory_query* memory;
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */

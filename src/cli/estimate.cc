@@ -165,6 +165,8 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["budget_bytes"] = query.budget_bytes;
     json["max_tokens"] = answer.max_tokens;
     json["max_sequences"] = answer.max_sequences;
+    json["pool_blocks"] = answer.pool_blocks;
+    json["window_pool_blocks"] = answer.window_pool_blocks;
   }
   return json;
 }
@@ -205,6 +207,9 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
       "of " + sequences +
           (answer.max_tokens > model.max_context ? "; the model ends at " + grouped(model.max_context) : ""));
   row(out, "most sequences", grouped(answer.max_sequences), "of " + grouped(query.tokens) + " tokens");
+  const bool two = answer.window_pool_blocks != 0;
+  row(out, two ? "pool, full" : "pool", grouped(answer.pool_blocks) + " blocks", "for num_blocks");
+  if (two) row(out, "pool, window", grouped(answer.window_pool_blocks) + " blocks", "for num_blocks");
 }
 
 }  // namespace

@@ -167,6 +167,7 @@ class kvc_manager_config:
     num_groups: int
     pools: Optional[kvc_pool_config]
     num_pools: int
+    def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
     num_blocks: int
@@ -455,6 +456,8 @@ class kvc_memory_query:
     tensor_scales: int
     channel_keys: int
     channel_tokens: int
+    memory_fraction: float
+    device: str
 
 class kvc_memory_estimate:
     bytes_per_token: int
@@ -469,6 +472,9 @@ class kvc_memory_estimate:
     num_full_layers: int
     num_window_layers: int
     residual_bytes: int
+    budget_bytes: int
+    pool_blocks: int
+    window_pool_blocks: int
 
 class kvc_selection:
     first_layer: int
