@@ -236,7 +236,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Storage.SelectBlocks": func() error {
 			bounds := room[uint16](f, f.length(12*int(f.s.info.num_heads)*2*int(f.s.info.head_dim)))
-			return first(f.s.SelectBlocks(f.attention(), BlockChoice{bounds, f.small(5), f.small(3), f.small(3)}))
+			return first(f.s.SelectBlocks(f.attention(), f.blockChoice(bounds)))
 		},
 		"MergeAttention": func() error {
 			partials, dim, rows := f.Intn(4), 1+f.Intn(8), f.Intn(4)

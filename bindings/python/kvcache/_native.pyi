@@ -385,6 +385,8 @@ class kvc_block_choice:
     sink_blocks: int
     recent_blocks: int
     block_mask_stride: int
+    ratio: float
+    threshold: float
 
 class kvc_device_info:
     memory_bytes: int

@@ -332,6 +332,13 @@ final class FuzzCalls {
   }
 
   /** Right, but for what the generator of buffers makes of it, and one change. Work in flight may write to memory that its offsets now get. */
+  /** One of three ways, or more, or none. */
+  private BlockChoice blockChoice() {
+    double[] some = {0, 0.5, 1, 6, -1, Double.NaN, Double.POSITIVE_INFINITY};
+    double ratio = h.rarely(3) ? some[h.random.nextInt(some.length)] : 0, threshold = h.rarely(3) ? some[h.random.nextInt(some.length)] : 0;
+    return new BlockChoice(ratio != 0 || threshold != 0 ? h.oneOf(0, 0, 1) : h.small(5), ratio, threshold, h.small(3), h.small(3));
+  }
+
   private Attention attention() throws KvCacheException {
     stream.sync();
     int count = h.random.nextInt(4), heads = latent ? 1 : 2;
@@ -461,7 +468,7 @@ final class FuzzCalls {
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));
     table.put("Storage.keyBounds", () -> s().keyBounds((int) h.small(2), blocks(), bounds(), stream()));
-    table.put("Storage.selectBlocks", () -> s().selectBlocks(attention(), bounds(), h.small(5), h.small(3), h.small(3), stream()));
+    table.put("Storage.selectBlocks", () -> s().selectBlocks(attention(), bounds(), blockChoice(), stream()));
     table.put("Storage.blockBytes", () -> s().blockBytes());
     table.put("Storage.slab", () -> s().slab());
     table.put("Storage.runs", () -> s().runs((int) h.small(12)));
