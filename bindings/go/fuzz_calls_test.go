@@ -17,6 +17,14 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Version":       func() error { Version(); return nil },
 		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
+		"ConfigFromShortfin": func() error {
+			text := []byte(shortfinConfig)
+			if f.Intn(2) == 0 {
+				text[f.Intn(len(text))] = byte(f.Intn(256))
+			}
+			_, _, err := ConfigFromShortfin(text[:len(text)-f.Intn(2)])
+			return err
+		},
 		"Model.Register": func() error {
 			model := f.model()
 			model.Name = []string{"", "fuzz/model", "phi-4", "a b", "fuzz/\x00", strings.Repeat("x", 64), model.Name}[f.Intn(7)]

@@ -112,8 +112,11 @@ KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 KVC_API kvc_status kvc_model_register(const kvc_model* model);
 
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
- *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or
- *  else the architecture. The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
+ *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config"; or the config.json that sharktank
+ * exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary embedding.
+ * The name is
+ *  "_name_or_path" (Shortfin: "module_name") or else the architecture. The factors of LongRoPE have no field
+ * in kvc_model: pass them to kvc_model_rope.
  *  @param[in]     json  Text of the file. Not kept.
  *  @param[in]     size  Bytes of the text.
  *  @param[in,out] model The caller sets struct_size. Nothing is written on failure.

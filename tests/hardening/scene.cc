@@ -130,6 +130,7 @@ void Scene::make_storage_inputs() {
   format.dtype = KVC_INT8;
   require(kvc_model_find("llama-3.1-8b", &model), "a model");
   named_model = model;
+  set_sizes(read_manager, read_storage);
   std::strcpy(named_model.name, "hardening/model");
   query.model = &model;
   rope.x = out.data(), rope.num_tokens = 4, rope.num_heads = 1, rope.head_dim = kDim;

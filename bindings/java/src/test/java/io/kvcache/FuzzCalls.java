@@ -18,6 +18,10 @@ final class FuzzCalls {
   private static final String CONFIG = "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"hidden_size\": 64, "
       + "\"vocab_size\": 100, \"max_position_embeddings\": 128}";
 
+  static final String SHORTFIN = "{\"module_name\": \"module\", \"max_seq_len\": 8192, \"attn_head_dim\": 64, \"transformer_block_count\": 6, \"top_k\": null, "
+      + "\"paged_kv_cache\": {\"attention_head_count_kv\": 4, \"block_seq_stride\": 16, \"device_block_count\": 128, \"kv_cache_dtype\": \"bfloat16\", "
+      + "\"paged_kv_block_size_elements_per_device\": [32768, 16384]}}";
+
   interface Call {
     void run() throws Exception;
   }
@@ -536,6 +540,7 @@ final class FuzzCalls {
     table.put("Quantization.scaleBytes", () -> new Quantization(DType.INT8, (int) h.small(5), false, h.rarely(2), 0).scaleBytes(h.integer(), h.integer()));
     table.put("Model.new", () -> new Model(h.integer(), h.integer(), h.integer(), h.number()));
     table.put("Model.fromConfig", () -> Model.fromConfig(text(CONFIG)));
+    table.put("ShortfinConfig.read", () -> ShortfinConfig.read(text(SHORTFIN)));
     table.put("Model.register", () -> model().register(text("fuzz/model")));
     table.put("Model.find", () -> Model.find(text("llama-3.1-8b")));
     table.put("Model.all", () -> Model.all());

@@ -338,6 +338,21 @@ class StorageTest {
   }
 
   @Test
+  void aConfigOfShortfinGivesAManagerAndAStorageForEachDevice() throws Exception {
+    ShortfinConfig config = ShortfinConfig.read(FuzzCalls.SHORTFIN);
+    assertEquals(2, config.storages().size());
+    new Manager(config.manager()).close();
+    int[] layers = {4, 2};
+    for (int d = 0; d < 2; ++d) {
+      try (Storage storage = new Storage(config.storages().get(d))) {
+        assertEquals(128L * layers[d] * 2 * 4 * 64 * 16 * 2, storage.slab().capacity());
+      }
+    }
+    assertTrue(assertThrows(KvCacheException.class, () -> ShortfinConfig.read(FuzzCalls.SHORTFIN.replace("bfloat16", "int3"))).getMessage()
+        .contains("kv_cache_dtype"));
+  }
+
+  @Test
   void typesHaveTheBitsOfTheLibrary() throws Exception {
     long[] bits = {0};
     for (DType type : DType.values()) {
