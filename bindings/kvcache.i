@@ -121,6 +121,8 @@ KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, next)
 KVC_RESULT(uint64_t, event_cursor)
 KVC_RESULT(int32_t, done)
+KVC_RESULT(uint32_t, bits)
+KVC_RESULT(uint32_t, num_devices)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, num_copies)
 KVC_RESULT(size_t, num_zero_blocks)
@@ -189,6 +191,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_manager_config::allocator;
 %ignore kvc_manager_config::log;
 %ignore kvc_manager_config::log_user_data;
+%ignore kvc_manager_config::memory;
 %ignore kvc_storage_config::memory;
 %ignore kvc_storage_config::memory_size;
 %ignore kvc_storage_config::allocator;

@@ -81,6 +81,7 @@
  *
  *  Supported: Linux on x86-64 and aarch64 (64-bit, little-endian). */
 
+#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 /** Version of this header; kvc_version() returns that of the library. */
@@ -166,10 +167,11 @@ typedef struct kvc_group_config {
   uint32_t reserved; /**< 0 */
 } kvc_group_config;
 
-/** Shape and limits of a manager. Only num_blocks (or pools) has no default. */
+/** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,
+ *  pools and memory. */
 typedef struct kvc_manager_config {
   size_t struct_size; /**< sizeof(kvc_manager_config) */
-  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 if `pools` is given. */
+  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
    *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
@@ -197,6 +199,15 @@ typedef struct kvc_manager_config {
    *  (warning). NULL = none. */
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data; /**< Passed to log. */
+  /** As many blocks as a model's KV cache has within budget_bytes or memory_fraction, and the groups of that
+   *  model. Group 0 has full attention; layers with a window form the next group, or the only one. They have
+   *  one pool each, or one together if their blocks have equal sizes: see kvc_memory_estimate.pool_blocks,
+   *  which kvc_estimate_memory tells before. `groups` and `pools` must be NULL; to set sinks or retention,
+   *  take the blocks from the estimate instead. block_size is that of the query or of this struct; if both
+   *  are set they must be equal. kvc_manager_properties and kvc_manager_pool_info tell the blocks for
+   *  kvc_storage_config.num_blocks. Blocks of a storage may be larger by padding: kvc_storage_size tells it.
+   *  NULL = num_blocks or pools. */
+  const struct kvc_memory_query* memory;
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */
@@ -281,6 +292,26 @@ typedef struct kvc_block_info {
   uint32_t num_copies;
   int32_t group; /**< Group of its present content; -1 if never used. */
 } kvc_block_info;
+
+/** Reads the config.json that sharktank exports for Shortfin (its paged_kv_cache), and sets fields of both
+ *  configurations; the others stay as they are. One manager serves all devices: a block id means the same
+ *  page in each of their storages. A storage of this configuration has Shortfin's pages, [layer][key,
+ *  value][head][token][element], without gaps if alignment divides the bytes of a layer's keys.
+ *  @param[in]     json        Text of the file. Not kept.
+ *  @param[in]     size        Bytes of the text.
+ *  @param[in]     device      Index of the storage: below *num_devices. Each device has some of the layers
+ *  (paged_kv_block_size_elements_per_device), in ascending order.
+ *  @param[in,out] manager     The caller sets struct_size. Sets num_blocks, block_size (block_seq_stride) and
+ *  max_request_tokens (max_seq_len). NULL = not wanted.
+ *  @param[in,out] storage     The caller sets struct_size. Sets num_blocks, num_layers, num_heads, head_dim,
+ *  block_size, dtype, and layout (KVC_LAYOUT_BLHNC). NULL = not wanted.
+ *  @param[out]    num_devices Devices of the file, at least 1. NULL = not wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT (not JSON, a field that is missing, out of range or of an unknown type:
+ *  the text names the field, its value and the fix; no such device), OUT_OF_MEMORY. A failed call changes
+ *  nothing. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_config_from_shortfin(const char* json, size_t size, uint32_t device,
+                                            kvc_manager_config* manager, kvc_storage_config* storage,
+                                            uint32_t* num_devices);
 
 /** Creates a manager. Allocates and touches all memory for blocks and nodes.
  *  @param[in]  config  Shape and limits. Only the callbacks are kept.
@@ -907,6 +938,5 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/attention.h>
 #include <kvcache/device.h>
 #include <kvcache/model.h>
-#include <kvcache/storage.h>
 
 #endif /* KVCACHE_H */

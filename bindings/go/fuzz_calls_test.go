@@ -17,6 +17,20 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Version":       func() error { Version(); return nil },
 		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
+		"ConfigFromShortfin": func() error {
+			text := []byte(shortfinConfig)
+			if f.Intn(2) == 0 {
+				text[f.Intn(len(text))] = byte(f.Intn(256))
+			}
+			_, _, err := ConfigFromShortfin(text[:len(text)-f.Intn(2)])
+			return err
+		},
+		"Model.Register": func() error {
+			model := f.model()
+			model.Name = []string{"", "fuzz/model", "phi-4", "a b", "fuzz/\x00", strings.Repeat("x", 64), model.Name}[f.Intn(7)]
+			return model.Register()
+		},
+		"DType.Bits":    func() error { return first(DType(int32(f.number())).Bits()) },
 		"Device": func() error {
 			return first(Device([]string{"cpu", "", "none", "cpu\x00", strings.Repeat("x", 4096)}[f.Intn(5)]))
 		},
@@ -230,7 +244,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Storage.SelectBlocks": func() error {
 			bounds := room[uint16](f, f.length(12*int(f.s.info.num_heads)*2*int(f.s.info.head_dim)))
-			return first(f.s.SelectBlocks(f.attention(), BlockChoice{bounds, f.small(5), f.small(3), f.small(3)}))
+			return first(f.s.SelectBlocks(f.attention(), f.blockChoice(bounds)))
 		},
 		"MergeAttention": func() error {
 			partials, dim, rows := f.Intn(4), 1+f.Intn(8), f.Intn(4)
@@ -261,7 +275,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Model.EstimateMemory": func() error {
 			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
 			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
-				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0}))
+				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0,
+				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)]}))
 		},
 		"Model.RopeFrequencies": func() error {
 			m := f.model()

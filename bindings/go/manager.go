@@ -31,21 +31,23 @@ type Group struct {
 	NumSinkTokens, Pool           uint32
 }
 
-// Config is the shape of a manager: kvc_manager_config. Only NumBlocks (or Pools) has no default.
+// Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
 type Config struct {
-	NumBlocks        uint64   // Blocks of the only pool.
-	Pools            []uint64 // Blocks of each pool, instead of NumBlocks.
-	Groups           []Group  // nil = one group with full attention.
-	BlockSize        uint32   // Tokens per block; 0 = 16.
-	VocabSize        uint32   // Token ids must be below this; 0 = only non-negative.
-	MaxNodes         uint64   // Prefix positions to remember; 0 = enough for the blocks.
-	MaxRequests      uint64   // 0 = 1024.
-	MaxRequestTokens uint64   // 0 = 2^24.
-	EventCapacity    uint64   // Events that Events can read; 0 = none.
-	Seed             uint64   // Secret of the table hash; 0 = random. It never changes a result.
-	WatermarkBlocks  uint64   // Blocks that an admission must leave available.
-	NullBlock        bool     // Block id 0 is reserved for the engine.
-	NoPrefixCache    bool     // Publish nothing.
+	NumBlocks        uint64      // Blocks of the only pool.
+	Pools            []uint64    // Blocks of each pool, instead of NumBlocks.
+	Model            *Model      // With Memory, instead of NumBlocks and Groups: the blocks and groups that a model has within a budget.
+	Memory           MemoryQuery // The budget of Model: BudgetBytes or MemoryFraction, and the type of keys and values.
+	Groups           []Group     // nil = one group with full attention.
+	BlockSize        uint32      // Tokens per block; 0 = 16.
+	VocabSize        uint32      // Token ids must be below this; 0 = only non-negative.
+	MaxNodes         uint64      // Prefix positions to remember; 0 = enough for the blocks.
+	MaxRequests      uint64      // 0 = 1024.
+	MaxRequestTokens uint64      // 0 = 2^24.
+	EventCapacity    uint64      // Events that Events can read; 0 = none.
+	Seed             uint64      // Secret of the table hash; 0 = random. It never changes a result.
+	WatermarkBlocks  uint64      // Blocks that an admission must leave available.
+	NullBlock        bool        // Block id 0 is reserved for the engine.
+	NoPrefixCache    bool        // Publish nothing.
 	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
 	ZeroCrossNamespace, ZeroAlways bool
 }
@@ -101,6 +103,16 @@ func New(config Config) (*Manager, error) {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
 			}
 		}
+	}
+	if config.Model != nil {
+		memory, free, err := config.Memory.c(config.Model)
+		if err != nil {
+			return nil, err
+		}
+		defer free()
+		c.memory = memory
+	} else if config.Memory != (MemoryQuery{}) {
+		return nil, invalid("Memory is set and Model is nil; set both, or NumBlocks")
 	}
 	var address uintptr
 	if err := native.Kvc_manager_create(asByte(c), &address); err != nil {

@@ -57,7 +57,7 @@ RECORDS = {
 }
 # What the comments of these structs name, in Python.
 WORDS = {
-    "kvc_manager_acquire_blocks": "Manager.acquire_blocks()", "kvc_manager_acquire_prefix": "Manager.acquire_prefix()",
+    "kvc_manager_config.memory": "Manager(memory=...)", "kvc_manager_acquire_blocks": "Manager.acquire_blocks()", "kvc_manager_acquire_prefix": "Manager.acquire_prefix()",
     "kvc_manager_evict_blocks": "Manager.evict()", "kvc_manager_pin_prefix": "Manager.pin()", "kvc_manager_preempt_request": "Request.preempt()",
     "kvc_manager_truncate_request": "Request.truncate()", "kvc_storage_runs": "Storage.runs()", "kvc_storage_select_blocks": "Storage.select_blocks()",
     "kvc_storage_swap_in": "Storage.swap_in()", "kvc_storage_swap_out": "Storage.swap_out()", "with this kvc_attention": "with these arguments",
@@ -146,7 +146,7 @@ class Interface:
             declaration = " ".join(declaration.split())
             if "(" in declaration or not declaration:
                 continue
-            kind, names = re.match(r"(?:const )?(\w+)(.*)", declaration).groups()
+            kind, names = re.match(r"(?:const )?(?:struct )?(\w+)(.*)", declaration).groups()
             for name in names.split(","):
                 stars, name, length = re.match(r"[ ]*(\**)[ ]*(\w+)(\[.*)?", name).groups()
                 if (name in self.ignored or f"{struct}::{name}" in self.ignored) and f"{struct}::{name}" not in self.kept:
@@ -158,7 +158,7 @@ def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":
@@ -168,6 +168,8 @@ def stubs(interface):
         lines += [f"    {name}: {kind}" for name, kind in interface.fields(struct)]
         if struct == "kvc_model":
             lines += ["    def has_window(self, layer: int) -> int: ...", "    def set_window(self, layer: int) -> None: ..."]
+        if struct == "kvc_manager_config":
+            lines.append("    def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...")
     lines.append("")
     for name, result, arguments in interface.functions():
         parameters, results = interface.signature(result, arguments)

@@ -290,6 +290,30 @@ kvc_status check_mask_rows(const Layout& layout, const kvc_backend_attention& a,
                  a.on_device != 0 ? "a max_kv_len" : "a request", ull{a.max_kv_len});
 }
 
+// How many blocks, or how close to the best, from a choice with exactly one of the three ways.
+kvc_status translate_mode(const kvc_block_choice& choice, kvc_backend_selection* selection) {
+  const int modes = int{choice.top_k != 0} + int{choice.ratio != 0} + int{choice.threshold != 0};
+  if (modes != 1) {
+    return invalid(
+        "kvc_block_choice.top_k is %llu, ratio is %g and threshold is %g; set exactly one of them, and leave "
+        "the others 0",
+        ull{choice.top_k}, choice.ratio, choice.threshold);
+  }
+  if (!(choice.ratio >= 0 && choice.ratio <= 1))
+    return invalid("kvc_block_choice.ratio is %g; give a number above 0 and at most 1", choice.ratio);
+  if (!(choice.threshold >= 0)) {
+    return invalid("kvc_block_choice.threshold is %g; give a number above 0, or infinity for all blocks",
+                   choice.threshold);
+  }
+  if (choice.ratio != 0)
+    selection->ratio = std::max(static_cast<uint64_t>(std::ldexp(choice.ratio, 32)), uint64_t{1});
+  if (choice.threshold > double{std::numeric_limits<float>::max()})
+    selection->top_k = UINT64_MAX;
+  else if (choice.threshold != 0)  // a tiny one stays above 0
+    selection->threshold = std::max(static_cast<float>(choice.threshold), std::numeric_limits<float>::min());
+  return KVC_OK;
+}
+
 }  // namespace
 
 kvc_status read_attention(const kvc_storage& storage, const kvc_attention* attention, AttentionUse use,
@@ -320,9 +344,10 @@ kvc_status read_selection(const kvc_storage& storage, const kvc_attention* atten
   kvc_block_choice own;
   KVC_TRY(read_struct(choice, &own));
   KVC_TRY(read_attention(storage, attention, AttentionUse::kSelect, out));
-  *selection = {own.bounds,        own.top_k,      own.sink_blocks,
-                own.recent_blocks, own.block_mask, own.block_mask_stride};
-  if (own.top_k == 0) return invalid("kvc_block_choice.top_k is 0; give at least 1");
+  *selection = {
+      own.bounds, own.top_k, 0, own.sink_blocks, own.recent_blocks, own.block_mask, own.block_mask_stride,
+      0,          0};
+  KVC_TRY(translate_mode(own, selection));
   KVC_TRY(check_mask_rows(storage.layout, *out, *selection));
   if (out->num_requests == 0) return KVC_OK;
   KVC_REQUIRE_POINTER(selection->bounds);

@@ -4,6 +4,7 @@
 
 #include "api/create.h"
 #include "api/guard.h"
+#include "models/memory.h"
 
 namespace kvc {
 namespace {
@@ -37,6 +38,10 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   if (config.num_pools != 0 && config.num_blocks != 0) {
     return invalid("num_blocks is %llu beside %zu pools; give one of them", ull(config.num_blocks),
                    config.num_pools);
+  }
+  if (config.num_pools == 0 && config.pools == nullptr && config.num_blocks == 0) {
+    return invalid("num_blocks is 0; set num_blocks, pools, or memory with a budget: at most %llu blocks",
+                   ull(kMaxBlocks));
   }
   if (config.num_pools > kMaxPools) return invalid("%zu pools; at most %zu", config.num_pools, kMaxPools);
   if (config.num_pools == 0 && config.pools != nullptr)
@@ -148,6 +153,61 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
   return KVC_OK;
 }
 
+// The pools and groups of a model within a budget, and a configuration that names them.
+struct ModelGroups {
+  kvc_pool_config pools[2];
+  kvc_group_config groups[2];
+};
+
+kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
+  if (config.num_blocks != 0 || config.num_pools != 0 || config.num_groups != 0) {
+    return invalid(
+        "memory is set beside num_blocks %llu, %zu pools and %zu groups, which the model gives; leave them 0",
+        ull(config.num_blocks), config.num_pools, config.num_groups);
+  }
+  if (config.block_size != 0 && block_size != 0 && config.block_size != block_size) {
+    return invalid("block_size is %u and that of memory %u; set one of them, or both to the same",
+                   config.block_size, block_size);
+  }
+  return KVC_OK;
+}
+
+kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
+  kvc_memory_query query;
+  kvc_model model;
+  KVC_TRY(read_memory_query(config->memory, &query, &model));
+  KVC_TRY(check_alone(*config, query.block_size));
+  if (query.budget_bytes == 0)
+    return invalid("budget_bytes and memory_fraction of memory are both 0; set one of them");
+  if (query.block_size == 0) query.block_size = config->block_size;
+  kvc_memory_estimate estimate;
+  KVC_TRY(estimate_memory(query, model, &estimate));
+  if (estimate.pool_blocks == 0) {
+    return invalid(
+        "the budget is %llu bytes; a block of each group takes %llu, and residual blocks of %llu sequences "
+        "%llu: raise the budget, or lower block_size",
+        ull(query.budget_bytes), ull(estimate.full_block_bytes + estimate.window_block_bytes),
+        ull(std::max<uint64_t>(query.num_sequences, 1)),
+        ull(std::max<uint64_t>(query.num_sequences, 1) * estimate.residual_bytes));
+  }
+  *out = {};
+  config->block_size = query.block_size;
+  config->pools = out->pools;
+  config->groups = out->groups;
+  config->num_pools = estimate.window_pool_blocks != 0 ? 2 : 1;
+  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks};
+  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks};
+  for (const bool window : {false, true}) {
+    if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
+    kvc_group_config& group = out->groups[config->num_groups++];
+    group.struct_size = sizeof group;
+    group.kind = window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+    group.window_tokens = window ? model.window_tokens : 0;
+    group.pool = window && config->num_pools == 2;
+  }
+  return KVC_OK;
+}
+
 kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
@@ -177,6 +237,8 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   Shape shape;
   KVC_TRY(read_struct(config, &own));
   KVC_TRY(read_allocator(own.allocator, &env));
+  ModelGroups by_model;
+  if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
   KVC_TRY(read_shape(own, &shape));
   auto* handle =
       static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));

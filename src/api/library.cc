@@ -2,6 +2,7 @@
 // What concerns the library and not a manager.
 #include <cstdio>
 
+#include "base/dtype.h"
 #include "base/status.h"
 
 #define KVC_TEXT_(x) #x
@@ -38,6 +39,17 @@ const char* kvc_build_info(void) {
 const char* kvc_status_name(kvc_status status) { return kvc::status_name(status); }
 
 const char* kvc_last_error(void) { return kvc::last_error(); }
+
+kvc_status kvc_dtype_bits(int32_t dtype, uint32_t* bits) {
+  if (bits == nullptr) return kvc::invalid("bits is NULL");
+  const uint32_t known = kvc::dtype_bits(dtype == 0 ? int32_t{KVC_FLOAT32} : dtype);
+  if (known == 0) {
+    return kvc::invalid("dtype is %d; give a type from 1 (int8) to %d (int4), or 0 for float32", dtype,
+                        KVC_INT4);
+  }
+  *bits = known;
+  return KVC_OK;
+}
 
 kvc_status kvc_supports(uint32_t feature) {
   switch (feature) {

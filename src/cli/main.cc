@@ -28,9 +28,9 @@ namespace {
 
 using namespace kvcli;
 
-constexpr uint64_t kMaxBlocks = 2147483646;    // 2^31 - 2
-constexpr uint32_t kMaxConcurrency = 262'142;  // One below the library's limit of requests.
-constexpr uint64_t kDefaultRequests = 2000;    // Of a generated trace.
+constexpr uint64_t kMaxBlocks = 2'147'483'582;  // The library's limit of all pools.
+constexpr uint32_t kMaxConcurrency = 262'142;   // One below the library's limit of requests.
+constexpr uint64_t kDefaultRequests = 2000;     // Of a generated trace.
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 constexpr uint32_t kMaxBlockSize = 1024;
 

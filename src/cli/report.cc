@@ -45,14 +45,15 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
       << (options.commit_late ? ", prompts committed late" : "")
       << (options.maintain_tables ? ", block tables maintained" : "") << "\n\nRequests\n";
   row(out, "replayed", grouped(result.requests - result.rejected));
-  row(out, "rejected", grouped(result.rejected),
-      "longer than the pool; their prompts count in the hit rate, as not cached");
+  row(out, "rejected", grouped(result.rejected), "longer than the pool");
   row(out, "preemptions", grouped(result.preemptions));
   row(out, "failed allocations", grouped(result.failed_allocations),
       "admissions and extensions without space, tried again");
   out << "Tokens\n";
   row(out, "prompt", grouped(result.prompt_tokens));
-  row(out, "cached", grouped(result.cached_tokens), "hit rate " + fixed(result.hit_rate(), 4));
+  row(out, "rejected prompts", grouped(result.rejected_tokens));
+  row(out, "cached", grouped(result.cached_tokens),
+      "hit rate " + fixed(result.hit_rate(), 4) + ", of prompt and rejected prompts");
   row(out, "output", grouped(result.output_tokens));
   out << "Blocks\n";
   row(out, "queried", grouped(result.block_queries));

@@ -23,7 +23,7 @@ AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
 
-SIZE(kvc_manager_config, 136);
+SIZE(kvc_manager_config, 144);
 AT(kvc_manager_config, struct_size, 0);
 AT(kvc_manager_config, num_blocks, 8);
 AT(kvc_manager_config, max_nodes, 16);
@@ -43,6 +43,7 @@ AT(kvc_manager_config, num_pools, 104);
 AT(kvc_manager_config, allocator, 112);
 AT(kvc_manager_config, log, 120);
 AT(kvc_manager_config, log_user_data, 128);
+AT(kvc_manager_config, memory, 136);
 
 SIZE(kvc_properties, 80);
 AT(kvc_properties, struct_size, 0);

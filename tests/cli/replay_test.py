@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays of small traces: hits against a count made from the trace alone, pools that are too small, every report."""
 import json
+import re
 import unittest
 
 import command
@@ -122,6 +123,14 @@ class Replay(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         for word in ("hit rate", "rejected", "preemptions", "evicted", "Time inside the library", "wrong hits"):
             self.assertIn(word, out)
+
+    def test_the_hit_rate_follows_from_the_rows_of_the_table(self):
+        code, out, err = command.run("replay", "-", "--num-blocks", 3000, stdin=self.trace)
+        self.assertEqual((code, err), (0, ""))
+        rows = {name: int(value.replace(",", "")) for name, value in re.findall(r"^  (\S.*?)  +([\d,]+)(?:   .*)?$", out, re.M)}
+        self.assertGreater(rows["rejected prompts"], 0)
+        self.assertEqual(rows["prompt"] + rows["rejected prompts"], sum(r["input_length"] for r in self.requests))
+        self.assertIn(f"hit rate {rows['cached'] / (rows['prompt'] + rows['rejected prompts']):.4f}", out)
 
 
 if __name__ == "__main__":

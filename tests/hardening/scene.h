@@ -52,17 +52,17 @@ class Scene {
   std::vector<double> frequencies;
   std::vector<kvc_block_copy> moves_in, swaps_out, swaps_in;
   uint64_t offsets[2] = {0, 1}, length = 20;
-  kvc_manager_config manager_config = {};
+  kvc_manager_config manager_config = {}, read_manager = {};
   kvc_namespace_config identity = {};
   kvc_request_config request_config = {};
   kvc_step_limits limits = {};
-  kvc_storage_config storage_config = {}, small_config = {}, threads_config = {};
+  kvc_storage_config storage_config = {}, small_config = {}, threads_config = {}, read_storage = {};
   kvc_rows rows = {}, out_rows = {}, rotated_rows = {};
   kvc_attention attention = {}, planned_attention = {};
   kvc_attention_launch launch = {};
   kvc_block_choice choice = {};
   kvc_quant_format format = {};
-  kvc_model model = {};
+  kvc_model model = {}, named_model = {};
   kvc_memory_query query = {};
   kvc_rope_rows rope = {};
   kvc_table_update update = {};
@@ -71,6 +71,7 @@ class Scene {
   uint64_t request = 0, child = 0, pin = 0, ns = 0, number = 0, cursor = 0, step_id = 0;
   size_t count = 0;
   int32_t done = 0;
+  uint32_t dtype_bits = 0, num_devices = 0;
   double factor = 0;
   std::vector<double> factors_out;
   void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;

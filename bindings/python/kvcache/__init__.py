@@ -22,7 +22,7 @@ from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, D
                      LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
 from .manager import Group, Manager, PendingWork
-from .models import Model, find_model, models
+from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, DeviceInfo, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics, RequestInfo,
                       Stats)
@@ -71,7 +71,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE",
     "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
-    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
+    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
     "Properties", "QuantMetrics", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Stats", "Status",
     "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors",

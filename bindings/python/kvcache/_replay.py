@@ -19,6 +19,9 @@ from .request import Request
 from .step import Step
 from .trace import VOCAB_SIZE, TraceRequest, longest, output_tokens, prompt_tokens, read_trace
 
+MAX_BLOCKS = (1 << 31) - 66  # of a manager
+MAX_CONCURRENCY = (1 << 18) - 2  # a manager's most requests, less one that waits
+
 
 @dataclass
 class ReplayResult:
@@ -197,13 +200,14 @@ def replay(trace: str | os.PathLike[str] | Sequence[TraceRequest], num_blocks: i
            max_requests: int = 0, sample_steps: int = 64, progress: Optional[Callable[[int], Any]] = None) -> ReplayResult:
     """Replays a trace as an engine would, and counts what it hits, evicts and preempts.
 
-    trace: path of a Mooncake JSONL file, or kvcache.trace.TraceRequest objects. num_blocks, block_size: the pool. concurrency: most live requests.
+    trace: path of a Mooncake JSONL file, or kvcache.trace.TraceRequest objects. num_blocks, block_size: the pool. concurrency: most requests at a time.
     max_requests: replay only so many; 0 = all. sample_steps: steps between two samples of the occupancy. progress: called with the number of
-    requests taken so far. Raises ValueError for a bad trace, with file and line, and for a number below its least value."""
-    for name, value, least in (("num_blocks", num_blocks, 1), ("block_size", block_size, 1), ("concurrency", concurrency, 1),
-                               ("max_requests", max_requests, 0), ("sample_steps", sample_steps, 1)):
-        if value < least:
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    requests taken so far. Raises ValueError for a number out of range, and, with file and line, for a bad trace."""
+    for name, value, low, high in (("num_blocks", num_blocks, 1, MAX_BLOCKS), ("block_size", block_size, 1, 1024),
+                                   ("concurrency", concurrency, 1, MAX_CONCURRENCY), ("max_requests", max_requests, 0, 0xFFFFFFFF),
+                                   ("sample_steps", sample_steps, 1, 0xFFFFFFFF)):
+        if not low <= value <= high:
+            raise ValueError(f"{name} is {value}; it must be from {low} to {high}")
     requests = read_trace(trace, max_requests) if isinstance(trace, (str, os.PathLike)) else list(trace[: max_requests or None])
     engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps)
     with engine.manager:

@@ -175,6 +175,11 @@ class DType(IntEnum):
     FLOAT8_E5M2 = _native.KVC_FLOAT8_E5M2
     INT4 = _native.KVC_INT4
 
+    @property
+    def bits(self) -> int:
+        """Bits of one element, without scales: 4 for INT4, 16 for FLOAT16 and BFLOAT16."""
+        return _native.kvc_dtype_bits(self)
+
     @classmethod
     def parse(cls, value: "DType | int | str") -> "DType":
         """Returns the member for a member, a number, or a name such as "bf16", "bfloat16", "fp8_e4m3", "int8".

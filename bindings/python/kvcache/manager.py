@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ._arrays import Sizes
     from .constants import RequestFlags
+    from .models import Memory
     from .request import Tokens
 
 
@@ -62,7 +63,8 @@ _ZERO = {"never": 0, "cross_namespace": _native.KVC_MANAGER_ZERO_CROSS_NAMESPACE
 class Manager:
     """The block manager: it decides which block holds which tokens, what requests share, and what is evicted.
 
-    num_blocks: blocks of the only pool, or a sequence with the blocks of each pool. block_size: tokens per block. groups: Group objects;
+    num_blocks: blocks of the only pool, or a sequence with the blocks of each pool. memory: instead of num_blocks and groups, the blocks and groups
+    that a model has within a budget: Model.memory(). block_size: tokens per block; default: that of `memory`, or 16. groups: Group objects;
     default: one with full attention. null_block: block id 0 is reserved for the engine. prefix_cache: publish blocks. zero: the blocks that
     take_pending() lists to clear: "never", "cross_namespace" (blocks that move from one namespace to another) or "always".
 
@@ -73,7 +75,8 @@ class Manager:
 
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
-    def __init__(self, num_blocks: int | Sequence[int], block_size: int = 16, *, groups: Sequence[Group] = (), null_block: bool = False,
+    def __init__(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
+                 groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0):
         config = _native.kvc_manager_config()
@@ -82,6 +85,8 @@ class Manager:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
+        if memory is not None:
+            config.set_memory(memory._model._model, memory._query)
         config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
         pools, group_array = None, None
         if isinstance(groups, Group) or not hasattr(groups, "__iter__"):

@@ -375,6 +375,12 @@ class MemoryEstimate(NamedTuple):
     num_full_layers: Layers of the full group.
     num_window_layers: Layers of the window group.
     residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0.
+    budget_bytes: The budget: that of the query, or memory_fraction of the free memory.
+    pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the only pool, or of the full group's. A
+        manager gets as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they
+        divide the budget as a sequence of `tokens` tokens does: window_blocks * window_block_bytes for the window group, the rest for the full
+        group. 0 = the budget is below one block of each group.
+    window_pool_blocks: Blocks of the window group's own pool; 0 = there is one pool.
     """
 
     bytes_per_token: int
@@ -389,10 +395,14 @@ class MemoryEstimate(NamedTuple):
     num_full_layers: int
     num_window_layers: int
     residual_bytes: int
+    budget_bytes: int
+    pool_blocks: int
+    window_pool_blocks: int
 
     @classmethod
     def read(cls, filled: _native.kvc_memory_estimate) -> MemoryEstimate:
         """Reads the struct of the native layer."""
         return cls(filled.bytes_per_token, filled.full_block_bytes, filled.window_block_bytes, filled.full_blocks,
                    filled.window_blocks, filled.sequence_bytes, filled.total_bytes, filled.max_tokens,
-                   filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes)
+                   filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes,
+                   filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks)

@@ -295,18 +295,22 @@ class Storage:
         self._do(stream, out, _native.kvc_storage_key_bounds, layer, take("blocks", blocks), written)
         return out
 
-    def select_blocks(self, q: Array, q_offsets: Array, kv_lens: Array, block_tables: Array, bounds: Array, top_k: int, layer: int = 0, *,
-                      sink_blocks: int = 0, recent_blocks: int = 0, stream: Optional[Stream] = None, q_starts: Maybe = None, causal: bool = True,
+    def select_blocks(self, q: Array, q_offsets: Array, kv_lens: Array, block_tables: Array, bounds: Array, top_k: int = 0, layer: int = 0, *,
+                      ratio: float = 0.0, threshold: float = 0.0, sink_blocks: int = 0, recent_blocks: int = 0, stream: Optional[Stream] = None,
+                      q_starts: Maybe = None, causal: bool = True,
                       scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Maybe = None,
                       sink_logits: Maybe = None, mask: Maybe = None, mask_offsets: Maybe = None, mask_starts: Maybe = None,
                       block_mask: Maybe = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: Optional[Launch] = None) -> Array:
-        """Picks the top_k blocks of each request and KV head by their bounds (from key_bounds()), and always the first sink_blocks and the last
-        recent_blocks. Returns a block_mask for attend(). Other parameters as for attend()."""
+        """Picks blocks of each request and KV head by their bounds (from key_bounds()), and always the first sink_blocks and the last
+        recent_blocks. Give one of: top_k blocks; the ratio (0 to 1) of the blocks that a query can see; all whose bound is at most threshold
+        below the largest one of some query, in logits (natural logarithms of weights). Returns a block_mask for attend(). Other parameters as
+        for attend()."""
         choice, sizes = _native.kvc_block_choice(), dict(self._shape)
         bounds = take("bounds", bounds, sizes)
         kv_lens, block_tables = take("kv_lens", kv_lens, sizes), take("block_tables", block_tables, sizes)
         picked = np.zeros((len(kv_lens), self._info.num_heads, -(-block_tables.shape[1] // 8)), np.uint8)
-        choice.top_k, choice.sink_blocks, choice.recent_blocks, choice.block_mask_stride = top_k, sink_blocks, recent_blocks, picked.shape[2]
+        choice.top_k, choice.ratio, choice.threshold, choice.block_mask_stride = top_k, ratio, threshold, picked.shape[2]
+        choice.sink_blocks, choice.recent_blocks = sink_blocks, recent_blocks
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window,
                                             sinks, alibi_slopes, sink_logits, mask, mask_offsets, mask_starts, block_mask, shared_tokens, allow_bf16,
                                             launch)

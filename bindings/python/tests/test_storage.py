@@ -93,6 +93,15 @@ def test_parts_of_a_context_merge_and_blocks_are_selected():
         some = s.select_blocks(*arguments, bounds, 3, sink_blocks=1)
         assert np.unpackbits(some, axis=2).sum(2).tolist() == [[3, 3]] and (some & 1).all()
         assert np.abs(s.attend(*arguments, block_mask=some) - dense).max() > 1e-4
+        assert (s.select_blocks(*arguments, bounds, ratio=3 / 8, sink_blocks=1) == some).all()
+        for everything in (s.select_blocks(*arguments, bounds, ratio=1), s.select_blocks(*arguments, bounds, threshold=np.inf)):
+            assert (everything == 255).all()
+        numbers = [int(np.unpackbits(s.select_blocks(*arguments, bounds, threshold=t)).sum()) for t in (1e-6, 0.5, 2.0, 1e6)]
+        assert numbers == sorted(numbers) and numbers[0] < 16 and numbers[-1] == 16
+        for wrong, text in ({}, "set exactly one"), ({"ratio": 0.5, "top_k": 2}, "set exactly one"), ({"ratio": 1.5}, "ratio is 1.5; give"), \
+                ({"ratio": np.nan}, "ratio is nan"), ({"threshold": -2}, "threshold is -2; give"):
+            with pytest.raises(ValueError, match=text):
+                s.select_blocks(*arguments, bounds, **wrong)
         assert s.explain(*arguments, block_mask=some).sparse == 1 and s.explain(*arguments).num_workers == 1
         with pytest.raises(ValueError, match="9 blocks"):
             s.attend(q, offsets, np.array([33], np.uint64), np.zeros((1, 9), np.int32), block_mask=everything)

@@ -18,14 +18,49 @@ to anybody else before it is released; releasing it twice is an error. A cache m
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence
 
-from ..constants import BlockState
-from ..errors import NoSpaceError
+from .. import _native
+from ..constants import BlockState, DType, Layout
+from ..errors import InvalidArgumentError, NoSpaceError
 from ..manager import Manager
 
 if TYPE_CHECKING:
     import numpy
+
+
+class CacheConfig(NamedTuple):
+    """What read_config() returns. One manager serves all devices: a page has the same id in each of their storages.
+
+    manager: arguments of kvcache.Manager. storages: for each device, arguments of kvcache.Storage, to which you add `device`."""
+
+    manager: "dict[str, Any]"
+    storages: "list[dict[str, Any]]"
+
+
+def read_config(path: "str | os.PathLike[str]") -> CacheConfig:
+    """Reads the config.json that sharktank exports for Shortfin, given its path or its folder.
+
+        config = read_config("config.json")
+        manager = kvcache.Manager(**config.manager)
+        storages = [kvcache.Storage(**shape, device=f"hip:{d}") for d, shape in enumerate(config.storages)]
+
+    Each device has some of the layers, in ascending order. Raises InvalidArgumentError, which names the file, the field, its value and the fix."""
+    source = os.path.join(path, "config.json") if os.path.isdir(path) else os.fspath(path)
+    with open(source, "rb") as file:
+        text = file.read()
+    manager, num_devices = _native.kvc_manager_config(), 1
+    storages: "list[dict[str, Any]]" = []
+    while len(storages) < num_devices:
+        shape = _native.kvc_storage_config()
+        try:
+            num_devices = _native.kvc_config_from_shortfin(text, len(storages), manager, shape)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{source}: {error}") from None
+        storages.append({"num_blocks": shape.num_blocks, "num_layers": shape.num_layers, "num_heads": shape.num_heads, "head_dim": shape.head_dim,
+                         "block_size": shape.block_size, "dtype": DType(shape.dtype), "layout": Layout(shape.layout)})
+    return CacheConfig({"num_blocks": manager.num_blocks, "block_size": manager.block_size, "max_request_tokens": manager.max_request_tokens}, storages)
 
 
 class InferencePhase(enum.Enum):

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.lang.ref.Reference;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Only the number of blocks has no default. See kvc_manager_config.
@@ -9,6 +11,8 @@ import java.util.List;
 public final class Config {
   long[] pools = {0};
   List<Group> groups = List.of();
+  Model model;
+  Model.Query memory;
   int blockSize, vocabSize, flags;
   long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks;
 
@@ -41,6 +45,16 @@ public final class Config {
       Sizes.count("numBlocks", count);
     }
     pools = blocks.clone();
+    return this;
+  }
+
+  /**
+   * Instead of numBlocks and groups: the blocks and groups that a model has within a budget, such as
+   * {@code new Config().memory(Model.find("llama-3.1-8b"), Model.Query.ofBudget(DType.BFLOAT16, 8L << 30))}.
+   */
+  public Config memory(Model of, Model.Query budget) {
+    model = Objects.requireNonNull(of, "model");
+    memory = Objects.requireNonNull(budget, "budget");
     return this;
   }
 
@@ -126,6 +140,7 @@ public final class Config {
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
     kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
+    kvc_memory_query query = model == null ? null : Model.query(memory);
     try {
       config.setBlock_size(blockSize);
       config.setVocab_size(vocabSize);
@@ -144,11 +159,18 @@ public final class Config {
       if (groupArray != null) {
         fill(config, groupArray);
       }
+      if (query != null) {
+        config.set_memory(model.c, query);
+      }
       long[] address = new long[1];
       Native.kvc_manager_create(config, address);
       return address[0];
     } finally {
       config.delete();
+      if (query != null) {
+        query.delete();
+        Reference.reachabilityFence(model);
+      }
       if (poolArray != null) {
         Native.delete_kvc_pool_configs(poolArray);
       }
