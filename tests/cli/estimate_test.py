@@ -4,6 +4,7 @@
 import itertools
 import json
 import os
+import random
 import tempfile
 
 import command
@@ -92,7 +93,7 @@ class Estimate(command.CommandTest):
     def test_bad_config_files(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")
-            for content, words in ((b"", ["not JSON"]), (b"[" * 2**20, ["nested deeper"]), (os.urandom(2**20), ["config.json"]),
+            for content, words in ((b"", ["not JSON"]), (b"[" * 2**20, ["nested deeper"]), (random.Random(1).randbytes(2**20), ["config.json"]),
                                    (json.dumps(LLAMA | {"num_hidden_layers": -3}).encode(), ["num_hidden_layers", "-3", "1 to 512"]),
                                    (b" " * (2**24 + 1), ["16 MiB"])):
                 with open(path, "wb") as file:

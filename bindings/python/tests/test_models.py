@@ -63,11 +63,11 @@ def test_estimates_leave_no_memory_behind():
             return int(file.read().split()[1]) * 4096
 
     before = 0
-    for i in range(40_000):
+    for i in range(500_000):
         kvcache.find_model("llama-3.1-8b").estimate()
         if i == 1000:
             before = resident()
-    assert resident() - before < 1 << 20
+    assert resident() - before < 8 << 20  # what is lost in each would be 32 bytes at least, 15 MiB in all
 
 
 @pytest.mark.skipif("KVC_COMMAND" not in os.environ, reason="KVC_COMMAND does not name the kvcache command")

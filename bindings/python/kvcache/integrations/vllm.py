@@ -20,7 +20,7 @@ import functools
 import itertools
 import logging
 from types import SimpleNamespace
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterable, NamedTuple, Optional, Sequence
 
 from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
@@ -34,10 +34,25 @@ from .block_space import AllocStatus, BlockSpaceManager
 _log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and those below them log
 
 
-class _Prompt:
-    """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys."""
+class _Refusal(NamedTuple):
+    """An admission that found no space: its tokens with slots, hit, and blocks needed and available."""
 
-    __slots__ = ("request", "tokens", "keys", "shared", "lasts")
+    needed: int
+    hit: int
+    whole: bool
+    space: "tuple[int, int]"
+
+    def holds(self, needed: int, hit: int, whole: bool, space: "tuple[int, int]") -> bool:
+        """Whether there is no space now either. With full attention who holds a block of a hit holds all before it."""
+        return hit == self.hit and whole == self.whole and needed >= self.needed and space[0] >= self.space[0] and space[1] <= self.space[1]
+
+
+class _Prompt:
+    """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys. `id`: of the same as a waiting request of the
+    library, which hashes it once; 0 = none. `space`: blocks needed and available, if the whole prompt was looked up since the last try to admit it.
+    `refused`: a try that found no space."""
+
+    __slots__ = ("request", "tokens", "keys", "shared", "lasts", "id", "space", "refused")
 
     def __init__(self, request: Any):
         self.request = request
@@ -46,6 +61,9 @@ class _Prompt:
         self.keys = identity_keys(request)
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
         self.lasts = not getattr(request, "resumable", True)  # an update of a session changes tokens; otherwise they are only appended
+        self.id = 0
+        self.space: "Optional[tuple[int, int]]" = None
+        self.refused: "Optional[_Refusal]" = None
 
     def belongs_to(self, request: Any) -> bool:
         return self.request is request and len(self.tokens) == request.num_tokens
@@ -70,7 +88,7 @@ class KVCacheManager(_native.SlotAllocator):
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_cache_config, self.groups, self.num_kv_cache_groups = kv_cache_config, groups, len(groups)
         self.manager = Manager(
-            blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks, 262143),
+            blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks + 1, 262143),
             max_request_tokens=-(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
             event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
         self.empty_kv_cache_blocks = NoBlocks(len(groups))
@@ -80,6 +98,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._windows = any(group.window_tokens for group in groups)
         self._live: dict[str, _native.Admitted] = {}
         self._prompts: dict[str, _Prompt] = {}
+        self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
         self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         self._new_ids: list[int] = []
@@ -105,9 +124,13 @@ class KVCacheManager(_native.SlotAllocator):
         changes nothing until the ids of the blocks are read, which makes these blocks the most recently used."""
         prompt = self._prompts.get(request.request_id)
         if prompt is None or not prompt.lasts or not prompt.belongs_to(request):
+            self._forget(prompt)
             prompt = self._prompts[request.request_id] = _Prompt(request)
+        prompt.space = None
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
+        if prompt.refused is not None and not prompt.id:
+            self._let_wait(prompt)
         cached, lost = self._probe(prompt, max_cache_hit_length)
         if self.use_eagle and cached:  # the draft head needs the hidden states of the last block
             cached, lost = self._probe(prompt, cached - self.block_size)
@@ -165,8 +188,25 @@ class KVCacheManager(_native.SlotAllocator):
                 if key.first_token < length < key.first_token + key.num_tokens:
                     length = key.first_token
             tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
-        _native.kvc_manager_probe(self.manager._m, 0, tokens, pack_keys(keys), self._info)
+        whole = len(tokens) == len(prompt.tokens)
+        if whole and prompt.id:
+            _native.kvc_manager_probe_request(self.manager._m, prompt.id, self._info)
+        else:
+            _native.kvc_manager_probe(self.manager._m, 0, tokens, pack_keys(keys), self._info)
+        if whole:
+            prompt.space = self._info.blocks_needed, self._info.blocks_available
         return self._info.num_cached, self._info.lost_reuse_tokens
+
+    def _let_wait(self, prompt: _Prompt) -> None:
+        """Makes a waiting request of the prompt. There is one at a time: the scheduler tries the first of its queue again and again."""
+        self._forget(self._waiting)
+        prompt.id = _native.kvc_manager_create_request(self.manager._m, 0, prompt.tokens, pack_keys(prompt.keys), None)
+        self._waiting = prompt
+
+    def _forget(self, prompt: Optional[_Prompt]) -> None:
+        if prompt is not None and prompt.id:
+            _native.kvc_manager_free_request(self.manager._m, prompt.id)
+            prompt.id, self._waiting = 0, None
 
     def _peek(self, prompt: _Prompt, cached: int) -> list[list[int]]:
         ids = []
@@ -179,10 +219,14 @@ class KVCacheManager(_native.SlotAllocator):
     def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_native.Admitted]:
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
+            self._forget(prompt)
             prompt = _Prompt(request)  # it was not looked up
         if prompt.lasts:  # if there is no space, it is looked up in the next step
             self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
+        space, prompt.space = prompt.space, None
+        if space is not None and prompt.refused is not None and not self._windows and self._live and prompt.refused.holds(needed, hit, whole, space):
+            return None
         if reserved:
             self._probe(prompt, None)
             blocks = len(self.groups) * -(-needed // self.block_size)
@@ -200,11 +244,12 @@ class KVCacheManager(_native.SlotAllocator):
         try:
             id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
         except NoSpaceError:
+            prompt.refused = None if space is None else _Refusal(needed, hit, whole, space)
             return None
         if cached != hit:
             _native.kvc_manager_free_request(m, id)
             return None
-        self._prompts.pop(request.request_id, None)
+        self._forget(self._prompts.pop(request.request_id, None))
         live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups))
         live.watched = self._events is not None and told_apart(request)
         return live
@@ -259,7 +304,7 @@ class KVCacheManager(_native.SlotAllocator):
         return blocks
 
     def _pop(self, request: Any) -> Optional[_native.Admitted]:
-        self._prompts.pop(request.request_id, None)
+        self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
         if live is not None and self._windows:
             self._commit(live, request, self._processed(request))
@@ -267,6 +312,7 @@ class KVCacheManager(_native.SlotAllocator):
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all cached content. Always succeeds: running requests keep their blocks and publish nothing more."""
+        self._forget(self._waiting)
         self.manager.reset()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
