@@ -119,7 +119,7 @@ TEST_F(IdentitiesTest, PositionsThatTellNoEventMayCostTheOldest) {
 
 // The work of one call is bounded, and all calls together walk the chain once.
 TEST_F(IdentitiesTest, ALongChainThatNobodyHasReadIsClimbedOnceInParts) {
-  constexpr size_t kLength = 100000, kPart = 64;
+  constexpr size_t kLength = 40000, kPart = 64;
   World large(kLength, 1, ~uint64_t{0}, kLength, 1);  // a ring for one event
   large.chain(root_of(kRoot), kLength);
   EventReader reader(large);
