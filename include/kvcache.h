@@ -698,12 +698,11 @@ typedef struct kvc_event_batch {
   size_t struct_size; /**< sizeof(kvc_event_batch) */
   kvc_event* events;  /**< Out [capacity] */
   size_t event_size;  /**< sizeof(kvc_event) */
-  size_t capacity;    /**< Entries of events. */
+  size_t capacity;    /**< Entries of events, 1 or more. */
   size_t count;       /**< Out: events written. */
   /** Out [token_capacity] tokens of the events in order, num_tokens each; NULL = not wanted. */
   int32_t* tokens;
-  /** Entries of tokens, at least block_size: reading stops before an event whose tokens do not fit, and
-   *  then count may be 0 although there are events. */
+  /** Entries of tokens, block_size or more: the batch ends before an event whose tokens do not fit. */
   size_t token_capacity;
 } kvc_event_batch;
 
@@ -711,10 +710,11 @@ typedef struct kvc_event_batch {
  *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
  *  event has a greater sequence than you passed, the events before it are lost: kvc_manager_list_prefixes
  *  has the state.
- *  @param[in,out] batch  Room for events. Works out digests that no reader has asked for yet, most of them
- *  without the lock.
- *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is
- *  0. Since 0.1. */
+ *  @param[in,out] batch  Room for at least one event, and its tokens if they are wanted. count is 0 only if
+ *  there are no more events. The call hashes positions that no reader has asked for yet; other calls go on
+ *  meanwhile.
+ *  @return KVC_OK; INVALID_ARGUMENT (event_size, no room, a cursor in the future); UNSUPPORTED if
+ *  event_capacity is 0. Since 0.1. */
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
 
 /** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no

@@ -9,7 +9,7 @@ thread_local uint64_t missing_blocks = 0;
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
   return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
                       (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) &&
-         namespaces_.create(memory, arena_, shape_.num_pools, tag.tag, tag.generation) &&
+         namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
                       secret) &&
          zeroing_.create(memory, shape_.flags, pool_.num_ids());
@@ -66,10 +66,7 @@ inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
   pool_.prefetch(block.block);
   Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
   node.node = pool_[node.block].node;
-  if (is_node(node.node)) {
-    tree_.prefetch_node(node.node);
-    if (events_.enabled()) tree_.prefetch_removal(node.node);
-  }
+  if (is_node(node.node)) tree_.prefetch_node(node.node);
   Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
   if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
   tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);

@@ -20,7 +20,7 @@ class Checker {
 
   kvc_status run() {
     const size_t num_namespaces = s_.namespaces().size();
-    if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.max_nodes()) ||
+    if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.num_places()) ||
         !users_.create(scratch_, num_namespaces) || !nodes_of_.create(scratch_, num_namespaces) ||
         !cached_.create(scratch_, num_namespaces * shape_.num_pools)) {
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks", ull(pool_.num_ids()));
@@ -263,7 +263,7 @@ class Checker {
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
       ++alive;
       ++nodes_of_[tree_[id].ns];
-      KVC_CHECK(alive <= tree_.max_nodes(), "the orphans go in circles");
+      KVC_CHECK(alive <= tree_.num_places(), "the orphans go in circles");
     }
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
               ull(s_.counters.nodes_used));

@@ -61,7 +61,7 @@ struct StateReader {
   // visit(id, node): the living nodes by id.
   template <typename Visit>
   kvc_status each_node(Visit&& visit) const {
-    for (size_t i = 0; i < tree().max_nodes(); ++i) {
+    for (size_t i = 0; i < tree().num_places(); ++i) {
       const NodeId id{static_cast<int32_t>(i)};
       if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
     }

@@ -113,6 +113,10 @@ DEFECTS = [
      "  if (tokens != nullptr) end = first + count + request.lookahead;"),
     ("a check does not know the copies of a step in progress", "src/manager/check.cc",
      "    for (const CopyList* step = s_.steps.executing(); step != nullptr; step = step->next) hold(*step);\n", ""),
+    ("the place of a dead position is used while an event names it", "src/prefix/prefix_tree.cc",
+     "    if (node.key > events_.oldest()) break;\n", ""),
+    ("a batch without room for an event looks like the end", "src/manager/event_writer.h",
+     "if (batch_.capacity == 0) return invalid", "if (false) return invalid"),
     ("a probe keeps positions alive", "src/prefix/prefix_tree.h",
      "    readers_ = &reader;\n  }\n  void leave(Reader& reader) const {\n",
      "    readers_ = &reader;\n    const_cast<PrefixTree*>(this)->hold(reader.at);\n  }\n  void leave(Reader& reader) const {\n"
