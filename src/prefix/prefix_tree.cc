@@ -29,7 +29,7 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask, uint64_t secret) {
+                        uint64_t hash_mask, uint64_t secret, size_t history) {
   block_size_ = block_size;
   num_groups_ = num_groups;
   max_nodes_ = max_nodes;
@@ -48,6 +48,7 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   if (num_groups > 1 && !more_.create(memory, places * (num_groups - 1))) return false;
   if (events_.enabled() && (!identities_.create(memory, places, block_size) || !dead_.create(memory, places)))
     return false;
+  if (!uses_.create(memory, places, history, secret)) return false;
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
   for (size_t i = places; i-- > 0;) {
     nodes_[i].hash_next = free_;
@@ -174,6 +175,11 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
     identities_.begin(made);
     events_.add(KVC_EVENT_STORED, epoch, made, 0, blocks[j]);
   }
+  for (size_t j = 0; j < i && uses_.on(); ++j) {
+    const NodeId made = pool_[blocks[j]].node;
+    uses_.begin(made, use_key((*this)[made]));
+    use(made);
+  }
   parent = last;
   return i;
 }
@@ -217,6 +223,24 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
   if (events_.enabled()) identities_.begin(id);
   return id;
+}
+
+void PrefixTree::use(NodeId id) {
+  const Node& node = (*this)[id];
+  if (node.resident == 0) return;
+  const bool nested = is_node(node.parent) && (*this)[node.parent].resident != 0;
+  uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);
+}
+
+// What is stale never comes back.
+void PrefixTree::end_uses(NodeId id) {
+  const Node& node = (*this)[id];
+  if (stale(node)) return uses_.end_stale(id);
+  DigestHash tag;
+  tag.add(node.depth);
+  tag.add(node.ns);
+  tag.add_bytes(tokens(id), block_size_ * sizeof(int32_t));
+  uses_.end(id, use_key(node), static_cast<uint32_t>(tag.value()));
 }
 
 void PrefixTree::bury(NodeId id) {

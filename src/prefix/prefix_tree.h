@@ -22,6 +22,7 @@
 #include "prefix/extra_keys.h"
 #include "prefix/identities.h"
 #include "prefix/namespace_table.h"
+#include "prefix/uses.h"
 
 namespace kvc {
 
@@ -75,8 +76,9 @@ class PrefixTree {
   PrefixTree(BlockPool& pool, NamespaceTable& namespaces, Arena& arena, EventRing& events, Counters& counters)
       : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
+  // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted.
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                            uint64_t hash_mask, uint64_t secret);
+                            uint64_t hash_mask, uint64_t secret, size_t history = 0);
 
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
@@ -142,6 +144,8 @@ class PrefixTree {
       attach_copy(id, group, block);
       return;
     }
+    if (node.resident == 0 && uses_.on()) [[unlikely]]
+      uses_.begin(id, use_key(node));
     node.resident |= bit;
     Block& record = pool_[block];
     record.node = id;
@@ -163,6 +167,8 @@ class PrefixTree {
     if (!stale(node)) tell(KVC_EVENT_REMOVED, position, group, id);
     set_block(position, group, kNoBlock);
     node.resident &= ~(1u << group);
+    if (node.resident == 0 && uses_.on()) [[unlikely]]
+      end_uses(position);
     if (unused(node)) bury(position);
   }
   // `to`, a lower id that is not published, takes the place of a published block; the caller moves the
@@ -175,6 +181,12 @@ class PrefixTree {
   // Whether the ring of copies is intact at the block.
   bool in_ring(BlockId block) const;
   size_t num_copies(BlockId block) const;
+
+  // Uses, for policies that ask for them. A position has at most those of the position before it, unless that
+  // has no block: so it does not stay longer.
+  const Uses& uses() const { return uses_; }
+  bool counts_uses() const { return uses_.on(); }
+  void use(NodeId id);
 
   void hold(NodeId id) {
     if (is_node(id)) ++(*this)[id].holds;
@@ -220,6 +232,9 @@ class PrefixTree {
   void tell(uint32_t kind, NodeId id, size_t group, BlockId block) {
     if (events_.enabled()) events_.add(kind, (*this)[id].epoch, id, group, block);
   }
+  // Epochs are told apart; the key tells namespaces and contents apart.
+  static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
+  void end_uses(NodeId id);
   void bury(NodeId id);  // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
   // Also reclaims orphans: doing so once for each new node keeps up with them.
@@ -261,6 +276,7 @@ class PrefixTree {
   Identities identities_{*this, namespaces_, events_};  // only with events
   Array<NodeId> dead_;  // the dead that wait: num_dead_ from first_dead_ on, in a ring
   size_t first_dead_ = 0, num_dead_ = 0;
+  Uses uses_;
   uint64_t spread_ = 1;  // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions

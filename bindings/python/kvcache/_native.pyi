@@ -86,9 +86,13 @@ KVC_FEATURE_LRU: int
 KVC_FEATURE_SLIDING_WINDOW: int
 KVC_FEATURE_SEVERAL_POOLS: int
 KVC_FEATURE_EVENTS: int
+KVC_FEATURE_FREQUENCY: int
+KVC_FEATURE_FRAGMENTATION: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_POLICY_LRU: int
+KVC_POLICY_FREQUENCY: int
+KVC_POLICY_FRAGMENTATION: int
 KVC_MANAGER_NULL_BLOCK: int
 KVC_MANAGER_NO_PREFIX_CACHE: int
 KVC_MANAGER_ZERO_CROSS_NAMESPACE: int
@@ -167,6 +171,8 @@ class kvc_manager_config:
     num_groups: int
     pools: Optional[kvc_pool_config]
     num_pools: int
+    policy_weight: float
+    policy_history: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
@@ -182,6 +188,8 @@ class kvc_properties:
     flags: int
     num_groups: int
     num_pools: int
+    policy_weight: float
+    policy_history: int
 
 class kvc_request_config:
     user_data: int
