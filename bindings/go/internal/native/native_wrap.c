@@ -411,7 +411,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_72583eab402a05d0(void *_swig_go_0) {
+void _wrap_Swig_free_native_04588ac7e79f56b2(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -421,7 +421,7 @@ void _wrap_Swig_free_native_72583eab402a05d0(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_72583eab402a05d0(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_04588ac7e79f56b2(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -434,7 +434,7 @@ void *_wrap_Swig_malloc_native_72583eab402a05d0(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -467,7 +467,7 @@ char *_wrap_kvc_manager_open_namespace_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -498,7 +498,7 @@ char *_wrap_kvc_manager_create_request_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -531,7 +531,7 @@ char *_wrap_kvc_manager_allocate_request_native_72583eab402a05d0(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -560,7 +560,7 @@ char *_wrap_kvc_manager_probe_native_72583eab402a05d0(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -591,7 +591,7 @@ char *_wrap_kvc_manager_pin_prefix_native_72583eab402a05d0(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -620,7 +620,7 @@ char *_wrap_kvc_manager_drop_prefix_native_72583eab402a05d0(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -657,7 +657,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -692,7 +692,7 @@ char *_wrap_kvc_manager_publish_blocks_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -721,7 +721,7 @@ char *_wrap_kvc_manager_export_tables_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -746,7 +746,7 @@ char *_wrap_kvc_manager_export_slots_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -775,7 +775,7 @@ char *_wrap_kvc_manager_take_pending_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -806,7 +806,7 @@ char *_wrap_kvc_manager_poll_events_native_72583eab402a05d0(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -839,7 +839,7 @@ char *_wrap_kvc_manager_list_prefixes_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_72583eab402a05d0(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -874,7 +874,7 @@ char *_wrap_kvc_manager_step_native_72583eab402a05d0(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_72583eab402a05d0(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_04588ac7e79f56b2(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -891,7 +891,7 @@ char *_wrap_kvc_step_use_native_72583eab402a05d0(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_72583eab402a05d0(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_04588ac7e79f56b2(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -904,7 +904,7 @@ long long _wrap_kvc_step_num_failed_native_72583eab402a05d0(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -943,7 +943,7 @@ char *_wrap_kvc_storage_store_native_72583eab402a05d0(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -974,7 +974,7 @@ char *_wrap_kvc_storage_gather_native_72583eab402a05d0(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1007,7 +1007,7 @@ char *_wrap_kvc_storage_measure_native_72583eab402a05d0(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1064,7 +1064,7 @@ char *_wrap_kvc_storage_attend_native_72583eab402a05d0(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1121,7 +1121,7 @@ char *_wrap_kvc_storage_explain_native_72583eab402a05d0(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1184,7 +1184,7 @@ char *_wrap_kvc_storage_select_blocks_native_72583eab402a05d0(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_72583eab402a05d0(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_04588ac7e79f56b2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1211,7 +1211,7 @@ char *_wrap_kvc_attention_merge_native_72583eab402a05d0(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_72583eab402a05d0(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_04588ac7e79f56b2(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1228,7 +1228,7 @@ char *_wrap_kvc_estimate_memory_native_72583eab402a05d0(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_04588ac7e79f56b2(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1253,7 +1253,7 @@ char *_wrap_kvc_rope_apply_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_04588ac7e79f56b2(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1274,7 +1274,7 @@ char *_wrap_kvc_storage_adopt_native_72583eab402a05d0(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_72583eab402a05d0() {
+_gostring_ _wrap_kvc_last_error_native_04588ac7e79f56b2() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1285,7 +1285,7 @@ _gostring_ _wrap_kvc_last_error_native_72583eab402a05d0() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_72583eab402a05d0(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_04588ac7e79f56b2(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1300,7 +1300,7 @@ char *_wrap_kvc_dtype_bits_native_72583eab402a05d0(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_72583eab402a05d0(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_04588ac7e79f56b2(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1325,7 +1325,7 @@ char *_wrap_kvc_backend_open_native_72583eab402a05d0(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_72583eab402a05d0(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_04588ac7e79f56b2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1345,7 +1345,7 @@ char *_wrap_kvc_backend_properties_native_72583eab402a05d0(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_72583eab402a05d0(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_04588ac7e79f56b2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1365,7 +1365,7 @@ char *_wrap_kvc_device_properties_native_72583eab402a05d0(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_72583eab402a05d0(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_04588ac7e79f56b2(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1380,7 +1380,7 @@ char *_wrap_kvc_storage_create_native_72583eab402a05d0(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_72583eab402a05d0(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1395,7 +1395,7 @@ char *_wrap_kvc_storage_properties_native_72583eab402a05d0(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_72583eab402a05d0(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_04588ac7e79f56b2(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1412,7 +1412,24 @@ char *_wrap_kvc_storage_size_native_72583eab402a05d0(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_view_native_72583eab402a05d0(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_trim_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_trim(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_view_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1431,7 +1448,7 @@ char *_wrap_kvc_storage_view_native_72583eab402a05d0(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_72583eab402a05d0(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1456,7 +1473,7 @@ char *_wrap_kvc_storage_runs_native_72583eab402a05d0(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_72583eab402a05d0(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1477,7 +1494,7 @@ char *_wrap_kvc_storage_copy_blocks_native_72583eab402a05d0(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_72583eab402a05d0(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1498,7 +1515,7 @@ char *_wrap_kvc_storage_zero_blocks_native_72583eab402a05d0(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_72583eab402a05d0(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1527,7 +1544,7 @@ char *_wrap_kvc_storage_swap_out_native_72583eab402a05d0(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_72583eab402a05d0(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1556,7 +1573,7 @@ char *_wrap_kvc_storage_swap_in_native_72583eab402a05d0(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_72583eab402a05d0(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1577,7 +1594,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_72583eab402a05d0(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_04588ac7e79f56b2(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1600,7 +1617,7 @@ char *_wrap_kvc_quantize_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_04588ac7e79f56b2(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1623,7 +1640,7 @@ char *_wrap_kvc_dequantize_native_72583eab402a05d0(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_72583eab402a05d0(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_04588ac7e79f56b2(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1648,7 +1665,7 @@ char *_wrap_kvc_storage_key_bounds_native_72583eab402a05d0(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_72583eab402a05d0(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_04588ac7e79f56b2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1671,7 +1688,7 @@ char *_wrap_kvc_tree_mask_native_72583eab402a05d0(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_72583eab402a05d0() {
+long long _wrap_kvc_model_count_native_04588ac7e79f56b2() {
   size_t result;
   long long _swig_go_result;
   
@@ -1682,7 +1699,7 @@ long long _wrap_kvc_model_count_native_72583eab402a05d0() {
 }
 
 
-char *_wrap_kvc_model_get_native_72583eab402a05d0(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_04588ac7e79f56b2(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1697,7 +1714,7 @@ char *_wrap_kvc_model_get_native_72583eab402a05d0(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_72583eab402a05d0(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_04588ac7e79f56b2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1717,7 +1734,7 @@ char *_wrap_kvc_model_find_native_72583eab402a05d0(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_72583eab402a05d0(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_04588ac7e79f56b2(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1730,7 +1747,7 @@ char *_wrap_kvc_model_register_native_72583eab402a05d0(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_72583eab402a05d0(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_04588ac7e79f56b2(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1749,7 +1766,7 @@ char *_wrap_kvc_model_from_config_native_72583eab402a05d0(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_72583eab402a05d0(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_04588ac7e79f56b2(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1776,7 +1793,7 @@ char *_wrap_kvc_model_rope_native_72583eab402a05d0(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_72583eab402a05d0(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_04588ac7e79f56b2(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1803,7 +1820,7 @@ char *_wrap_kvc_rope_table_native_72583eab402a05d0(_goslice_ _swig_go_0, double 
 }
 
 
-int _wrap_kvc_version_native_72583eab402a05d0() {
+int _wrap_kvc_version_native_04588ac7e79f56b2() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1814,7 +1831,7 @@ int _wrap_kvc_version_native_72583eab402a05d0() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_72583eab402a05d0() {
+_gostring_ _wrap_kvc_build_info_native_04588ac7e79f56b2() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1825,7 +1842,7 @@ _gostring_ _wrap_kvc_build_info_native_72583eab402a05d0() {
 }
 
 
-char *_wrap_kvc_supports_native_72583eab402a05d0(int _swig_go_0) {
+char *_wrap_kvc_supports_native_04588ac7e79f56b2(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1838,7 +1855,7 @@ char *_wrap_kvc_supports_native_72583eab402a05d0(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_72583eab402a05d0(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_04588ac7e79f56b2(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1863,7 +1880,7 @@ char *_wrap_kvc_config_from_shortfin_native_72583eab402a05d0(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_72583eab402a05d0(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_04588ac7e79f56b2(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1878,7 +1895,7 @@ char *_wrap_kvc_manager_create_native_72583eab402a05d0(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_72583eab402a05d0(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1893,7 +1910,7 @@ char *_wrap_kvc_manager_properties_native_72583eab402a05d0(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1908,7 +1925,7 @@ char *_wrap_kvc_manager_close_namespace_native_72583eab402a05d0(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1929,7 +1946,7 @@ char *_wrap_kvc_manager_list_namespaces_native_72583eab402a05d0(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1944,7 +1961,7 @@ char *_wrap_kvc_manager_reset_native_72583eab402a05d0(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_72583eab402a05d0(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -1959,7 +1976,7 @@ char *_wrap_kvc_manager_stats_native_72583eab402a05d0(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_72583eab402a05d0(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -1976,7 +1993,7 @@ char *_wrap_kvc_manager_pool_info_native_72583eab402a05d0(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_72583eab402a05d0(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -1993,7 +2010,7 @@ char *_wrap_kvc_manager_block_info_native_72583eab402a05d0(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2010,7 +2027,7 @@ char *_wrap_kvc_manager_admit_request_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2027,7 +2044,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2048,7 +2065,7 @@ char *_wrap_kvc_manager_append_tokens_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2065,7 +2082,7 @@ char *_wrap_kvc_manager_commit_tokens_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2082,7 +2099,7 @@ char *_wrap_kvc_manager_truncate_request_native_72583eab402a05d0(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2099,7 +2116,7 @@ char *_wrap_kvc_manager_fork_request_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2114,7 +2131,7 @@ char *_wrap_kvc_manager_preempt_request_native_72583eab402a05d0(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2129,7 +2146,7 @@ char *_wrap_kvc_manager_free_request_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2146,7 +2163,7 @@ char *_wrap_kvc_manager_request_info_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2167,7 +2184,7 @@ char *_wrap_kvc_manager_list_requests_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_72583eab402a05d0(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2190,7 +2207,7 @@ char *_wrap_kvc_manager_compact_native_72583eab402a05d0(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2207,7 +2224,7 @@ char *_wrap_kvc_manager_probe_request_native_72583eab402a05d0(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2222,7 +2239,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2243,7 +2260,7 @@ char *_wrap_kvc_manager_list_pins_native_72583eab402a05d0(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_72583eab402a05d0(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2262,7 +2279,7 @@ char *_wrap_kvc_manager_evict_blocks_native_72583eab402a05d0(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_72583eab402a05d0(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2283,7 +2300,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2302,7 +2319,7 @@ char *_wrap_kvc_manager_release_blocks_native_72583eab402a05d0(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_72583eab402a05d0(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2323,7 +2340,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_72583eab402a05d0(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_72583eab402a05d0(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2340,7 +2357,7 @@ char *_wrap_kvc_step_create_native_72583eab402a05d0(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_72583eab402a05d0(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_04588ac7e79f56b2(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2357,7 +2374,7 @@ char *_wrap_kvc_step_view_native_72583eab402a05d0(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2372,7 +2389,7 @@ char *_wrap_kvc_manager_retire_step_native_72583eab402a05d0(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_72583eab402a05d0(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_04588ac7e79f56b2(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2385,7 +2402,7 @@ char *_wrap_kvc_manager_check_native_72583eab402a05d0(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_72583eab402a05d0(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_04588ac7e79f56b2(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
