@@ -468,6 +468,7 @@ final class FuzzCalls {
     table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
+    table.put("Storage.trim", () -> s().trim());
     table.put("Storage.quantizeBlocks", () -> s().quantizeBlocks(blocks(), stream()));
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));

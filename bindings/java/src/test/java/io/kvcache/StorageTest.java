@@ -345,6 +345,7 @@ class StorageTest {
     int[] layers = {4, 2};
     for (int d = 0; d < 2; ++d) {
       try (Storage storage = new Storage(config.storages().get(d))) {
+        assertEquals(new Storage.Trimmed(0, 0), storage.trim());
         assertEquals(128L * layers[d] * 2 * 4 * 64 * 16 * 2, storage.slab().capacity());
       }
     }
