@@ -2,6 +2,7 @@
 package io.kvcache;
 
 import java.util.List;
+import java.util.Objects;
 
 /**
  * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Only the number of blocks has no default. See kvc_manager_config.
@@ -112,7 +113,7 @@ public final class Config {
 
   /** {@link Policy#LRU} by default. */
   public Config policy(Policy choice) {
-    policy = choice;
+    policy = Objects.requireNonNull(choice, "policy");
     return this;
   }
 
