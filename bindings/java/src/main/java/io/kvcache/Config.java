@@ -126,7 +126,7 @@ public final class Config {
 
   /** {@link Policy#LRU} by default. */
   public Config policy(Policy choice) {
-    policy = choice;
+    policy = Objects.requireNonNull(choice, "policy");
     return this;
   }
 

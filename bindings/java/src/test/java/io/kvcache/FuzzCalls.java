@@ -646,6 +646,10 @@ final class FuzzCalls {
         arguments[i] = number;
       } else if (type == float.class) {
         arguments[i] = new float[] {0, 1, Float.NaN, -1}[h.random.nextInt(4)];
+      } else if (type == double.class) {
+        arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
+      } else if (type == Config.Policy.class) {
+        arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {
