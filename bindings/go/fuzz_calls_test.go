@@ -30,7 +30,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			model.Name = []string{"", "fuzz/model", "phi-4", "a b", "fuzz/\x00", strings.Repeat("x", 64), model.Name}[f.Intn(7)]
 			return model.Register()
 		},
-		"DType.Bits":    func() error { return first(DType(int32(f.number())).Bits()) },
+		"DType.Bits": func() error { return first(DType(int32(f.number())).Bits()) },
 		"Device": func() error {
 			return first(Device([]string{"cpu", "", "none", "cpu\x00", strings.Repeat("x", 4096)}[f.Intn(5)]))
 		},
@@ -222,10 +222,14 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return f.s.StoreRotated(first, layers, k, v, slots, rope)
 		},
-		"Storage.Gather":         func() error { return f.s.Gather(f.rows()) },
-		"Storage.Measure":        func() error { _, _, err := f.s.Measure(f.rows()); return err },
-		"Storage.CopyBlocks":     func() error { return f.s.CopyBlocks(f.copies()) },
-		"Storage.ZeroBlocks":     func() error { return f.s.ZeroBlocks(f.blockList()) },
+		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
+		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
+		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
+		"Storage.Trim": func() error {
+			_, _, err := f.s.Trim()
+			return err
+		},
 		"Storage.QuantizeBlocks": func() error { return f.s.QuantizeBlocks(f.blockList()) },
 		"Storage.SwapOut": func() error {
 			pages, bytes := f.pages()

@@ -50,7 +50,24 @@ type Config struct {
 	NoPrefixCache    bool        // Publish nothing.
 	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
 	ZeroCrossNamespace, ZeroAlways bool
+
+	Policy Policy // Which cached block is evicted first.
+	// PolicyWeight is what a doubling of the uses is worth, in pools (PolicyFrequency; 0 .. 1000, 0 = 1), or how much longer whole positions
+	// stay than fragments (PolicyFragmentation; 0 = as PolicyLRU .. 1 = all fragments leave first).
+	PolicyWeight  float64
+	PolicyHistory uint64 // PolicyFrequency: evicted positions whose uses are remembered; 0 = 4 * blocks.
 }
+
+// Policy says which cached block is evicted first.
+type Policy uint32
+
+// Policies: the least recently released block; the one with the least last use + A * log2(uses); first the blocks that no hit can use, because
+// another group with full attention has none at their position.
+const (
+	PolicyLRU           Policy = C.KVC_POLICY_LRU
+	PolicyFrequency     Policy = C.KVC_POLICY_FREQUENCY
+	PolicyFragmentation Policy = C.KVC_POLICY_FRAGMENTATION
+)
 
 // Manager is the block manager. Create it with New, free it with Close.
 type Manager struct {
@@ -71,6 +88,7 @@ func New(config Config) (*Manager, error) {
 	c.num_blocks, c.block_size, c.vocab_size = C.uint64_t(config.NumBlocks), C.uint32_t(config.BlockSize), C.uint32_t(config.VocabSize)
 	c.max_nodes, c.max_requests = C.uint64_t(config.MaxNodes), C.uint64_t(config.MaxRequests)
 	c.max_request_tokens, c.event_capacity = C.uint64_t(config.MaxRequestTokens), C.uint64_t(config.EventCapacity)
+	c.policy, c.policy_weight, c.policy_history = C.uint32_t(config.Policy), C.double(config.PolicyWeight), C.uint64_t(config.PolicyHistory)
 	c.seed, c.watermark_blocks = C.uint64_t(config.Seed), C.uint64_t(config.WatermarkBlocks)
 	if config.NullBlock {
 		c.flags |= C.KVC_MANAGER_NULL_BLOCK

@@ -219,6 +219,13 @@ func (s *Storage) QuantizeBlocks(blocks []int32) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_quantize_blocks(c, blocks, 0) })
 }
 
+// Trim gives back memory that calls have left for later calls: scratch memory on the CPU; on a GPU the idle pieces of workspace, and of pinned memory
+// for copies of index arrays. It returns the bytes of device memory and of host memory. Blocks stay as they are, and so does what captured graphs use.
+func (s *Storage) Trim() (deviceBytes, hostBytes uint64, err error) {
+	err = s.call(func(c uintptr) error { return native.Kvc_storage_trim(c, &deviceBytes, &hostBytes) })
+	return
+}
+
 // Run is a range of bytes of the slab.
 type Run struct{ Offset, Bytes uint64 }
 

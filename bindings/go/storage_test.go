@@ -23,6 +23,12 @@ func TestShortfinConfig(t *testing.T) {
 	m, err := New(config)
 	must(t, err)
 	must(t, m.Close())
+	s, err := NewStorage(storages[1])
+	must(t, err)
+	onDevice, onHost, err := s.Trim()
+	must(t, err)
+	equal(t, onDevice+onHost, uint64(0)) // No call has left anything.
+	must(t, s.Close())
 	for i, layers := range []uint32{4, 2} {
 		equal(t, storages[i].NumLayers, layers)
 		block, slab, err := StorageSize(storages[i])

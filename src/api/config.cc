@@ -10,6 +10,8 @@ namespace kvc {
 namespace {
 
 constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
+constexpr uint64_t kMaxHistory = (uint64_t{1} << 31) - 2;
+constexpr uint64_t kHistoryPerBlock = 4;
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
@@ -53,14 +55,15 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
+  const uint64_t most = kMaxBlocks - kMaxPools * (shape->policy->num_shelves(shape->policy_weight) - 1);
   shape->num_blocks = 0;
   for (size_t p = 0; p < shape->num_pools; ++p) {
     const uint64_t blocks = shape->pool_blocks[p];
     const uint64_t least = null_block && p == 0 ? 2 : 1;
-    if (blocks < least || blocks > kMaxBlocks - shape->num_blocks) {
+    if (blocks < least || blocks > most - shape->num_blocks) {
       return invalid(
           "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
-          ull(blocks), ull(least), ull(kMaxBlocks));
+          ull(blocks), ull(least), ull(most));
     }
     shape->num_blocks += blocks;
   }
@@ -208,6 +211,40 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   return KVC_OK;
 }
 
+kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
+  const Policy* policy = find_policy(config.policy);
+  if (policy == nullptr) {
+    return fail(KVC_ERROR_UNSUPPORTED, "policy is %u; policies go from 0 (KVC_POLICY_LRU) to %u",
+                config.policy, num_policies() - 1);
+  }
+  const double weight = config.policy_weight;
+  if (!(weight >= 0 && weight <= policy->most_weight)) {  // NaN as well
+    return invalid("policy_weight is %g; with policy %s it is 0 to %g%s", weight, policy->name,
+                   policy->most_weight,
+                   policy->most_weight == 0 ? "; leave it 0, or choose another policy" : "");
+  }
+  if (config.policy_history != 0 && !policy->counts_uses) {
+    return invalid(
+        "policy_history is %llu; policy %s remembers no uses: leave it 0, or choose another policy",
+        ull(config.policy_history), policy->name);
+  }
+  shape->policy_number = config.policy;
+  shape->policy = policy;
+  shape->policy_weight = weight != 0 ? weight : policy->default_weight;
+  shape->policy_history = config.policy_history;
+  return KVC_OK;
+}
+
+// After the pools are known.
+kvc_status read_history(Shape* shape) {
+  if (!shape->policy->counts_uses) return KVC_OK;
+  uint64_t& history = shape->policy_history;
+  if (history == 0) history = std::min(kHistoryPerBlock * shape->num_blocks, kMaxHistory);
+  if (history > kMaxHistory)
+    return invalid("policy_history is %llu; at most %llu positions", ull(history), ull(kMaxHistory));
+  return KVC_OK;
+}
+
 kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
@@ -216,14 +253,14 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   shape->vocab_size = config.vocab_size;
   if (config.vocab_size > uint32_t{1} << 31)
     return invalid("vocab_size is %u; at most 2^31", config.vocab_size);
-  if (config.policy != KVC_POLICY_LRU)
-    return fail(KVC_ERROR_UNSUPPORTED, "policy %u; KVC_POLICY_LRU (0) is supported", config.policy);
+  KVC_TRY(read_policy(config, shape));
   if ((config.flags & ~kManagerFlags) != 0) {
     return fail(KVC_ERROR_UNSUPPORTED, "manager flags %#x are not supported; ask kvc_supports",
                 config.flags & ~kManagerFlags);
   }
   shape->flags = config.flags;
   KVC_TRY(read_pools(config, shape));
+  KVC_TRY(read_history(shape));
   KVC_TRY(read_groups(config, shape));
   return read_limits(config, shape);
 }

@@ -47,6 +47,10 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
                                             "Compare a sample of the results with those of the CPU; the exit "
                                             "code is 1 if they differ [on the CPU]");
   bench.add_flag("--no-check", options.no_check, "Do not compare results")->excludes(check);
+  bench.add_option(
+      "--prune", options.prune,
+      "Attention on the CPU over chosen blocks: topk:N (so many per KV head), ratio:R (that part), or "
+      "threshold:T (bounds within T of the best); prints recall, error and time");
   bench.add_flag("--own-plans", options.own_plans,
                  "Attention on a GPU: each layer makes its own plan; without this, 32 layers share one");
 }

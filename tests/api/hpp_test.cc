@@ -38,6 +38,11 @@ kvc_status status_of(Function&& function) {
   return KVC_OK;
 }
 
+TEST(Hpp, AsksForScalarsToo) {
+  EXPECT_EQ(kvc::ask<uint32_t>(kvc_dtype_bits, KVC_BFLOAT16), 16u);
+  EXPECT_EQ(status_of([] { kvc::ask<uint32_t>(kvc_dtype_bits, 99); }), KVC_ERROR_INVALID_ARGUMENT);
+}
+
 TEST(Hpp, RequestFreesItselfAndStaysCached) {
   kvc::Manager m(8, 4);
   const std::vector<int32_t> prompt = numbers(0, 9);

@@ -121,6 +121,55 @@ class BenchTest(command.CommandTest):
                 if what == "attention":
                     self.assertAlmostEqual(found["gflops"] * 1e3 * found["us_per_layer"] / (2 * 2 * 40 * 4 * (48 + 32)), 1, places=6)
 
+    def pruned(self, how, *options):
+        code, out, err = command.run("bench", "attention", "--prune", how, *"--batch 2 --context 1000 --layers 2 --heads 4 --kv-heads 2".split(),
+                                     *"--head-dim 64 --json".split(), *options)
+        self.assertEqual(code, 0, err)
+        found = self.right(json.loads(out))
+        self.assertEqual((found["bench"], found["context"], found["prune"]["blocks"]), ("attention", 1000, 63))
+        pruned = found["prune"]
+        self.assertEqual(found["check"]["rows"], 2 * 4 * found["queries"])
+        self.assertAlmostEqual(pruned["kept_ratio"], pruned["kept_blocks"] / 63)
+        self.assertTrue(0 <= pruned["least_mass"] <= pruned["mass"] <= 1 + 1e-12, pruned)
+        self.assertTrue(0 <= pruned["block_recall"] <= 1 and 0 <= pruned["error"] <= pruned["max_error"], pruned)
+        for key in ("choice_us_per_layer", "sparse_us_per_layer", "dense_us_per_layer", "speedup"):
+            self.assertGreater(pruned[key], 0)
+        return pruned
+
+    def test_pruned_attention_says_what_it_keeps(self):
+        few, some = self.pruned("topk:4"), self.pruned("ratio:0.5")
+        self.assertEqual((few["mode"], few["value"], few["kept_blocks"]), ("topk", 4, 4))
+        self.assertEqual((some["mode"], some["value"], some["kept_blocks"]), ("ratio", 0.5, 32))  # of 63
+        self.assertLess(few["mass"], some["mass"])
+        self.assertGreater(few["error"], some["error"])
+        close = self.pruned("threshold:6")
+        self.assertEqual((close["mode"], close["value"]), ("threshold", 6))
+        self.assertGreater(close["mass"], 0.9)  # attention is peaked: a part of the blocks has nearly all of it
+        self.assertLess(close["kept_blocks"], 63)
+        self.assertLess(close["error"], few["error"])
+        for everything in ("topk:63", "topk:4000", "ratio:1", "threshold:inf"):
+            dense = self.pruned(everything)
+            self.assertEqual((dense["kept_blocks"], dense["block_recall"]), (63, 1))
+            self.assertAlmostEqual(dense["mass"], 1, places=9)
+            self.assertLess(dense["max_error"], 1e-4)
+        self.assertEqual(dense["value"], "infinity")
+        self.assertGreater(self.pruned("threshold:6", "--queries", 3, "--dtype", "int8", "--v-head-dim", 32)["mass"], 0.8)
+        code, out, err = command.run("bench", *"attention --prune topk:4 --context 200 --layers 1 --head-dim 32".split())
+        self.assertEqual(code, 0, err)
+        self.assertIn("4.00 of 13 blocks per KV head", out)
+        self.assertIn("of the probability is kept", out)
+
+    def test_a_wrong_prune_is_refused_with_its_value_and_the_limit(self):
+        for how, text in (("8", "topk:N, ratio:R or threshold:T"), ("lsh:8", "topk:N, ratio:R"), ("topk:0", "whole number from 1"),
+                          ("topk:1.5", "whole number"), ("topk:", "whole number"), ("topk:8x", "whole number"), ("ratio:0", "above 0, at most 1"),
+                          ("ratio:1.01", "at most 1"), ("ratio:nan", "at most 1"), ("threshold:0", "above 0, or inf"), ("threshold:-1", "above 0"),
+                          ("threshold:nan", "above 0")):
+            self.assert_refused(command.run("bench", "attention", "--prune", how), f"--prune is {how}; give", text)
+        for options in ("step", "gather", "attention --device emulated", "attention --latent --kv-heads 1", "attention --query-dtype bf16",
+                        "attention --rope"):
+            self.assert_refused(command.run("bench", *options.split(), "--prune", "topk:8"), "--prune is for attention on the CPU")
+        self.assert_refused(command.run("bench", *"attention --prune topk:8 --queries 5000".split()), "--queries")
+
     def test_a_ratio_above_1_is_flagged(self):
         code, out, err = command.run("bench", *"gather --context 40 --layers 1 --kv-heads 8".split())  # 80 KB: some caches hold it
         self.assertEqual(code, 0, err)

@@ -72,6 +72,7 @@ class Scene {
   size_t count = 0;
   int32_t done = 0;
   uint32_t dtype_bits = 0, num_devices = 0;
+  uint64_t trimmed = 0, trimmed_host = 0;
   double factor = 0;
   std::vector<double> factors_out;
   void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;

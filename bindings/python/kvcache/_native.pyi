@@ -86,9 +86,13 @@ KVC_FEATURE_LRU: int
 KVC_FEATURE_SLIDING_WINDOW: int
 KVC_FEATURE_SEVERAL_POOLS: int
 KVC_FEATURE_EVENTS: int
+KVC_FEATURE_FREQUENCY: int
+KVC_FEATURE_FRAGMENTATION: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_POLICY_LRU: int
+KVC_POLICY_FREQUENCY: int
+KVC_POLICY_FRAGMENTATION: int
 KVC_MANAGER_NULL_BLOCK: int
 KVC_MANAGER_NO_PREFIX_CACHE: int
 KVC_MANAGER_ZERO_CROSS_NAMESPACE: int
@@ -167,6 +171,8 @@ class kvc_manager_config:
     num_groups: int
     pools: Optional[kvc_pool_config]
     num_pools: int
+    policy_weight: float
+    policy_history: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
@@ -182,6 +188,8 @@ class kvc_properties:
     flags: int
     num_groups: int
     num_pools: int
+    policy_weight: float
+    policy_history: int
 
 class kvc_request_config:
     user_data: int
@@ -535,6 +543,7 @@ def kvc_rope_table(frequencies: _Array, attention_factor: float, positions: _Arr
 def kvc_storage_create(config: kvc_storage_config) -> kvc_storage: ...
 def kvc_storage_properties(s: kvc_storage, info: kvc_storage_info) -> None: ...
 def kvc_storage_size(config: kvc_storage_config) -> tuple[int, int]: ...
+def kvc_storage_trim(s: kvc_storage) -> tuple[int, int]: ...
 def kvc_storage_view(s: kvc_storage, plane: int, layer: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
 def kvc_storage_runs(s: kvc_storage, block: int, selection: Optional[kvc_selection], runs: _Array) -> int: ...
 def kvc_storage_copy_blocks(s: kvc_storage, copies: _Array, stream: Optional[kvc_stream]) -> None: ...

@@ -72,10 +72,12 @@ class _Live:
 
 
 class _Replay:
-    def __init__(self, trace: Sequence[TraceRequest], num_blocks: int, block_size: int, concurrency: int, sample_steps: int):
+    def __init__(self, trace: Sequence[TraceRequest], num_blocks: int, block_size: int, concurrency: int, sample_steps: int,
+                 policy: str, policy_weight: float):
         self.trace, self.num_blocks, self.block_size, self.concurrency = trace, num_blocks, block_size, concurrency
         self.sample_steps = sample_steps
-        self.manager = Manager(num_blocks, block_size, max_requests=concurrency + 1, max_request_tokens=longest(trace), vocab_size=VOCAB_SIZE)
+        self.manager = Manager(num_blocks, block_size, max_requests=concurrency + 1, max_request_tokens=longest(trace), vocab_size=VOCAB_SIZE,
+                               policy=policy, policy_weight=policy_weight)
         self.step = Step(self.manager, concurrency, concurrency, 0, max_frees=concurrency)
         self.step.use(block_tables=False, slots=False)
         self.step.extend_offsets[:] = np.arange(concurrency + 1)
@@ -197,18 +199,19 @@ class _Replay:
 
 
 def replay(trace: str | os.PathLike[str] | Sequence[TraceRequest], num_blocks: int, *, block_size: int = 16, concurrency: int = 16,
-           max_requests: int = 0, sample_steps: int = 64, progress: Optional[Callable[[int], Any]] = None) -> ReplayResult:
+           max_requests: int = 0, sample_steps: int = 64, policy: str = "lru", policy_weight: float = 0,
+           progress: Optional[Callable[[int], Any]] = None) -> ReplayResult:
     """Replays a trace as an engine would, and counts what it hits, evicts and preempts.
 
     trace: path of a Mooncake JSONL file, or kvcache.trace.TraceRequest objects. num_blocks, block_size: the pool. concurrency: most requests at a time.
-    max_requests: replay only so many; 0 = all. sample_steps: steps between two samples of the occupancy. progress: called with the number of
-    requests taken so far. Raises ValueError for a number out of range, and, with file and line, for a bad trace."""
+    max_requests: replay only so many; 0 = all. sample_steps: steps between two samples of the occupancy. policy, policy_weight: as of
+    Manager. progress: called with the number of requests taken so far. Raises ValueError for a number out of range, and, with file and line, for a bad trace."""
     for name, value, low, high in (("num_blocks", num_blocks, 1, MAX_BLOCKS), ("block_size", block_size, 1, 1024),
                                    ("concurrency", concurrency, 1, MAX_CONCURRENCY), ("max_requests", max_requests, 0, 0xFFFFFFFF),
                                    ("sample_steps", sample_steps, 1, 0xFFFFFFFF)):
         if not low <= value <= high:
             raise ValueError(f"{name} is {value}; it must be from {low} to {high}")
     requests = read_trace(trace, max_requests) if isinstance(trace, (str, os.PathLike)) else list(trace[: max_requests or None])
-    engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps)
+    engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps, policy, policy_weight)
     with engine.manager:
         return engine.run(progress or (lambda done: None))

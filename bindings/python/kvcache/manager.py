@@ -57,6 +57,7 @@ class PendingWork(NamedTuple):
     zero_blocks: numpy.ndarray
 
 
+_POLICIES = {"lru": _native.KVC_POLICY_LRU, "frequency": _native.KVC_POLICY_FREQUENCY, "fragmentation": _native.KVC_POLICY_FRAGMENTATION}
 _ZERO = {"never": 0, "cross_namespace": _native.KVC_MANAGER_ZERO_CROSS_NAMESPACE, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
 
 
@@ -73,14 +74,23 @@ class Manager:
     that an admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed:
     secret of the hash; 0 = random; it never changes a result.
 
+    policy: which cached block is evicted first. "lru": the least recently released one. "frequency": the one with the least last use + A *
+    log2(uses), for prompts that come back after others; A is policy_weight (0 .. 1000, 0 = 1) times the blocks of the pool, and uses of
+    policy_history evicted blocks are remembered (0 = 4 * blocks). "fragmentation": blocks that no hit can use, since another group with full
+    attention lost its block, go first; policy_weight 0 = as "lru" .. 1 = all of them first.
+
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
-                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0):
+                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
+                 policy_weight: float = 0, policy_history: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
+        if policy not in _POLICIES:
+            raise ValueError(f"policy is {policy!r}; it must be one of {', '.join(map(repr, _POLICIES))}")
+        config.policy, config.policy_weight, config.policy_history = _POLICIES[policy], policy_weight, policy_history
         if zero not in _ZERO:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)

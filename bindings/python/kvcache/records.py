@@ -171,6 +171,8 @@ class Properties(NamedTuple):
     num_blocks: Blocks of all pools, null block included.
     max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks: As configured.
     block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
+    policy_weight: As configured. Since 0.3.
+    policy_history: As configured. Since 0.3.
     """
 
     num_blocks: int
@@ -185,13 +187,15 @@ class Properties(NamedTuple):
     flags: int
     num_groups: int
     num_pools: int
+    policy_weight: float
+    policy_history: int
 
     @classmethod
     def read(cls, filled: _native.kvc_properties) -> Properties:
         """Reads the struct of the native layer."""
         return cls(filled.num_blocks, filled.max_nodes, filled.max_requests, filled.max_request_tokens,
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
-                   filled.flags, filled.num_groups, filled.num_pools)
+                   filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history)
 
 
 @described

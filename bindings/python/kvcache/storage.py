@@ -188,6 +188,13 @@ class Storage:
         """With StorageFlags.CHANNEL_KEYS: quantizes the residual blocks among these (int32 ids). Call it before their bytes leave the slab."""
         self._do(stream, None, _native.kvc_storage_quantize_blocks, take("blocks", blocks))
 
+    def trim(self) -> tuple[int, int]:
+        """Gives back memory that calls have left for later calls: scratch memory on the CPU; on a GPU the idle pieces of workspace, and of pinned
+        memory for copies of index arrays. Returns the bytes of device memory and of host memory. Blocks stay as they are, and so does what
+        captured graphs use. If there is device memory to free, it waits for all work on the device."""
+        device_bytes, host_bytes = _native.kvc_storage_trim(self._s)
+        return device_bytes, host_bytes
+
     def _rows(self, k: Any, v: Any, first_layer: int, sizes: Sizes, *, written: bool = False) -> tuple[_native.kvc_rows, int, Maybe, Maybe]:
         """Returns the struct for the tokens in `sizes`, and the arguments that follow it in native calls."""
         rows = _native.kvc_rows()

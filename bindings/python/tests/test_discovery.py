@@ -90,7 +90,7 @@ def parameters(function):
 
 
 @pytest.mark.parametrize("function, struct, elsewhere", [
-    (kvcache.Manager, "kvc_manager_config", {"policy", "flags", "num_groups", "pools", "num_pools"}),
+    (kvcache.Manager, "kvc_manager_config", {"flags", "num_groups", "pools", "num_pools"}),
     (kvcache.Manager.allocate, "kvc_request_config", set()), (kvcache.Manager.create, "kvc_request_config", set()),
     (kvcache.Storage, "kvc_storage_config", set()), (kvcache.Model, "kvc_model", set()), (kvcache.Model.estimate, "kvc_memory_query", set()),
     (kvcache.Model.memory, "kvc_memory_query", set()),

@@ -405,3 +405,15 @@ def test_sizes_are_known_before():
     block, slab = kvcache.storage_size(100, 32, 8, 128, dtype="int8")
     with Storage(100, 32, 8, 128, dtype="int8") as s:
         assert (s.block_bytes, s.slab_bytes) == (block, slab)
+
+
+def test_trim_gives_back_scratch_memory():
+    with Storage(4, 1, 2, 8, dtype="float32") as s:
+        assert s.trim() == (0, 0)
+        q = np.ones((1, 2, 8), np.float32)
+        out = s.attend(q, np.array([0, 1], np.uint64), np.array([4], np.uint64), np.zeros((1, 1), np.int32))
+        device_bytes, host_bytes = s.trim()
+        assert device_bytes == 0 and host_bytes > 0 and s.trim() == (0, 0)
+        assert np.array_equal(s.attend(q, np.array([0, 1], np.uint64), np.array([4], np.uint64), np.zeros((1, 1), np.int32)), out)
+    with pytest.raises(ValueError, match="closed"):
+        s.trim()

@@ -130,6 +130,11 @@ def quantize_blocks(w):
     w.storages[3].quantize_blocks(w.blocks(), stream=w.any_stream())
 
 
+@call("Storage.trim")
+def trim(w):
+    need(w.storage().trim()[0] == 0, "the CPU has no device memory")
+
+
 @call("Storage.zero_blocks")
 def zero_blocks(w):
     w.storage().zero_blocks(w.blocks(), stream=w.any_stream())

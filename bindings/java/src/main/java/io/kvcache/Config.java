@@ -14,7 +14,19 @@ public final class Config {
   Model model;
   Model.Query memory;
   int blockSize, vocabSize, flags;
-  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks;
+  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory;
+  Policy policy = Policy.LRU;
+  double policyWeight;
+
+  /** Which cached block is evicted first. */
+  public enum Policy {
+    /** The least recently released one. */
+    LRU,
+    /** The one with the least last use + A * log2(uses): for prompts that come back after others. A is the weight times the blocks of the pool. */
+    FREQUENCY,
+    /** Those that no hit can use, because another group with full attention has no block at their position. */
+    FRAGMENTATION
+  }
 
   /**
    * A group of layers with one block table per request.
@@ -112,6 +124,24 @@ public final class Config {
     return this;
   }
 
+  /** {@link Policy#LRU} by default. */
+  public Config policy(Policy choice) {
+    policy = Objects.requireNonNull(choice, "policy");
+    return this;
+  }
+
+  /** FREQUENCY: what a doubling of the uses is worth, in pools, 0 to 1000; 0 = 1. FRAGMENTATION: 0 = as LRU .. 1 = all fragments leave first. */
+  public Config policyWeight(double weight) {
+    policyWeight = weight;
+    return this;
+  }
+
+  /** FREQUENCY: evicted positions whose uses are remembered; 0 = 4 times the blocks. */
+  public Config policyHistory(long positions) {
+    policyHistory = Sizes.count("policyHistory", positions);
+    return this;
+  }
+
   /** Reserves block id 0 for the engine. */
   public Config nullBlock() {
     flags |= Native.KVC_MANAGER_NULL_BLOCK;
@@ -151,6 +181,9 @@ public final class Config {
       config.setEvent_capacity(eventCapacity);
       config.setSeed(seed);
       config.setWatermark_blocks(watermarkBlocks);
+      config.setPolicy(policy.ordinal());
+      config.setPolicy_weight(policyWeight);
+      config.setPolicy_history(policyHistory);
       if (poolArray == null) {
         config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
       } else {

@@ -468,6 +468,7 @@ final class FuzzCalls {
     table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
+    table.put("Storage.trim", () -> s().trim());
     table.put("Storage.quantizeBlocks", () -> s().quantizeBlocks(blocks(), stream()));
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));
@@ -645,6 +646,10 @@ final class FuzzCalls {
         arguments[i] = number;
       } else if (type == float.class) {
         arguments[i] = new float[] {0, 1, Float.NaN, -1}[h.random.nextInt(4)];
+      } else if (type == double.class) {
+        arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
+      } else if (type == Config.Policy.class) {
+        arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {
