@@ -15,6 +15,7 @@ from ._arrays import at_least_0, np, take, whole
 from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
+from .models import Memory
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ._arrays import Sizes
     from .constants import RequestFlags
-    from .models import Memory
     from .request import Tokens
 
 
@@ -96,6 +96,8 @@ class Manager:
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
+            if not isinstance(memory, Memory):
+                raise TypeError(f"memory is {memory!r:.100}; it must be a kvcache.Memory: pass model.memory(budget_bytes=...)")
             config.set_memory(memory._model._model, memory._query)
         config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
         pools, group_array = None, None

@@ -77,7 +77,7 @@ class Model:
             raise InvalidArgumentError(f"{source}: {error}") from None
         return model
 
-    def register(self, name: "Optional[str]" = None) -> "Model":
+    def register(self, name: Optional[str] = None) -> Model:
         """Registers a copy of the model under this name (None = its own), and returns it: find_model() and models() know it from now on, in the
         whole process. It replaces the registered model of that name. InvalidArgumentError for the name of a preset, a name that is not 1 to 63
         printable ASCII characters without spaces, and fields out of range; LimitError if 256 others are registered."""
@@ -89,7 +89,7 @@ class Model:
     @property
     def window_layers(self) -> list[int]:
         """The layers with the window."""
-        return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
+        return [layer for layer in range(min(self._model.num_layers, _native.KVC_MODEL_MAX_LAYERS)) if self._model.has_window(layer)]
 
     def estimate(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                  block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
