@@ -18,6 +18,7 @@
 %{
 #include <kvcache.h>
 #include <stdlib.h>
+#include <string.h>
 %}
 
 %include <stdint.i>
@@ -192,6 +193,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_manager_config::allocator;
 %ignore kvc_manager_config::log;
 %ignore kvc_manager_config::log_user_data;
+%ignore kvc_manager_config::memory;
 %ignore kvc_storage_config::memory;
 %ignore kvc_storage_config::memory_size;
 %ignore kvc_storage_config::allocator;

@@ -15,7 +15,7 @@
 //   mma_bf16(), mma_fp16(), load_matrix()    (kHasMma) mma.m16n8k16 and ldmatrix of tensor cores
 //   copy_async(), commit_async(), wait_async<n>()             (kHasMma) 16 bytes from global to shared memory
 //   load_once(), store_once()                memory that is not read again soon
-//   atomic_add()
+//   atomic_add(), atomic_max()
 //   greater(a, b)                            of a NaN and a number, the number
 //   half_of_float(), e4m3_of_float(), ...    (KVC_GPU_HAS_HALF, KVC_GPU_HAS_FP8) the device's conversions
 //   mul_rn(), add_rn(), sub_rn(), div_rn()   each rounded by itself, never contracted: as on the CPU

@@ -127,11 +127,14 @@ func (s *Storage) KeyBounds(layer uint32, blocks []int32, bounds []uint16) error
 	return s.call(func(c uintptr) error { return native.Kvc_storage_key_bounds(c, layer, blocks, asBytes(bounds), 0) })
 }
 
-// BlockChoice is how SelectBlocks picks: the TopK blocks with the highest bounds, and always the first SinkBlocks and the last RecentBlocks
-// (0 = 1).
+// BlockChoice is how SelectBlocks picks. Exactly one of TopK, Ratio and Threshold is not 0.
 type BlockChoice struct {
-	Bounds                         []uint16 // From KeyBounds.
-	TopK, SinkBlocks, RecentBlocks uint64
+	Bounds                  []uint16 // From KeyBounds.
+	TopK                    uint64   // So many blocks with the highest bounds.
+	SinkBlocks              uint64   // Always the first blocks.
+	RecentBlocks            uint64   // Always the last blocks; 0 = 1.
+	Ratio                   float64  // This part of the blocks that a query can see, above 0, at most 1; rounded up.
+	Threshold               float64  // All blocks whose bound is at most this below the largest one of some query, in logits. Infinity = all.
 }
 
 // SelectBlocks picks the blocks that each KV head of each request reads. It returns a BlockMask. Out, LSE, Mask, BlockMask and SinkLogits are
@@ -149,7 +152,8 @@ func (s *Storage) SelectBlocks(a *Attention, choice BlockChoice) ([]byte, error)
 	stride := (int(c.table_stride) + 7) / 8
 	picked := make([]byte, len(a.KVLens)*int(s.info.num_heads)*stride)
 	struct_ := C.kvc_block_choice{struct_size: C.sizeof_kvc_block_choice, top_k: C.uint64_t(choice.TopK), sink_blocks: C.uint64_t(choice.SinkBlocks),
-		recent_blocks: C.uint64_t(choice.RecentBlocks), block_mask_stride: C.size_t(stride)}
+		recent_blocks: C.uint64_t(choice.RecentBlocks), block_mask_stride: C.size_t(stride), ratio: C.double(choice.Ratio),
+		threshold: C.double(choice.Threshold)}
 	launch, plan, workspace := a.Launch.c()
 	return picked, s.call(func(handle uintptr) error {
 		return native.Kvc_storage_select_blocks(handle, asByte(c), asBytes(a.Q), nil, nil, a.QOffsets, a.QStarts, a.KVLens, a.BlockTables,

@@ -129,6 +129,23 @@ func TestMasksHideWhatTheySay(t *testing.T) {
 			t.Fatal(head, row) // the first and the last block are the two
 		}
 	}
+	byNumber := string(sparse.BlockMask)
+	byRatio, err := s.SelectBlocks(a, BlockChoice{Bounds: bounds, Ratio: 0.25, SinkBlocks: 1}) // 2 of 8
+	must(t, err)
+	equal(t, string(byRatio), byNumber)
+	for _, threshold := range []float64{math.Inf(1), 1e300} {
+		all, err = s.SelectBlocks(a, BlockChoice{Bounds: bounds, Threshold: threshold})
+		must(t, err)
+		equal(t, string(all), "\xff\xff")
+	}
+	some, err := s.SelectBlocks(a, BlockChoice{Bounds: bounds, Threshold: 1e-6})
+	must(t, err)
+	equal(t, string(some) != "\xff\xff" && some[0]&0x80 != 0, true)
+	for _, bad := range []BlockChoice{{Ratio: math.NaN()}, {Ratio: 1.5}, {Threshold: -1}, {TopK: 1, Ratio: 0.5}, {}} {
+		bad.Bounds = bounds
+		_, err = s.SelectBlocks(a, bad)
+		refused(t, err)
+	}
 	few := out(t, s, &sparse)
 	bits := *a // the same, token by token
 	bits.Mask, bits.MaskOffsets = []byte{0x0f, 0, 0, 0xf0}, []uint64{0}

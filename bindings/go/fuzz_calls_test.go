@@ -248,7 +248,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Storage.SelectBlocks": func() error {
 			bounds := room[uint16](f, f.length(12*int(f.s.info.num_heads)*2*int(f.s.info.head_dim)))
-			return first(f.s.SelectBlocks(f.attention(), BlockChoice{bounds, f.small(5), f.small(3), f.small(3)}))
+			return first(f.s.SelectBlocks(f.attention(), f.blockChoice(bounds)))
 		},
 		"MergeAttention": func() error {
 			partials, dim, rows := f.Intn(4), 1+f.Intn(8), f.Intn(4)
@@ -279,7 +279,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Model.EstimateMemory": func() error {
 			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
 			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
-				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0}))
+				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0,
+				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)]}))
 		},
 		"Model.RopeFrequencies": func() error {
 			m := f.model()

@@ -328,6 +328,17 @@ func (f *fuzzer) attention() *Attention {
 }
 
 // rows are arguments of Store and its like.
+// blockChoice picks in one of three ways, or in more, or in none.
+func (f *fuzzer) blockChoice(bounds []uint16) BlockChoice {
+	some := []float64{0, 0, 0, 0.5, 1, 6, -1, math.NaN(), math.Inf(1)}
+	c := BlockChoice{Bounds: bounds, SinkBlocks: f.small(3), RecentBlocks: f.small(3)}
+	c.Ratio, c.Threshold = some[f.Intn(len(some))], some[f.Intn(len(some))]
+	if c.Ratio == 0 && c.Threshold == 0 || f.Intn(6) == 0 {
+		c.TopK = f.small(5)
+	}
+	return c
+}
+
 func (f *fuzzer) rows() (first, layers uint32, k, v []float32, slots []int64) {
 	layers = uint32(f.Intn(3))
 	first = uint32(f.small(2))

@@ -93,6 +93,38 @@ func TestPresetsAndMemory(t *testing.T) {
 	}
 }
 
+func TestABudgetSizesAManager(t *testing.T) {
+	llama, err := FindModel("llama-3.1-8b")
+	must(t, err)
+	for _, config := range []Config{
+		{Model: llama, Memory: MemoryQuery{DType: BFloat16, BudgetBytes: 8 << 30}},
+		{Model: llama, Memory: MemoryQuery{DType: BFloat16, MemoryFraction: 0.25, Device: "cpu"}},
+	} {
+		m, err := New(config)
+		must(t, err)
+		properties, err := m.Properties()
+		must(t, err)
+		if config.Memory.BudgetBytes != 0 {
+			equal(t, properties.NumBlocks, uint64(4096))
+		}
+		equal(t, properties.NumBlocks > 0, true)
+		must(t, m.Close())
+	}
+	for text, config := range map[string]Config{
+		"the budget is 5 bytes":            {Model: llama, Memory: MemoryQuery{BudgetBytes: 5}},
+		"beside num_blocks 8":              {NumBlocks: 8, Model: llama, Memory: MemoryQuery{BudgetBytes: 8 << 30}},
+		"Memory is set and Model is nil":   {Memory: MemoryQuery{BudgetBytes: 8 << 30}},
+		"set num_blocks, pools, or memory": {},
+		"no device \"cpu:7\"":              {Model: llama, Memory: MemoryQuery{MemoryFraction: 0.5, Device: "cpu:7"}},
+		"WindowLayers has layer 5000000":   {Model: &Model{WindowLayers: []uint32{5000000}}},
+	} {
+		_, err := New(config)
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Fatal(text, "is not in", err)
+		}
+	}
+}
+
 func TestRopeTurnsPairsByPositionTimesFrequency(t *testing.T) {
 	model := &Model{NumLayers: 1, NumKVHeads: 1, HeadDim: 4, MaxContext: 64, RopeTheta: 100}
 	frequencies, factor, err := model.RopeFrequencies(0, 0, nil)

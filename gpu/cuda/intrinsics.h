@@ -115,6 +115,7 @@ KVC_DEVICE void wait_async() {
 }
 
 KVC_DEVICE void atomic_add(uint32_t* at, uint32_t value) { atomicAdd(at, value); }
+KVC_DEVICE void atomic_max(uint32_t* at, uint32_t value) { atomicMax(at, value); }
 
 // ---- arithmetic ----
 

@@ -104,6 +104,12 @@ void wait_async() {
 
 // One thread of the system runs a launch, but other launches may run beside it.
 inline void atomic_add(uint32_t* at, uint32_t value) { __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+inline void atomic_max(uint32_t* at, uint32_t value) {
+  uint32_t seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (seen < value &&
+         !__atomic_compare_exchange_n(at, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
 
 // ---- arithmetic; these sources are compiled without contraction ----
 

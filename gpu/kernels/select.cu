@@ -28,6 +28,7 @@ Selection make_selection(const SelectionArgs& args, const AttentionLimits& limit
   made.tile_rows = std::min(kMaxRows, kSharedBytes / (a.k_dim * static_cast<uint32_t>(sizeof(float))));
   carver->take(&made.first_unit, uint64_t{a.num_requests} + 1);
   carver->take(&made.bounds, uint64_t{a.num_requests} * a.num_heads * made.columns);
+  carver->take(&made.best, limits.total_queries * a.num_q_heads);
   return made;
 }
 
@@ -96,6 +97,12 @@ KVC_DEVICE void multiply(const float* q, uint32_t rows, uint32_t dim,
   }
 }
 
+// Where the best product of row m of a request and head lies.
+KVC_DEVICE uint64_t row_of_best(const AttentionArgs& a, uint32_t request, uint32_t head, uint64_t m) {
+  const uint32_t group = a.num_q_heads / a.num_heads;
+  return (a.q_offsets[request] + m / group) * a.num_q_heads + head * group + m % group;
+}
+
 // Rows first .. first + rows - 1 of a request and head, scaled, to shared memory. Row m is query m / group
 // and query head m % group of the KV head.
 KVC_DEVICE void load_rows(const AttentionArgs& a, uint32_t request, uint32_t head, uint64_t first,
@@ -114,7 +121,20 @@ KVC_DEVICE void load_rows(const AttentionArgs& a, uint32_t request, uint32_t hea
   sync_block();
 }
 
-template <bool kVector>
+KVC_KERNEL(kPlanThreads, 1)
+forget_best(KVC_ARGUMENT(Selection) selection, KVC_ARGUMENT(uint64_t) rows) {
+  const uint64_t first = uint64_t{blockIdx.x} * kPlanThreads + threadIdx.x;
+  for (uint64_t i = first; i < rows; i += uint64_t{gridDim.x} * kPlanThreads)
+    selection.best[i] = ordered(minus_infinity());
+}
+
+enum class Pass : uint32_t {
+  kBounds,  // writes the highest bound of each block
+  kBest,    // writes the highest finite bound of each query
+  kClose    // writes which blocks are close to it
+};
+
+template <bool kVector, Pass kPass>
 KVC_KERNEL(kBoundThreads, 2)
 bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection) {
   KVC_DYNAMIC_SHARED(float, q);  // [tile_rows][k_dim]
@@ -134,6 +154,7 @@ bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection
     uint32_t column[kBlocks];
     const uint16_t* bounds[kBlocks];
     float best[kBlocks];
+    uint32_t close[kBlocks] = {};
 #pragma unroll
     for (uint32_t b = 0; b < kBlocks; ++b) {
       const uint32_t i = first + b * (kUnit / kBlocks);  // past the end the last one
@@ -153,18 +174,27 @@ bound_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection
 #pragma unroll
       for (uint32_t r = 0; r < kMaxRows; ++r) {
         if (r >= count) continue;
+        uint32_t* const of_query = &selection.best[row_of_best(a, request, head, row + r)];
+        const float least = kPass == Pass::kClose ? from_ordered(*of_query) - args.threshold : 0;
+        float greatest = minus_infinity();
 #pragma unroll
         for (uint32_t b = 0; b < kBlocks; ++b) {
           const float sum = team_sum(sums[r][b], kTeam);
           const float bound = is_nan(sum) ? -minus_infinity() : sum;
-          best[b] = best[b] < bound ? bound : best[b];
+          if (kPass == Pass::kBounds) best[b] = best[b] < bound ? bound : best[b];
+          if (kPass == Pass::kBest && bound < -minus_infinity()) greatest = greater(greatest, bound);
+          if (kPass == Pass::kClose) close[b] |= bound >= least ? 1 : 0;
         }
+        if (kPass != Pass::kBest) continue;
+        greatest = team_greatest(greatest, kWave);
+        if (lane() == 0) atomic_max(of_query, ordered(greatest));
       }
     }
-    if (lane() % kTeam == 0) {
+    if (lane() % kTeam == 0 && kPass != Pass::kBest) {
 #pragma unroll
       for (uint32_t b = 0; b < kBlocks; ++b)
-        selection.bounds[row_of_mask * selection.columns + column[b]] = ordered(best[b]);
+        selection.bounds[row_of_mask * selection.columns + column[b]] =
+            kPass == Pass::kClose ? close[b] : ordered(best[b]);
     }
   }
 }
@@ -186,12 +216,23 @@ int launch_selection(const SelectionArgs& args, const AttentionLimits& limits, v
   const Selection selection = make_selection(args, limits, &carver);
   int error = launch(plan_selection, {1}, kPlanThreads, 0, stream, args, selection);
   if (error != 0) return error;
-  const uint64_t units = rows * ceil_div(selection.columns, kUnit);
+  const uint64_t queries = limits.total_queries * a.num_q_heads;
+  const uint64_t units = queries == 0 ? 0 : rows * ceil_div(selection.columns, kUnit);
   const Grid grid{static_cast<uint32_t>(std::min(units, 4 * uint64_t{limits.num_multiprocessors}))};
   const bool vector = a.k_dim % 8 == 0 && reinterpret_cast<uintptr_t>(args.bounds) % 16 == 0;
-  if (units != 0) {
-    error = launch(vector ? bound_blocks<true> : bound_blocks<false>, grid, kBoundThreads,
-                   selection.tile_rows * a.k_dim * sizeof(float), stream, args, selection);
+  const auto bound = [&](auto* kernel) {
+    return launch(kernel, grid, kBoundThreads, selection.tile_rows * a.k_dim * sizeof(float), stream, args,
+                  selection);
+  };
+  if (units != 0 && args.threshold == 0) {
+    error = bound(vector ? bound_blocks<true, Pass::kBounds> : bound_blocks<false, Pass::kBounds>);
+  } else if (units != 0) {
+    error =
+        launch(forget_best, {blocks_for(queries, kPlanThreads)}, kPlanThreads, 0, stream, selection, queries);
+    if (error == 0)
+      error = bound(vector ? bound_blocks<true, Pass::kBest> : bound_blocks<false, Pass::kBest>);
+    if (error == 0)
+      error = bound(vector ? bound_blocks<true, Pass::kClose> : bound_blocks<false, Pass::kClose>);
   }
   if (error != 0) return error;
   return launch(pick_blocks, {blocks_for(rows, 1)}, kPickThreads, 0, stream, args, selection);

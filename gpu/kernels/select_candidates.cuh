@@ -74,8 +74,10 @@ KVC_DEVICE Candidates find_candidates(const SelectionArgs& args, const Attention
     all += found.reached[i].count();
   }
   const uint64_t kept = all - found.count;
-  found.dense = all <= args.top_k;
-  found.wanted = args.top_k > kept && !found.dense ? static_cast<uint32_t>(args.top_k - kept) : 0;
+  const uint64_t most = args.ratio == 0 ? args.top_k : (all * args.ratio + 0xFFFFFFFFu) >> 32;
+  found.dense = all <= most;
+  found.wanted = most > kept && !found.dense ? static_cast<uint32_t>(most - kept) : 0;
+  if (args.threshold != 0) found.wanted = found.count;  // at most
   return found;
 }
 

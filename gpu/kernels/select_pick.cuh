@@ -13,7 +13,8 @@ inline constexpr uint32_t kDigits = 256;
 struct Selection {
   AttentionBounds limits;
   uint64_t* first_unit;  // [num_requests + 1]
-  uint32_t* bounds;      // [num_requests][num_heads][columns], as ordered()
+  uint32_t* bounds;  // [num_requests][num_heads][columns], as ordered(); with a threshold 1 = picked, or 0
+  uint32_t* best;    // with a threshold: [total_queries][num_q_heads], as ordered()
   uint64_t columns;
   uint32_t tile_rows;
 };
@@ -22,6 +23,9 @@ struct Selection {
 KVC_DEVICE uint32_t ordered(float bound) {
   const uint32_t bits = float_bits(bound);
   return bits ^ (bits >> 31 != 0 ? 0xFFFFFFFFu : 0x80000000u);
+}
+KVC_DEVICE float from_ordered(uint32_t bits) {
+  return bits_float(bits ^ (bits >> 31 != 0 ? 0x80000000u : 0xFFFFFFFFu));
 }
 // The same with the column: of equal bounds the first is the greatest.
 KVC_DEVICE uint64_t rank_of(const uint32_t* bounds, uint32_t column) {
@@ -83,11 +87,12 @@ pick_blocks(KVC_ARGUMENT(SelectionArgs) args, KVC_ARGUMENT(Selection) selection)
         find_candidates(args, selection.limits, static_cast<uint32_t>(row / a.num_heads));
     const uint32_t* const bounds = selection.bounds + row * selection.columns;
     const bool compares = candidates.scored() != 0;
-    const uint64_t least = compares ? find_least(candidates, bounds, counts, found) : 0;
+    const bool close = args.threshold != 0;
+    const uint64_t least = compares && !close ? find_least(candidates, bounds, counts, found) : 0;
     const auto is_picked = [&](uint32_t column) {
       if (candidates.dense) return true;
       if (!candidates.is_compared(column)) return candidates.is_reached(column);
-      return compares && rank_of(bounds, column) >= least;
+      return compares && (close ? bounds[column] != 0 : rank_of(bounds, column) >= least);
     };
     uint8_t* const bytes = args.block_mask + row * args.block_mask_stride;
     for (uint32_t byte = threadIdx.x; byte < (candidates.blocks + 7) / 8; byte += kPickThreads) {

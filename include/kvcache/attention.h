@@ -159,14 +159,14 @@ typedef struct kvc_attention_info {
   uint64_t selection_bytes; /**< The same for kvc_storage_select_blocks with this kvc_attention. */
 } kvc_attention_info;
 
-/** How kvc_storage_select_blocks picks blocks. */
+/** How kvc_storage_select_blocks picks blocks: exactly one of top_k, ratio and threshold is not 0. */
 typedef struct kvc_block_choice {
   size_t struct_size; /**< sizeof(kvc_block_choice) */
   /** [num_blocks][num_heads][2][head_dim] of the layer, from kvc_storage_key_bounds. Bounds of blocks that
    *  are always kept are not read. */
   const uint16_t* bounds;
-  /** Blocks that a KV head of a request reads, at least 1. Blocks that are always kept count, and may be
-   *  more. */
+  /** Blocks that a KV head of a request reads. Blocks that are always kept count, and may be more. 0 = not
+   *  by number. */
   uint64_t top_k;
   uint64_t sink_blocks; /**< Always keep the first sink_blocks blocks. */
   /** Always keep recent_blocks blocks up to the block of the request's first query (not causal: the last
@@ -177,6 +177,16 @@ typedef struct kvc_block_choice {
   uint8_t* block_mask;
   /** Bytes from one head's bits to the next: a bit per block of kv_lens[r] (on a device: max_kv_len). */
   size_t block_mask_stride;
+  /** Part of the blocks that a KV head of a request reads, above 0, at most 1: as top_k = ratio times the
+   *  blocks that a query of the request can see, rounded up. Multiples of 2^-32; others are rounded down.
+   *  0 = not by ratio. Since 0.3. */
+  double ratio;
+  /** Reads the blocks that may matter to some query: those whose bound is at most this below the largest
+   *  bound of the same query and query head. Unit: logits, natural logarithms of weights. If bounds were
+   *  exact, each token left out would weigh less than e^-threshold of the best one. Blocks that are always
+   *  kept are not compared, and do not raise the largest bound. Above 0; infinity = all blocks. 0 = not by
+   *  threshold. Since 0.3. */
+  double threshold;
 } kvc_block_choice;
 
 /** An attention kernel of the caller. Enqueues on the runtime's stream what kvc_storage_attend was called
@@ -222,16 +232,17 @@ KVC_API kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const 
                                           size_t num_blocks, uint16_t* bounds, kvc_stream* stream);
 
 /** Picks for each request and KV head the blocks with the highest bounds on scale * q . k, over the
- *  queries of the request and the query heads of that KV head; of equal blocks the first. Bounds are
- *  summed in float32 in a device-specific order: blocks whose sums differ in the last bits may change
+ *  queries of the request and the query heads of that KV head; of equal blocks the first. With
+ *  kvc_block_choice.threshold: all blocks whose bound is close to the largest one of some query. Bounds
+ *  are summed in float32 in a device-specific order: blocks whose sums differ in the last bits may change
  *  places between devices, equal ones never do. Soft cap, ALiBi and masks are ignored. Blocks outside all
- *  windows are never picked. If top_k covers all reachable blocks, all bits are set and attention is
- *  dense.
+ *  windows are never picked. If top_k or ratio covers all reachable blocks, or threshold is infinity, all
+ *  bits are set and attention is dense.
  *  @param[in] attention The call to come. out, its strides, lse, mask, block_mask and sink_logits are
  *  ignored. Then set its block_mask to choice->block_mask for kvc_storage_attend.
  *  @param[in] choice    How many blocks to pick, and where to write.
- *  @return As kvc_storage_attend; INVALID_ARGUMENT (top_k 0, block_mask_stride or workspace too small).
- *  Since 0.2. */
+ *  @return As kvc_storage_attend; INVALID_ARGUMENT (none or several of top_k, ratio and threshold; one that
+ *  is out of range or NaN; block_mask_stride or workspace too small). Since 0.2. */
 KVC_API kvc_status kvc_storage_select_blocks(kvc_storage* s, const kvc_attention* attention,
                                              const kvc_block_choice* choice, kvc_stream* stream);
 

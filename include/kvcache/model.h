@@ -126,13 +126,14 @@ KVC_API kvc_status kvc_model_from_config(const char* json, size_t size, kvc_mode
 
 /* ---------------------------------------------------------------- memory */
 
-/** Question for kvc_estimate_memory. */
+/** Question for kvc_estimate_memory, and the memory of a manager (kvc_manager_config.memory). */
 typedef struct kvc_memory_query {
   size_t struct_size;     /**< sizeof(kvc_memory_query) */
   const kvc_model* model; /**< Its name, vocabulary and rope fields are ignored. */
   uint64_t tokens;        /**< Tokens of each sequence; 0 = model->max_context. */
   uint64_t num_sequences; /**< Sequences that share nothing; 0 = 1. */
-  /** Memory for blocks and residual_bytes; 0 = do not compute max_tokens and max_sequences. */
+  /** Memory for blocks and residual_bytes. 0 = memory_fraction; if that is 0 too, there is no budget, and
+   *  what needs one is 0 in the estimate. */
   uint64_t budget_bytes;
   /** Most tokens of a sequence that one step writes: 0 = 1 (decoding); the chunk of a chunked prefill; or
    *  `tokens` for prompts that are written at once. Layers with a window hold up to this many tokens more. */
@@ -146,7 +147,9 @@ typedef struct kvc_memory_query {
   uint32_t tensor_scales;  /**< 1 = int8 and int4 with k_scale and v_scale: no scales in the blocks. */
   uint32_t channel_keys;   /**< 1 = int8 and int4 with KVC_STORAGE_CHANNEL_KEYS. */
   uint32_t channel_tokens; /**< As in kvc_storage_config. */
-  uint32_t reserved;       /**< 0 */
+  /** Instead of budget_bytes: this part of kvc_device_info.free_bytes, above 0 and at most 1. */
+  float memory_fraction;
+  const char* device; /**< Device of memory_fraction; NULL = "cpu". */
 } kvc_memory_query;
 
 /** Answer of kvc_estimate_memory, in bytes and blocks. Layers without a window form the full group, those
@@ -171,6 +174,14 @@ typedef struct kvc_memory_estimate {
   uint32_t num_window_layers; /**< Layers of the window group. */
   /** channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0. */
   uint64_t residual_bytes;
+  uint64_t budget_bytes; /**< The budget: that of the query, or memory_fraction of the free memory. */
+  /** Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the only pool, or of
+   *  the full group's. A manager gets as many from kvc_manager_config.memory. Groups whose blocks have equal
+   *  sizes share one pool. Otherwise each has its own, and they divide the budget as a sequence of `tokens`
+   *  tokens does: window_blocks * window_block_bytes for the window group, the rest for the full group. 0 =
+   *  the budget is below one block of each group. */
+  uint64_t pool_blocks;
+  uint64_t window_pool_blocks; /**< Blocks of the window group's own pool; 0 = there is one pool. */
 } kvc_memory_estimate;
 
 /** Computes the memory of sequences and, with a budget, what fits. Exact for blocks that hold only the
@@ -179,8 +190,9 @@ typedef struct kvc_memory_estimate {
  *  Sequences share nothing. Blocks that stay cached for reuse come on top.
  *  @param[in]     query    What to store.
  *  @param[in,out] estimate The caller sets struct_size.
- *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a result above 2^64 - 1), UNSUPPORTED.
- *  Thread-safe. Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a result above 2^64 - 1), UNSUPPORTED. With
+ *  memory_fraction also NOT_FOUND (device), UNSUPPORTED (its free memory is unknown). Thread-safe. Since
+ *  0.2. */
 KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory_estimate* estimate);
 
 /* ---------------------------------------------------------------- rotary embedding */

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/guard.h"
+#include "api/storage_handle.h"
 #include "models/hf_config.h"
 #include "models/memory.h"
 #include "models/registered.h"
@@ -55,7 +56,44 @@ kvc_status check_embedding(const kvc_model& model) {
   return KVC_OK;
 }
 
+// Turns a fraction into budget_bytes.
+kvc_status read_fraction(kvc_memory_query* query) {
+  const double fraction = static_cast<double>(query->memory_fraction);
+  if (fraction == 0) return KVC_OK;
+  if (!(fraction > 0 && fraction <= 1))
+    return invalid("query.memory_fraction is %g; above 0 and at most 1, or 0 = budget_bytes", fraction);
+  if (query->budget_bytes != 0) {
+    return invalid("query.memory_fraction is %g and query.budget_bytes %llu; set one of them, the other to 0",
+                   fraction, ull(query->budget_bytes));
+  }
+  const kvc_backend* backend;
+  uint32_t device;
+  kvc_backend_device info = {};
+  KVC_TRY(find_device(query->device, &backend, &device));
+  KVC_TRY(backend->properties(device, &info));
+  if (info.free_bytes == 0) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "%s does not tell its free memory; set budget_bytes instead of memory_fraction",
+                backend->name);
+  }
+  query->budget_bytes = static_cast<uint64_t>(static_cast<double>(info.free_bytes) * fraction);
+  query->memory_fraction = 0;
+  return KVC_OK;
+}
+
 }  // namespace
+
+namespace kvc {
+
+kvc_status read_memory_query(const kvc_memory_query* query, kvc_memory_query* out, kvc_model* model) {
+  KVC_REQUIRE_POINTER(query);
+  KVC_TRY(read_struct(query, out));
+  KVC_REQUIRE_POINTER(out->model);
+  KVC_TRY(read_struct(out->model, model));
+  return read_fraction(out);
+}
+
+}  // namespace kvc
 
 extern "C" {
 
@@ -108,12 +146,9 @@ kvc_status kvc_model_from_config(const char* json, size_t size, kvc_model* model
 
 kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory_estimate* estimate) {
   return guarded([&]() -> kvc_status {
-    KVC_REQUIRE_POINTER(query);
     kvc_memory_query known;
     kvc_model model;
-    KVC_TRY(read_struct(query, &known));
-    KVC_REQUIRE_POINTER(known.model);
-    KVC_TRY(read_struct(known.model, &model));
+    KVC_TRY(read_memory_query(query, &known, &model));
     return answer(estimate, [&](kvc_memory_estimate* out) { return estimate_memory(known, model, out); });
   });
 }

@@ -16,6 +16,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kQueryRows = 16;  // multiplied with bounds at once
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The smallest float16 numbers that are not below x; `rounded` has room for as many floats.
 void halves_above(const float* x, uint32_t count, float* rounded, uint16_t* halves) {
@@ -75,20 +76,48 @@ class Selection {
     const uint64_t blocks = ceil_div(static_cast<uint64_t>(view_.kv_len), args_.layout->block_size);
     std::fill_n(bits_, ceil_div(blocks, 8), uint8_t{0});
     if (view_.queries == 0) return;
-    const uint64_t kept = find_candidates();
-    if (kept + count_ <= choice_.top_k) {  // dense
+    const uint64_t kept = find_candidates(), most = most_blocks(kept + count_);
+    if (kept + count_ <= most) {  // dense
       for (uint64_t block = 0; block < blocks; ++block) set(block);
+    } else if (count_ == 0) {
       return;
+    } else if (choice_.threshold != 0) {
+      pick_close();
+    } else if (most > kept) {
+      pick_highest(std::min<uint64_t>(most - kept, count_));
     }
+  }
+
+ private:
+  // How many of `reached` blocks are picked at most; with a threshold, 0.
+  uint64_t most_blocks(uint64_t reached) const {
+    if (choice_.ratio == 0) return choice_.top_k;
+    return (reached * choice_.ratio + UINT32_MAX) >> 32;  // below 2^31 blocks
+  }
+
+  void pick_highest(size_t wanted) {
     Candidate* const first = scratch_.candidates;
-    const size_t wanted = choice_.top_k > kept ? std::min<uint64_t>(choice_.top_k - kept, count_) : 0;
-    if (wanted == 0) return;
     find_bounds();
     std::nth_element(first, first + wanted, first + count_);
     for (size_t i = 0; i < wanted; ++i) set(first[i].column);
   }
 
- private:
+  // The scores of a query are computed twice: to find the best, then to compare with it. What is infinite
+  // or NaN is picked, and is no measure for others.
+  void pick_close() {
+    for_each_rows([&](uint32_t rows) {
+      float least[kQueryRows];
+      std::fill_n(least, kQueryRows, -kInfinity);
+      multiply(rows, [&](Candidate&, uint32_t row, float score) {
+        if (score < kInfinity) least[row] = std::max(least[row], score);
+      });
+      for (float& score : least) score -= choice_.threshold;
+      multiply(rows, [&](const Candidate& candidate, uint32_t row, float score) {
+        if (score >= least[row]) set(candidate.column);
+      });
+    });
+  }
+
   void set(uint64_t block) { bits_[block / 8] = static_cast<uint8_t>(bits_[block / 8] | 1u << block % 8); }
 
   // Sets the blocks that are always kept, returns their number, and lists the other blocks that a query
@@ -121,13 +150,22 @@ class Selection {
   }
 
   void find_bounds() {
-    for (size_t i = 0; i < count_; ++i)
-      scratch_.candidates[i].bound = -std::numeric_limits<float>::infinity();
+    for (size_t i = 0; i < count_; ++i) scratch_.candidates[i].bound = -kInfinity;
+    for_each_rows([&](uint32_t rows) {
+      multiply(rows, [](Candidate& candidate, uint32_t, float score) {
+        candidate.bound = std::max(candidate.bound, score);
+      });
+    });
+  }
+
+  // Calls use(rows) with so many queries loaded.
+  template <typename Use>
+  void for_each_rows(Use&& use) {
     const uint64_t group = args_.num_q_heads / args_.layout->num_heads, rows = view_.queries * group;
     for (uint64_t row = 0; row < rows; row += kQueryRows) {
       const auto count = static_cast<uint32_t>(std::min<uint64_t>(kQueryRows, rows - row));
       for (uint32_t i = 0; i < count; ++i) load_query((row + i) / group, (row + i) % group, i);
-      multiply(count);
+      use(count);
     }
   }
 
@@ -159,7 +197,9 @@ class Selection {
     }
   }
 
-  void multiply(uint32_t rows) {
+  // Calls use(candidate, row, score) for all candidates and loaded queries; a NaN score is infinity.
+  template <typename Use>
+  void multiply(uint32_t rows, Use&& use) {
     const uint32_t dim = bounds_dim(*args_.layout), padded = padded_dim(*args_.layout);
     uint64_t places[2][kTile];
     point(0, places[0]);
@@ -179,10 +219,9 @@ class Selection {
                                          nullptr, nullptr, rows_at(now, nullptr, padded),
                                          rows_at(next, nullptr, padded), scratch_.scores, nullptr});
       for (size_t t = 0; t < count; ++t) {
-        float& bound = scratch_.candidates[first + t].bound;
         for (uint32_t row = 0; row < rows; ++row) {
           const float score = scratch_.scores[row * kTile + t];
-          bound = std::max(bound, std::isnan(score) ? std::numeric_limits<float>::infinity() : score);
+          use(scratch_.candidates[first + t], row, std::isnan(score) ? kInfinity : score);
         }
       }
     }

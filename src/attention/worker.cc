@@ -2,6 +2,7 @@
 #include "attention/worker.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "attention/places.h"
 #include "quant/convert.h"
@@ -13,6 +14,15 @@ namespace {
 bool has_integer_products(const AttentionShape& shape) {
   const bool integers = shape.k_form >= kI8 && shape.k_form <= kU4;
   return integers && shape.k_group >= shape.k_dim && shape.k_dim % 32 == 0 && shape.k_dim <= kMaxIntegerDim;
+}
+
+// A causal piece has many queries, and most of them do not see the end of its last tiles.
+Seen seen_by(const Tile& tile, uint32_t row, uint32_t rows) {
+  if (tile.all) return {tile.segments, true};
+  uint64_t some = 0, every = ~0ull;
+  for (uint32_t r = row; r < row + rows; ++r) some |= tile.visible[r], every &= tile.visible[r];
+  const auto segments = static_cast<uint32_t>(std::bit_width(some) + kSegment - 1) / kSegment;
+  return {segments, std::countr_one(every) >= static_cast<int>(segments * kSegment)};
 }
 
 bool all_finite(const float* x, size_t count) {
@@ -88,7 +98,7 @@ bool Worker::fill(TileWalk& walk, const Piece& piece, Pointers* now, const Point
 // Prepares a step for the kernels. Returns the step to fetch meanwhile: the next one, or the last one again.
 const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
   Pointers& step = step_at(now);
-  packed_ = false;
+  packed_ = 0;
   if (shape_.k_source == Source::kConverted || shape_.v_source == Source::kConverted)
     convert(piece, *step.tile, step.head, &step);
   const Pointers& next = step_at(std::min(now + 1, filled - 1));
@@ -101,12 +111,14 @@ const Pointers& Worker::prepare(const Piece& piece, size_t now, size_t filled) {
 void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
                   uint32_t rows) {
   const Tile& tile = *now.tile;
+  const Seen seen = seen_by(tile, row, rows);
+  if (seen.segments == 0) return;
   const size_t head = size_t{now.head} * piece.rows, first = head + row;  // rows of the piece
   const uint32_t* pairs = pairs_of(piece, now.head, row);
   const bool digits = use_pairs_ == Pairs::kDigits;
   ScoreArgs scores{rows,
                    shape_.k_dim,
-                   tile.segments,
+                   seen.segments,
                    terms_,
                    piece.rows,
                    scratch_.q + first * shape_.k_dim,
@@ -122,15 +134,15 @@ void Worker::step(const Piece& piece, const Pointers& now, const Pointers& next,
   (shape_.k_source == Source::kTiles ? kernels_->tile_scores : kernels_->row_scores)[k_form_](scores);
 
   float scale = args_.scale * kLog2e;
-  if (!tile.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
-    kernels_->adjust({rows, tile.segments, scratch_.scores, args_.scale, args_.soft_cap,
+  if (!seen.all || args_.soft_cap != 0 || args_.alibi_slopes != nullptr) {
+    kernels_->adjust({rows, seen.segments, scratch_.scores, args_.scale, args_.soft_cap,
                       args_.alibi_slopes != nullptr ? scratch_.slopes + first : nullptr,
-                      scratch_.positions + row, tile.position, tile.all ? nullptr : tile.visible + row});
+                      scratch_.positions + row, tile.position, seen.all ? nullptr : tile.visible + row});
     scale = 1;
   }
-  kernels_->softmax({rows, tile.segments, shape_.v_dim, scratch_.scores, scale, scratch_.row_max + first,
+  kernels_->softmax({rows, seen.segments, shape_.v_dim, scratch_.scores, scale, scratch_.row_max + first,
                      scratch_.row_sum + first * 16, scratch_.o + first * shape_.v_dim});
-  add_values(piece, now, next, row, rows);
+  add_values(piece, now, next, row, rows, seen);
 }
 
 // Nothing is left to fetch of rows that widen() has read ahead.
@@ -150,12 +162,12 @@ void Worker::point_ahead(const Pointers& next, bool fetches, Lines* ahead) {
 // A row must not multiply the values of tokens that it does not see, since 0 * NaN is NaN. Rows that see the
 // same tokens are processed together, with zeros for other values.
 void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row,
-                        uint32_t rows) {
+                        uint32_t rows, const Seen& seen) {
   const Tile& tile = *now.tile;
   float* o = scratch_.o + (size_t{now.head} * piece.rows + row) * shape_.v_dim;
   ValueArgs all{rows,
                 shape_.v_dim,
-                tile.segments,
+                seen.segments,
                 p_terms_,
                 scratch_.scores,
                 now.v,
@@ -163,30 +175,30 @@ void Worker::add_values(const Piece& piece, const Pointers& now, const Pointers&
                 o,
                 scratch_.packed,
                 ahead_,
-                packed_};
+                packed_ == seen.segments};
   const auto add = kernels_->add_values[v_form_];
-  packed_ = true;
-  if (tile.all) return add(all);
+  packed_ = seen.segments;
+  if (seen.all) return add(all);
   // Nearly always all values are finite; then all rows can be processed together.
   const size_t count = size_t{rows} * shape_.v_dim;
   std::copy_n(o, count, scratch_.o_before);
   add(all);
   if (all_finite(o, count)) return;
   std::copy_n(scratch_.o_before, count, o);
-  packed_ = false;
+  packed_ = 0;
   for (uint32_t from = 0, to = 0; from < rows; from = to) {
     const uint64_t visible = tile.visible[row + from];
     while (to < rows && tile.visible[row + to] == visible) ++to;
     if (visible == 0) continue;
     uint64_t at[kTile], scale_at[kTile];
-    for (uint32_t t = 0; t < tile.segments * kSegment; ++t) {
-      const bool seen = (visible >> t & 1) != 0;
-      at[t] = seen ? now.v.base + now.v.at[t] : address(scratch_.zeros);
-      scale_at[t] = seen ? now.v.scale_base + now.v.scale_at[t] : address(scratch_.zeros);
+    for (uint32_t t = 0; t < seen.segments * kSegment; ++t) {
+      const bool sees = (visible >> t & 1) != 0;
+      at[t] = sees ? now.v.base + now.v.at[t] : address(scratch_.zeros);
+      scale_at[t] = sees ? now.v.scale_base + now.v.scale_at[t] : address(scratch_.zeros);
     }
     add({to - from,
          shape_.v_dim,
-         tile.segments,
+         seen.segments,
          p_terms_,
          scratch_.scores + from * kTile,
          rows_at(at, scale_at, v_group_),

@@ -39,6 +39,12 @@ struct RowPlace {
   uint32_t head;
 };
 
+// What some rows see of a tile.
+struct Seen {
+  uint32_t segments;  // none of them sees a later one
+  bool all;           // every one sees every token of these
+};
+
 struct Pointers {
   const Tile* tile;
   uint32_t head;  // of the piece
@@ -146,7 +152,8 @@ class Worker {
   void attend_run(const Piece& piece, const Run& steps);
   void clear_o(const Piece& piece);
   Pointers& step_at(size_t i) { return scratch_.pointers[i & (steps_ - 1)]; }
-  void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows);
+  void add_values(const Piece& piece, const Pointers& now, const Pointers& next, uint32_t row, uint32_t rows,
+                  const Seen& seen);
   void store_partial(const Piece& piece, float* partial);
   void add_partial(const Piece& piece, const float* partial);
   void write_output(const Piece& piece);
@@ -170,7 +177,7 @@ class Worker {
   size_t tiles_ = 0;            // found so far
   bool runs_ = false;           // the piece uses attend_run
   bool fresh_ = false;          // `o` is not initialized
-  bool packed_ = false;         // scratch_.packed holds the values of the step that was prepared last
+  uint32_t packed_ = 0;  // segments of the step that was prepared last whose values are in scratch_.packed
 };
 
 }  // namespace kvc

@@ -137,9 +137,14 @@ typedef struct kvc_backend_attention_info {
 // and block tables; all else is NULL.
 typedef struct kvc_backend_selection {
   const uint16_t* bounds;  // [num_blocks][num_heads][2: largest, smallest][k_dim] float16
-  uint64_t top_k, sink_blocks, recent_blocks;
+  // How many of all blocks that a query reaches: the least number that is not below blocks * ratio / 2^32 (1
+  // .. 2^32), or top_k if ratio is 0.
+  uint64_t top_k, ratio;
+  uint64_t sink_blocks, recent_blocks;
   uint8_t* block_mask;  // out: [num_requests][num_heads][block_mask_stride]
   uint64_t block_mask_stride;
+  float threshold;  // finite, above 0: instead of a number, blocks so close to the best; 0 = off
+  uint32_t reserved;
 } kvc_backend_selection;
 
 #ifdef __cplusplus

@@ -26,6 +26,7 @@ struct BenchOptions {
   bool rope = false;                 // store and step: keys rotate while they are stored
   bool check = false;                // compare results of the last call with the CPU's
   bool no_check = false;             // on the CPU too, where they are compared unless that is impossible
+  std::string prune;                 // attention on the CPU over chosen blocks: topk:N, ratio:R, threshold:T
   bool own_plans = false;            // attention on a device: each layer makes its own plan
 };
 

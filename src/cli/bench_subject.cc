@@ -19,44 +19,42 @@ uint32_t layout_of(const std::string& name) {
 
 }  // namespace
 
-BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
-    : options_(options),
-      device_(options.device.empty() ? nullptr : options.device.c_str()),
-      dtype_(dtype_of(options.dtype)),
-      stream_(stream != nullptr ? std::move(stream) : create_stream(device_)) {
+kvc_storage_config bench_config(const BenchOptions& options, const char* device) {
   if (options.heads % options.kv_heads != 0) throw InputError("--heads must be a multiple of --kv-heads");
   if (options.queries > options.context) throw InputError("--queries must not be more than --context");
-  if (options.what == "step" && options.queries != 1)
-    throw InputError("a step has one query of each request");
-  if (options.rope && options.what != "store" && options.what != "step")
-    throw InputError("--rope is for store and step: nothing else writes keys");
-  if (options.rope && options.head_dim % 2 != 0) throw InputError("--rope needs an even --head-dim");
-  if (options.latent && options.kv_heads != 1) throw InputError("--latent needs --kv-heads 1");
-  if (options.rope && options.latent)
-    throw InputError("--rope excludes --latent: only a part of a latent row rotates; leave one out");
-  request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
-  kvc_storage_config& config = config_;
-  config.num_blocks = options.batch * request_blocks_;
+  auto config = make<kvc_storage_config>();
+  config.num_blocks = options.batch * ((options.context + options.block_size - 1) / options.block_size);
   config.num_heads = options.kv_heads;
   config.head_dim = options.head_dim;
   config.v_head_dim = options.v_head_dim;
   config.block_size = options.block_size;
   config.num_threads = options.threads;
-  config.dtype = dtype_;
+  config.dtype = dtype_of(options.dtype);
   config.num_layers = 1;
-  config.device = device_;
+  config.device = device;
   config.layout = layout_of(options.layout);
-  const bool tiled = device_ == nullptr && is_attention(options) && is_float(dtype_) &&
+  const bool tiled = device == nullptr && is_attention(options) && is_float(config.dtype) &&
                      options.block_size % 16 == 0 && options.head_dim % 2 == 0 && !options.latent;
   config.flags = (tiled ? KVC_STORAGE_TILED_KEYS : 0) | (options.latent ? KVC_STORAGE_LATENT : 0);
   uint64_t layer_bytes = 0;
   check(kvc_storage_size(&config, nullptr, &layer_bytes));
   const uint64_t cold = kColdBytes / options.queries / layer_bytes + 1;
-  layers_ = options.layers != 0 ? options.layers : static_cast<uint32_t>(std::clamp<uint64_t>(cold, 1, 4096));
-  config.num_layers = layers_;
-  storage_.reset(ask<kvc_storage*>(kvc_storage_create, &config));
+  config.num_layers =
+      options.layers != 0 ? options.layers : static_cast<uint32_t>(std::clamp<uint64_t>(cold, 1, 4096));
+  return config;
+}
+
+BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
+    : options_(options),
+      device_(options.device.empty() ? nullptr : options.device.c_str()),
+      dtype_(dtype_of(options.dtype)),
+      stream_(stream != nullptr ? std::move(stream) : create_stream(device_)) {
+  request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
+  config_ = bench_config(options, device_);
+  layers_ = config_.num_layers;
+  storage_.reset(ask<kvc_storage*>(kvc_storage_create, &config_));
   info_ = ask<kvc_storage_info>(kvc_storage_properties, storage_.get());
-  table_.resize(config.num_blocks);
+  table_.resize(config_.num_blocks);
   std::iota(table_.begin(), table_.end(), 0);
   std::shuffle(table_.begin(), table_.end(), random_);
   source_ = std::make_unique<BenchSource>(random_, config_);

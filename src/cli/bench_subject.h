@@ -30,6 +30,10 @@ struct BenchTimes {
 /// repeat.
 using BenchTimer = std::function<BenchTimes(uint32_t layers, const std::function<void(uint32_t call)>& work)>;
 
+/// A storage with the options' requests, without memory; the layers that they ask for, or so many that no
+/// cache holds them. Throws InputError for numbers that do not fit together.
+kvc_storage_config bench_config(const BenchOptions& options, const char* device);
+
 class BenchSubject {
  public:
   /// Throws InputError for options that exclude each other. On a device: uses `stream`, or its own.

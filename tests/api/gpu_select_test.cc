@@ -67,6 +67,8 @@ class GpuSelect : public OnEmulatedDevices {
     for (size_t i = 0; i < result.out.size(); ++i) ASSERT_NEAR(result.out[i], expected.out[i], 1e-4) << i;
   }
 
+  void replay();
+
   StoragePtr device_, cpu_;
   std::vector<float> q_ = std::vector<float>(kRequests * kQHeads * kDim);
   const uint64_t offsets_[kRequests + 1] = {0, 1, 2};
@@ -90,8 +92,38 @@ TEST_F(GpuSelect, EnqueuesAndNeverWaits) {
   expect_as_on_the_cpu(result);
 }
 
-// Lengths and tables of a replay are its own; how many are picked is the capture's.
+TEST_F(GpuSelect, PicksByRatioAndThresholdAsTheCpu) {
+  const EngineStream engine;
+  Result by_number;
+  ASSERT_NO_FATAL_FAILURE(step(cpu_.get(), 0, by_number, nullptr));
+  choice_.top_k = 0;
+  for (const double ratio : {0.3, 0.5, 1.0}) {
+    choice_.ratio = ratio;
+    Result result;
+    ASSERT_NO_FATAL_FAILURE(step(device_.get(), 0, result, engine.stream.get()));
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    expect_as_on_the_cpu(result);
+    EXPECT_EQ(result.mask == by_number.mask, ratio == 0.5) << "3 of 5 blocks";
+  }
+  choice_.ratio = 0;
+  for (const double threshold : {0.25, 2.0, 16.0, double{INFINITY}}) {
+    choice_.threshold = threshold;
+    Result result;
+    ASSERT_NO_FATAL_FAILURE(step(device_.get(), 0, result, engine.stream.get()));
+    ASSERT_EQ(kvc_stream_synchronize(engine.stream.get()), KVC_OK);
+    expect_as_on_the_cpu(result);
+  }
+}
+
+// Lengths and tables of a replay are its own; how many are picked, or how close, is the capture's.
 TEST_F(GpuSelect, ReplaysFromAGraph) {
+  for (const double threshold : {0.0, 1.5}) {
+    choice_.threshold = threshold, choice_.top_k = threshold == 0 ? 3 : 0;
+    ASSERT_NO_FATAL_FAILURE(replay());
+  }
+}
+
+void GpuSelect::replay() {
   const EngineStream engine;
   Result result;
   control()->begin_capture(engine.handle);

@@ -261,4 +261,13 @@ TEST(Hpp, StepThroughTypedArrays) {
   EXPECT_EQ(status_of([&] { step.run(); }), KVC_ERROR_INVALID_ARGUMENT);
 }
 
+TEST(Hpp, ABudgetSizesAManager) {
+  auto model = kvc::make<kvc_model>();
+  kvc::check(kvc_model_find("llama-3.1-8b", &model));
+  auto memory = kvc::make<kvc_memory_query>();
+  memory.model = &model, memory.dtype = KVC_BFLOAT16, memory.budget_bytes = uint64_t{8} << 30;
+  const kvc::Manager m(memory);
+  EXPECT_EQ(m.pool().num_blocks, 4096u);
+}
+
 }  // namespace

@@ -53,7 +53,19 @@ struct Sparse {
     return n;
   }
   void select(uint64_t top_k, uint64_t sinks = 0, uint64_t recent = 0) {
-    choice.top_k = top_k, choice.sink_blocks = sinks, choice.recent_blocks = recent;
+    choice.top_k = top_k, choice.ratio = choice.threshold = 0;
+    select_kept(sinks, recent);
+  }
+  void select_ratio(double ratio, uint64_t sinks = 0, uint64_t recent = 0) {
+    choice.ratio = ratio, choice.top_k = 0, choice.threshold = 0;
+    select_kept(sinks, recent);
+  }
+  void select_close(double threshold, uint64_t sinks = 0, uint64_t recent = 0) {
+    choice.threshold = threshold, choice.top_k = 0, choice.ratio = 0;
+    select_kept(sinks, recent);
+  }
+  void select_kept(uint64_t sinks, uint64_t recent) {
+    choice.sink_blocks = sinks, choice.recent_blocks = recent;
     ASSERT_EQ(kvc_storage_select_blocks(scene.storage.get(), &scene.a, &choice, nullptr), KVC_OK)
         << kvc_last_error();
   }
@@ -67,19 +79,22 @@ struct Sparse {
   }
   // The bound of one block in double precision, over all queries and query heads of a KV head.
   double bound(size_t r, uint32_t head, uint64_t block) const {
-    const uint16_t* of = bounds_of(scene.tables[r * scene.stride + block], head);
     double best = -INFINITY;
     for (uint64_t i = scene.offsets[r]; i < scene.offsets[r + 1]; ++i)
-      for (uint32_t g = 0; g < scene.o.group; ++g) {
-        const float* q = &scene.q[(i * scene.q_heads + head * scene.o.group + g) * scene.o.dim];
-        double sum = 0;
-        for (uint32_t e = 0; e < scene.o.dim; ++e) {
-          const double x = double{q[e]};
-          sum += std::max(x * double{to_float(of[e])}, x * double{to_float(of[scene.o.dim + e])});
-        }
-        best = std::max(best, sum);
-      }
+      for (uint32_t g = 0; g < scene.o.group; ++g)
+        best = std::max(best, bound_of(i, r, head, head * scene.o.group + g, block));
     return best;
+  }
+  // The same of one query and query head.
+  double bound_of(uint64_t query, size_t r, uint32_t head, uint32_t q_head, uint64_t block) const {
+    const uint16_t* of = bounds_of(scene.tables[r * scene.stride + block], head);
+    const float* q = &scene.q[(query * scene.q_heads + q_head) * scene.o.dim];
+    double sum = 0;
+    for (uint32_t e = 0; e < scene.o.dim; ++e) {
+      const double x = double{q[e]};
+      sum += std::max(x * double{to_float(of[e])}, x * double{to_float(of[scene.o.dim + e])});
+    }
+    return sum;
   }
 
   Scene& scene;
@@ -190,6 +205,103 @@ TEST(SparseAttention, PicksTheHighestBounds) {
       }
 }
 
+TEST(SparseAttention, ARatioIsTopKOfThatPartOfTheReachableBlocks) {
+  Scene scene(long_ones());  // 32, 4 and 1 blocks
+  Sparse sparse(scene);
+  const struct {
+    double ratio;
+    uint64_t of_32;
+  } cases[] = {{0.25, 8}, {0.250001, 9}, {0.5, 16}, {1e-300, 1}, {1.0 / 32, 1}, {0.7, 23}, {0.999, 32}};
+  for (const auto& test : cases) {
+    sparse.select(test.of_32, 1, 2);
+    const std::vector<uint8_t> by_number = sparse.mask;
+    sparse.select_ratio(test.ratio, 1, 2);
+    const size_t first = scene.o.heads * sparse.stride;  // the first request's bits
+    EXPECT_TRUE(std::equal(by_number.begin(), by_number.begin() + static_cast<std::ptrdiff_t>(first),
+                           sparse.mask.begin()))
+        << test.ratio;
+  }
+  sparse.select_ratio(0.5);
+  EXPECT_EQ(sparse.count(0, 0), 16u);
+  EXPECT_EQ(sparse.count(1, 1), 2u) << "of 4, each request has its own number";
+  EXPECT_EQ(sparse.count(2, 0), 1u);
+  scene.a.window = 100, scene.a.sinks = 20;
+  sparse.select_ratio(0.5);
+  EXPECT_EQ(sparse.count(0, 0), 5u) << "of the last 7 and the first 2, which are reached";
+  sparse.attend();
+  EXPECT_LT(sparse.distance(), 1e-5);
+}
+
+// A tenth of ten blocks is one block, though 0.1 has no exact binary form; so are other decimal fractions.
+TEST(SparseAttention, ARatioOfWholeBlocksIsNotRoundedUp) {
+  Scene scene({.lens = {1600}, .queries = {1}, .share_first = false});
+  Sparse sparse(scene);
+  for (uint64_t percent = 1; percent <= 100; ++percent) {
+    sparse.select_ratio(static_cast<double>(percent) / 100);
+    EXPECT_EQ(sparse.count(0, 0), percent);
+  }
+}
+
+TEST(SparseAttention, AThresholdPicksWhatIsCloseToTheBestOfSomeQuery) {
+  for (const uint32_t threads : {1u, 3u})
+    for (const uint32_t dim : {24u, 64u, 7u}) {
+      SceneOptions options = long_ones(KVC_FLOAT32, 0, threads);
+      options.dim = dim, options.v_dim = 7, options.group = 20;  // more rows than are multiplied at once
+      Scene scene(options);
+      Sparse sparse(scene);
+      uint64_t before = 0;
+      for (const double threshold : {1e-50, 0.3, 1.0, 4.0, 1e30}) {
+        sparse.select_close(threshold, 2, 3);
+        uint64_t picked = 0;
+        for (size_t r = 0; r < 3; ++r)
+          for (uint32_t head = 0; head < 2; ++head) {
+            const uint64_t blocks = sparse.num_blocks(r);
+            const uint64_t recent = std::max<uint64_t>(blocks, 3) - 3;
+            for (uint64_t b = 0; b < blocks; ++b) {
+              picked += sparse.bit(r, head, b);
+              if (b < 2 || b >= recent) {
+                EXPECT_TRUE(sparse.bit(r, head, b)) << "sinks and recent blocks";
+                continue;
+              }
+              double closest = INFINITY;  // to the best of its query
+              for (uint64_t i = scene.offsets[r]; i < scene.offsets[r + 1]; ++i)
+                for (uint32_t g = 0; g < 20; ++g) {
+                  double best = -INFINITY;
+                  for (uint64_t other = 2; other < recent; ++other)
+                    best = std::max(best, sparse.bound_of(i, r, head, head * 20 + g, other));
+                  closest = std::min(closest, best - sparse.bound_of(i, r, head, head * 20 + g, b));
+                }
+              closest /= std::sqrt(static_cast<double>(dim));
+              if (std::abs(closest - threshold) < 1e-4 && closest != 0) continue;  // rounding decides
+              EXPECT_EQ(sparse.bit(r, head, b), closest <= threshold) << threshold << ' ' << b;
+            }
+          }
+        EXPECT_GE(picked, before) << "a larger threshold picks more";
+        before = picked;
+        sparse.attend();
+        EXPECT_LT(sparse.distance(), 1e-5);
+      }
+    }
+}
+
+// A block with NaN bounds is picked, and hides no other one.
+TEST(SparseAttention, AThresholdLooksPastNaNAndInfinity) {
+  Scene scene({.lens = {320}, .queries = {1}, .share_first = false});
+  Sparse sparse(scene);
+  sparse.select_close(0.75);
+  std::vector<uint8_t> expected = sparse.mask;
+  uint64_t left = 0;
+  while (sparse.bit(0, 0, left)) ++left;  // a block that is not picked
+  ASSERT_LT(left, 19u);
+  expected[left / 8] = static_cast<uint8_t>(expected[left / 8] | 1u << left % 8);
+  const auto at = static_cast<size_t>(scene.tables[left]) * sparse.block_bounds();
+  for (const uint16_t bad : {uint16_t{0x7e00}, uint16_t{0x7c00}}) {
+    std::fill_n(sparse.bounds.begin() + static_cast<std::ptrdiff_t>(at), 2 * scene.o.dim, bad);
+    sparse.select_close(0.75);
+    EXPECT_EQ(sparse.mask, expected);
+  }
+}
+
 // Rounded queries in their own type pick what the same numbers pick as floats; a negative scale turns bounds
 // around.
 TEST(SparseAttention, QueriesOfEveryTypeAndScale) {
@@ -247,9 +359,27 @@ TEST(SparseAttention, EnoughBlocksAreDenseBitForBit) {
         EXPECT_EQ(scene.out, dense);
         EXPECT_EQ(scene.lse, dense_lse);
       }
-      sparse.select(31);
+      sparse.select_ratio(1);
       sparse.attend();
-      EXPECT_NE(scene.out, dense);
+      EXPECT_EQ(scene.out, dense);
+      EXPECT_EQ(scene.lse, dense_lse);
+      for (const double threshold : {double{INFINITY}, 1e300}) {
+        sparse.select_close(threshold);
+        sparse.attend();
+        EXPECT_EQ(scene.out, dense);
+        EXPECT_EQ(scene.lse, dense_lse);
+      }
+      sparse.select_close(
+          1e30);  // finite: picks all blocks that a query reaches, and computes as with a mask
+      sparse.attend();
+      for (size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(scene.out[i], dense[i], 1e-5);
+      for (const auto& fewer : {std::function<void()>([&] { sparse.select(31); }),
+                                std::function<void()>([&] { sparse.select_ratio(0.9); }),
+                                std::function<void()>([&] { sparse.select_close(0.01); })}) {
+        fewer();
+        sparse.attend();
+        EXPECT_NE(scene.out, dense);
+      }
     }
 }
 
@@ -347,6 +477,18 @@ TEST(SparseAttention, BadArgumentsAreRefused) {
   using C = kvc_block_choice;
   refused([](C& c) { c.struct_size = 0; });
   refused([](C& c) { c.top_k = 0; });
+  const auto refused_text = [&](auto&& change, const std::string& text) {
+    refused(change);
+    EXPECT_NE(std::string(kvc_last_error()).find(text), std::string::npos) << kvc_last_error();
+  };
+  refused_text([](C& c) { c.top_k = 0; }, "top_k is 0, ratio is 0 and threshold is 0; set exactly one");
+  refused_text([](C& c) { c.ratio = 0.5; }, "top_k is 3, ratio is 0.5 and threshold is 0; set exactly one");
+  refused_text([](C& c) { c.threshold = 6; }, "threshold is 6; set exactly one");
+  refused_text([](C& c) { c.top_k = 0, c.ratio = 0.5, c.threshold = 6; }, "set exactly one");
+  for (const double bad : {-0.25, 1.25, double{NAN}, double{INFINITY}, -double{INFINITY}})
+    refused_text([&](C& c) { c.top_k = 0, c.ratio = bad; }, "give a number above 0 and at most 1");
+  for (const double bad : {-6.0, double{NAN}, -double{INFINITY}})
+    refused_text([&](C& c) { c.top_k = 0, c.threshold = bad; }, "give a number above 0, or infinity");
   refused([](C& c) { c.bounds = nullptr; });
   refused([](C& c) { c.block_mask = nullptr; });
   refused([](C& c) { c.block_mask_stride = 3; });

@@ -195,7 +195,7 @@ AT(kvc_selection, num_heads, 12);
 AT(kvc_selection, first_token, 16);
 AT(kvc_selection, num_tokens, 20);
 
-SIZE(kvc_block_choice, 56);
+SIZE(kvc_block_choice, 72);
 AT(kvc_block_choice, struct_size, 0);
 AT(kvc_block_choice, bounds, 8);
 AT(kvc_block_choice, top_k, 16);
@@ -203,6 +203,8 @@ AT(kvc_block_choice, sink_blocks, 24);
 AT(kvc_block_choice, recent_blocks, 32);
 AT(kvc_block_choice, block_mask, 40);
 AT(kvc_block_choice, block_mask_stride, 48);
+AT(kvc_block_choice, ratio, 56);
+AT(kvc_block_choice, threshold, 64);
 
 SIZE(kvc_attention_launch, 72);
 AT(kvc_attention_launch, struct_size, 0);

@@ -65,12 +65,24 @@ class BenchTest(command.CommandTest):
         self.assertNotIn("check", json.loads(out))  # its rows are no multiple of 16 bytes
         found = self.measure("copy")
         self.assertAlmostEqual(found["traffic_gb_per_s"] / found["gb_per_s"], 2, places=6)
-        for wrong, text in (("step --queries 2", "one query"), ("gather --rope", "store and step"), ("store --rope --head-dim 7", "even --head-dim"),
-                            ("attention --latent", "--kv-heads 1"), ("store --latent --kv-heads 1 --rope", "--latent"),
-                            ("attention --check --heads 2 --kv-heads 2 --head-dim 3", "16 bytes")):
-            code, _, err = command.run("bench", *wrong.split(), "--context", 40, "--layers", 2)
-            self.assertEqual(code, 2, err)
-            self.assertIn(text, err)
+
+    def test_wrong_options(self):
+        for wrong, text in (("attention --heads 7", "--heads is 7; it must be a multiple of --kv-heads, 8: give 8"),
+                            ("attention --queries 50", "--queries is 50; at most --context, 40"),
+                            ("step --queries 2", "--queries is 2; a step has one query of each request: leave it out, or measure attention"),
+                            ("gather --rope", "--rope is for store and step, which write keys, and not for gather; leave it out"),
+                            ("store --rope --head-dim 7", "--head-dim is 7; --rope needs an even one: give 8"),
+                            ("attention --latent", "--kv-heads is 8; a latent row is of all heads: give --kv-heads 1"),
+                            ("store --latent --kv-heads 1 --rope", "--rope excludes --latent: only a part of a latent row rotates; leave one out"),
+                            ("store --latent --kv-heads 1 --v-head-dim 200",
+                             "--v-head-dim is 200; values are a part of the latent row: at most --head-dim, 128"),
+                            ("copy --batch 65536 --context 4194304",
+                             "--batch is 65536, which takes 17179869184 blocks; a storage has at most 2147483647: give a smaller --batch or --context"),
+                            ("copy --device cpu", "--device is cpu, but names a GPU, such as cuda:0; leave it out for the CPU"),
+                            ("attention --check --heads 2 --kv-heads 2 --head-dim 3",
+                             "--check needs tokens whose rows are a multiple of 16 bytes, and these have 24: give another --head-dim, or leave --check out")):
+            context = () if "--context" in wrong else ("--context", 40)
+            self.assertEqual(command.run("bench", *wrong.split(), *context, "--layers", 2), (2, "", f"kvcache: {text}\n"), wrong)
 
     def setUp(self):
         super().setUp()
@@ -108,6 +120,55 @@ class BenchTest(command.CommandTest):
                 self.assertAlmostEqual(found["gb_per_s"] * 1e3 * found["us_per_layer"] / (2 * 40 * 48 * 2), 1, places=6)  # one row for both
                 if what == "attention":
                     self.assertAlmostEqual(found["gflops"] * 1e3 * found["us_per_layer"] / (2 * 2 * 40 * 4 * (48 + 32)), 1, places=6)
+
+    def pruned(self, how, *options):
+        code, out, err = command.run("bench", "attention", "--prune", how, *"--batch 2 --context 1000 --layers 2 --heads 4 --kv-heads 2".split(),
+                                     *"--head-dim 64 --json".split(), *options)
+        self.assertEqual(code, 0, err)
+        found = self.right(json.loads(out))
+        self.assertEqual((found["bench"], found["context"], found["prune"]["blocks"]), ("attention", 1000, 63))
+        pruned = found["prune"]
+        self.assertEqual(found["check"]["rows"], 2 * 4 * found["queries"])
+        self.assertAlmostEqual(pruned["kept_ratio"], pruned["kept_blocks"] / 63)
+        self.assertTrue(0 <= pruned["least_mass"] <= pruned["mass"] <= 1 + 1e-12, pruned)
+        self.assertTrue(0 <= pruned["block_recall"] <= 1 and 0 <= pruned["error"] <= pruned["max_error"], pruned)
+        for key in ("choice_us_per_layer", "sparse_us_per_layer", "dense_us_per_layer", "speedup"):
+            self.assertGreater(pruned[key], 0)
+        return pruned
+
+    def test_pruned_attention_says_what_it_keeps(self):
+        few, some = self.pruned("topk:4"), self.pruned("ratio:0.5")
+        self.assertEqual((few["mode"], few["value"], few["kept_blocks"]), ("topk", 4, 4))
+        self.assertEqual((some["mode"], some["value"], some["kept_blocks"]), ("ratio", 0.5, 32))  # of 63
+        self.assertLess(few["mass"], some["mass"])
+        self.assertGreater(few["error"], some["error"])
+        close = self.pruned("threshold:6")
+        self.assertEqual((close["mode"], close["value"]), ("threshold", 6))
+        self.assertGreater(close["mass"], 0.9)  # attention is peaked: a part of the blocks has nearly all of it
+        self.assertLess(close["kept_blocks"], 63)
+        self.assertLess(close["error"], few["error"])
+        for everything in ("topk:63", "topk:4000", "ratio:1", "threshold:inf"):
+            dense = self.pruned(everything)
+            self.assertEqual((dense["kept_blocks"], dense["block_recall"]), (63, 1))
+            self.assertAlmostEqual(dense["mass"], 1, places=9)
+            self.assertLess(dense["max_error"], 1e-4)
+        self.assertEqual(dense["value"], "infinity")
+        self.assertGreater(self.pruned("threshold:6", "--queries", 3, "--dtype", "int8", "--v-head-dim", 32)["mass"], 0.8)
+        code, out, err = command.run("bench", *"attention --prune topk:4 --context 200 --layers 1 --head-dim 32".split())
+        self.assertEqual(code, 0, err)
+        self.assertIn("4.00 of 13 blocks per KV head", out)
+        self.assertIn("of the probability is kept", out)
+
+    def test_a_wrong_prune_is_refused_with_its_value_and_the_limit(self):
+        for how, text in (("8", "topk:N, ratio:R or threshold:T"), ("lsh:8", "topk:N, ratio:R"), ("topk:0", "whole number from 1"),
+                          ("topk:1.5", "whole number"), ("topk:", "whole number"), ("topk:8x", "whole number"), ("ratio:0", "above 0, at most 1"),
+                          ("ratio:1.01", "at most 1"), ("ratio:nan", "at most 1"), ("threshold:0", "above 0, or inf"), ("threshold:-1", "above 0"),
+                          ("threshold:nan", "above 0")):
+            self.assert_refused(command.run("bench", "attention", "--prune", how), f"--prune is {how}; give", text)
+        for options in ("step", "gather", "attention --device emulated", "attention --latent --kv-heads 1", "attention --query-dtype bf16",
+                        "attention --rope"):
+            self.assert_refused(command.run("bench", *options.split(), "--prune", "topk:8"), "--prune is for attention on the CPU")
+        self.assert_refused(command.run("bench", *"attention --prune topk:8 --queries 5000".split()), "--queries")
 
     def test_a_ratio_above_1_is_flagged(self):
         code, out, err = command.run("bench", *"gather --context 40 --layers 1 --kv-heads 8".split())  # 80 KB: some caches hold it

@@ -12,6 +12,8 @@ namespace {
 
 struct Choice {
   uint64_t top_k, sink_blocks, recent_blocks;
+  uint64_t ratio = 0;
+  float threshold = 0;
 };
 
 // A random problem: requests, queries and bounds of all blocks.
@@ -63,8 +65,15 @@ struct Problem {
 
   std::vector<uint8_t> on_cpu(const Choice& choice) const {
     std::vector<uint8_t> result = mask;
-    const kvc_backend_selection own = {bounds.data(),        choice.top_k,  choice.sink_blocks,
-                                       choice.recent_blocks, result.data(), stride};
+    const kvc_backend_selection own = {bounds.data(),
+                                       choice.top_k,
+                                       choice.ratio,
+                                       choice.sink_blocks,
+                                       choice.recent_blocks,
+                                       result.data(),
+                                       stride,
+                                       choice.threshold,
+                                       0};
     const ParallelFor serial = {[](void*, size_t count, void (*job)(void*, size_t, size_t), void* data) {
                                   for (size_t i = 0; i < count; ++i) job(data, i, 0);
                                 },
@@ -108,7 +117,8 @@ class DeviceChoice {
 
   std::vector<uint8_t> choose(const Problem& problem, const Choice& choice) {
     mask_.set(problem.mask);
-    args_.top_k = choice.top_k, args_.sink_blocks = choice.sink_blocks;
+    args_.top_k = choice.top_k, args_.ratio = choice.ratio, args_.threshold = choice.threshold;
+    args_.sink_blocks = choice.sink_blocks;
     args_.recent_blocks = choice.recent_blocks;
     if (!workspace_) workspace_.emplace(selection_workspace_bytes(args_, limits_));
     workspace_->set(std::vector<char>(workspace_->size(), '\xff'));
@@ -156,15 +166,22 @@ class SelectTest : public KernelTest {
   }
   Choice any_choice() {
     const uint64_t top_k = below(8) == 0 ? UINT64_MAX : below(8) == 0 ? 150 : 1 + below(40);
-    return {top_k, below(5) == 0 ? UINT64_MAX - below(2) : below(4), below(9) == 0 ? UINT64_MAX : below(6)};
+    Choice choice = {top_k, below(5) == 0 ? UINT64_MAX - below(2) : below(4),
+                     below(9) == 0 ? UINT64_MAX : below(6)};
+    const uint64_t ratios[] = {1, uint64_t{1} << 30, (uint64_t{1} << 32) - 1, uint64_t{1} << 32};
+    const uint64_t mode = below(3);
+    if (mode != 0) choice.top_k = 0;
+    if (mode == 1) choice.ratio = below(2) == 0 ? ratios[below(4)] : 1 + below(uint64_t{1} << 32);
+    if (mode == 2) choice.threshold = static_cast<float>(1 + below(40)) / 4;
+    return choice;
   }
   void expect_same(Problem& problem, const std::string& text) {
     DeviceChoice device(problem, {.multiprocessors = 1 + static_cast<uint32_t>(below(4))}, below(3) == 0);
     for (int i = 0; i < 3; ++i) {
       const Choice choice = any_choice();
       ASSERT_EQ(device.choose(problem, choice), problem.on_cpu(choice))
-          << text << ", top " << choice.top_k << ", sinks " << choice.sink_blocks << ", recent "
-          << choice.recent_blocks;
+          << text << ", top " << choice.top_k << ", ratio " << choice.ratio << " / 2^32, threshold "
+          << choice.threshold << ", sinks " << choice.sink_blocks << ", recent " << choice.recent_blocks;
     }
   }
 };

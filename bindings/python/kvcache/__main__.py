@@ -4,24 +4,39 @@
 from __future__ import annotations
 
 import argparse
+import fractions
 import json
 import os
+import re
 import sys
 import time
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import kvcache
-from kvcache._replay import ReplayResult, replay
+from kvcache._replay import MAX_BLOCKS, MAX_CONCURRENCY, ReplayResult, replay
 from kvcache.trace import read_trace
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    """For an option: reads a whole number of this range."""
+
+    def read(text: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,30}", text) and low <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text:.40} is no whole number from {low} to {high}")
+
+    return read
 
 
 def _bytes(text: str) -> int:
     """A number of bytes: 24GiB, 512MiB, 80GB or digits."""
-    for power, unit in enumerate(("K", "M", "G", "T"), 1):
-        for suffix, base in ((unit + "iB", 1024), (unit + "B", 1000)):
-            if text.endswith(suffix):
-                return int(float(text[: -len(suffix)]) * base**power)
-    return int(text)
+    parts = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?([KMGT]?)(i?)B?", text)
+    if parts:
+        number, power, binary = parts[1], " KMGT".index(parts[2] or " "), parts[3]
+        size = int(fractions.Fraction(number) * (1024 if binary else 1000) ** power)
+        if 0 < size < 1 << 64 and not (binary and not power):
+            return size
+    raise argparse.ArgumentTypeError(f"{text:.40} is no amount of memory; give one such as 24GiB, 1.5TB or 65536")
 
 
 class _Progress:
@@ -46,7 +61,7 @@ class _Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(values: "dict[str, Any]", as_json: bool) -> None:
+def _print(values: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(values, indent=2))
         return
@@ -83,12 +98,12 @@ def _models(args: argparse.Namespace) -> None:
 
 def _estimate(args: argparse.Namespace) -> None:
     model = kvcache.Model.from_config(args.model) if os.path.exists(args.model) else kvcache.find_model(args.model)
-    answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=_bytes(args.budget),
+    answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=args.budget,
                             block_size=args.block_size)
     _print({"model": model.name, **answer._asdict()}, args.json)
 
 
-def _run(trace: "list[Any]", num_blocks: int, args: argparse.Namespace) -> ReplayResult:
+def _run(trace: list[Any], num_blocks: int, args: argparse.Namespace) -> ReplayResult:
     progress = _Progress(len(trace), f"{num_blocks:,} blocks")
     try:
         return replay(trace, num_blocks, block_size=args.block_size, concurrency=args.concurrency, progress=progress)
@@ -131,6 +146,7 @@ def _plot(args: argparse.Namespace) -> None:
     latency.set(title="Time of a call from Python", xlabel="percentile", ylabel="microseconds", yscale="log")
     latency.legend()
     figure.savefig(args.output, dpi=120)
+    print(f"kvcache: wrote {args.output}", file=sys.stderr)
     _print({str(r.num_blocks): round(r.hit_rate, 4) for r in results}, args.json)
 
 
@@ -149,20 +165,22 @@ def _parser() -> argparse.ArgumentParser:
     estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
     estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b, or the path of a Hugging Face config.json or its folder")
     estimate.add_argument("--dtype", default="float16", help="how keys and values are stored [float16]")
-    estimate.add_argument("--context", type=int, default=0, help="tokens of each sequence [the model's context]")
-    estimate.add_argument("--batch", type=int, default=1, help="sequences, sharing nothing [1]")
-    estimate.add_argument("--budget", default="0", help="bytes, or 24GiB, 80GB: also say what fits")
-    estimate.add_argument("--block-size", type=int, default=16, help="tokens per block [16]")
+    estimate.add_argument("--context", type=_number(1, 1 << 40), default=0, help="tokens of each sequence [the model's context]")
+    estimate.add_argument("--batch", type=_number(1, 1 << 40), default=1, help="sequences, sharing nothing [1]")
+    estimate.add_argument("--budget", type=_bytes, default=0, help="memory for blocks, such as 24GiB or 80GB; also says what fits")
+    estimate.add_argument("--block-size", type=_number(1, 1024), default=16, help="tokens per block [16]")
     for name, function, help, many in (("replay", _replay, "drive the library with a trace, and count", False),
                                        ("plot", _plot, "replay with several capacities, and draw a PNG", True)):
         sub = command(name, function, help)
         sub.add_argument("trace", help="Mooncake JSONL file")
-        sub.add_argument("--requests", type=int, default=0, help="replay the first so many [all]")
-        sub.add_argument("--num-blocks", type=int, nargs="+" if many else None, default=[1000, 10000, 100000] if many else 100000)
-        sub.add_argument("--block-size", type=int, default=16)
-        sub.add_argument("--concurrency", type=int, default=16, help="live requests at most [16]")
+        sub.add_argument("--requests", type=_number(1, 0xFFFFFFFF), default=0, help="replay only the first so many requests [all]")
+        sub.add_argument("--num-blocks", type=_number(1, MAX_BLOCKS), nargs="+" if many else None,
+                         default=[1000, 10000, 100000] if many else 100000,
+                         help="blocks of the pool, one number for each replay [1000 10000 100000]" if many else "blocks of the pool [100000]")
+        sub.add_argument("--block-size", type=_number(1, 1024), default=16, help="tokens per block [16]")
+        sub.add_argument("--concurrency", type=_number(1, MAX_CONCURRENCY), default=16, help="most requests at a time [16]")
         if many:
-            sub.add_argument("-o", "--output", default="kvcache.png")
+            sub.add_argument("-o", "--output", default="kvcache.png", help="file to write [kvcache.png]")
     return parser
 
 
@@ -170,7 +188,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     args = _parser().parse_args(arguments)
     try:
         args.function(args)
-    except (kvcache.KvCacheError, ValueError, OSError) as error:
+    except (kvcache.KvCacheError, ValueError, OverflowError, OSError) as error:
         print(f"kvcache: {error}", file=sys.stderr)
         return 2
     return 0

@@ -86,9 +86,13 @@ KVC_FEATURE_LRU: int
 KVC_FEATURE_SLIDING_WINDOW: int
 KVC_FEATURE_SEVERAL_POOLS: int
 KVC_FEATURE_EVENTS: int
+KVC_FEATURE_FREQUENCY: int
+KVC_FEATURE_FRAGMENTATION: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_POLICY_LRU: int
+KVC_POLICY_FREQUENCY: int
+KVC_POLICY_FRAGMENTATION: int
 KVC_MANAGER_NULL_BLOCK: int
 KVC_MANAGER_NO_PREFIX_CACHE: int
 KVC_MANAGER_ZERO_CROSS_NAMESPACE: int
@@ -167,6 +171,9 @@ class kvc_manager_config:
     num_groups: int
     pools: Optional[kvc_pool_config]
     num_pools: int
+    policy_weight: float
+    policy_history: int
+    def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
     num_blocks: int
@@ -181,6 +188,8 @@ class kvc_properties:
     flags: int
     num_groups: int
     num_pools: int
+    policy_weight: float
+    policy_history: int
 
 class kvc_request_config:
     user_data: int
@@ -384,6 +393,8 @@ class kvc_block_choice:
     sink_blocks: int
     recent_blocks: int
     block_mask_stride: int
+    ratio: float
+    threshold: float
 
 class kvc_device_info:
     memory_bytes: int
@@ -455,6 +466,8 @@ class kvc_memory_query:
     tensor_scales: int
     channel_keys: int
     channel_tokens: int
+    memory_fraction: float
+    device: str
 
 class kvc_memory_estimate:
     bytes_per_token: int
@@ -469,6 +482,9 @@ class kvc_memory_estimate:
     num_full_layers: int
     num_window_layers: int
     residual_bytes: int
+    budget_bytes: int
+    pool_blocks: int
+    window_pool_blocks: int
 
 class kvc_selection:
     first_layer: int
@@ -588,7 +604,7 @@ def kvc_manager_export_slots(m: kvc_manager, request: int, group: int, first_tok
 def kvc_manager_take_pending(m: kvc_manager, copies: _Array, zero_blocks: _Array) -> tuple[int, int]: ...
 def kvc_manager_poll_events(m: kvc_manager, cursor: int, events: _Array, tokens: _Array) -> tuple[int, int]: ...
 def kvc_manager_list_prefixes(m: kvc_manager, cursor: int, events: _Array, tokens: _Array) -> tuple[int, int, int]: ...
-def kvc_manager_step(m: kvc_manager, step: kvc_step, namespaces: _Array, configs: Optional[kvc_request_config], keys: _Array, key_offsets: _Array) -> None: ...
+def kvc_manager_step(m: kvc_manager, step: kvc_step, namespaces: _Array, configs: Optional[kvc_request_config], keys: _Array, key_offsets: _Array) -> Optional[tuple[str, int, int, int, int, int]]: ...
 def kvc_step_use(step: kvc_step, array: int, used: int) -> None: ...
 def kvc_step_num_failed(step: kvc_step) -> int: ...
 def kvc_storage_store(s: kvc_storage, rows: kvc_rows, length: int, k: _Array, v: _Array, slots: _Array, block_table: _Array, rope_table: _Array, rope_rows: _Array, stream: Optional[kvc_stream]) -> None: ...

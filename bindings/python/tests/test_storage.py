@@ -11,6 +11,8 @@ import pytest
 import kvcache
 from kvcache import Launch, Manager, Plane, Storage
 
+SEED = int(os.environ.get("KVC_TEST_SEED", "1"))
+
 
 def to_bfloat16(x):
     bits = x.astype(np.float32).view(np.uint32)
@@ -33,7 +35,7 @@ def attention(q, k, v):
 
 @pytest.mark.parametrize("layout", list(kvcache.Layout))
 def test_what_is_stored_comes_back(layout):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(8, 2, 3, 20, dtype="float32", block_size=4, layout=layout) as s:
         k, v = rng.standard_normal((2, 2, 9, 3, 20), np.float32)
         slots = rng.permutation(32)[:9]
@@ -51,7 +53,7 @@ def test_what_is_stored_comes_back(layout):
 
 
 def test_attention_over_a_manager_s_tables_equals_numpy():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Manager(16, 4) as m, Storage(16, 1, 2, 32, dtype="float32", block_size=4) as s:
         requests = [m.allocate(range(100 * i, 100 * i + n)) for i, n in enumerate((11, 6))]
         data = []
@@ -71,7 +73,7 @@ def test_attention_over_a_manager_s_tables_equals_numpy():
 
 
 def test_parts_of_a_context_merge_and_blocks_are_selected():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(8, 1, 2, 32, dtype="float32", block_size=4) as s:
         k, v = rng.standard_normal((2, 32, 2, 32), np.float32)
         s.store(k, v, np.arange(32))
@@ -93,13 +95,22 @@ def test_parts_of_a_context_merge_and_blocks_are_selected():
         some = s.select_blocks(*arguments, bounds, 3, sink_blocks=1)
         assert np.unpackbits(some, axis=2).sum(2).tolist() == [[3, 3]] and (some & 1).all()
         assert np.abs(s.attend(*arguments, block_mask=some) - dense).max() > 1e-4
+        assert (s.select_blocks(*arguments, bounds, ratio=3 / 8, sink_blocks=1) == some).all()
+        for everything in (s.select_blocks(*arguments, bounds, ratio=1), s.select_blocks(*arguments, bounds, threshold=np.inf)):
+            assert (everything == 255).all()
+        numbers = [int(np.unpackbits(s.select_blocks(*arguments, bounds, threshold=t)).sum()) for t in (1e-6, 0.5, 2.0, 1e6)]
+        assert numbers == sorted(numbers) and numbers[0] < 16 and numbers[-1] == 16
+        for wrong, text in ({}, "set exactly one"), ({"ratio": 0.5, "top_k": 2}, "set exactly one"), ({"ratio": 1.5}, "ratio is 1.5; give"), \
+                ({"ratio": np.nan}, "ratio is nan"), ({"threshold": -2}, "threshold is -2; give"):
+            with pytest.raises(ValueError, match=text):
+                s.select_blocks(*arguments, bounds, **wrong)
         assert s.explain(*arguments, block_mask=some).sparse == 1 and s.explain(*arguments).num_workers == 1
         with pytest.raises(ValueError, match="9 blocks"):
             s.attend(q, offsets, np.array([33], np.uint64), np.zeros((1, 9), np.int32), block_mask=everything)
 
 
 def test_a_tree_of_drafts_sees_its_ancestors_alone():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 1, 16, dtype="float32", block_size=4) as s:
         k, v = rng.standard_normal((2, 9, 1, 16), np.float32)
         s.store(k, v, np.arange(9))
@@ -115,7 +126,7 @@ def test_a_tree_of_drafts_sees_its_ancestors_alone():
 
 
 def test_the_error_of_quantization_is_measured():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     x = rng.standard_normal((32, 2, 64), np.float32)
     slots = np.arange(32)
     with Storage(8, 1, 2, 64, dtype="int8", block_size=4) as int8, Storage(8, 1, 2, 64, dtype="float32", block_size=4) as exact:
@@ -136,7 +147,7 @@ def test_the_error_of_quantization_is_measured():
 
 def test_bfloat16_is_bits():
     with Storage(2, 1, 1, 8, block_size=4) as s:
-        x = to_bfloat16(np.random.default_rng().standard_normal((4, 1, 8)))
+        x = to_bfloat16(np.random.default_rng(SEED).standard_normal((4, 1, 8)))
         s.store(x, x, np.arange(4))
         assert (s.gather(np.arange(4), dtype=np.uint16)[0][0] == x).all()
         assert (s.gather(np.arange(4))[1][0] == from_bfloat16(x)).all()
@@ -176,7 +187,7 @@ def test_views_outlive_the_storage():
 
 @pytest.mark.parametrize("layout", list(kvcache.Layout))
 def test_blocks_go_to_pages_and_come_back(layout):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(8, 2, 3, 20, dtype="int8", block_size=4, layout=layout) as s, kvcache.Stream() as stream:
         slots = np.arange(32)
         s.store(*rng.standard_normal((2, 2, 32, 3, 20), np.float32), slots)
@@ -207,7 +218,7 @@ def test_bits_of_bfloat16_in_the_wrong_type_are_to_be_viewed():
 
 
 def test_requests_that_share_a_prefix_say_so():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         q, tables = rng.standard_normal((2, 4, 32), np.float32), np.array([[3, 0], [3, 1]], np.int32)
@@ -231,7 +242,7 @@ def apart(rng, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s, kvcache.Stream() as stream:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         arrays = np.array([0, 1, 3], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
@@ -255,7 +266,7 @@ def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
 
 
 def test_keys_and_values_may_be_parts_of_larger_arrays():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     flags, table = kvcache.StorageFlags(0), kvcache.rope_table(np.ones(16), 3)
     with Storage(4, 2, 4, 32, dtype="float32", block_size=4, flags=flags) as s, Storage(4, 2, 4, 32, dtype="float32", block_size=4) as plain:
         for _, k in apart(rng, np.float32):
@@ -302,7 +313,7 @@ def test_rows_that_the_library_cannot_reach_are_refused():
 
 
 def test_sink_logits_take_their_share_of_attention():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s, kvcache.Stream() as stream:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         q, arrays = rng.standard_normal((2, 4, 32), np.float32), (np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32))
@@ -323,7 +334,7 @@ def test_sink_logits_take_their_share_of_attention():
 
 
 def test_a_workspace_of_the_caller():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         arrays = rng.standard_normal((1, 4, 32), np.float32), np.array([0, 1], np.uint64), np.array([8], np.uint64), np.array([[3, 0]], np.int32)
@@ -344,7 +355,7 @@ EMULATED = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "back
 def test_layers_share_a_plan():
     if EMULATED.exists():
         kvcache.open_backend("emulated", str(EMULATED))
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     rows, q = rng.standard_normal((2, 2, 16, 2, 32), np.float32), rng.standard_normal((2, 4, 32), np.float32)
     arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
     for device in ("cpu", *(["emulated:0"] if EMULATED.exists() else [])):

@@ -42,6 +42,7 @@ def close_storage(w):
 
 
 @call("Storage.fields")
+@call("Storage.device")
 def fields(w):
     storage = w.storage()
     need(all(getattr(storage, name) is not None for name in dir(storage) if not name.startswith("_")), "a field")
@@ -284,7 +285,8 @@ def select_blocks(w):
     _, arguments, options = attention_of(w)
     options.pop("block_mask", None)
     bounds = w.array(np.zeros((BLOCKS, HEADS, 2, DIM), np.float16))
-    s.select_blocks(*arguments, bounds, w.number(2), sink_blocks=w.number(1), recent_blocks=w.number(1), **options, stream=stream)
+    how = w.rng.choice(({"top_k": w.number(2)}, {"ratio": w.h.real(0.5)}, {"threshold": w.h.real(2.0)}, {"top_k": w.number(2), "ratio": w.h.real(0.5)}))
+    s.select_blocks(*arguments, bounds, **how, sink_blocks=w.number(1), recent_blocks=w.number(1), **options, stream=stream)
     del bounds, arguments, options
     if stream:
         w.later()

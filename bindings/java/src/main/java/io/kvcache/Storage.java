@@ -249,20 +249,19 @@ public final class Storage implements AutoCloseable {
    */
   public ByteBuffer selectBlocks(Attention attention, ByteBuffer bounds, long topK, long sinkBlocks, long recentBlocks, Stream stream)
       throws KvCacheException {
-    Sizes.count("topK", topK);
-    Sizes.count("sinkBlocks", sinkBlocks);
-    Sizes.count("recentBlocks", recentBlocks);
+    return selectBlocks(attention, bounds, new BlockChoice(topK, 0, 0, sinkBlocks, recentBlocks), stream);
+  }
+
+  /** Picks blocks of each request and KV head by their bounds. Returns a block mask. */
+  public ByteBuffer selectBlocks(Attention attention, ByteBuffer bounds, BlockChoice how, Stream stream) throws KvCacheException {
     ByteBuffer own = Sizes.bounds(shape, bounds, false);
     Attention a = attention.checked(shape, false);
     kvc_attention c = a.struct(shape);
     kvc_attention_launch l = a.launch.struct();
-    kvc_block_choice choice = new kvc_block_choice();
+    kvc_block_choice choice = how.struct();
     try {
       long stride = (c.getTable_stride() + 7) / 8;
       ByteBuffer picked = Buffers.bytes(Sizes.picked(a.kvLens.remaining(), shape, stride));
-      choice.setTop_k(topK);
-      choice.setSink_blocks(sinkBlocks);
-      choice.setRecent_blocks(recentBlocks);
       choice.setBlock_mask_stride(stride);
       run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
           null, null, null, null, null, l, a.launch.plan(), a.launch.workspace(), choice, own, picked, q), a, own, picked);

@@ -336,6 +336,13 @@ final class FuzzCalls {
   }
 
   /** Right, but for what the generator of buffers makes of it, and one change. Work in flight may write to memory that its offsets now get. */
+  /** One of three ways, or more, or none. */
+  private BlockChoice blockChoice() {
+    double[] some = {0, 0.5, 1, 6, -1, Double.NaN, Double.POSITIVE_INFINITY};
+    double ratio = h.rarely(3) ? some[h.random.nextInt(some.length)] : 0, threshold = h.rarely(3) ? some[h.random.nextInt(some.length)] : 0;
+    return new BlockChoice(ratio != 0 || threshold != 0 ? h.oneOf(0, 0, 1) : h.small(5), ratio, threshold, h.small(3), h.small(3));
+  }
+
   private Attention attention() throws KvCacheException {
     stream.sync();
     int count = h.random.nextInt(4), heads = latent ? 1 : 2;
@@ -466,7 +473,7 @@ final class FuzzCalls {
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));
     table.put("Storage.keyBounds", () -> s().keyBounds((int) h.small(2), blocks(), bounds(), stream()));
-    table.put("Storage.selectBlocks", () -> s().selectBlocks(attention(), bounds(), h.small(5), h.small(3), h.small(3), stream()));
+    table.put("Storage.selectBlocks", () -> s().selectBlocks(attention(), bounds(), blockChoice(), stream()));
     table.put("Storage.blockBytes", () -> s().blockBytes());
     table.put("Storage.slab", () -> s().slab());
     table.put("Storage.runs", () -> s().runs((int) h.small(12)));
@@ -498,6 +505,12 @@ final class FuzzCalls {
     }
     Model model = new Model(h.integer(), h.integer(), h.integer(), h.number());
     return h.rarely(2) ? model : model.rope(h.number(), h.integer()).window(h.number(), h.rarely(2) ? new int[0] : new int[] {(int) h.small(4)});
+  }
+
+  private Model.Query budget() {
+    DType dtype = DType.values()[h.random.nextInt(7)];
+    return h.rarely(2) ? Model.Query.ofFraction(dtype, new float[] {1e-5f, -1, Float.NaN}[h.random.nextInt(3)], h.rarely(2) ? null : text("cpu"))
+        : Model.Query.ofBudget(dtype, h.oneOf(0, 5, 8 << 20, 16 << 20, -1));
   }
 
   private void addFunctions() {
@@ -540,6 +553,8 @@ final class FuzzCalls {
     table.put("Model.hasWindow", () -> model().hasWindow(h.integer()));
     table.put("Model.window", () -> model().window(h.number(), h.integer(), h.integer()));
     table.put("Model.rope", () -> model().rope(Double.longBitsToDouble(h.random.nextLong()), h.integer()));
+    table.put("Model$Query.ofBudget", this::budget);
+    table.put("Model$Query.ofFraction", this::budget);
     table.put("Model.estimate", () -> model().estimate(
         new Model.Query(DType.values()[h.random.nextInt(7)], h.number(), h.number(), h.number(), (int) h.small(20), 0)));
     table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
@@ -593,10 +608,11 @@ final class FuzzCalls {
       for (Method setter : type.getDeclaredMethods()) {
         if (Modifier.isPublic(setter.getModifiers()) && setter.getReturnType() == type) {
           table.put(type.getSimpleName() + "." + setter.getName(), () -> {
-            Object on = type == Config.class ? new Config().numBlocks(4) : type == StorageConfig.class ? storageConfig() : new RequestOptions();
+            Config config = setter.getName().equals("memory") ? new Config() : new Config().numBlocks(4);
+            Object on = type == Config.class ? config : type == StorageConfig.class ? storageConfig() : new RequestOptions();
             set(setter, on);
-            if (on instanceof StorageConfig config) {
-              new Storage(config).close();
+            if (on instanceof StorageConfig shape) {
+              new Storage(shape).close();
             } else if (on instanceof RequestOptions options) {
               keep(manager.allocate(prompt(), options));
             } else {
@@ -640,6 +656,10 @@ final class FuzzCalls {
         arguments[i] = new Config.Group[] {new Config.Group(h.number(), h.integer(), h.number(), (int) h.small(2))};
       } else if (type == RequestOptions.ExtraKey[].class) {
         arguments[i] = keys();
+      } else if (type == Model.class) {
+        arguments[i] = model();
+      } else if (type == Model.Query.class) {
+        arguments[i] = budget();
       } else {
         throw new AssertionError("the fuzz has no value of " + type);
       }

@@ -238,6 +238,15 @@ class StorageTest {
       assertArrayEquals(dense, attend(s, a));
       a.blockMask = s.selectBlocks(a, bounds, 2, 1, 0, null);
       assertEquals((byte) 0x81, a.blockMask.get(0));
+      assertEquals(a.blockMask, s.selectBlocks(a, bounds, new BlockChoice(0, 0.25, 0, 1, 0), null)); // 2 of 8
+      assertEquals((byte) 0xff, s.selectBlocks(a, bounds, new BlockChoice(0, 0, Double.POSITIVE_INFINITY, 0, 0), null).get(0));
+      ByteBuffer close = s.selectBlocks(a, bounds, new BlockChoice(0, 0, 1e-6, 0, 0), null);
+      assertTrue(close.get(0) < 0 && close.get(0) != -1); // the last block and the best of the others, not all
+      BlockChoice[] wrong = {new BlockChoice(0, Double.NaN, 0, 0, 0), new BlockChoice(0, 1.5, 0, 0, 0), new BlockChoice(0, 0, -1, 0, 0),
+        new BlockChoice(1, 0.5, 0, 0, 0), new BlockChoice(0, 0, 0, 0, 0)};
+      for (BlockChoice each : wrong) {
+        assertEquals(Native.KVC_ERROR_INVALID_ARGUMENT, assertThrows(KvCacheException.class, () -> s.selectBlocks(a, bounds, each, null)).status());
+      }
       assertTrue(s.explain(a).sparse());
       float[] few = attend(s, a);
       a.blockMask = null;
