@@ -146,6 +146,7 @@ static size_t step_num_failed(const kvc_step *step) {
   size_t failed = 0, items = step->num_frees + step->num_preempts + step->num_truncates + step->num_requests + step->num_admissions;
   if (kvc_step_view(step, KVC_STEP_STATUS, &status) != KVC_OK) return 0;
   if (items > (size_t)status.shape[0]) items = (size_t)status.shape[0];
+  if (items == 0 || (step->status[0] == KVC_OK && memcmp(step->status, step->status + 1, (items - 1) * sizeof *step->status) == 0)) return 0;
   for (size_t i = 0; i < items; ++i) failed += step->status[i] != KVC_OK;
   return failed;
 }

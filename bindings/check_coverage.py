@@ -23,6 +23,7 @@ REASONS = {
     "kvc_stream_event_destroy": {"Python": "objects end with their last reference"},
     "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},
     "kvc_storage_export_dlpack": {"Go": "no library there takes DLPack", "Java": "no library there takes DLPack"},
+    "kvc_dtype_bits": {"Java": "DType.bits, a table that a test compares with the library's"},
     "kvc_storage_create": {"Go": "kvc_storage_adopt of calls.i, which passes memory on", "Java": "kvc_storage_adopt of calls.i, which passes memory on"},
 }
 for name in ("allocate", "release", "reserve", "map", "register", "unregister", "export_memory", "import_memory"):

@@ -18,6 +18,7 @@
 %{
 #include <kvcache.h>
 #include <stdlib.h>
+#include <string.h>
 %}
 
 %include <stdint.i>
@@ -117,9 +118,13 @@ KVC_RESULT(uint64_t, namespace_id)
 KVC_RESULT(uint64_t, digest)
 KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
+KVC_RESULT(uint64_t, device_bytes)
+KVC_RESULT(uint64_t, host_bytes)
 KVC_RESULT(uint64_t, next)
 KVC_RESULT(uint64_t, event_cursor)
 KVC_RESULT(int32_t, done)
+KVC_RESULT(uint32_t, bits)
+KVC_RESULT(uint32_t, num_devices)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, num_copies)
 KVC_RESULT(size_t, num_zero_blocks)
@@ -188,6 +193,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_manager_config::allocator;
 %ignore kvc_manager_config::log;
 %ignore kvc_manager_config::log_user_data;
+%ignore kvc_manager_config::memory;
 %ignore kvc_storage_config::memory;
 %ignore kvc_storage_config::memory_size;
 %ignore kvc_storage_config::allocator;

@@ -21,6 +21,14 @@
 %array_functions(kvc_group_config, kvc_group_configs)
 %array_functions(kvc_request_config, kvc_request_configs)
 
+// What a config points to; both must live until the manager is created. (A setter of the field would take them over.)
+%extend kvc_manager_config {
+  void set_memory(const kvc_model *model, kvc_memory_query *query) {
+    query->model = model;
+    $self->memory = query;
+  }
+}
+
 // A model's layers with a window, one at a time.
 %extend kvc_model {
   int has_window(uint32_t layer) {

@@ -81,6 +81,7 @@
  *
  *  Supported: Linux on x86-64 and aarch64 (64-bit, little-endian). */
 
+#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 /** Version of this header; kvc_version() returns that of the library. */
@@ -99,7 +100,9 @@ enum {
   KVC_FEATURE_LRU = 1,
   KVC_FEATURE_SLIDING_WINDOW = 2,
   KVC_FEATURE_SEVERAL_POOLS = 3,
-  KVC_FEATURE_EVENTS = 4
+  KVC_FEATURE_EVENTS = 4,
+  KVC_FEATURE_FREQUENCY = 5,    /**< KVC_POLICY_FREQUENCY. Since 0.3. */
+  KVC_FEATURE_FRAGMENTATION = 6 /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -124,7 +127,15 @@ enum {
 /** kvc_manager_config.policy. */
 enum {
   /** Evicts the least recently released block first; of one request the last block first. */
-  KVC_POLICY_LRU = 0
+  KVC_POLICY_LRU = 0,
+  /** Evicts the block with the least t + A * log2(uses) first. t is when it was released, counted in blocks
+   *  of its pool that became cached; A is policy_weight * blocks of the pool. Uses are the requests that held
+   *  the block's prefix position by a hit or by publishing it, remembered for policy_history evicted
+   *  positions; 128 and more are equal. For prompts that come back after others. Since 0.3. */
+  KVC_POLICY_FREQUENCY = 1,
+  /** Evicts fragments first: cached blocks that no hit can use, because another full-attention group has no
+   *  block at their position. Only a manager with several groups has them. Since 0.3. */
+  KVC_POLICY_FRAGMENTATION = 2
 };
 
 /** kvc_manager_config.flags. */
@@ -166,10 +177,11 @@ typedef struct kvc_group_config {
   uint32_t reserved; /**< 0 */
 } kvc_group_config;
 
-/** Shape and limits of a manager. Only num_blocks (or pools) has no default. */
+/** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,
+ *  pools and memory. */
 typedef struct kvc_manager_config {
   size_t struct_size; /**< sizeof(kvc_manager_config) */
-  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 if `pools` is given. */
+  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
    *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
@@ -185,7 +197,7 @@ typedef struct kvc_manager_config {
   uint64_t watermark_blocks;
   uint32_t block_size;            /**< Tokens per block, 1 .. 1024; 0 = 16. */
   uint32_t vocab_size;            /**< Token ids must be below this; 0 = only non-negative. */
-  uint32_t policy;                /**< KVC_POLICY_LRU; others are KVC_ERROR_UNSUPPORTED. */
+  uint32_t policy;                /**< KVC_POLICY_*; other numbers are KVC_ERROR_UNSUPPORTED. */
   uint32_t flags;                 /**< KVC_MANAGER_* */
   const kvc_group_config* groups; /**< [num_groups]; NULL = one full-attention group. */
   size_t num_groups;              /**< 0 .. 32 */
@@ -197,6 +209,22 @@ typedef struct kvc_manager_config {
    *  (warning). NULL = none. */
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data; /**< Passed to log. */
+  /** As many blocks as a model's KV cache has within budget_bytes or memory_fraction, and the groups of that
+   *  model. Group 0 has full attention; layers with a window form the next group, or the only one. They have
+   *  one pool each, or one together if their blocks have equal sizes: see kvc_memory_estimate.pool_blocks,
+   *  which kvc_estimate_memory tells before. `groups` and `pools` must be NULL; to set sinks or retention,
+   *  take the blocks from the estimate instead. block_size is that of the query or of this struct; if both
+   *  are set they must be equal. kvc_manager_properties and kvc_manager_pool_info tell the blocks for
+   *  kvc_storage_config.num_blocks. Blocks of a storage may be larger by padding: kvc_storage_size tells it.
+   *  NULL = num_blocks or pools. */
+  const struct kvc_memory_query* memory;
+  /** FREQUENCY: what a doubling of the uses is worth, in pools: 0 .. 1000; 0 = 1. FRAGMENTATION: how much
+   *  longer whole positions stay: 0 = the order of LRU .. 1 = all fragments leave first. LRU: 0. Since 0.3.
+   */
+  double policy_weight;
+  /** FREQUENCY: positions whose uses are remembered after their last block was evicted, at most 2^31 - 2; 0 =
+   *  4 * blocks. Each takes 20 to 24 bytes. Other policies: 0. Since 0.3. */
+  uint64_t policy_history;
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */
@@ -206,6 +234,8 @@ typedef struct kvc_properties {
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
+  double policy_weight;    /**< As in kvc_manager_config. Since 0.3. */
+  uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
@@ -281,6 +311,26 @@ typedef struct kvc_block_info {
   uint32_t num_copies;
   int32_t group; /**< Group of its present content; -1 if never used. */
 } kvc_block_info;
+
+/** Reads the config.json that sharktank exports for Shortfin (its paged_kv_cache), and sets fields of both
+ *  configurations; the others stay as they are. One manager serves all devices: a block id means the same
+ *  page in each of their storages. A storage of this configuration has Shortfin's pages, [layer][key,
+ *  value][head][token][element], without gaps if alignment divides the bytes of a layer's keys.
+ *  @param[in]     json        Text of the file. Not kept.
+ *  @param[in]     size        Bytes of the text.
+ *  @param[in]     device      Index of the storage: below *num_devices. Each device has some of the layers
+ *  (paged_kv_block_size_elements_per_device), in ascending order.
+ *  @param[in,out] manager     The caller sets struct_size. Sets num_blocks, block_size (block_seq_stride) and
+ *  max_request_tokens (max_seq_len). NULL = not wanted.
+ *  @param[in,out] storage     The caller sets struct_size. Sets num_blocks, num_layers, num_heads, head_dim,
+ *  block_size, dtype, and layout (KVC_LAYOUT_BLHNC). NULL = not wanted.
+ *  @param[out]    num_devices Devices of the file, at least 1. NULL = not wanted.
+ *  @return KVC_OK; INVALID_ARGUMENT (not JSON, a field that is missing, out of range or of an unknown type:
+ *  the text names the field, its value and the fix; no such device), OUT_OF_MEMORY. A failed call changes
+ *  nothing. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_config_from_shortfin(const char* json, size_t size, uint32_t device,
+                                            kvc_manager_config* manager, kvc_storage_config* storage,
+                                            uint32_t* num_devices);
 
 /** Creates a manager. Allocates and touches all memory for blocks and nodes.
  *  @param[in]  config  Shape and limits. Only the callbacks are kept.
@@ -667,12 +717,11 @@ typedef struct kvc_event_batch {
   size_t struct_size; /**< sizeof(kvc_event_batch) */
   kvc_event* events;  /**< Out [capacity] */
   size_t event_size;  /**< sizeof(kvc_event) */
-  size_t capacity;    /**< Entries of events. */
+  size_t capacity;    /**< Entries of events, 1 or more. */
   size_t count;       /**< Out: events written. */
   /** Out [token_capacity] tokens of the events in order, num_tokens each; NULL = not wanted. */
   int32_t* tokens;
-  /** Entries of tokens, at least block_size: reading stops before an event whose tokens do not fit, and
-   *  then count may be 0 although there are events. */
+  /** Entries of tokens, block_size or more: the batch ends before an event whose tokens do not fit. */
   size_t token_capacity;
 } kvc_event_batch;
 
@@ -680,10 +729,11 @@ typedef struct kvc_event_batch {
  *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
  *  event has a greater sequence than you passed, the events before it are lost: kvc_manager_list_prefixes
  *  has the state.
- *  @param[in,out] batch  Room for events. Works out digests that no reader has asked for yet, most of them
- *  without the lock.
- *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor in the future); UNSUPPORTED if event_capacity is
- *  0. Since 0.1. */
+ *  @param[in,out] batch  Room for at least one event, and its tokens if they are wanted. count is 0 only if
+ *  there are no more events. The call hashes positions that no reader has asked for yet; other calls go on
+ *  meanwhile.
+ *  @return KVC_OK; INVALID_ARGUMENT (event_size, no room, a cursor in the future); UNSUPPORTED if
+ *  event_capacity is 0. Since 0.1. */
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
 
 /** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no
@@ -907,6 +957,5 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/attention.h>
 #include <kvcache/device.h>
 #include <kvcache/model.h>
-#include <kvcache/storage.h>
 
 #endif /* KVCACHE_H */

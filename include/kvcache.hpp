@@ -138,6 +138,11 @@ class Manager {
     c.num_blocks = num_blocks, c.block_size = block_size;
     *this = Manager(c);
   }
+  /// With the groups of a model, and pools within a budget (kvc_manager_config.memory).
+  explicit Manager(const kvc_memory_query& memory, kvc_manager_config c = make<kvc_manager_config>()) {
+    c.memory = &memory;
+    *this = Manager(c);
+  }
   kvc_manager* get() const noexcept { return m_.get(); }  ///< For C functions.
 
   /// Creates a waiting request.

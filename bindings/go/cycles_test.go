@@ -5,6 +5,7 @@ package kvcache
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 )
 
 func residentBytes(t *testing.T) int {
+	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")
 	must(t, err)
 	pages, err := strconv.Atoi(strings.Fields(string(text))[1])

@@ -64,6 +64,8 @@ const (
 	FeatureSlidingWindow Feature = C.KVC_FEATURE_SLIDING_WINDOW
 	FeatureSeveralPools  Feature = C.KVC_FEATURE_SEVERAL_POOLS
 	FeatureEvents        Feature = C.KVC_FEATURE_EVENTS
+	FeatureFrequency     Feature = C.KVC_FEATURE_FREQUENCY
+	FeatureFragmentation Feature = C.KVC_FEATURE_FRAGMENTATION
 )
 
 // Supports asks whether this build has a feature.

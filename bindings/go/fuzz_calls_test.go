@@ -17,6 +17,20 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Version":       func() error { Version(); return nil },
 		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
+		"ConfigFromShortfin": func() error {
+			text := []byte(shortfinConfig)
+			if f.Intn(2) == 0 {
+				text[f.Intn(len(text))] = byte(f.Intn(256))
+			}
+			_, _, err := ConfigFromShortfin(text[:len(text)-f.Intn(2)])
+			return err
+		},
+		"Model.Register": func() error {
+			model := f.model()
+			model.Name = []string{"", "fuzz/model", "phi-4", "a b", "fuzz/\x00", strings.Repeat("x", 64), model.Name}[f.Intn(7)]
+			return model.Register()
+		},
+		"DType.Bits": func() error { return first(DType(int32(f.number())).Bits()) },
 		"Device": func() error {
 			return first(Device([]string{"cpu", "", "none", "cpu\x00", strings.Repeat("x", 4096)}[f.Intn(5)]))
 		},
@@ -208,10 +222,14 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return f.s.StoreRotated(first, layers, k, v, slots, rope)
 		},
-		"Storage.Gather":         func() error { return f.s.Gather(f.rows()) },
-		"Storage.Measure":        func() error { _, _, err := f.s.Measure(f.rows()); return err },
-		"Storage.CopyBlocks":     func() error { return f.s.CopyBlocks(f.copies()) },
-		"Storage.ZeroBlocks":     func() error { return f.s.ZeroBlocks(f.blockList()) },
+		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
+		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
+		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
+		"Storage.Trim": func() error {
+			_, _, err := f.s.Trim()
+			return err
+		},
 		"Storage.QuantizeBlocks": func() error { return f.s.QuantizeBlocks(f.blockList()) },
 		"Storage.SwapOut": func() error {
 			pages, bytes := f.pages()
@@ -261,7 +279,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Model.EstimateMemory": func() error {
 			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
 			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
-				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0}))
+				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0,
+				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)]}))
 		},
 		"Model.RopeFrequencies": func() error {
 			m := f.model()

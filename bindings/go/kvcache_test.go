@@ -201,6 +201,12 @@ func TestExternalHoldsAndEvents(t *testing.T) {
 	equal(t, []any{count, next}, []any{2, uint64(2)})
 	equal(t, events[1].ParentDigest, events[0].Digest)
 	equal(t, tokens[4:8], sequence(4, 4))
+	for _, room := range []struct{ events, tokens int }{{0, 64}, {8, 3}} {
+		_, _, err = m.Events(0, events[:room.events], tokens[:room.tokens])
+		equal(t, errors.Is(err, ErrInvalidArgument), true)
+		_, _, _, err = m.Prefixes(0, events[:room.events], tokens[:room.tokens])
+		equal(t, errors.Is(err, ErrInvalidArgument), true)
+	}
 	listed := make([]Event, 1)
 	count, next, cursor, err := m.Prefixes(0, listed, tokens)
 	must(t, err)

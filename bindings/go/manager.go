@@ -31,24 +31,43 @@ type Group struct {
 	NumSinkTokens, Pool           uint32
 }
 
-// Config is the shape of a manager: kvc_manager_config. Only NumBlocks (or Pools) has no default.
+// Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
 type Config struct {
-	NumBlocks        uint64   // Blocks of the only pool.
-	Pools            []uint64 // Blocks of each pool, instead of NumBlocks.
-	Groups           []Group  // nil = one group with full attention.
-	BlockSize        uint32   // Tokens per block; 0 = 16.
-	VocabSize        uint32   // Token ids must be below this; 0 = only non-negative.
-	MaxNodes         uint64   // Prefix positions to remember; 0 = enough for the blocks.
-	MaxRequests      uint64   // 0 = 1024.
-	MaxRequestTokens uint64   // 0 = 2^24.
-	EventCapacity    uint64   // Events that Events can read; 0 = none.
-	Seed             uint64   // Secret of the table hash; 0 = random. It never changes a result.
-	WatermarkBlocks  uint64   // Blocks that an admission must leave available.
-	NullBlock        bool     // Block id 0 is reserved for the engine.
-	NoPrefixCache    bool     // Publish nothing.
+	NumBlocks        uint64      // Blocks of the only pool.
+	Pools            []uint64    // Blocks of each pool, instead of NumBlocks.
+	Model            *Model      // With Memory, instead of NumBlocks and Groups: the blocks and groups that a model has within a budget.
+	Memory           MemoryQuery // The budget of Model: BudgetBytes or MemoryFraction, and the type of keys and values.
+	Groups           []Group     // nil = one group with full attention.
+	BlockSize        uint32      // Tokens per block; 0 = 16.
+	VocabSize        uint32      // Token ids must be below this; 0 = only non-negative.
+	MaxNodes         uint64      // Prefix positions to remember; 0 = enough for the blocks.
+	MaxRequests      uint64      // 0 = 1024.
+	MaxRequestTokens uint64      // 0 = 2^24.
+	EventCapacity    uint64      // Events that Events can read; 0 = none.
+	Seed             uint64      // Secret of the table hash; 0 = random. It never changes a result.
+	WatermarkBlocks  uint64      // Blocks that an admission must leave available.
+	NullBlock        bool        // Block id 0 is reserved for the engine.
+	NoPrefixCache    bool        // Publish nothing.
 	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
 	ZeroCrossNamespace, ZeroAlways bool
+
+	Policy Policy // Which cached block is evicted first.
+	// PolicyWeight is what a doubling of the uses is worth, in pools (PolicyFrequency; 0 .. 1000, 0 = 1), or how much longer whole positions
+	// stay than fragments (PolicyFragmentation; 0 = as PolicyLRU .. 1 = all fragments leave first).
+	PolicyWeight  float64
+	PolicyHistory uint64 // PolicyFrequency: evicted positions whose uses are remembered; 0 = 4 * blocks.
 }
+
+// Policy says which cached block is evicted first.
+type Policy uint32
+
+// Policies: the least recently released block; the one with the least last use + A * log2(uses); first the blocks that no hit can use, because
+// another group with full attention has none at their position.
+const (
+	PolicyLRU           Policy = C.KVC_POLICY_LRU
+	PolicyFrequency     Policy = C.KVC_POLICY_FREQUENCY
+	PolicyFragmentation Policy = C.KVC_POLICY_FRAGMENTATION
+)
 
 // Manager is the block manager. Create it with New, free it with Close.
 type Manager struct {
@@ -69,6 +88,7 @@ func New(config Config) (*Manager, error) {
 	c.num_blocks, c.block_size, c.vocab_size = C.uint64_t(config.NumBlocks), C.uint32_t(config.BlockSize), C.uint32_t(config.VocabSize)
 	c.max_nodes, c.max_requests = C.uint64_t(config.MaxNodes), C.uint64_t(config.MaxRequests)
 	c.max_request_tokens, c.event_capacity = C.uint64_t(config.MaxRequestTokens), C.uint64_t(config.EventCapacity)
+	c.policy, c.policy_weight, c.policy_history = C.uint32_t(config.Policy), C.double(config.PolicyWeight), C.uint64_t(config.PolicyHistory)
 	c.seed, c.watermark_blocks = C.uint64_t(config.Seed), C.uint64_t(config.WatermarkBlocks)
 	if config.NullBlock {
 		c.flags |= C.KVC_MANAGER_NULL_BLOCK
@@ -101,6 +121,16 @@ func New(config Config) (*Manager, error) {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
 			}
 		}
+	}
+	if config.Model != nil {
+		memory, free, err := config.Memory.c(config.Model)
+		if err != nil {
+			return nil, err
+		}
+		defer free()
+		c.memory = memory
+	} else if config.Memory != (MemoryQuery{}) {
+		return nil, invalid("Memory is set and Model is nil; set both, or NumBlocks")
 	}
 	var address uintptr
 	if err := native.Kvc_manager_create(asByte(c), &address); err != nil {

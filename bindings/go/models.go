@@ -3,6 +3,7 @@
 package kvcache
 
 // #include <kvcache.h>
+// #include <stdlib.h>
 import "C"
 
 import (
@@ -61,13 +62,31 @@ func goModel(c *C.kvc_model) *Model {
 	return m
 }
 
-// FindModel returns the preset with this name, alias or repository. The text of ErrNotFound has the nearest names.
+// FindModel returns the preset with this name, alias or repository, or the registered model of this name. The text of ErrNotFound has the nearest
+// names.
 func FindModel(name string) (*Model, error) {
 	c := newModel()
 	if err := native.Kvc_model_find(name, asByte(c)); err != nil {
 		return nil, err
 	}
 	return goModel(c), nil
+}
+
+// Register registers a copy of the model under its Name: FindModel and Models know it from now on, in the whole process. It replaces the registered
+// model of that name. ErrInvalidArgument for the name of a preset, a name that is not 1 to 63 printable ASCII characters without spaces, and fields
+// out of range; ErrLimit if 256 others are registered.
+func (m *Model) Register() error {
+	c, err := m.c()
+	if err != nil {
+		return err
+	}
+	if len(m.Name) >= len(c.name) {
+		return invalid("Name has %d bytes; at most %d", len(m.Name), len(c.name)-1)
+	}
+	for i := 0; i < len(m.Name); i++ {
+		c.name[i] = C.char(m.Name[i])
+	}
+	return native.Kvc_model_register(asByte(c))
 }
 
 // ModelFromConfig reads the text of a Hugging Face config.json. ErrInvalidArgument names the field, its value and the fix.
@@ -79,7 +98,7 @@ func ModelFromConfig(json []byte) (*Model, error) {
 	return goModel(c), nil
 }
 
-// Models returns all presets.
+// Models returns all presets, and then the registered models.
 func Models() ([]*Model, error) {
 	models := make([]*Model, native.Kvc_model_count())
 	for i := range models {
@@ -92,11 +111,37 @@ func Models() ([]*Model, error) {
 	return models, nil
 }
 
-// MemoryQuery is the question of EstimateMemory: kvc_memory_query. Zero is the default of every field.
+// MemoryQuery is the question of EstimateMemory, and the memory of a manager: kvc_memory_query. Zero is the default of every field.
 type MemoryQuery struct {
 	Tokens, NumSequences, BudgetBytes, ChunkTokens                              uint64
 	DType                                                                       DType // 0 = Float32.
 	BlockSize, ScaleGroup, Asymmetric, TensorScales, ChannelKeys, ChannelTokens uint32
+	MemoryFraction                                                              float32 // Instead of BudgetBytes: this part of the free memory of Device.
+	Device                                                                      string  // "" = "cpu".
+}
+
+// c fills a query in C memory. The model and the text of the device are in C memory too; free releases all of them.
+func (query *MemoryQuery) c(m *Model) (c *C.kvc_memory_query, free func(), err error) {
+	model, err := m.c()
+	if err != nil {
+		return nil, nil, err
+	}
+	own := (*C.kvc_model)(C.calloc(1, C.sizeof_kvc_model))
+	*own = *model
+	c = (*C.kvc_memory_query)(C.calloc(1, C.sizeof_kvc_memory_query))
+	*c = C.kvc_memory_query{struct_size: C.sizeof_kvc_memory_query, model: own, tokens: C.uint64_t(query.Tokens), num_sequences: C.uint64_t(query.NumSequences),
+		budget_bytes: C.uint64_t(query.BudgetBytes), chunk_tokens: C.uint64_t(query.ChunkTokens), dtype: C.int32_t(query.DType),
+		block_size: C.uint32_t(query.BlockSize), scale_group: C.uint32_t(query.ScaleGroup), asymmetric: C.uint32_t(query.Asymmetric),
+		tensor_scales: C.uint32_t(query.TensorScales), channel_keys: C.uint32_t(query.ChannelKeys), channel_tokens: C.uint32_t(query.ChannelTokens),
+		memory_fraction: C.float(query.MemoryFraction)}
+	if query.Device != "" {
+		c.device = C.CString(query.Device)
+	}
+	return c, func() {
+		C.free(unsafe.Pointer(c.device))
+		C.free(unsafe.Pointer(own))
+		C.free(unsafe.Pointer(c))
+	}, nil
 }
 
 // MemoryEstimate is the answer of EstimateMemory, in bytes and blocks: kvc_memory_estimate.
@@ -105,21 +150,18 @@ type MemoryEstimate struct {
 	BytesPerToken, FullBlockBytes, WindowBlockBytes, FullBlocks, WindowBlocks uint64
 	SequenceBytes, TotalBytes, MaxTokens, MaxSequences                        uint64
 	NumFullLayers, NumWindowLayers                                            uint32
-	ResidualBytes                                                             uint64
+	ResidualBytes, BudgetBytes, PoolBlocks, WindowPoolBlocks                  uint64
 }
 
 // EstimateMemory computes the memory of sequences and, with a budget, what fits.
 func (m *Model) EstimateMemory(query MemoryQuery) (estimate MemoryEstimate, err error) {
-	c := &C.kvc_memory_query{struct_size: C.sizeof_kvc_memory_query, tokens: C.uint64_t(query.Tokens), num_sequences: C.uint64_t(query.NumSequences),
-		budget_bytes: C.uint64_t(query.BudgetBytes), chunk_tokens: C.uint64_t(query.ChunkTokens), dtype: C.int32_t(query.DType),
-		block_size: C.uint32_t(query.BlockSize), scale_group: C.uint32_t(query.ScaleGroup), asymmetric: C.uint32_t(query.Asymmetric),
-		tensor_scales: C.uint32_t(query.TensorScales), channel_keys: C.uint32_t(query.ChannelKeys), channel_tokens: C.uint32_t(query.ChannelTokens)}
-	model, err := m.c()
+	c, free, err := query.c(m)
 	if err != nil {
 		return
 	}
+	defer free()
 	estimate.size = uint64(unsafe.Sizeof(estimate))
-	return estimate, native.Kvc_estimate_memory(asByte(model), asByte(c), asByte(&estimate))
+	return estimate, native.Kvc_estimate_memory(asByte(c.model), asByte(c), asByte(&estimate))
 }
 
 // RopeFrequencies returns the radians per position of each pair of a layer's rotary embedding, and the attention factor for RopeTable:

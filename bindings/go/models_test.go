@@ -16,6 +16,17 @@ func near(t *testing.T, got, wanted, tolerance float64) {
 	}
 }
 
+func TestBitsOfTypes(t *testing.T) {
+	for dtype, wanted := range map[DType]int{0: 32, Float32: 32, Float16: 16, BFloat16: 16, Float8E4M3: 8, Float8E5M2: 8, Int8: 8, Int4: 4} {
+		bits, err := dtype.Bits()
+		must(t, err)
+		equal(t, bits, wanted)
+	}
+	if _, err := DType(12).Bits(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "dtype is 12") {
+		t.Fatal(err)
+	}
+}
+
 func TestPresetsAndMemory(t *testing.T) {
 	models, err := Models()
 	must(t, err)
@@ -54,11 +65,63 @@ func TestPresetsAndMemory(t *testing.T) {
 			t.Error(bad, err)
 		}
 	}
+	read.Name = "own/llama"
+	must(t, read.Register())
+	found, err := FindModel("OWN/llama")
+	if err != nil || found.Name != "own/llama" || found.MaxContext != 131072 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	own.Name = "own/Llama"
+	must(t, own.Register())
+	if found, err = FindModel("own/llama"); err != nil || found.NumLayers != 4 || len(found.WindowLayers) != 2 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if all, err := Models(); err != nil || all[len(all)-1].Name != "own/Llama" || len(all) != len(models)+1 {
+		t.Error(all, err)
+	}
+	for name, text := range map[string]string{"phi-4": "means the preset phi-4", "": "0 bytes", "a b": "spaces", strings.Repeat("x", 64): "at most 63"} {
+		own.Name = name
+		if err := own.Register(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), text) {
+			t.Error(name, err)
+		}
+	}
 	if _, err := FindModel("llama-3.1-8c"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "llama-3.1-8b") {
 		t.Fatal(err)
 	}
 	if _, err := (&Model{}).EstimateMemory(MemoryQuery{}); !errors.Is(err, ErrInvalidArgument) {
 		t.Fatal(err)
+	}
+}
+
+func TestABudgetSizesAManager(t *testing.T) {
+	llama, err := FindModel("llama-3.1-8b")
+	must(t, err)
+	for _, config := range []Config{
+		{Model: llama, Memory: MemoryQuery{DType: BFloat16, BudgetBytes: 8 << 30}},
+		{Model: llama, Memory: MemoryQuery{DType: BFloat16, MemoryFraction: 0.25, Device: "cpu"}},
+	} {
+		m, err := New(config)
+		must(t, err)
+		properties, err := m.Properties()
+		must(t, err)
+		if config.Memory.BudgetBytes != 0 {
+			equal(t, properties.NumBlocks, uint64(4096))
+		}
+		equal(t, properties.NumBlocks > 0, true)
+		must(t, m.Close())
+	}
+	for text, config := range map[string]Config{
+		"the budget is 5 bytes":            {Model: llama, Memory: MemoryQuery{BudgetBytes: 5}},
+		"beside num_blocks 8":              {NumBlocks: 8, Model: llama, Memory: MemoryQuery{BudgetBytes: 8 << 30}},
+		"Memory is set and Model is nil":   {Memory: MemoryQuery{BudgetBytes: 8 << 30}},
+		"set num_blocks, pools, or memory": {},
+		"no device \"cpu:7\"":              {Model: llama, Memory: MemoryQuery{MemoryFraction: 0.5, Device: "cpu:7"}},
+		"WindowLayers has layer 5000000":   {Model: &Model{WindowLayers: []uint32{5000000}}},
+	} {
+		_, err := New(config)
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Fatal(text, "is not in", err)
+		}
 	}
 }
 

@@ -165,9 +165,9 @@ func (m *Manager) UnpublishBlocks(blocks []int32) (unpublished int, err error) {
 	return int(count), err
 }
 
-// Events reads up to len(events) events from a cursor on (0 at first), without removing them. It returns their number and the
-// next cursor. If tokens is not nil, it receives the tokens of the events, NumTokens each; reading stops before an event whose
-// tokens do not fit.
+// Events reads up to len(events) events, 1 at least, from a cursor on (0 at first), without removing them. It returns their number,
+// 0 if there are no more, and the next cursor. If tokens is not empty, it receives the tokens of the events, NumTokens each, and has
+// room for a block at least; reading stops before an event whose tokens do not fit.
 func (m *Manager) Events(cursor uint64, events []Event, tokens []int32) (count int, next uint64, err error) {
 	var read uint64
 	err = m.call(func(c uintptr) error {
@@ -178,7 +178,7 @@ func (m *Manager) Events(cursor uint64, events []Event, tokens []int32) (count i
 
 // Prefixes lists what can be found, up to len(events) entries from a cursor on (0 at first): an EventStored for each prefix position
 // and group, in no particular order. It returns their number and the next cursor, 0 at the end. The first call also returns the
-// event cursor: list everything, then apply the Events from there on. Tokens as for Events, but with room for one entry at least.
+// event cursor: list everything, then apply the Events from there on. events and tokens as for Events.
 func (m *Manager) Prefixes(cursor uint64, events []Event, tokens []int32) (count int, next, eventCursor uint64, err error) {
 	var read uint64
 	err = m.call(func(c uintptr) error {

@@ -54,6 +54,8 @@ type Properties struct {
 	size                                                                               uint64
 	NumBlocks, MaxNodes, MaxRequests, MaxRequestTokens, EventCapacity, WatermarkBlocks uint64
 	BlockSize, VocabSize, Policy, Flags, NumGroups, NumPools                           uint32
+	PolicyWeight                                                                       float64
+	PolicyHistory                                                                      uint64
 }
 
 // Event is a change of what can be found: kvc_event. Kind is an Event* constant. A gap in Sequence means that events were lost.

@@ -28,6 +28,13 @@ const (
 	Int4       DType = C.KVC_INT4
 )
 
+// Bits returns the bits of one element, without scales: 4 for Int4. ErrInvalidArgument for a type that does not exist.
+func (d DType) Bits() (int, error) {
+	var bits uint64
+	err := native.Kvc_dtype_bits(int32(d), &bits)
+	return int(bits), err
+}
+
 // StorageConfig is the shape, type and place of a storage: kvc_storage_config. Only the first four fields have no default.
 type StorageConfig struct {
 	NumBlocks                    uint64 // As many as the manager's pool.
@@ -44,6 +51,23 @@ type StorageConfig struct {
 	// External memory, aligned to Alignment; nil = memory of the library. It must not be Go memory: take it from mmap or C, and release it after
 	// Close. The storage keeps the slice until then.
 	Memory []byte
+}
+
+// ConfigFromShortfin reads the text of the config.json that sharktank exports for Shortfin: the configuration of a manager, and that of a storage for
+// each device. A block id of the manager means the same page on every device. Each device has some of the layers, in ascending order.
+// ErrInvalidArgument names the field, its value and the fix.
+func ConfigFromShortfin(json []byte) (Config, []StorageConfig, error) {
+	manager, storages := C.kvc_manager_config{struct_size: C.sizeof_kvc_manager_config}, []StorageConfig{}
+	for devices := uint64(1); uint64(len(storages)) < devices; {
+		c := C.kvc_storage_config{struct_size: C.sizeof_kvc_storage_config}
+		if err := native.Kvc_config_from_shortfin(json, uint32(len(storages)), asByte(&manager), asByte(&c), &devices); err != nil {
+			return Config{}, nil, err
+		}
+		storages = append(storages, StorageConfig{NumBlocks: uint64(c.num_blocks), NumLayers: uint32(c.num_layers), NumHeads: uint32(c.num_heads),
+			HeadDim: uint32(c.head_dim), BlockSize: uint32(c.block_size), DType: DType(c.dtype), Layout: uint32(c.layout)})
+	}
+	return Config{NumBlocks: uint64(manager.num_blocks), BlockSize: uint32(manager.block_size), MaxRequestTokens: uint64(manager.max_request_tokens)},
+		storages, nil
 }
 
 func (config *StorageConfig) c() *C.kvc_storage_config {
@@ -193,6 +217,13 @@ func (s *Storage) ZeroBlocks(blocks []int32) error {
 // QuantizeBlocks quantizes the residual blocks among these, with KVC_STORAGE_CHANNEL_KEYS. Call it before their bytes leave the slab.
 func (s *Storage) QuantizeBlocks(blocks []int32) error {
 	return s.call(func(c uintptr) error { return native.Kvc_storage_quantize_blocks(c, blocks, 0) })
+}
+
+// Trim gives back memory that calls have left for later calls: scratch memory on the CPU; on a GPU the idle pieces of workspace, and of pinned memory
+// for copies of index arrays. It returns the bytes of device memory and of host memory. Blocks stay as they are, and so does what captured graphs use.
+func (s *Storage) Trim() (deviceBytes, hostBytes uint64, err error) {
+	err = s.call(func(c uintptr) error { return native.Kvc_storage_trim(c, &deviceBytes, &hostBytes) })
+	return
 }
 
 // Run is a range of bytes of the slab.

@@ -6,8 +6,41 @@ import (
 	"errors"
 	"math"
 	"math/rand"
+	"strings"
 	"testing"
 )
+
+const shortfinConfig = `{"module_name": "module", "max_seq_len": 8192, "attn_head_dim": 64, "transformer_block_count": 6, "top_k": null,
+	"paged_kv_cache": {"attention_head_count_kv": 4, "block_seq_stride": 16, "device_block_count": 128, "kv_cache_dtype": "bfloat16",
+	"paged_kv_block_size_elements_per_device": [32768, 16384]}}`
+
+func TestShortfinConfig(t *testing.T) {
+	config, storages, err := ConfigFromShortfin([]byte(shortfinConfig))
+	must(t, err)
+	if config.NumBlocks != 128 || config.BlockSize != 16 || config.MaxRequestTokens != 8192 || len(storages) != 2 {
+		t.Fatal(config, storages)
+	}
+	m, err := New(config)
+	must(t, err)
+	must(t, m.Close())
+	s, err := NewStorage(storages[1])
+	must(t, err)
+	onDevice, onHost, err := s.Trim()
+	must(t, err)
+	equal(t, onDevice+onHost, uint64(0)) // No call has left anything.
+	must(t, s.Close())
+	for i, layers := range []uint32{4, 2} {
+		equal(t, storages[i].NumLayers, layers)
+		block, slab, err := StorageSize(storages[i])
+		must(t, err)
+		equal(t, block, uint64(layers)*2*4*64*16*2)
+		equal(t, slab, 128*block)
+	}
+	if _, _, err := ConfigFromShortfin([]byte(strings.Replace(shortfinConfig, "bfloat16", "int3", 1))); !errors.Is(err, ErrInvalidArgument) ||
+		!strings.Contains(err.Error(), "kv_cache_dtype") {
+		t.Fatal(err)
+	}
+}
 
 func randoms(n int) []float32 {
 	values := make([]float32, n)

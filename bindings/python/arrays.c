@@ -90,16 +90,18 @@ static int get_view(PyObject* object, const kvc_array_rule* rule, Py_buffer* vie
   return 0;
 }
 
-// Copies a sequence.
+// Copies a sequence. A set of ids has no order.
 static int read_sequence(PyObject* object, const kvc_array_rule* rule, kvc_buffer* buffer, size_t* count) {
-  PyObject* const items = rule->writable || rule->kind == kBytes ? NULL : PySequence_Fast(object, "");
+  const int ordered = !PyAnySet_Check(object) && !PyDict_Check(object);
+  const int readable = !rule->writable && rule->kind != kBytes && ordered;
+  PyObject* const items = readable ? PySequence_Fast(object, "") : NULL;
   if (!items) {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return 0;
-    const char* const wanted = rule->writable ? "%s is %s; it must be a writable array of %s"
-                               : rule->kind != kBytes
-                                   ? "%s is %s; it must be an array of %s, or a sequence of int"
-                               : PyUnicode_Check(object) ? "%s is %s; it must be %s: pass x.encode()"
-                                                         : "%s is %s; it must be %s";
+    const char* const wanted =
+        rule->writable            ? "%s is %s; it must be a writable array of %s"
+        : rule->kind != kBytes    ? "%s is %s; it must be an array of %s, or a sequence of int such as a list"
+        : PyUnicode_Check(object) ? "%s is %s; it must be %s: pass x.encode()"
+                                  : "%s is %s; it must be %s";
     PyErr_Format(PyExc_TypeError, wanted, rule->name, Py_TYPE(object)->tp_name, wanted_type(rule));
     return 0;
   }
@@ -114,7 +116,7 @@ static int read_sequence(PyObject* object, const kvc_array_rule* rule, kvc_buffe
     Py_ssize_t i = 0;
     for (; i < length; ++i) {
       PyObject* const item = kvc_item(items, i, length, rule->name);
-      const int read = item && kvc_get_integer(item, rule->name, rule->size, rule->kind == kSigned,
+      const int read = item && kvc_get_integer(item, "", rule->name, rule->size, rule->kind == kSigned,
                                                (unsigned long long*)buffer->copy + i);
       Py_XDECREF(item);
       if (!read) break;

@@ -41,8 +41,8 @@ int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const ch
 PyObject* kvc_pack_tokens(PyObject* tokens);
 
 // numbers.c. Read an argument or a field of `size` bytes. Return false with an exception that gives its name,
-// its value and what it must be.
-int kvc_get_integer(PyObject* object, const char* name, size_t size, int is_signed,
+// its value and what it must be. call: the C function of the argument, or <struct>_<field>_set.
+int kvc_get_integer(PyObject* object, const char* call, const char* name, size_t size, int is_signed,
                     unsigned long long* value);
 int kvc_get_float(PyObject* object, const char* name, size_t size, double* value);
 int kvc_get_text(PyObject* object, const char* name, const char** text);

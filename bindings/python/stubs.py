@@ -57,7 +57,7 @@ RECORDS = {
 }
 # What the comments of these structs name, in Python.
 WORDS = {
-    "kvc_manager_acquire_blocks": "Manager.acquire_blocks()", "kvc_manager_acquire_prefix": "Manager.acquire_prefix()",
+    "kvc_manager_config.memory": "Manager(memory=...)", "kvc_manager_acquire_blocks": "Manager.acquire_blocks()", "kvc_manager_acquire_prefix": "Manager.acquire_prefix()",
     "kvc_manager_evict_blocks": "Manager.evict()", "kvc_manager_pin_prefix": "Manager.pin()", "kvc_manager_preempt_request": "Request.preempt()",
     "kvc_manager_truncate_request": "Request.truncate()", "kvc_storage_runs": "Storage.runs()", "kvc_storage_select_blocks": "Storage.select_blocks()",
     "kvc_storage_swap_in": "Storage.swap_in()", "kvc_storage_swap_out": "Storage.swap_out()", "with this kvc_attention": "with these arguments",
@@ -67,7 +67,11 @@ WORDS = {
     "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "this library": "the library",
 }
 FIELD = re.compile(r"(?:/\*\*(?!<)(?P<before>.*?)\*/\s*)?(?P<field>[A-Za-z_][^;/]*);(?:[ \t]*/\*\*<(?P<after>.*?)\*/)?", re.S)
-ENUMERATIONS = {("kvc_block_info", "state"): "BlockState"}  # fields of records that are members of an enumeration
+# Fields of records that are members of an enumeration, or truth values.
+ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool",
+                ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool"}
+# A step returns the text of the first failed item and the counts of items; see typemaps.i.
+RESULTS = {"kvc_manager_step": "Optional[tuple[str, int, int, int, int, int]]"}
 
 
 def read(*paths):
@@ -142,7 +146,7 @@ class Interface:
             declaration = " ".join(declaration.split())
             if "(" in declaration or not declaration:
                 continue
-            kind, names = re.match(r"(?:const )?(\w+)(.*)", declaration).groups()
+            kind, names = re.match(r"(?:const )?(?:struct )?(\w+)(.*)", declaration).groups()
             for name in names.split(","):
                 stars, name, length = re.match(r"[ ]*(\**)[ ]*(\w+)(\[.*)?", name).groups()
                 if (name in self.ignored or f"{struct}::{name}" in self.ignored) and f"{struct}::{name}" not in self.kept:
@@ -154,7 +158,7 @@ def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":
@@ -164,10 +168,12 @@ def stubs(interface):
         lines += [f"    {name}: {kind}" for name, kind in interface.fields(struct)]
         if struct == "kvc_model":
             lines += ["    def has_window(self, layer: int) -> int: ...", "    def set_window(self, layer: int) -> None: ..."]
+        if struct == "kvc_manager_config":
+            lines.append("    def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...")
     lines.append("")
     for name, result, arguments in interface.functions():
         parameters, results = interface.signature(result, arguments)
-        lines.append(f"def {name}({parameters}) -> {results}: ...")
+        lines.append(f"def {name}({parameters}) -> {RESULTS.get(name, results)}: ...")
     lines.append("")
     for struct, name in interface.arrays:
         lines += [f"def new_{name}(nelements: int) -> {struct}: ...", f"def delete_{name}(ary: {struct}) -> None: ...",
@@ -194,16 +200,20 @@ def documented(header, struct):
 def records(interface):
     header = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE.parent.parent / "include").rglob("*.h")))
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
-             "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from .constants import BlockState"]
+             "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
+             "from .constants import BlockState"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
-        lines += ["", "", f"class {name}(NamedTuple):", f'    """{text}.', ""]
+        lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]
         for names, comment in documented(header, struct):
+            if ENUMERATIONS.get((struct, names)) == "bool":
+                comment = comment.replace("1 = ", "True = ").replace("0 = ", "False = ")
             lines += textwrap.wrap(f"{names}: {comment}", 146, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
         lines += ['    """', ""]
         lines += [f"    {field}: {kind}" for field, kind in fields]
         values = [f"{kind}(filled.{field})" if (struct, field) in ENUMERATIONS else f"filled.{field}" for field, kind in fields]
-        lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:"]
+        lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:",
+                  '        """Reads the struct of the native layer."""']
         lines += textwrap.wrap(f"return cls({', '.join(values)})", 120, initial_indent=" " * 8, subsequent_indent=" " * 19)
     return "\n".join(lines) + "\n"
 

@@ -48,6 +48,11 @@ int kvc_read_int32(PyObject* items, Py_ssize_t first, Py_ssize_t count, const ch
 }
 
 PyObject* kvc_pack_tokens(PyObject* tokens) {
+  if (PyAnySet_Check(tokens) || PyDict_Check(tokens)) {
+    PyErr_Format(PyExc_TypeError, "tokens is %s; it must be a sequence of int such as a list",
+                 Py_TYPE(tokens)->tp_name);
+    return NULL;
+  }
   PyObject* items = PySequence_Fast(tokens, "tokens must be a sequence of int");
   if (!items) return NULL;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);

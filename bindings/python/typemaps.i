@@ -56,6 +56,7 @@ KVC_LONG_CALL(pin_prefix)
 KVC_LONG_CALL(drop_prefix)
 KVC_LONG_CALL(kvc_manager_evict_blocks)
 KVC_LONG_CALL(kvc_manager_probe_request)
+KVC_LONG_CALL(poll_events)
 KVC_LONG_CALL(list_prefixes)
 KVC_LONG_CALL(acquire_prefix)
 KVC_LONG_CALL(publish_blocks)
@@ -93,11 +94,28 @@ KVC_LONG_CALL(kvc_dequantize)
   Py_INCREF(Py_None);
 }
 
+// A step returns None, or if items failed the text of the first of them and the counts of items, as
+// kvcache.step.Step.errors reads them.
+%typemap(out) kvc_status run_step {
+  if ($1 != KVC_OK) {
+    kvc_raise($1);
+    SWIG_fail;
+  }
+  if (step_num_failed(arg2)) {
+    $result = Py_BuildValue("(sKKKKK)", kvc_last_error(), (unsigned long long)arg2->num_frees, (unsigned long long)arg2->num_preempts,
+                            (unsigned long long)arg2->num_truncates, (unsigned long long)arg2->num_requests,
+                            (unsigned long long)arg2->num_admissions);
+  } else {
+    $result = Py_None;
+    Py_INCREF(Py_None);
+  }
+}
+
 // Numbers are whatever is one to Python, NumPy's included. The exception names the argument or field, its value and the limits.
 %define KVC_PYTHON_INTEGER(TYPE)
 %typemap(in) TYPE {
   unsigned long long value;
-  if (!kvc_get_integer($input, "$1_name", sizeof($1_ltype), ($1_ltype)-1 < ($1_ltype)0, &value)) SWIG_fail;
+  if (!kvc_get_integer($input, "$symname", "$1_name", sizeof($1_ltype), ($1_ltype)-1 < ($1_ltype)0, &value)) SWIG_fail;
   $1 = ($1_ltype)value;
 }
 %enddef

@@ -106,6 +106,9 @@ kvc_backend make_table() {
   table.storage_create = storage_create;
   table.storage_wait = [](void* storage) { storage_of(storage).wait(); };
   table.storage_destroy = [](void* storage) { DeviceStorage::destroy(&storage_of(storage)); };
+  table.trim = [](void* storage, uint64_t* device_bytes, uint64_t* host_bytes) {
+    return storage_of(storage).trim(device_bytes, host_bytes);
+  };
   table.store = [](void* storage, const kvc_backend_rows* rows, void* stream) {
     return storage_of(storage).move_rows(*rows, true, stream_of(stream));
   };

@@ -27,6 +27,14 @@ size_t independent_copies(const kvc_block_copy* copies, size_t count) {
 
 }  // namespace
 
+kvc_status DeviceStorage::trim(uint64_t* device_bytes, uint64_t* host_bytes) {
+  const OnDevice on(device_);
+  KVC_TRY(on.status());
+  *device_bytes = memory_.workspace.trim();
+  *host_bytes = memory_.staging.trim();
+  return KVC_OK;
+}
+
 kvc_status DeviceStorage::create(uint32_t device, const kvc_backend_storage& config,
                                  DeviceStorage** storage) {
   if (const char* reason = unsupported(*config.layout); reason != nullptr)

@@ -13,6 +13,7 @@ class DeviceStorage {
   static void destroy(DeviceStorage* storage);  // with nothing enqueued; the slab goes back to its owner
 
   void wait() { memory_.wait(); }
+  kvc_status trim(uint64_t* device_bytes, uint64_t* host_bytes);
   kvc_status move_rows(const kvc_backend_rows& rows, bool store, DeviceStream* stream);
   kvc_status measure(const kvc_backend_rows& rows, kvc_backend_errors* keys, kvc_backend_errors* values);
   kvc_status copy_blocks(const kvc_block_copy* copies, size_t count, DeviceStream* stream);

@@ -43,4 +43,18 @@ void Staging::give(const Piece& piece, runtime::Stream stream) {
   idle_.push_back(piece);
 }
 
+uint64_t Staging::trim() {
+  uint64_t bytes = 0;
+  const std::lock_guard lock(mutex_);
+  num_pieces_ -= std::erase_if(idle_, [&](const Piece& piece) {
+    bool done = false;
+    if (runtime::query(piece.copied, &done) != 0 || !done) return false;
+    static_cast<void>(runtime::destroy_event(piece.copied));
+    static_cast<void>(runtime::release_pinned(piece.data));
+    bytes += piece.bytes;
+    return true;
+  });
+  return bytes;
+}
+
 }  // namespace kvc::gpu

@@ -25,6 +25,7 @@ class Staging {
   // The device is current.
   kvc_status take(uint64_t bytes, Piece* piece);
   void give(const Piece& piece, runtime::Stream stream);  // after the copy was enqueued there
+  uint64_t trim();  // frees the pieces whose copy is done; returns their bytes
 
  private:
   const uint32_t device_;

@@ -2,19 +2,11 @@
 #include "backend/workspace.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "backend/size_class.h"
 
 namespace kvc::gpu {
 namespace {
-
-constexpr uint64_t kLeastBytes = 4096;
-
-// Four classes per power of two: at most a fifth is lost.
-uint64_t size_class(uint64_t bytes) {
-  if (bytes <= kLeastBytes) return kLeastBytes;
-  const uint64_t step = std::bit_floor(bytes - 1) / 4;
-  return (bytes + step - 1) / step * step;
-}
 
 void use(Workspace::Block* block, DeviceStream& stream) {
   if (block->last == &stream) return;
@@ -75,6 +67,25 @@ kvc_status Workspace::grow(DeviceStream& stream, uint64_t capture, uint64_t byte
 void Workspace::give(const Block& block) {
   const std::lock_guard lock(mutex_);
   idle_.push_back(block);
+}
+
+uint64_t Workspace::trim() {
+  std::vector<Block> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    unused.reserve(idle_.size());
+    std::erase_if(idle_, [&](const Block& block) {
+      if (block.capture == 0) unused.push_back(block);
+      return block.capture == 0;
+    });
+    num_blocks_ -= unused.size();
+  }
+  uint64_t bytes = 0;
+  for (const Block& block : unused) {  // without the lock: the first waits for the device
+    if (runtime::release(block.data) == 0) bytes += block.bytes;
+    block.last->drop();
+  }
+  return bytes;
 }
 
 }  // namespace kvc::gpu

@@ -28,6 +28,9 @@ class Workspace {
   // The device is current.
   kvc_status take(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block);
   void give(const Block& block);
+  // Frees the idle blocks that no capture has used, after the work that uses them, and returns their bytes.
+  // The device is current.
+  uint64_t trim();
 
  private:
   kvc_status grow(DeviceStream& stream, uint64_t capture, uint64_t bytes, Block* block);

@@ -36,11 +36,14 @@ enum {
 /** Largest num_layers of a kvc_model. */
 #define KVC_MODEL_MAX_LAYERS 512
 
+/** Most models that kvc_model_register keeps. */
+#define KVC_MODEL_MAX_REGISTERED 256
+
 /** What the KV cache of a model depends on. Use a preset (kvc_model_find), read a config.json
  *  (kvc_model_from_config), or fill it in. */
 typedef struct kvc_model {
   size_t struct_size;    /**< sizeof(kvc_model) */
-  char name[64];         /**< Name of a preset, as kvc_model_find takes it. Zero-terminated. */
+  char name[64];         /**< Name, as kvc_model_find takes it. Zero-terminated. */
   uint32_t num_layers;   /**< Layers with a KV cache, 1 .. KVC_MODEL_MAX_LAYERS. */
   uint32_t num_q_heads;  /**< Query heads, a multiple of num_kv_heads; 0 = unknown. */
   uint32_t num_kv_heads; /**< KV heads per layer, 1 .. 65536. */
@@ -77,25 +80,43 @@ typedef struct kvc_model {
   double rope_attention_factor;
 } kvc_model;
 
-/** Returns the number of presets. Thread-safe. Since 0.2. */
+/** Returns the number of models that kvc_model_get knows: presets, and registered ones. It never shrinks.
+ *  Thread-safe. Since 0.2. */
 KVC_API size_t kvc_model_count(void);
 
-/** Returns a preset with all fields set. @param[in] index Below kvc_model_count(). The order may change
- *  between versions.
+/** Returns a preset with all fields set, or a registered model. @param[in] index Below kvc_model_count().
+ *  Presets come first, in an order that may change between versions; then the registered models, in the
+ *  order of their first registration.
  *  @param[in,out] model The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Thread-safe. Since
  *  0.2. */
 KVC_API kvc_status kvc_model_get(size_t index, kvc_model* model);
 
-/** Finds a preset. @param[in] name Its name ("llama-3.1-8b"), an alias, or the repository of its numbers
- *  ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal. @param[in,out] model The caller sets
- *  struct_size.
- *  @return KVC_OK; NOT_FOUND (the text names the nearest presets); INVALID_ARGUMENT. Thread-safe. Since
+/** Finds a preset or a registered model. @param[in] name Its name ("llama-3.1-8b"); of a preset also an
+ *  alias, or the repository of its numbers ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal.
+ * @param[in,out] model The caller sets struct_size.
+ *  @return KVC_OK; NOT_FOUND (the text has the nearest names); INVALID_ARGUMENT. Thread-safe. Since
  *  0.2. */
 KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 
+/** Registers a model: kvc_model_find and kvc_model_get know it from now on, in all threads of the process.
+ *  It replaces the registered model of the same name (upper and lower case are equal), which keeps its
+ *  index. A model is never removed. For a config.json, call kvc_model_from_config, set the name, and
+ *  register the result.
+ *  @param[in] model Copied. Its name has 1 .. 63 printable ASCII characters without spaces, and is no name,
+ *  alias or repository of a preset: put a part of your own in front ("my-company/chat-7b"), since later
+ *  versions have more presets. max_context is at least 1. The other fields are checked as by
+ *  kvc_estimate_memory and, unless rope_theta is 0, as by kvc_model_rope.
+ *  @return KVC_OK; INVALID_ARGUMENT (a name or field; the text has the value and the fix), UNSUPPORTED (an
+ *  unknown rope_scaling or flag), LIMIT (KVC_MODEL_MAX_REGISTERED other names). A failed call changes
+ *  nothing. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_model_register(const kvc_model* model);
+
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
- *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config". The name is "_name_or_path" or
- *  else the architecture. The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
+ *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config"; or the config.json that sharktank
+ * exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary embedding.
+ * The name is
+ *  "_name_or_path" (Shortfin: "module_name") or else the architecture. The factors of LongRoPE have no field
+ * in kvc_model: pass them to kvc_model_rope.
  *  @param[in]     json  Text of the file. Not kept.
  *  @param[in]     size  Bytes of the text.
  *  @param[in,out] model The caller sets struct_size. Nothing is written on failure.
@@ -105,13 +126,14 @@ KVC_API kvc_status kvc_model_from_config(const char* json, size_t size, kvc_mode
 
 /* ---------------------------------------------------------------- memory */
 
-/** Question for kvc_estimate_memory. */
+/** Question for kvc_estimate_memory, and the memory of a manager (kvc_manager_config.memory). */
 typedef struct kvc_memory_query {
   size_t struct_size;     /**< sizeof(kvc_memory_query) */
   const kvc_model* model; /**< Its name, vocabulary and rope fields are ignored. */
   uint64_t tokens;        /**< Tokens of each sequence; 0 = model->max_context. */
   uint64_t num_sequences; /**< Sequences that share nothing; 0 = 1. */
-  /** Memory for blocks and residual_bytes; 0 = do not compute max_tokens and max_sequences. */
+  /** Memory for blocks and residual_bytes. 0 = memory_fraction; if that is 0 too, there is no budget, and
+   *  what needs one is 0 in the estimate. */
   uint64_t budget_bytes;
   /** Most tokens of a sequence that one step writes: 0 = 1 (decoding); the chunk of a chunked prefill; or
    *  `tokens` for prompts that are written at once. Layers with a window hold up to this many tokens more. */
@@ -125,7 +147,9 @@ typedef struct kvc_memory_query {
   uint32_t tensor_scales;  /**< 1 = int8 and int4 with k_scale and v_scale: no scales in the blocks. */
   uint32_t channel_keys;   /**< 1 = int8 and int4 with KVC_STORAGE_CHANNEL_KEYS. */
   uint32_t channel_tokens; /**< As in kvc_storage_config. */
-  uint32_t reserved;       /**< 0 */
+  /** Instead of budget_bytes: this part of kvc_device_info.free_bytes, above 0 and at most 1. */
+  float memory_fraction;
+  const char* device; /**< Device of memory_fraction; NULL = "cpu". */
 } kvc_memory_query;
 
 /** Answer of kvc_estimate_memory, in bytes and blocks. Layers without a window form the full group, those
@@ -150,6 +174,14 @@ typedef struct kvc_memory_estimate {
   uint32_t num_window_layers; /**< Layers of the window group. */
   /** channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0. */
   uint64_t residual_bytes;
+  uint64_t budget_bytes; /**< The budget: that of the query, or memory_fraction of the free memory. */
+  /** Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the only pool, or of
+   *  the full group's. A manager gets as many from kvc_manager_config.memory. Groups whose blocks have equal
+   *  sizes share one pool. Otherwise each has its own, and they divide the budget as a sequence of `tokens`
+   *  tokens does: window_blocks * window_block_bytes for the window group, the rest for the full group. 0 =
+   *  the budget is below one block of each group. */
+  uint64_t pool_blocks;
+  uint64_t window_pool_blocks; /**< Blocks of the window group's own pool; 0 = there is one pool. */
 } kvc_memory_estimate;
 
 /** Computes the memory of sequences and, with a budget, what fits. Exact for blocks that hold only the
@@ -158,8 +190,9 @@ typedef struct kvc_memory_estimate {
  *  Sequences share nothing. Blocks that stay cached for reuse come on top.
  *  @param[in]     query    What to store.
  *  @param[in,out] estimate The caller sets struct_size.
- *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a result above 2^64 - 1), UNSUPPORTED.
- *  Thread-safe. Since 0.2. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a field out of range, a result above 2^64 - 1), UNSUPPORTED. With
+ *  memory_fraction also NOT_FOUND (device), UNSUPPORTED (its free memory is unknown). Thread-safe. Since
+ *  0.2. */
 KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory_estimate* estimate);
 
 /* ---------------------------------------------------------------- rotary embedding */

@@ -221,6 +221,16 @@ KVC_API kvc_status kvc_storage_properties(kvc_storage* s, kvc_storage_info* info
 KVC_API kvc_status kvc_storage_size(const kvc_storage_config* config, uint64_t* block_bytes,
                                     uint64_t* slab_bytes);
 
+/** Gives back memory that calls of the storage have left for later calls: scratch memory on the CPU; on a
+ *  GPU the idle pieces of its workspace, and of pinned memory for copies of host arrays (docs/GPU.md,
+ *  "Workspace"). The blocks stay as they are. Pieces that a captured graph uses stay too, until the storage
+ *  is destroyed. If there are others, a GPU waits for all work on the device; a capture goes on. Later calls
+ *  allocate again: use it when a load has passed, not between steps.
+ *  @param[out] device_bytes Memory of a GPU that was freed. @param[out] host_bytes Memory of the host that
+ *  was freed. Either may be NULL.
+ *  @return KVC_OK; INVALID_ARGUMENT, OUT_OF_MEMORY (nothing is freed), DEVICE. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_storage_trim(kvc_storage* s, uint64_t* device_bytes, uint64_t* host_bytes);
+
 /* ---------------------------------------------------------------- views of the memory */
 
 /** Describes a plane of one layer as an array [num_blocks, num_heads, block_size, elements of a row] in

@@ -69,6 +69,12 @@ class Storage {
   void quantize(Blocks b, const Stream& s = {}) {
     check(kvc_storage_quantize_blocks(get(), b.data(), b.size(), s.get()));
   }
+  /// Returns the memory that was freed, of the device and of the host.
+  uint64_t trim() {
+    uint64_t device_bytes = 0, host_bytes = 0;
+    check(kvc_storage_trim(get(), &device_bytes, &host_bytes));
+    return device_bytes + host_bytes;
+  }
   void swap_out(Copies c, Span<uint8_t> pages, uint64_t page_bytes = 0, const Stream& s = {}) {
     check(kvc_storage_swap_out(get(), c.data(), c.size(), pages.data(), pages.size(), page_bytes, s.get()));
   }

@@ -112,6 +112,11 @@ KVC_API const char* kvc_status_name(kvc_status status);
  *  Since 0.1. */
 KVC_API const char* kvc_last_error(void);
 
+/** Bits of one element of a type. Scales of quantized types come on top. @param[in] dtype KVC_FLOAT32
+ *  (also 0), ... @param[out] bits 4, 8, 16, 32 or 64. Unchanged on failure.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such type; NULL). Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_dtype_bits(int32_t dtype, uint32_t* bits);
+
 #ifdef __cplusplus
 }
 #endif

@@ -114,7 +114,9 @@ kvc_status kvc_attention_merge(const kvc_attention_partials* partials, void* out
     kvc_attention_partials own;
     KVC_TRY(read_struct(partials, &own));
     if (own.dtype == 0) own.dtype = KVC_FLOAT32;
-    if (!is_float(own.dtype)) return invalid("dtype %d is no float type", own.dtype);
+    if (!is_float(own.dtype))
+      return invalid("dtype is %d (%s); it must be float32, float16 or bfloat16", own.dtype,
+                     dtype_name(own.dtype));
     if (own.v_dim == 0 || own.v_dim > kMaxRowElements)
       return invalid("v_dim is %u; 1 .. %u", own.v_dim, kMaxRowElements);
     const size_t rows = product(own.num_partials, own.num_rows);

@@ -55,14 +55,17 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
   if (queries == 0) return KVC_OK;
   const uint64_t blocks = ceil_div(kv_len, args.layout->block_size);
   if (args.block_mask != nullptr && ceil_div(blocks, 8) > args.block_mask_stride) {
-    return invalid("request %zu: block_mask_stride is %llu bytes; %llu blocks need %llu", r,
-                   ull{args.block_mask_stride}, ull{blocks}, ull{ceil_div(blocks, 8)});
+    return invalid(
+        "request %zu: %llu blocks need %llu bytes of block_mask; a row has %llu (block_mask_stride)", r,
+        ull{blocks}, ull{ceil_div(blocks, 8)}, ull{args.block_mask_stride});
   }
   const RequestView view = view_request(args, r);
   const Reach reach = find_reach(args, view, 0, queries - 1);
   if (ceil_div(static_cast<uint64_t>(reach.end), args.layout->block_size) > args.table_stride) {
-    return invalid("request %zu: %lld tokens need more than table_stride, %llu entries", r,
-                   static_cast<long long>(reach.end), ull{args.table_stride});
+    return invalid(
+        "request %zu: %lld tokens need %llu entries of block_tables; a row has %llu (table_stride)", r,
+        static_cast<long long>(reach.end),
+        ull{ceil_div(static_cast<uint64_t>(reach.end), args.layout->block_size)}, ull{args.table_stride});
   }
   KVC_TRY(check_entries(args, view, 0, reach.sinks, later));
   return check_entries(args, view, reach.low, reach.end, later);
@@ -72,8 +75,8 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
 kvc_status check_shared(const AttentionArgs& a) {
   const uint64_t entries = ceil_div(a.shared_tokens, a.layout->block_size);
   if (entries > a.table_stride) {
-    return invalid("shared_tokens is %llu; table_stride has room for %llu", ull{a.shared_tokens},
-                   ull{a.table_stride * a.layout->block_size});
+    return invalid("shared_tokens is %llu; block_tables has room for %llu tokens (table_stride)",
+                   ull{a.shared_tokens}, ull{a.table_stride * a.layout->block_size});
   }
   for (size_t r = 0; r < a.num_requests; ++r) {
     const int32_t* const table = a.block_tables + r * a.table_stride;
@@ -184,10 +187,12 @@ kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
 kvc_status check_scalars(const Layout& layout, const kvc_backend_attention& a) {
   if (a.layer >= layout.num_layers) return invalid("layer %u of %u", a.layer, layout.num_layers);
   if (a.num_q_heads == 0 || a.num_q_heads % layout.num_heads != 0 || a.num_q_heads > 65536) {
-    return invalid("num_q_heads is %u; a multiple of the storage's %u heads", a.num_q_heads,
+    return invalid("num_q_heads is %u; it must be a multiple of the storage's %u heads", a.num_q_heads,
                    layout.num_heads);
   }
-  if (!is_float(a.q_dtype)) return invalid("kvc_attention.dtype %d is no float type", a.q_dtype);
+  if (!is_float(a.q_dtype))
+    return invalid("kvc_attention.dtype is %d (%s); it must be float32, float16 or bfloat16", a.q_dtype,
+                   dtype_name(a.q_dtype));
   if (!(std::abs(a.scale) <= kMostFactor)) {
     return invalid("kvc_attention.scale is %g; it must be from %g to %g", static_cast<double>(a.scale),
                    static_cast<double>(-kMostFactor), static_cast<double>(kMostFactor));

@@ -4,11 +4,14 @@
 
 #include "api/create.h"
 #include "api/guard.h"
+#include "models/memory.h"
 
 namespace kvc {
 namespace {
 
 constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
+constexpr uint64_t kMaxHistory = (uint64_t{1} << 31) - 2;
+constexpr uint64_t kHistoryPerBlock = 4;
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
@@ -38,6 +41,10 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     return invalid("num_blocks is %llu beside %zu pools; give one of them", ull(config.num_blocks),
                    config.num_pools);
   }
+  if (config.num_pools == 0 && config.pools == nullptr && config.num_blocks == 0) {
+    return invalid("num_blocks is 0; set num_blocks, pools, or memory with a budget: at most %llu blocks",
+                   ull(kMaxBlocks));
+  }
   if (config.num_pools > kMaxPools) return invalid("%zu pools; at most %zu", config.num_pools, kMaxPools);
   if (config.num_pools == 0 && config.pools != nullptr)
     return invalid("pools is set and num_pools is 0; set num_pools, or leave pools NULL");
@@ -48,14 +55,15 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
+  const uint64_t most = kMaxBlocks - kMaxPools * (shape->policy->num_shelves(shape->policy_weight) - 1);
   shape->num_blocks = 0;
   for (size_t p = 0; p < shape->num_pools; ++p) {
     const uint64_t blocks = shape->pool_blocks[p];
     const uint64_t least = null_block && p == 0 ? 2 : 1;
-    if (blocks < least || blocks > kMaxBlocks - shape->num_blocks) {
+    if (blocks < least || blocks > most - shape->num_blocks) {
       return invalid(
           "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
-          ull(blocks), ull(least), ull(kMaxBlocks));
+          ull(blocks), ull(least), ull(most));
     }
     shape->num_blocks += blocks;
   }
@@ -148,6 +156,95 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
   return KVC_OK;
 }
 
+// The pools and groups of a model within a budget, and a configuration that names them.
+struct ModelGroups {
+  kvc_pool_config pools[2];
+  kvc_group_config groups[2];
+};
+
+kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
+  if (config.num_blocks != 0 || config.num_pools != 0 || config.num_groups != 0) {
+    return invalid(
+        "memory is set beside num_blocks %llu, %zu pools and %zu groups, which the model gives; leave them 0",
+        ull(config.num_blocks), config.num_pools, config.num_groups);
+  }
+  if (config.block_size != 0 && block_size != 0 && config.block_size != block_size) {
+    return invalid("block_size is %u and that of memory %u; set one of them, or both to the same",
+                   config.block_size, block_size);
+  }
+  return KVC_OK;
+}
+
+kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
+  kvc_memory_query query;
+  kvc_model model;
+  KVC_TRY(read_memory_query(config->memory, &query, &model));
+  KVC_TRY(check_alone(*config, query.block_size));
+  if (query.budget_bytes == 0)
+    return invalid("budget_bytes and memory_fraction of memory are both 0; set one of them");
+  if (query.block_size == 0) query.block_size = config->block_size;
+  kvc_memory_estimate estimate;
+  KVC_TRY(estimate_memory(query, model, &estimate));
+  if (estimate.pool_blocks == 0) {
+    return invalid(
+        "the budget is %llu bytes; a block of each group takes %llu, and residual blocks of %llu sequences "
+        "%llu: raise the budget, or lower block_size",
+        ull(query.budget_bytes), ull(estimate.full_block_bytes + estimate.window_block_bytes),
+        ull(std::max<uint64_t>(query.num_sequences, 1)),
+        ull(std::max<uint64_t>(query.num_sequences, 1) * estimate.residual_bytes));
+  }
+  *out = {};
+  config->block_size = query.block_size;
+  config->pools = out->pools;
+  config->groups = out->groups;
+  config->num_pools = estimate.window_pool_blocks != 0 ? 2 : 1;
+  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks};
+  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks};
+  for (const bool window : {false, true}) {
+    if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
+    kvc_group_config& group = out->groups[config->num_groups++];
+    group.struct_size = sizeof group;
+    group.kind = window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+    group.window_tokens = window ? model.window_tokens : 0;
+    group.pool = window && config->num_pools == 2;
+  }
+  return KVC_OK;
+}
+
+kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
+  const Policy* policy = find_policy(config.policy);
+  if (policy == nullptr) {
+    return fail(KVC_ERROR_UNSUPPORTED, "policy is %u; policies go from 0 (KVC_POLICY_LRU) to %u",
+                config.policy, num_policies() - 1);
+  }
+  const double weight = config.policy_weight;
+  if (!(weight >= 0 && weight <= policy->most_weight)) {  // NaN as well
+    return invalid("policy_weight is %g; with policy %s it is 0 to %g%s", weight, policy->name,
+                   policy->most_weight,
+                   policy->most_weight == 0 ? "; leave it 0, or choose another policy" : "");
+  }
+  if (config.policy_history != 0 && !policy->counts_uses) {
+    return invalid(
+        "policy_history is %llu; policy %s remembers no uses: leave it 0, or choose another policy",
+        ull(config.policy_history), policy->name);
+  }
+  shape->policy_number = config.policy;
+  shape->policy = policy;
+  shape->policy_weight = weight != 0 ? weight : policy->default_weight;
+  shape->policy_history = config.policy_history;
+  return KVC_OK;
+}
+
+// After the pools are known.
+kvc_status read_history(Shape* shape) {
+  if (!shape->policy->counts_uses) return KVC_OK;
+  uint64_t& history = shape->policy_history;
+  if (history == 0) history = std::min(kHistoryPerBlock * shape->num_blocks, kMaxHistory);
+  if (history > kMaxHistory)
+    return invalid("policy_history is %llu; at most %llu positions", ull(history), ull(kMaxHistory));
+  return KVC_OK;
+}
+
 kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
@@ -156,14 +253,14 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   shape->vocab_size = config.vocab_size;
   if (config.vocab_size > uint32_t{1} << 31)
     return invalid("vocab_size is %u; at most 2^31", config.vocab_size);
-  if (config.policy != KVC_POLICY_LRU)
-    return fail(KVC_ERROR_UNSUPPORTED, "policy %u; KVC_POLICY_LRU (0) is supported", config.policy);
+  KVC_TRY(read_policy(config, shape));
   if ((config.flags & ~kManagerFlags) != 0) {
     return fail(KVC_ERROR_UNSUPPORTED, "manager flags %#x are not supported; ask kvc_supports",
                 config.flags & ~kManagerFlags);
   }
   shape->flags = config.flags;
   KVC_TRY(read_pools(config, shape));
+  KVC_TRY(read_history(shape));
   KVC_TRY(read_groups(config, shape));
   return read_limits(config, shape);
 }
@@ -177,6 +274,8 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   Shape shape;
   KVC_TRY(read_struct(config, &own));
   KVC_TRY(read_allocator(own.allocator, &env));
+  ModelGroups by_model;
+  if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
   KVC_TRY(read_shape(own, &shape));
   auto* handle =
       static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));

@@ -97,8 +97,8 @@ inline constexpr size_t kFirstSize = 0;
 KVC_FIRST_SIZE(kvc_allocator, 32);
 KVC_FIRST_SIZE(kvc_pool_config, 16);
 KVC_FIRST_SIZE(kvc_group_config, 40);
-KVC_FIRST_SIZE(kvc_manager_config, 136);
-KVC_FIRST_SIZE(kvc_properties, 80);
+KVC_FIRST_SIZE(kvc_manager_config, 160);
+KVC_FIRST_SIZE(kvc_properties, 96);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
 KVC_FIRST_SIZE(kvc_request_config, 56);
@@ -126,8 +126,8 @@ KVC_FIRST_SIZE(kvc_attention_partials, 48);
 KVC_FIRST_SIZE(kvc_block_choice, 56);
 KVC_FIRST_SIZE(kvc_model, 248);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
-KVC_FIRST_SIZE(kvc_memory_query, 80);
-KVC_FIRST_SIZE(kvc_memory_estimate, 96);
+KVC_FIRST_SIZE(kvc_memory_query, 88);
+KVC_FIRST_SIZE(kvc_memory_estimate, 120);
 #undef KVC_FIRST_SIZE
 
 template <typename T>
@@ -193,5 +193,8 @@ kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,
                                kvc_request_config* out);
+
+// api/models_api.cc: with memory_fraction turned into budget_bytes
+kvc_status read_memory_query(const kvc_memory_query* query, kvc_memory_query* out, kvc_model* model);
 
 }  // namespace kvc

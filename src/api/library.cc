@@ -2,6 +2,7 @@
 // What concerns the library and not a manager.
 #include <cstdio>
 
+#include "base/dtype.h"
 #include "base/status.h"
 
 #define KVC_TEXT_(x) #x
@@ -39,12 +40,25 @@ const char* kvc_status_name(kvc_status status) { return kvc::status_name(status)
 
 const char* kvc_last_error(void) { return kvc::last_error(); }
 
+kvc_status kvc_dtype_bits(int32_t dtype, uint32_t* bits) {
+  if (bits == nullptr) return kvc::invalid("bits is NULL");
+  const uint32_t known = kvc::dtype_bits(dtype == 0 ? int32_t{KVC_FLOAT32} : dtype);
+  if (known == 0) {
+    return kvc::invalid("dtype is %d; give a type from 1 (int8) to %d (int4), or 0 for float32", dtype,
+                        KVC_INT4);
+  }
+  *bits = known;
+  return KVC_OK;
+}
+
 kvc_status kvc_supports(uint32_t feature) {
   switch (feature) {
     case KVC_FEATURE_LRU:
     case KVC_FEATURE_SLIDING_WINDOW:
     case KVC_FEATURE_SEVERAL_POOLS:
     case KVC_FEATURE_EVENTS:
+    case KVC_FEATURE_FREQUENCY:
+    case KVC_FEATURE_FRAGMENTATION:
       return KVC_OK;
     default:
       return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature,

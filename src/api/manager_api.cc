@@ -52,7 +52,9 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
       out->watermark_blocks = shape.watermark;
       out->block_size = shape.block_size;
       out->vocab_size = shape.vocab_size;
-      out->policy = KVC_POLICY_LRU;
+      out->policy = shape.policy_number;
+      out->policy_weight = shape.policy_weight;
+      out->policy_history = shape.policy_history;
       out->flags = shape.flags;
       out->num_groups = shape.num_groups;
       out->num_pools = shape.num_pools;

@@ -22,7 +22,9 @@ kvc_status read_rows(const kvc_rope_rows* rows, kvc_rope_rows* own) {
   if (own->head_stride == 0) own->head_stride = own->head_dim;
   if (own->token_stride == 0)  // what overflows is refused below
     static_cast<void>(__builtin_mul_overflow(own->head_stride, own->num_heads, &own->token_stride));
-  if (!is_float(own->dtype)) return invalid("kvc_rope_rows.dtype %d is no float type", own->dtype);
+  if (!is_float(own->dtype))
+    return invalid("kvc_rope_rows.dtype is %d (%s); it must be float32, float16 or bfloat16", own->dtype,
+                   dtype_name(own->dtype));
   if ((own->flags & ~uint32_t{KVC_ROPE_ROWS_INTERLEAVED}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "rope flags %#x are not supported", own->flags);
   if (own->head_dim == 0 || own->head_dim > kMaxRowElements)

@@ -154,6 +154,16 @@ kvc_status kvc_storage_size(const kvc_storage_config* config, uint64_t* block_by
   });
 }
 
+kvc_status kvc_storage_trim(kvc_storage* s, uint64_t* device_bytes, uint64_t* host_bytes) {
+  return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
+    uint64_t on_device = 0, on_host = 0;
+    KVC_TRY(storage.backend->trim(storage.impl, &on_device, &on_host));
+    if (device_bytes != nullptr) *device_bytes = on_device;
+    if (host_bytes != nullptr) *host_bytes = on_host;
+    return KVC_OK;
+  });
+}
+
 kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_view* view) {
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(view);

@@ -80,7 +80,9 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kv
   out->num_layers = own.num_layers != 0 ? own.num_layers : 1;
   out->dtype = own.dtype != 0 ? own.dtype : KVC_FLOAT32;
   out->on_device = (own.flags & KVC_ROWS_ON_DEVICE) != 0;
-  if (!is_float(out->dtype)) return invalid("kvc_rows.dtype %d is no float type", out->dtype);
+  if (!is_float(out->dtype))
+    return invalid("kvc_rows.dtype is %d (%s); it must be float32, float16 or bfloat16", out->dtype,
+                   dtype_name(out->dtype));
   if ((own.flags & ~kRowsFlags) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported", own.flags & ~kRowsFlags);
   if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer)

@@ -14,7 +14,9 @@ kvc_status check_field(const char* name, uint64_t value, uint64_t least, uint64_
 kvc_status check_types(const kvc_storage_config& config) {
   const bool quantized = is_quantized(config.dtype);
   if (!quantized && !is_float(config.dtype))
-    return invalid("kvc_storage_config.dtype %d is no stored type", config.dtype);
+    return invalid(
+        "kvc_storage_config.dtype is %d (%s); keys and values are stored as float, fp8, int8 or int4",
+        config.dtype, dtype_name(config.dtype));
   constexpr uint32_t kKnown = KVC_STORAGE_LATENT | KVC_STORAGE_TILED_KEYS | KVC_STORAGE_ASYMMETRIC |
                               KVC_STORAGE_NOT_ZEROED | KVC_STORAGE_CHANNEL_KEYS | KVC_STORAGE_HADAMARD;
   if ((config.flags & ~kKnown) != 0)

@@ -12,7 +12,7 @@
 #include "backend/operations.h"
 
 // Changes with every change of this file, of operations.h, or of kvc::Layout.
-#define KVC_BACKEND_ABI 10u
+#define KVC_BACKEND_ABI 11u
 
 // A kvc::Layout (layout/layout.h): plain data, opaque to C.
 #ifdef __cplusplus
@@ -109,6 +109,8 @@ typedef struct kvc_backend {
   kvc_status (*storage_create)(uint32_t device, const kvc_backend_storage* config, void** storage);
   void (*storage_wait)(void* storage);     // until all enqueued work is done
   void (*storage_destroy)(void* storage);  // nothing is enqueued; the memory goes back to its owner
+  // Frees what calls left for later ones, but for what graphs use.
+  kvc_status (*trim)(void* storage, uint64_t* device_bytes, uint64_t* host_bytes);
   kvc_status (*store)(void* storage, const kvc_backend_rows* rows, void* stream);
   kvc_status (*gather)(void* storage, const kvc_backend_rows* rows, void* stream);
   kvc_status (*copy_blocks)(void* storage, const kvc_block_copy* copies, size_t num_copies, void* stream);

@@ -8,6 +8,7 @@
 
 #include "cli/bench_ceiling.h"
 #include "cli/bench_json.h"
+#include "cli/bench_options.h"
 #include "cli/bench_prune.h"
 #include "cli/bench_subject.h"
 #include "cli/machine.h"
@@ -64,6 +65,7 @@ nlohmann::ordered_json check_json(const BenchCheck& check) {
 }
 
 bool print_bench(const BenchOptions& given, bool as_json, std::ostream& out) {
+  check_options(given);
   if (!given.prune.empty()) return print_prune(given, as_json, out);
   BenchOptions options = given;
   const bool on_device = !options.device.empty();

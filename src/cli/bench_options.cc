@@ -2,9 +2,15 @@
 #include "cli/bench_options.h"
 
 #include "cli/dtype.h"
+#include "cli/errors.h"
 #include "cli/options.h"
 
 namespace kvcli {
+namespace {
+
+constexpr uint64_t kMaxStorageBlocks = 2147483647;
+
+}  // namespace
 
 void add_bench_options(CLI::App& bench, BenchOptions& options) {
   add_choice(bench, "WHAT", options.what, "What to measure",
@@ -47,6 +53,43 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
       "threshold:T (bounds within T of the best); prints recall, error and time");
   bench.add_flag("--own-plans", options.own_plans,
                  "Attention on a GPU: each layer makes its own plan; without this, 32 layers share one");
+}
+
+void check_options(const BenchOptions& options) {
+  const auto refuse = [](bool wrong, const std::string& text) {
+    if (wrong) throw InputError(text);
+  };
+  const auto is = [](const char* name, uint64_t value) {
+    return std::string(name) + " is " + std::to_string(value);
+  };
+  const uint32_t heads = (options.heads + options.kv_heads - 1) / options.kv_heads * options.kv_heads;
+  refuse(options.heads != heads, is("--heads", options.heads) + "; it must be a multiple of --kv-heads, " +
+                                     std::to_string(options.kv_heads) + ": give " + std::to_string(heads));
+  refuse(options.queries > options.context,
+         is("--queries", options.queries) + "; at most --context, " + std::to_string(options.context));
+  refuse(options.what == "step" && options.queries != 1,
+         is("--queries", options.queries) +
+             "; a step has one query of each request: leave it out, or measure attention");
+  refuse(options.rope && options.what != "store" && options.what != "step",
+         "--rope is for store and step, which write keys, and not for " + options.what + "; leave it out");
+  refuse(options.rope && options.latent,
+         "--rope excludes --latent: only a part of a latent row rotates; leave one out");
+  refuse(options.rope && options.head_dim % 2 != 0, is("--head-dim", options.head_dim) +
+                                                        "; --rope needs an even one: give " +
+                                                        std::to_string(options.head_dim + 1));
+  refuse(options.latent && options.kv_heads != 1,
+         is("--kv-heads", options.kv_heads) + "; a latent row is of all heads: give --kv-heads 1");
+  refuse(options.latent && options.v_head_dim > options.head_dim,
+         is("--v-head-dim", options.v_head_dim) +
+             "; values are a part of the latent row: at most --head-dim, " +
+             std::to_string(options.head_dim));
+  const uint64_t blocks = options.batch * ((options.context + options.block_size - 1) / options.block_size);
+  refuse(blocks > kMaxStorageBlocks, is("--batch", options.batch) + ", which takes " +
+                                         std::to_string(blocks) + " blocks; a storage has at most " +
+                                         std::to_string(kMaxStorageBlocks) +
+                                         ": give a smaller --batch or --context");
+  refuse(options.device == "cpu",
+         "--device is cpu, but names a GPU, such as cuda:0; leave it out for the CPU");
 }
 
 }  // namespace kvcli

@@ -12,4 +12,7 @@ namespace kvcli {
 
 void add_bench_options(CLI::App& bench, BenchOptions& options);
 
+/// Throws InputError for options that exclude each other.
+void check_options(const BenchOptions& options);
+
 }  // namespace kvcli

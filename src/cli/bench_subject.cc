@@ -49,14 +49,6 @@ BenchSubject::BenchSubject(const BenchOptions& options, Stream stream)
       device_(options.device.empty() ? nullptr : options.device.c_str()),
       dtype_(dtype_of(options.dtype)),
       stream_(stream != nullptr ? std::move(stream) : create_stream(device_)) {
-  if (options.what == "step" && options.queries != 1)
-    throw InputError("a step has one query of each request");
-  if (options.rope && options.what != "store" && options.what != "step")
-    throw InputError("--rope is for store and step: nothing else writes keys");
-  if (options.rope && options.head_dim % 2 != 0) throw InputError("--rope needs an even --head-dim");
-  if (options.latent && options.kv_heads != 1) throw InputError("--latent needs --kv-heads 1");
-  if (options.rope && options.latent)
-    throw InputError("--rope excludes --latent: only a part of a latent row rotates; leave one out");
   request_blocks_ = (options.context + options.block_size - 1) / options.block_size;
   config_ = bench_config(options, device_);
   layers_ = config_.num_layers;

@@ -53,10 +53,46 @@ kvc_model find_model(const std::string& name) {
   const kvc_status status = kvc_model_find(name.c_str(), &model);
   if (status == KVC_OK) return model;
   if (status != KVC_ERROR_NOT_FOUND) check(status);
-  const std::string text = kvc_last_error();
+  std::string text = kvc_last_error();
+  text.erase(std::min(text.find("; kvc_"), text.size()));  // a call that lists all, where no name is near
   std::error_code ignored;
   if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
   throw InputError(text + "; list all with `kvcache models`, or give the path of a config.json");
+}
+
+/// The rules of kvc_estimate_memory for types and scales, in the words of the command line.
+void check_scales(const EstimateOptions& options, const kvc_model& model) {
+  const std::string& dtype = options.dtype;
+  const bool integer = dtype == "int8" || dtype == "int4";
+  const auto refuse = [](bool wrong, const std::string& text) {
+    if (wrong) throw InputError(text);
+  };
+  const std::string group = "--scale-group is " + std::to_string(options.scale_group);
+  const std::string tokens = "--channel-tokens is " + std::to_string(options.channel_tokens);
+  if (!integer && dtype != "fp8") {
+    const std::string no_scales =
+        ", but " + dtype + " has no scales; give --dtype int8, int4 or fp8, or leave it out";
+    refuse(options.scale_group != 0, group + no_scales);
+    refuse(options.asymmetric, "--asymmetric is given" + no_scales);
+    refuse(options.tensor_scales, "--tensor-scales is given" + no_scales);
+  }
+  if (options.tensor_scales) {
+    const std::string excluded = "; --tensor-scales leaves no other scales: leave one out";
+    refuse(options.scale_group != 0, group + excluded);
+    refuse(options.asymmetric, "--asymmetric is given" + excluded);
+    refuse(options.channel_keys, "--channel-keys is given" + excluded);
+  }
+  refuse(options.channel_keys && !integer,
+         "--channel-keys is given, but " + dtype +
+             " has no scales of channels; give --dtype int8 or int4, or leave it out");
+  refuse(options.channel_keys && model.latent_dim != 0,
+         "--channel-keys is given, but " + std::string(model.name) + " stores latent rows; leave it out");
+  refuse(options.channel_tokens != 0 && !options.channel_keys,
+         tokens + "; it is a part of --channel-keys: give both or neither");
+  refuse(options.channel_tokens != 0 && options.block_size % options.channel_tokens != 0,
+         tokens + "; it must divide --block-size, " + std::to_string(options.block_size));
+  refuse(options.asymmetric && !integer && options.scale_group == 0,
+         "--asymmetric is given, but fp8 has scales in blocks only with --scale-group; give both or neither");
 }
 
 kvc_memory_estimate estimate_of(const kvc_memory_query& query) {
@@ -129,6 +165,8 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["budget_bytes"] = query.budget_bytes;
     json["max_tokens"] = answer.max_tokens;
     json["max_sequences"] = answer.max_sequences;
+    json["pool_blocks"] = answer.pool_blocks;
+    json["window_pool_blocks"] = answer.window_pool_blocks;
   }
   return json;
 }
@@ -169,6 +207,9 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
       "of " + sequences +
           (answer.max_tokens > model.max_context ? "; the model ends at " + grouped(model.max_context) : ""));
   row(out, "most sequences", grouped(answer.max_sequences), "of " + grouped(query.tokens) + " tokens");
+  const bool two = answer.window_pool_blocks != 0;
+  row(out, two ? "pool, full" : "pool", grouped(answer.pool_blocks) + " blocks", "for num_blocks");
+  if (two) row(out, "pool, window", grouped(answer.window_pool_blocks) + " blocks", "for num_blocks");
 }
 
 }  // namespace
@@ -221,6 +262,7 @@ uint64_t parse_bytes(const std::string& text) {
 
 void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& out) {
   const kvc_model model = find_model(options.model);
+  check_scales(options, model);
   auto query = make<kvc_memory_query>();
   query.model = &model;
   query.tokens = options.context == 0 ? model.max_context : options.context;

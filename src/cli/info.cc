@@ -19,7 +19,9 @@ struct Feature {
 constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"sliding_window", KVC_FEATURE_SLIDING_WINDOW},
                                  {"several_pools", KVC_FEATURE_SEVERAL_POOLS},
-                                 {"events", KVC_FEATURE_EVENTS}};
+                                 {"events", KVC_FEATURE_EVENTS},
+                                 {"frequency", KVC_FEATURE_FREQUENCY},
+                                 {"fragmentation", KVC_FEATURE_FRAGMENTATION}};
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 

@@ -21,6 +21,7 @@
 #include "cli/options.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/table.h"
 #include "cli/trace.h"
 #include "cli/usage.h"
 
@@ -28,9 +29,9 @@ namespace {
 
 using namespace kvcli;
 
-constexpr uint64_t kMaxBlocks = 2147483646;    // 2^31 - 2
-constexpr uint32_t kMaxConcurrency = 262'142;  // One below the library's limit of requests.
-constexpr uint64_t kDefaultRequests = 2000;    // Of a generated trace.
+constexpr uint64_t kMaxBlocks = 2'147'483'582;  // The library's limit of all pools.
+constexpr uint32_t kMaxConcurrency = 262'142;   // One below the library's limit of requests.
+constexpr uint64_t kDefaultRequests = 2000;     // Of a generated trace.
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 constexpr uint32_t kMaxBlockSize = 1024;
 
@@ -72,6 +73,13 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   add_number(*replay, "--concurrency", args.replay.concurrency, "Most requests at a time", kMaxConcurrency)
       ->capture_default_str();
+  add_choice(*replay, "--policy", args.replay.policy, "Which cached block is evicted first", policy_names())
+      ->capture_default_str();
+  replay->add_option(
+      "--policy-weight", args.replay.policy_weight,
+      "How far the policy departs from lru: frequency 0 to 1000 [1], fragmentation 0 to 1 [0]");
+  replay->add_flag("--optimal", args.replay.optimal,
+                   "Also compute the hit rate with perfect knowledge of the future");
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");
   replay->add_flag("--tables", args.replay.maintain_tables, "Let each step update block tables and slots");
@@ -149,7 +157,17 @@ Trace load_trace(const Arguments& args) {
   return generate_trace(requests, args.seed);
 }
 
+void check_policy(const ReplayOptions& options) {
+  const double weight = options.policy_weight;
+  const double most = options.policy == "frequency" ? 1000 : options.policy == "fragmentation" ? 1 : 0;
+  if (weight >= 0 && weight <= most) return;  // NaN is not.
+  throw InputError("--policy-weight is " + number_text(weight) + "; with --policy " + options.policy +
+                   " it is 0 to " + number_text(most) +
+                   (most == 0 ? "; leave it out, or name another policy" : ""));
+}
+
 int run_replay(const Arguments& args) {
+  check_policy(args.replay);
   const Trace trace = load_trace(args);
   const ReplayResult result = replay(trace, args.replay);
   (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);

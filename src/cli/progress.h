@@ -14,6 +14,16 @@
 
 namespace kvcli {
 
+/// ", 1:05 left" if `done` of `total` took so many seconds; empty while that says little.
+inline std::string time_left(uint64_t done, uint64_t total, double passed) {
+  if (done == 0 || passed < 0.3) return "";
+  const auto seconds =
+      static_cast<unsigned long long>(passed / static_cast<double>(done) * static_cast<double>(total - done));
+  char text[48];
+  std::snprintf(text, sizeof text, ", %llu:%02llu left", seconds / 60, seconds % 60);
+  return text;
+}
+
 class Progress {
  public:
   explicit Progress(uint64_t total) : total_(total), visible_(isatty(STDERR_FILENO) != 0) {}
@@ -31,20 +41,11 @@ class Progress {
     drawn_ = true;
     std::fprintf(stderr, "\r\033[Kreplay: %s of %s requests, %zu live%s", grouped(done).c_str(),
                  grouped(total_).c_str(), live,
-                 left(done, std::chrono::duration<double>(now - begin_).count()).c_str());
+                 time_left(done, total_, std::chrono::duration<double>(now - begin_).count()).c_str());
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-
-  std::string left(uint64_t done, double passed) const {
-    if (done == 0 || passed < 0.3) return "";
-    const auto seconds = static_cast<unsigned long long>(passed / static_cast<double>(done) *
-                                                         static_cast<double>(total_ - done));
-    char text[48];
-    std::snprintf(text, sizeof text, ", %llu:%02llu left", seconds / 60, seconds % 60);
-    return text;
-  }
 
   uint64_t total_;
   uint64_t calls_ = 0;

@@ -10,12 +10,19 @@
 #include <optional>
 
 #include "cli/library.h"
+#include "cli/optimal.h"
 #include "cli/oracle.h"
 #include "cli/progress.h"
 #include "cli/step_call.h"
 
 namespace kvcli {
 namespace {
+
+/// By KVC_POLICY_*.
+uint32_t policy_number(const std::string& name) {
+  const auto& names = policy_names();
+  return static_cast<uint32_t>(std::ranges::find(names, name) - names.begin());
+}
 
 struct Waiting {
   uint32_t index;         // In the trace.
@@ -96,10 +103,13 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and one that waits.
   config.max_request_tokens = longest;
   config.vocab_size = kVocabSize;
+  config.policy = policy_number(options.policy);
+  config.policy_weight = options.policy_weight;
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
 
   const auto pool = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), 0u);
   usable_blocks_ = pool.num_blocks;
+  result_.policy_weight = ask<kvc_properties>(kvc_manager_properties, manager_.get()).policy_weight;
 
   const uint64_t row_stride = options.maintain_tables ? std::min(blocks_of(longest), usable_blocks_) : 0;
   step_.emplace(options.concurrency, row_stride, options.maintain_tables || options.verify);
@@ -334,6 +344,16 @@ void Replay::finish() {
 
 }  // namespace
 
-ReplayResult replay(const Trace& trace, const ReplayOptions& options) { return Replay(trace, options).run(); }
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> names{"lru", "frequency", "fragmentation"};
+  return names;
+}
+
+ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
+  ReplayResult result = Replay(trace, options).run();
+  if (options.optimal)
+    result.optimal_hit_rate = optimal_hit_rate(trace, options.num_blocks, options.block_size);
+  return result;
+}
 
 }  // namespace kvcli

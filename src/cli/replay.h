@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "cli/replay_result.h"
 #include "cli/trace.h"
@@ -14,11 +15,16 @@ struct ReplayOptions {
   uint64_t num_blocks = 100'000;
   uint32_t block_size = 16;
   uint32_t concurrency = 16;     // Most live requests.
+  std::string policy = "lru";    // One of policy_names().
+  double policy_weight = 0;      // 0 = the policy's default.
+  bool optimal = false;          // Also compute optimal_hit_rate().
   bool commit_late = false;      // Commit prompts after all admissions of a round.
   bool maintain_tables = false;  // Each decode step also updates block tables and slots.
   bool verify = false;           // Check every hit and every write with an Oracle.
   bool data = false;             // With verify: bytes go through a kvc_storage.
 };
+
+const std::vector<std::string>& policy_names();
 
 /// Throws kvc::Error if a call fails, LibraryError if the statistics of the library and the engine differ.
 ReplayResult replay(const Trace& trace, const ReplayOptions& options);

@@ -54,6 +54,8 @@ struct ReplayResult {
   Latencies prompt_calls;  // Creating and admitting one prompt.
   Latencies decode_calls;  // One decode step.
   std::vector<Occupancy> occupancy;
+  double policy_weight = 0;     // With the default filled in.
+  double optimal_hit_rate = 0;  // If the options ask for it.
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
   double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }

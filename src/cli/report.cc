@@ -41,18 +41,21 @@ nlohmann::ordered_json occupancy_json(const std::vector<Occupancy>& samples) {
 
 void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
   out << grouped(options.num_blocks) << " blocks of " << options.block_size << " tokens, at most "
-      << options.concurrency << " live requests, LRU"
+      << options.concurrency << " live requests, policy " << options.policy
+      << (options.policy == "lru" ? "" : " with weight " + number_text(result.policy_weight))
       << (options.commit_late ? ", prompts committed late" : "")
       << (options.maintain_tables ? ", block tables maintained" : "") << "\n\nRequests\n";
   row(out, "replayed", grouped(result.requests - result.rejected));
-  row(out, "rejected", grouped(result.rejected),
-      "longer than the pool; their prompts count in the hit rate, as not cached");
+  row(out, "rejected", grouped(result.rejected), "longer than the pool");
   row(out, "preemptions", grouped(result.preemptions));
   row(out, "failed allocations", grouped(result.failed_allocations),
       "admissions and extensions without space, tried again");
   out << "Tokens\n";
   row(out, "prompt", grouped(result.prompt_tokens));
-  row(out, "cached", grouped(result.cached_tokens), "hit rate " + fixed(result.hit_rate(), 4));
+  row(out, "rejected prompts", grouped(result.rejected_tokens));
+  row(out, "cached", grouped(result.cached_tokens),
+      "hit rate " + fixed(result.hit_rate(), 4) + ", of prompt and rejected prompts" +
+          (options.optimal ? ", with perfect eviction " + fixed(result.optimal_hit_rate, 4) : ""));
   row(out, "output", grouped(result.output_tokens));
   out << "Blocks\n";
   row(out, "queried", grouped(result.block_queries));
@@ -85,6 +88,7 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["block_queries"] = result.block_queries;
   json["block_hits"] = result.block_hits;
   json["hit_rate"] = result.hit_rate();
+  if (options.optimal) json["optimal_hit_rate"] = result.optimal_hit_rate;
   json["evictions"] = result.evictions;
   json["peak_live_blocks"] = result.peak_live_blocks;
   json["failed_allocations"] = result.failed_allocations;
@@ -103,7 +107,8 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["block_size"] = options.block_size;
   json["num_blocks"] = options.num_blocks;
   json["concurrency"] = options.concurrency;
-  json["policy"] = "lru";
+  json["policy"] = options.policy;
+  json["policy_weight"] = result.policy_weight;
   json["commit_late"] = options.commit_late;
   json["tables"] = options.maintain_tables;
   json["verified"] = options.verify;

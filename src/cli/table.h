@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iomanip>
 #include <ostream>
+#include <sstream>
 #include <string>
 
 namespace kvcli {
@@ -14,6 +15,13 @@ inline std::string grouped(uint64_t number) {
   std::string text = std::to_string(number);
   for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
   return text;
+}
+
+/// 0.5, 1, 1000
+inline std::string number_text(double number) {
+  std::ostringstream text;
+  text << number;
+  return text.str();
 }
 
 /// "1 layer", "2 layers"

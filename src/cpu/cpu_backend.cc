@@ -142,6 +142,12 @@ void storage_wait(void* storage) { storage_of(storage).wait(); }
 
 void storage_destroy(void* storage) { Storage::destroy(static_cast<Storage*>(storage)); }
 
+kvc_status trim(void* storage, uint64_t* device_bytes, uint64_t* host_bytes) {
+  *device_bytes = 0;
+  *host_bytes = storage_of(storage).trim();
+  return KVC_OK;
+}
+
 kvc_status store(void* storage, const kvc_backend_rows* rows, void* stream) {
   return move_rows(storage, rows, stream, true);
 }
@@ -209,6 +215,7 @@ const kvc_backend& cpu_backend() {
     cpu.storage_create = storage_create;
     cpu.storage_wait = storage_wait;
     cpu.storage_destroy = storage_destroy;
+    cpu.trim = trim;
     cpu.store = store;
     cpu.gather = gather;
     cpu.copy_blocks = copy_blocks;

@@ -8,10 +8,10 @@ thread_local uint64_t missing_blocks = 0;
 
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
   return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
-                      (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0) &&
-         namespaces_.create(memory, arena_, shape_.num_pools, tag.tag, tag.generation) &&
+                      (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0, *shape_.policy, shape_.policy_weight) &&
+         namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
-                      secret) &&
+                      secret, shape_.policy_history) &&
          zeroing_.create(memory, shape_.flags, pool_.num_ids());
 }
 
@@ -66,10 +66,7 @@ inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
   pool_.prefetch(block.block);
   Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
   node.node = pool_[node.block].node;
-  if (is_node(node.node)) {
-    tree_.prefetch_node(node.node);
-    if (events_.enabled()) tree_.prefetch_removal(node.node);
-  }
+  if (is_node(node.node)) tree_.prefetch_node(node.node);
   Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
   if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
   tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
@@ -85,7 +82,7 @@ void Blocks::evict(BlockId victim) {
     --namespaces_.cached(node.ns, block.pool);
     ++counters_.evictions;
   }
-  tree_.detach(victim);
+  detach(victim);
 }
 
 void Blocks::free_evicted(BlockId victim) {
@@ -98,7 +95,7 @@ size_t Blocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
   const uint64_t before = counters_.evictions;  // stale blocks do not count
   for (size_t p = first; p < end; ++p) {
     while (counters_.evictions - before < max_blocks && pool_.counts(p).lru != 0)
-      free_evicted(pool_.lru_head(p));
+      free_evicted(pool_.victim(p));
   }
   return counters_.evictions - before;
 }
@@ -108,6 +105,8 @@ void Blocks::pop(uint32_t group, size_t count, BlockId* out) {
   const auto group_byte = static_cast<uint8_t>(group);
   size_t i = pool_.pop_free(pool, group_byte, count, out);
   if (i == count) return;
+  if (pool_.has_shelves()) [[unlikely]]
+    return pop_victims(group, count - i, out + i);
 
   BlockPool::LruTaker lru(pool_, pool, group_byte);
   for (; i < count; ++i) {
@@ -138,7 +137,7 @@ void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
 void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
   Block& block = pool_[id];
   if (!drop_ref(block)) return;
-  if (!keep_published && is_node(block.node)) tree_.detach(id);
+  if (!keep_published && is_node(block.node)) detach(id);
   if (fencing()) {
     pool_.push_fenced(id, issued_);
   } else if (!is_node(block.node)) {
@@ -152,7 +151,7 @@ void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
 void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns) {
   constexpr size_t kAhead = 8;
   const uint32_t pool = shape_.groups[group].pool;
-  const bool sweeps = !fencing();
+  const bool sweeps = !fencing() && !pool_.has_shelves();
   for (size_t j = end; j != begin;) {
     {
       BlockPool::LruAppender lru(pool_, pool);
@@ -201,7 +200,7 @@ void Blocks::settle(BlockId id) {
 void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
   const Block& block = pool_[id];
   if (stale) {
-    tree_.detach(id);
+    detach(id);
     pool_.push_free(id);
     return;
   }
@@ -217,7 +216,10 @@ void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
       pool_.push_free(given_up);
     }
   }
-  pool_.push_lru(kept);
+  if (pool_.has_shelves()) [[unlikely]]
+    shelve(kept);
+  else
+    pool_.push_lru(kept);
   if (pool_[kept].next_copy != kept) tree_.make_idle(kept);
   ++namespaces_.cached(ns, block.pool);
 }

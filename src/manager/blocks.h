@@ -73,6 +73,11 @@ class Blocks {
     hit(id);
     pool_.add_ref(pool_[id]);
   }
+  // The positions of a hit, from the first on, were used once more.
+  void use(const NodeId* path, size_t length) {
+    if (!tree_.counts_uses()) return;
+    for (size_t j = 0; j < length; ++j) tree_.use(path[j]);
+  }
   void hold_external(BlockId id) {
     hit(id);
     pool_.add_external(pool_[id]);
@@ -193,6 +198,20 @@ class Blocks {
   };
 
   void pop(uint32_t group, size_t count, BlockId* out);
+  // With shelves.
+  [[gnu::noinline]] void pop_victims(uint32_t group, size_t count, BlockId* out);
+  uint32_t shelf_of(NodeId node) const;
+  void shelve(BlockId id);
+  uint32_t num_missing(NodeId node) const;
+  void find_fragments(NodeId node, uint32_t group);
+  // Takes a block from its position. Other blocks there may become fragments.
+  void detach(BlockId id) {
+    const NodeId node = pool_[id].node;
+    const uint32_t group = pool_[id].group;
+    tree_.detach(id);
+    if (shape_.policy->moves_fragments) [[unlikely]]
+      find_fragments(node, group);
+  }
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
   void free_evicted(BlockId victim);

@@ -20,7 +20,7 @@ class Checker {
 
   kvc_status run() {
     const size_t num_namespaces = s_.namespaces().size();
-    if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.max_nodes()) ||
+    if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.num_places()) ||
         !users_.create(scratch_, num_namespaces) || !nodes_of_.create(scratch_, num_namespaces) ||
         !cached_.create(scratch_, num_namespaces * shape_.num_pools)) {
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks", ull(pool_.num_ids()));
@@ -178,6 +178,19 @@ class Checker {
     });
   }
 
+  // A policy's shelf has the blocks in the order in which they came, unless they were moved.
+  kvc_status shelf(size_t p, uint32_t shelf) {
+    uint64_t before = UINT64_MAX;
+    return s_.each_from(pool_.lru_head(p, shelf), [&](BlockId id, const Block&) -> kvc_status {
+      const uint64_t age = pool_.age(id);
+      KVC_CHECK(age != 0 && (age < before || shape_.policy->moves_fragments),
+                "shelf %u of pool %zu: block %d came %llu blocks ago, the one before it %llu", shelf, p,
+                raw(id), ull(age), ull(before));
+      before = age;
+      return KVC_OK;
+    });
+  }
+
   kvc_status lists(size_t p) {
     const PoolCounts& counts = pool_.counts(p);
     size_t free = 0, lru = 0, fenced = 0, stale = 0;
@@ -188,6 +201,8 @@ class Checker {
       ++(tree_.stale(node) ? stale : cached(node.ns, p));
       return KVC_OK;
     }));
+    for (uint32_t shelf = 0; pool_.has_shelves() && shelf < pool_.num_shelves(); ++shelf)
+      KVC_TRY(this->shelf(p, shelf));
     uint32_t fence = 0;
     KVC_TRY(list(p, List::kFenced, "FENCED", counts.fenced, &fenced,
                  [&](BlockId id, const Block& block) -> kvc_status {
@@ -263,8 +278,9 @@ class Checker {
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
       ++alive;
       ++nodes_of_[tree_[id].ns];
-      KVC_CHECK(alive <= tree_.max_nodes(), "the orphans go in circles");
+      KVC_CHECK(alive <= tree_.num_places(), "the orphans go in circles");
     }
+    KVC_CHECK(!tree_.counts_uses() || tree_.uses().intact(), "the uses of evicted positions are broken");
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
               ull(s_.counters.nodes_used));
     return KVC_OK;
@@ -289,6 +305,8 @@ class Checker {
     }
     KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
               node.resident, resident);
+    KVC_CHECK(!tree_.counts_uses() || (tree_.uses().of(id) != 0) == (resident != 0),
+              "node %zu has %u uses, and groups with a block %x", i, tree_.uses().of(id), resident);
     const ExtraView none;
     KVC_CHECK(
         node.extra != nullptr || tree_.find(node.parent, node.key, tree_.tokens(id), none, node.epoch) == id,

@@ -34,6 +34,7 @@ void add_namespace(const StateReader& state, uint32_t ns, DigestHash& out) {
         state.each_copy(lowest, add_copy);
       out.add(copies);
     }
+    if (state.tree().counts_uses()) out.add(state.tree().uses().of(id));
   });
 }
 
@@ -43,6 +44,11 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
       out.add(static_cast<uint64_t>(raw(id)));
       if (list == List::kFenced) out.add(block.fence);
     });
+  }
+  for (uint32_t shelf = 0; state.pool().has_shelves() && shelf < state.pool().num_shelves(); ++shelf) {
+    out.add(shelf);
+    state.each_from(state.pool().lru_head(p, shelf),
+                    [&](BlockId id, const Block&) { out.add(state.pool().age(id)); });
   }
   const Zeroing& zeroing = state.blocks.zeroing();
   state.each_block(p, [&](BlockId id, const Block& block) {
@@ -87,6 +93,12 @@ uint64_t StateReader::digest() const {
   DigestHash out;
   for (size_t p = 0; p < shape.num_pools; ++p) add_pool(*this, p, out);
   for (uint32_t ns = 0; ns < namespaces().size(); ++ns) add_namespace(*this, ns, out);
+  if (tree().counts_uses()) {
+    tree().uses().each_remembered([&](uint32_t tag, uint32_t uses) {
+      out.add(uses);
+      if (uses != 0) out.add(tag);
+    });
+  }
   each_request([&](size_t i, const Request& request) {
     if (request.building) return;
     out.add(i);

@@ -43,6 +43,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
     blocks_.hold_external(block);
     blocks[j] = raw(block);
   }
+  blocks_.use(scratch.path(), length);
   *count = length;
   return KVC_OK;
 }

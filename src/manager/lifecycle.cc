@@ -192,6 +192,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
     }
     table.begin(shape_.dropped_below(g, length * shape_.block_size));
   }
+  blocks_.use(admission.path, length);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     blocks_.take(g, request.ns, positions - length, request.groups[g].blocks.data + length);
   }

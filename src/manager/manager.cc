@@ -70,7 +70,7 @@ kvc_status Manager::build() {
   // Room for the requests' tables and tails, so that ordinary growth takes nothing from the heap later.
   const uint64_t usual = shape_.num_blocks * 8;
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
-  if (!events_.create(memory_, env_, shape_.event_capacity, shape_.block_size) ||
+  if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
       !pins_.create(memory_, id_tag_) || !rows_.create(memory_) || !stepper_.create() ||
       !arena_.reserve(reserve)) {

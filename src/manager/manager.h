@@ -18,6 +18,8 @@
 
 namespace kvc {
 
+class EventWriter;
+
 class Manager {
  public:
   static kvc_status create(const Shape& shape, const Env& env, Manager** out);
@@ -155,7 +157,7 @@ class Manager {
   }
 
  private:
-  uint64_t list_slice(uint64_t at, size_t room, kvc_event_batch* batch, Identities::Work* work);
+  uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
   kvc_status build();
   uint32_t last_generation();

@@ -24,6 +24,7 @@ class Monitor {
 
   std::mutex& mutex() const { return mutex_; }
   void publish();
+  void end_part() { events_.end_call(); }
   Counters read() const { return snapshot_.read(); }
 
  private:
@@ -50,6 +51,7 @@ class Guard {
 
   // Lets other threads in between two parts of a long call.
   void yield() {
+    monitor_.end_part();
     monitor_.mutex().unlock();
     monitor_.mutex().lock();
   }

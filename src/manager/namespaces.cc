@@ -65,15 +65,8 @@ void Blocks::forget(uint32_t ns) {
 
 void Blocks::announce_cleared(uint64_t namespace_id, uint32_t ns) {
   if (!events_.enabled()) return;
-  kvc_event& told = events_.add(nullptr, 0);
-  kvc_event event = {};
-  event.sequence = told.sequence;
-  event.time_ns = told.time_ns;
-  event.kind = KVC_EVENT_CLEARED;
-  event.namespace_id = namespace_id;
-  event.epoch = namespaces_.epoch(ns);
-  event.block = -1;
-  told = event;
+  events_.add(KVC_EVENT_CLEARED, namespaces_.epoch(ns), namespace_id == 0 ? kNoNode : root_of(ns), 0,
+              kNoBlock);
 }
 
 }  // namespace kvc

@@ -30,6 +30,8 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
       pool_.mark_written(pool_[block]);
       tree_.attach(node, g, block);
     }
+    if (tree_.counts_uses()) [[unlikely]]
+      tree_.use(node);
     ++i;
   }
   return i;
@@ -56,11 +58,12 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
     const BlockId id{blocks[j]};
     Block& block = pool_[id];
     if (block.node == node) continue;
-    if (is_node(block.node)) tree_.detach(id);  // of an epoch that is over
+    if (is_node(block.node)) detach(id);  // of an epoch that is over
     if (zeroing_.on()) zeroing_.set_owner(id, namespaces_.id(prompt.ns));
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);
     tree_.attach(node, group, id);
+    if (tree_.counts_uses()) tree_.use(node);
   }
   tree_.release(cursor);
 }
@@ -84,7 +87,7 @@ bool Blocks::is_alone(const GroupTable* groups, size_t position) {
 void Blocks::make_private(const GroupTable* groups, size_t position) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const BlockId id = groups[g].blocks.data[position];
-    if (is_block(id) && is_node(pool_[id].node)) tree_.detach(id);
+    if (is_block(id) && is_node(pool_[id].node)) detach(id);
   }
 }
 
@@ -94,7 +97,7 @@ bool Blocks::unpublish(BlockId id) {
   if (block.list == List::kLru) {
     free_cached(id);
   } else {
-    tree_.detach(id);
+    detach(id);
   }
   return true;
 }
@@ -115,7 +118,7 @@ size_t Blocks::drop_idle(NodeId node) {
 void Blocks::free_cached(BlockId id) {
   --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
   pool_.remove(id);
-  tree_.detach(id);
+  detach(id);
   pool_.push_free(id);
 }
 

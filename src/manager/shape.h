@@ -4,6 +4,7 @@
 #include <kvcache.h>
 
 #include "base/checked.h"
+#include "pool/policy.h"
 
 namespace kvc {
 
@@ -53,6 +54,10 @@ struct Shape {
   uint64_t pool_blocks[kMaxPools];  // null block included
   uint64_t num_blocks;              // sum of them
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark;
+  uint32_t policy_number;  // KVC_POLICY_*
+  const Policy* policy;
+  double policy_weight;
+  uint64_t policy_history;  // 0 if the policy does not count uses
 
   uint32_t all_groups() const { return full_groups | window_groups; }
   size_t positions_of(uint64_t tokens) const { return by_block.divide_up(static_cast<uint32_t>(tokens)); }

@@ -39,12 +39,18 @@ struct StateReader {
     }
     return KVC_OK;
   }
-  // visit(id, block): the blocks of FREE, LRU or FENCED, in the order in which they are taken.
+  // visit(id, block): the blocks of FREE, LRU or FENCED, in the order in which they are taken; with several
+  // shelves, shelf by shelf.
   template <typename Visit>
   kvc_status each_listed(size_t p, List list, Visit&& visit) const {
-    BlockId id = list == List::kFree  ? pool().free_top(p)
-                 : list == List::kLru ? pool().lru_head(p)
-                                      : pool().fenced_head(p);
+    if (list == List::kFree) return each_from(pool().free_top(p), visit);
+    if (list == List::kFenced) return each_from(pool().fenced_head(p), visit);
+    for (uint32_t shelf = 0; shelf < pool().num_shelves(); ++shelf)
+      KVC_TRY(each_from(pool().lru_head(p, shelf), visit));
+    return KVC_OK;
+  }
+  template <typename Visit>
+  kvc_status each_from(BlockId id, Visit&& visit) const {
     for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));
     return KVC_OK;
   }
@@ -61,7 +67,7 @@ struct StateReader {
   // visit(id, node): the living nodes by id.
   template <typename Visit>
   kvc_status each_node(Visit&& visit) const {
-    for (size_t i = 0; i < tree().max_nodes(); ++i) {
+    for (size_t i = 0; i < tree().num_places(); ++i) {
       const NodeId id{static_cast<int32_t>(i)};
       if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
     }

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "models/json.h"
+#include "models/shortfin_config.h"
 
 namespace kvc {
 namespace {
@@ -325,7 +326,8 @@ kvc_status parse_hf_config(std::string_view text, kvc_model* out) {
   if (!root.is_object())
     return invalid("the JSON is %s, not an object; give the config.json of a model", root.shown().c_str());
   try {
-    *out = read_config(Section(root));
+    const Section config(root);
+    *out = is_shortfin_config(config) ? read_shortfin_config(config).model : read_config(config);
   } catch (const Section::Refused&) {
     return KVC_ERROR_INVALID_ARGUMENT;
   }

@@ -27,34 +27,6 @@ kvc_status check_range(const char* what, uint64_t value, uint64_t low, uint64_t 
 
 #define KVC_REQUIRE_RANGE(value, low, high) KVC_TRY(check_range(#value, value, low, high))
 
-kvc_status check_model(const kvc_model& model) {
-  KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
-  KVC_REQUIRE_RANGE(model.num_kv_heads, 1, kMaxDim);
-  KVC_REQUIRE_RANGE(model.head_dim, model.latent_dim != 0 ? 0 : 1, kMaxDim);
-  KVC_REQUIRE_RANGE(model.v_head_dim, 0, kMaxDim);
-  KVC_REQUIRE_RANGE(model.latent_dim, 0, kMaxDim);
-  if (model.num_q_heads % model.num_kv_heads != 0) {
-    return invalid("model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0",
-                   model.num_q_heads, model.num_kv_heads);
-  }
-  if (model.latent_dim != 0 && model.num_kv_heads != 1) {
-    return invalid(
-        "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
-        "to 1",
-        model.num_kv_heads, model.latent_dim);
-  }
-  for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
-    const uint64_t bits = model.window_layers[i];
-    if (bits == 0) continue;
-    const uint32_t last = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(bits));
-    if (last >= model.num_layers)
-      return invalid("model.window_layers names layer %u of %u layers", last, model.num_layers);
-    if (model.window_tokens == 0)
-      return invalid("model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
-  }
-  return KVC_OK;
-}
-
 // The size of keys, values and latent rows.
 struct Element {
   uint32_t bits;
@@ -87,8 +59,6 @@ kvc_status find_element(const kvc_memory_query& query, const kvc_model& model, u
   KVC_REQUIRE_RANGE(query.asymmetric, 0, 1);
   KVC_REQUIRE_RANGE(query.tensor_scales, 0, 1);
   KVC_REQUIRE_RANGE(query.channel_keys, 0, 1);
-  if (query.reserved != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "kvc_memory_query.reserved is %u and must be 0", query.reserved);
   const bool is_integer = dtype == KVC_INT8 || dtype == KVC_INT4;
   if (query.tensor_scales != 0 &&
       (!is_quantized(dtype) || query.scale_group != 0 || query.asymmetric != 0 || query.channel_keys != 0)) {
@@ -138,7 +108,51 @@ uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t 
   return full == 0 ? UINT64_MAX : (bytes - span * window) / full;
 }
 
+// Divides what a budget leaves for blocks among the pools.
+void size_pools(uint64_t bytes, kvc_memory_estimate* out) {
+  const uint64_t full = out->full_block_bytes, window = out->window_block_bytes;
+  if (full == 0 || window == 0 || full == window) {
+    out->pool_blocks = bytes / std::max(full, window);
+    return;
+  }
+  if (bytes < window || bytes - window < full) return;
+  // Both products fit 64 bits: estimate_memory() has checked the bytes of a sequence.
+  const uint64_t needed = out->window_blocks * window;
+  const __uint128_t share = static_cast<__uint128_t>(bytes) * needed / (needed + out->full_blocks * full);
+  out->window_pool_blocks =
+      std::clamp<uint64_t>(static_cast<uint64_t>(share) / window, 1, (bytes - full) / window);
+  out->pool_blocks = (bytes - out->window_pool_blocks * window) / full;
+}
+
 }  // namespace
+
+kvc_status check_model(const kvc_model& model) {
+  KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
+  KVC_REQUIRE_RANGE(model.num_kv_heads, 1, kMaxDim);
+  KVC_REQUIRE_RANGE(model.head_dim, model.latent_dim != 0 ? 0 : 1, kMaxDim);
+  KVC_REQUIRE_RANGE(model.v_head_dim, 0, kMaxDim);
+  KVC_REQUIRE_RANGE(model.latent_dim, 0, kMaxDim);
+  if (model.num_q_heads % model.num_kv_heads != 0) {
+    return invalid("model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0",
+                   model.num_q_heads, model.num_kv_heads);
+  }
+  if (model.latent_dim != 0 && model.num_kv_heads != 1) {
+    return invalid(
+        "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
+        "to 1",
+        model.num_kv_heads, model.latent_dim);
+  }
+  for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
+    const uint64_t bits = model.window_layers[i];
+    if (bits == 0) continue;
+    const uint32_t last = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(bits));
+    if (last >= model.num_layers)
+      return invalid("model.window_layers names layer %u of %u layers", last, model.num_layers);
+    if (model.window_tokens == 0)
+      return invalid("model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
+  }
+  return KVC_OK;
+}
 
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
   KVC_TRY(check_model(model));
@@ -196,6 +210,10 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
     // A token has at least one byte, so the product only overflows for "any number".
     estimate.max_tokens = most == UINT64_MAX ? most : most * block_size;
     estimate.max_sequences = query.budget_bytes / estimate.sequence_bytes;
+    estimate.budget_bytes = query.budget_bytes;
+    // Residual blocks of all sequences: less than total_bytes, so the product fits.
+    const uint64_t residual = num_sequences * estimate.residual_bytes;
+    size_pools(query.budget_bytes - std::min(query.budget_bytes, residual), &estimate);
   }
   *out = estimate;
   return KVC_OK;

@@ -6,6 +6,9 @@
 
 namespace kvc {
 
+// Checks what the memory depends on, of a model of full size.
+kvc_status check_model(const kvc_model& model);
+
 // Both structs have their full size. Checks all fields, and replaces 0 by defaults. Nothing is written on
 // failure.
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// models.def as a constant table, checked at compile time, and the search for names.
+// models.def as a constant table, checked at compile time, and the search for names of all models.
 #include "models/registry.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+
+#include "models/registered.h"
 
 namespace kvc {
 namespace {
@@ -49,11 +51,6 @@ constexpr std::string_view repository(const Entry& entry) {
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool same(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
-}
-
 // Calls function(alias) until it returns true.
 template <typename Function>
 bool any_alias(const Entry& entry, Function&& function) {
@@ -94,11 +91,19 @@ size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-size_t model_count() { return std::size(kEntries); }
+bool same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
 
-std::string_view model_source(size_t index) { return kEntries[index].source; }
+size_t preset_count() { return std::size(kEntries); }
+
+size_t model_count() { return preset_count() + registered_count(); }
+
+std::string_view preset_source(size_t index) { return kEntries[index].source; }
 
 kvc_model model_at(size_t index) {
+  if (index >= preset_count()) return registered_at(index - preset_count());
   const Entry& entry = kEntries[index];
   kvc_model model = {};
   model.struct_size = sizeof model;
@@ -131,18 +136,25 @@ kvc_model model_at(size_t index) {
   return model;
 }
 
-size_t find_model(std::string_view name) {
+size_t find_preset(std::string_view name) {
   const auto found = std::find_if(std::begin(kEntries), std::end(kEntries), [&](const Entry& entry) {
-    return same(name, entry.name) || same(name, repository(entry)) ||
-           any_alias(entry, [&](std::string_view alias) { return same(name, alias); });
+    return same_name(name, entry.name) || same_name(name, repository(entry)) ||
+           any_alias(entry, [&](std::string_view alias) { return same_name(name, alias); });
   });
-  return static_cast<size_t>(found - std::begin(kEntries));
+  return found == std::end(kEntries) ? kNoModel : static_cast<size_t>(found - std::begin(kEntries));
 }
 
-size_t near_models(std::string_view name, const char** names, size_t capacity) {
+size_t find_model(std::string_view name) {
+  if (const size_t preset = find_preset(name); preset != kNoModel) return preset;
+  const size_t index = find_registered(name);
+  return index == kNotRegistered ? kNoModel : preset_count() + index;
+}
+
+size_t near_models(std::string_view name, ModelName* names, size_t capacity) {
   if (const size_t slash = name.rfind('/'); slash != std::string_view::npos) name.remove_prefix(slash + 1);
   if (name.empty() || name.size() > kLongestGuess) return 0;
-  size_t distances[std::size(kEntries)];
+  size_t distances[std::size(kEntries) + KVC_MODEL_MAX_REGISTERED];
+  const size_t num_models = model_count();
   for (size_t i = 0; i < std::size(kEntries); ++i) {
     size_t best = distance(name, kEntries[i].name);
     any_alias(kEntries[i], [&](std::string_view alias) {
@@ -151,12 +163,12 @@ size_t near_models(std::string_view name, const char** names, size_t capacity) {
     });
     distances[i] = best;
   }
+  for (size_t i = preset_count(); i < num_models; ++i) distances[i] = distance(name, model_at(i).name);
   size_t count = 0;
   for (; count < capacity; ++count) {
-    const size_t i =
-        static_cast<size_t>(std::min_element(std::begin(distances), std::end(distances)) - distances);
+    const size_t i = static_cast<size_t>(std::min_element(distances, distances + num_models) - distances);
     if (distances[i] * 2 > name.size()) break;  // More than half of the name differs.
-    names[count] = kEntries[i].name;
+    std::memcpy(names[count], model_at(i).name, sizeof names[count]);
     distances[i] = SIZE_MAX / 2;
   }
   return count;

@@ -64,7 +64,7 @@ double attention_factor_of(const kvc_model& model, uint32_t scaling) {
 
 }  // namespace
 
-kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* factors, uint32_t* dim) {
+kvc_status check_rope_fields(const kvc_model& model, uint32_t layer, uint32_t* dim) {
   if (model.num_layers > KVC_MODEL_MAX_LAYERS || layer >= model.num_layers)
     return invalid("layer %u of %u; models have at most %d", layer, model.num_layers, KVC_MODEL_MAX_LAYERS);
   const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
@@ -99,6 +99,14 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
     if (scaling == KVC_ROPE_YARN && model.rope_theta == 1)
       return invalid("YaRN with a rope_theta of 1; give another base");
   }
+  *dim = rotating;
+  return KVC_OK;
+}
+
+kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* factors, uint32_t* dim) {
+  uint32_t rotating = 0;
+  KVC_TRY(check_rope_fields(model, layer, &rotating));
+  const uint32_t scaling = scaling_of(model, layer);
   if (scaling == KVC_ROPE_LONGROPE && factors == nullptr) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "LongRoPE needs factors: short_factor or long_factor of the model's config.json");

@@ -11,6 +11,8 @@ namespace kvc {
 inline constexpr double kMostRopeNumber = 1e30;
 
 // Checks the fields of a model of full size that a layer's embedding uses. *dim: elements that rotate.
+kvc_status check_rope_fields(const kvc_model& model, uint32_t layer, uint32_t* dim);
+// The same, with the factors that LongRoPE needs.
 kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* factors, uint32_t* dim);
 
 // For a checked model. frequencies [dim / 2]. Returns the attention factor.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blocks of all pools: who holds each one, and in which list it waits. Of prefixes it knows only the
 // opaque node that a block is attached to; whoever takes a block from the LRU list detaches it. Every
-// operation is O(1).
+// operation is O(1). A policy may divide the LRU list into shelves (policy.h); each is ordered by the time at
+// which its blocks came, except that reshelve() keeps a block's time.
 //
 // Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
@@ -9,6 +10,7 @@
 #pragma once
 #include "base/ids.h"
 #include "base/memory.h"
+#include "pool/policy.h"
 
 namespace kvc {
 
@@ -48,11 +50,14 @@ class BlockPool {
     BlockId free_top;
     BlockId recent[kSkip];  // last blocks pushed to LRU
     uint32_t pushed;
+    uint64_t clock;  // blocks that came to the shelves; at 10^9 a second it lasts for centuries
+    uint64_t bonus[Policy::kMaxShelves];
   };
 
  public:
   // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
-  [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block);
+  [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
+                            const Policy& policy = kLruPolicy, double weight = 0);
 
   Block& operator[](BlockId id) { return blocks_[static_cast<size_t>(raw(id))]; }
   const Block& operator[](BlockId id) const { return blocks_[static_cast<size_t>(raw(id))]; }
@@ -65,7 +70,7 @@ class BlockPool {
   bool exists(int32_t id) const { return id >= first_id_ && static_cast<uint64_t>(id) < num_ids_; }
 
   BlockId free_top(size_t pool) const { return pools_[pool].free_top; }
-  BlockId lru_head(size_t pool) const { return blocks_[sentinel(pool, 0)].next; }
+  BlockId lru_head(size_t pool, size_t shelf = 0) const { return blocks_[shelf_sentinel(pool, shelf)].next; }
   BlockId fenced_head(size_t pool) const { return blocks_[sentinel(pool, 1)].next; }
   bool at_end(BlockId id) const { return static_cast<uint64_t>(raw(id)) >= num_ids_; }  // a list's sentinel
 
@@ -97,6 +102,21 @@ class BlockPool {
     ++pool.counts.free;
   }
   void push_lru(BlockId id) { LruAppender(*this, (*this)[id].pool).append(id, (*this)[id]); }
+
+  // With several shelves these replace push_lru, LruAppender and LruTaker.
+  uint32_t num_shelves() const { return num_shelves_; }
+  bool has_shelves() const { return num_shelves_ != 1; }
+  void push_shelf(BlockId id, uint32_t shelf);
+  // Moves a block to the end of another shelf; the time at which it came stays.
+  void reshelve(BlockId id, uint32_t shelf);
+  // The cached block of a pool that leaves first; there must be one.
+  BlockId victim(size_t pool) const;
+  // Takes a block of LRU, already detached from its node, for a request of `group`.
+  void take(BlockId id, uint8_t group);
+  // Blocks that came to the shelves of its pool since this one did, itself included.
+  uint64_t age(BlockId id) const {
+    return pools_[(*this)[id].pool].clock - came_[static_cast<size_t>(raw(id))];
+  }
 
   // Many blocks of one pool to the end of its LRU list; nothing else may touch that list meanwhile.
   class LruAppender {
@@ -194,6 +214,7 @@ class BlockPool {
     target = source;
     if (source.next_copy == from) target.next_copy = to;
     if (source.list == List::kLru) (*this)[source.prev].next = (*this)[source.next].prev = to;
+    if (has_shelves()) came_[static_cast<size_t>(raw(to))] = came_[static_cast<size_t>(raw(from))];
     source.node = kNoNode;
     source.next_copy = from;
     source.refs = 0;
@@ -250,7 +271,11 @@ class BlockPool {
  private:
   static constexpr size_t kMaxPools = 32;
 
+  // The sentinel of shelf 0 is that of LRU.
   size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }
+  size_t shelf_sentinel(size_t pool, size_t shelf) const {
+    return shelf == 0 ? sentinel(pool, 0) : num_ids_ + 2 * num_pools_ + pool * (num_shelves_ - 1) + shelf - 1;
+  }
   static void become_held(Block& block, uint8_t group) {
     block.list = List::kHeld;
     block.refs = 1;
@@ -278,10 +303,12 @@ class BlockPool {
     (*this)[block.next].prev = block.prev;
   }
 
-  Array<Block> blocks_;  // all ids, then two sentinels (LRU, FENCED) per pool
+  Array<Block> blocks_;   // all ids, then two sentinels (LRU, FENCED) per pool, then those of more shelves
+  Array<uint64_t> came_;  // the pool's clock when a block came to a shelf; with several shelves
   Pool pools_[kMaxPools] = {};
   uint64_t num_ids_ = 0;
   size_t num_pools_ = 0;
+  uint32_t num_shelves_ = 1;
   int32_t first_id_ = 0;
 };
 

@@ -16,44 +16,40 @@ Digest256 chain(const Digest256& parent, const Digest256& extra, uint32_t block_
   return sha.finish();
 }
 
-// A position whose digest is not known has room in it for another one's id.
-NodeId link(const Digest256& digest) {
-  NodeId id;
-  std::memcpy(&id, digest.bytes, sizeof id);
-  return id;
+void copy_digest(const Digest256& digest, uint8_t* out) {
+  std::memcpy(out, digest.bytes, sizeof digest.bytes);
 }
-void set_link(Digest256* digest, NodeId id) { std::memcpy(digest->bytes, &id, sizeof id); }
 
 }  // namespace
 
-bool Identities::create(Memory& memory, size_t max_nodes, uint32_t block_size) {
+bool Identities::create(Memory& memory, size_t num_places, uint32_t block_size) {
   block_size_ = block_size;
-  return identities_.create(memory, max_nodes);
+  return identities_.create(memory, num_places);
 }
 
-void Identities::describe(uint32_t kind, NodeId id, size_t group, BlockId block, kvc_event* event) const {
+void Identities::describe(const EventRecord& record, kvc_event* event) const {
+  *event = {};
+  event->time_ns = record.time_ns;
+  event->epoch = record.epoch;
+  event->kind = record.kind;
+  event->group = record.group;
+  event->block = raw(record.block);
+  const NodeId id = record.position;
+  if (!is_node(id)) {
+    event->namespace_id = id == kNoNode      ? 0
+                          : id == root_of(0) ? KVC_DEFAULT_NAMESPACE
+                                             : namespaces_.id(~static_cast<uint32_t>(raw(id)));
+    return;
+  }
   const Node& node = tree_[id];
-  event->epoch = namespaces_.epoch(node.ns);
   event->namespace_id = namespaces_.id(node.ns);
   event->node = of(id).serial;
   event->parent_node = is_node(node.parent) ? of(node.parent).serial : 0;
   event->token_offset = uint64_t{node.depth} * block_size_;
-  event->kind = kind;
-  event->group = static_cast<uint32_t>(group);
   event->num_tokens = block_size_;
-  event->block = raw(block);
-}
-
-void Identities::tell(uint32_t kind, NodeId id, size_t group, BlockId block) {
-  kvc_event& event = events_.add(tree_.tokens(id), block_size_);
-  describe(kind, id, group, block, &event);
-  Identity& identity = of(id);
-  if (identity.waiting == kKnown) {
-    write_digests(id, &event);
-  } else {
-    events_.wait(raw(id), identity.waiting);
-    identity.waiting = event.sequence + 1;
-  }
+  copy_digest(of(id).digest, event->digest);
+  copy_digest(parent_digest(id), event->parent_digest);
+  copy_digest(extra_digest(id), event->extra_digest);
 }
 
 const Digest256& Identities::parent_digest(NodeId id) const {
@@ -69,90 +65,75 @@ Digest256 Identities::extra_digest(NodeId id) const {
   return sha.finish();
 }
 
-void Identities::write_digests(NodeId id, kvc_event* event) const {
-  const Digest256 extra = extra_digest(id);
-  std::memcpy(event->digest, of(id).digest.bytes, sizeof event->digest);
-  std::memcpy(event->parent_digest, parent_digest(id).bytes, sizeof event->parent_digest);
-  std::memcpy(event->extra_digest, extra.bytes, sizeof event->extra_digest);
-}
-
-// The parent's digest is known.
-void Identities::set(NodeId id, const Digest256& digest) {
-  Identity& identity = of(id);
-  identity.digest = digest;
-  uint64_t waiting = std::exchange(identity.waiting, kKnown);
-  while (waiting != 0 && events_.holds(waiting - 1)) {
-    const uint64_t sequence = waiting - 1;
-    waiting = events_.end_wait(sequence);
-    write_digests(id, &events_[sequence]);
-  }
-}
-
-// Links a position and its unknown ancestors, the highest first, and returns the highest. It stops at those
-// of `work`, if given, and after `most`; *count: how many.
-NodeId Identities::unknown_from(NodeId id, size_t most, const Work* work, size_t* count) {
-  const auto in_work = [&](NodeId of_work) {
-    for (size_t i = work == nullptr ? 0 : work->count; i-- > 0;) {
-      if (work->positions[i].id == of_work) return true;
-    }
-    return false;
-  };
-  NodeId top = kNoNode;
-  *count = 0;
-  for (; is_node(id) && !known(id) && *count < most && !in_work(id); id = tree_[id].parent) {
-    set_link(&of(id).digest, top);
-    top = id;
-    ++*count;
-  }
-  return top;
-}
-
-void Identities::identify(NodeId id, size_t most) {
-  size_t count;
-  NodeId at = unknown_from(id, SIZE_MAX, nullptr, &count);
-  for (; is_node(at) && most != 0; --most) {
-    const NodeId next = link(of(at).digest);
-    set(at, chain(parent_digest(at), extra_digest(at), block_size_, tree_.tokens(at)));
-    at = next;
-  }
-}
-
-bool Identities::gather(NodeId id, Work* work) {
-  constexpr size_t kAtOnce = 1024;  // of a long chain, under the lock: walking it again would take longer
-  const size_t room = work->room(block_size_);
-  size_t count;
-  NodeId at = unknown_from(id, work->count == 0 ? SIZE_MAX : room + 1, work, &count);
-  if (count > room) {
-    if (work->count == 0) identify(id, kAtOnce);
-    return false;
-  }
-  work->block_size = block_size_;
-  for (; is_node(at); at = link(of(at).digest)) {
-    Work::Position& position = work->positions[work->count];
-    const NodeId parent = tree_[at].parent;
-    position.id = at;
-    position.serial = of(at).serial;
-    position.extra = extra_digest(at);
-    position.parent = static_cast<int32_t>(work->count);
-    while (--position.parent >= 0 && work->positions[position.parent].id != parent) continue;
-    if (position.parent < 0) position.parent_digest = parent_digest(at);
-    std::memcpy(work->tokens + work->count * block_size_, tree_.tokens(at), block_size_ * sizeof(int32_t));
-    ++work->count;
+// Goes down from where the last call stopped to a position that is not known: another reader may have learned
+// some. False if that takes another call.
+bool Identities::go_on(NodeId end, Work* work) const {
+  Work::Way& way = work->way;
+  if (way.end != end || way.serial != of(end).serial) way = {of(end).serial, end, end};
+  for (size_t steps = 0; known(way.at); ++steps) {
+    if (steps == kSteps) return false;
+    const NodeId down = of(way.at).down;
+    way.at = is_node(down) && tree_[down].parent == way.at ? down : end;  // else it has led elsewhere
   }
   return true;
 }
 
+bool Identities::gather(NodeId id, Work* work) {
+  if (known(id) || work->find(id) >= 0) return true;
+  const size_t room = work->room(block_size_);
+  if (room == 0) return false;
+  const bool alone = work->count == 0;
+  if (alone && !go_on(id, work)) return false;
+  NodeId at = alone ? work->way.at : id;
+  const size_t most = alone ? kSteps : room - 1;
+  for (size_t steps = 0;; ++steps) {
+    const NodeId parent = tree_[at].parent;
+    if (!is_node(parent) || known(parent) || work->find(parent) >= 0) break;
+    if (steps == most) {
+      if (alone) work->way.at = at;
+      return false;
+    }
+    of(parent).down = at;
+    at = parent;
+  }
+  for (add(at, work); at != id; add(at, work)) {
+    const NodeId down = of(at).down;
+    const bool leads = is_node(down) && tree_[down].parent == at && !known(down);
+    if (!leads || work->room(block_size_) == 0) {
+      work->way.at = leads ? down : id;  // another reader may have gone another way
+      return false;
+    }
+    at = down;
+  }
+  return true;
+}
+
+void Identities::add(NodeId id, Work* work) const {
+  Work::Position& position = work->positions[work->count];
+  position.id = id;
+  position.serial = of(id).serial;
+  position.extra = extra_digest(id);
+  position.parent = work->find(tree_[id].parent);
+  if (position.parent < 0) position.parent_digest = parent_digest(id);
+  std::memcpy(work->tokens + work->count * block_size_, tree_.tokens(id), block_size_ * sizeof(int32_t));
+  work->block_size = block_size_;
+  ++work->count;
+}
+
 void Identities::gather_events(uint64_t sequence, Work* work) {
-  for (; events_.holds(sequence); ++sequence) {
-    if (events_.waits(sequence) && !gather(NodeId{events_.owner(sequence)}, work)) return;
+  for (const uint64_t end = sequence + kSteps; sequence != end && events_.holds(sequence); ++sequence) {
+    const NodeId id = events_[sequence].position;
+    if (is_node(id) && !gather(id, work)) return;
   }
 }
 
 void Identities::learn(Work* work) {
   for (size_t i = 0; i < work->count; ++i) {
     const Work::Position& position = work->positions[i];
-    const Identity& identity = of(position.id);  // has it died meanwhile, or was it worked out otherwise?
-    if (identity.serial == position.serial && identity.waiting != kKnown) set(position.id, position.digest);
+    Identity& identity = of(position.id);
+    if (identity.serial != position.serial) continue;  // its place is another's now
+    identity.digest = position.digest;
+    identity.known = true;
   }
   work->count = 0;
 }

@@ -2,12 +2,14 @@
 // What positions are called outside the process: a number that is never used again and, once somebody asks
 // for it, a digest (kvcache.h, kvc_event). Only managers with events have identities.
 //
-// Telling an event costs no digest: the event waits in the ring for that of its position. A reader works
-// digests out, most of them without the lock: gather() under the lock, Work::compute() without it, learn()
-// under the lock again. A position that dies while an event in the ring waits is worked out at once.
+// Only readers hash, and without the lock: gather() under the lock, Work::compute() without it, learn() under
+// the lock again, until the digest is known. Nothing is lost in between: a position that has died keeps its
+// place, its parent and its tokens until its events have left the ring.
 //
-// Invariants: the events of a position that wait form a chain, newest first, from Identity::waiting; a
-// position whose digest is known has none; so have its ancestors. Not thread-safe, apart from compute().
+// Each call looks at a bounded number of positions. A chain of many that are not known is climbed in parts,
+// and each position is told by which child the way leads down again; then it is gathered from the top.
+//
+// Invariant: with a position, its ancestors are known. Not thread-safe, apart from compute().
 #pragma once
 #include "base/ids.h"
 #include "base/memory.h"
@@ -21,10 +23,13 @@ class PrefixTree;
 
 class Identities {
  public:
+  static constexpr size_t kSteps = 512;  // positions or events that one call looks at
+
   // A few positions and what their digests depend on.
   class Work {
    public:
     void compute();
+    size_t size() const { return count; }
 
    private:
     friend class Identities;
@@ -35,66 +40,69 @@ class Identities {
       uint64_t serial;
       Digest256 parent_digest, extra, digest;
     };
+    // The way to a position that takes several calls. `at` is its end, or an ancestor of it.
+    struct Way {
+      uint64_t serial;
+      NodeId end, at;
+    };
     size_t room(uint32_t size_of_blocks) const {
       const size_t most = kTokens / size_of_blocks;
       return (most < kPositions ? most : kPositions) - count;
     }
+    int32_t find(NodeId id) const {  // -1 = none
+      auto i = static_cast<int32_t>(count);
+      while (--i >= 0 && positions[i].id != id) continue;
+      return i;
+    }
 
     size_t count = 0;
+    Way way = {0, kNoNode, kNoNode};
     uint32_t block_size = 0;
     Position positions[kPositions];
     int32_t tokens[kTokens];
   };
 
-  Identities(const PrefixTree& tree, const NamespaceTable& namespaces, EventRing& events)
+  Identities(const PrefixTree& tree, const NamespaceTable& namespaces, const EventRing& events)
       : tree_(tree), namespaces_(namespaces), events_(events) {}
-  [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size);
+  [[nodiscard]] bool create(Memory& memory, size_t num_places, uint32_t block_size);
 
-  // A position begins to live; it is stored or removed in a group; it is about to die.
+  // A position begins to live.
   void begin(NodeId id) {
     Identity& identity = of(id);
     identity.serial = next_serial_++;
-    identity.waiting = 0;
-  }
-  void tell(uint32_t kind, NodeId id, size_t group, BlockId block);
-  void end(NodeId id) {
-    const uint64_t waiting = of(id).waiting;
-    if (waiting != kKnown && waiting != 0 && events_.holds(waiting - 1)) identify(id);
+    identity.known = false;
   }
   void prefetch(NodeId id) const { __builtin_prefetch(&identities_[static_cast<size_t>(raw(id))], 1); }
 
-  // A position as an event tells of it, but for sequence, time and digests.
-  void describe(uint32_t kind, NodeId id, size_t group, BlockId block, kvc_event* event) const;
-  bool known(NodeId id) const { return of(id).waiting == kKnown; }
-  void write_digests(NodeId id, kvc_event* event) const;  // of a known position
+  bool known(NodeId id) const { return of(id).known; }
+  // All of an event but its sequence. The digest of its position is known.
+  void describe(const EventRecord& record, kvc_event* event) const;
 
-  // Adds a position and those before it whose digests are not known; false if they do not all fit.
+  // Adds a position and those before it whose digests are not known; false if there are more of them than fit
+  // or than one call looks at. Called again with the same position, it goes on.
   bool gather(NodeId id, Work* work);
   // The same for the positions of events from `sequence` on.
   void gather_events(uint64_t sequence, Work* work);
   void learn(Work* work);
-  // Works out a position's digest under the lock.
-  void identify(NodeId id) { identify(id, SIZE_MAX); }
 
  private:
   struct Identity {
     uint64_t serial;
-    uint64_t waiting;  // newest event that waits, + 1; 0 = none; kKnown
     Digest256 digest;
+    NodeId down;  // the child by which a reader came, a hint
+    bool known;
   };
-  static constexpr uint64_t kKnown = UINT64_MAX;
 
   Identity& of(NodeId id) { return identities_[static_cast<size_t>(raw(id))]; }
   const Identity& of(NodeId id) const { return identities_[static_cast<size_t>(raw(id))]; }
-  void identify(NodeId id, size_t most);
-  NodeId unknown_from(NodeId id, size_t most, const Work* work, size_t* count);
+  bool go_on(NodeId end, Work* work) const;
+  void add(NodeId id, Work* work) const;
   const Digest256& parent_digest(NodeId id) const;
   Digest256 extra_digest(NodeId id) const;
-  void set(NodeId id, const Digest256& digest);
 
   const PrefixTree& tree_;
   const NamespaceTable& namespaces_;
-  EventRing& events_;
+  const EventRing& events_;
   Array<Identity> identities_;
   uint32_t block_size_ = 0;
   uint64_t next_serial_ = 1;

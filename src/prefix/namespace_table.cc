@@ -46,10 +46,11 @@ void make_empty(Namespace& ns) {
 
 }  // namespace
 
-bool NamespaceTable::create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag,
+bool NamespaceTable::create(Memory& memory, Arena& arena, EventRing& events, size_t num_pools, uint32_t tag,
                             uint32_t generation) {
   memory_ = &memory;
   arena_ = &arena;
+  events_ = &events;
   num_pools_ = num_pools;
   tag_ = tag;
   first_generation_ = generation;
@@ -103,19 +104,24 @@ kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* in
     return KVC_OK;
   }
 
-  if (unused_ < 0 && used_ == namespaces_.size()) {
+  bool reuse = may_reuse(unused_);
+  if (!reuse && used_ == namespaces_.size()) {
     const size_t larger = 2 * namespaces_.size();
     const bool limit = namespaces_.size() == kMaxNamespaces;
-    if (limit || !cached_.grow(*memory_, larger * num_pools_) || !namespaces_.grow(*memory_, larger)) {
+    const bool grown =
+        !limit && cached_.grow(*memory_, larger * num_pools_) && namespaces_.grow(*memory_, larger);
+    reuse = !grown && unused_ >= 0;
+    if (!grown && !reuse) {
       arena_->release(identity, Arena::rounded(size));
       return limit ? fail(KVC_ERROR_LIMIT, "all %u namespaces are open; close some", kMaxNamespaces - 1)
                    : fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu namespaces", larger);
     }
   }
   uint32_t chosen = used_;
-  if (unused_ >= 0) {
+  if (reuse) {
     chosen = static_cast<uint32_t>(unused_);
     unused_ = namespaces_[chosen].hash_next;
+    events_->drop_before(namespaces_[chosen].waits_for);
   } else {
     ++used_;
     make_empty(namespaces_[chosen]);
@@ -149,8 +155,11 @@ void NamespaceTable::free_if_unused(uint32_t index) {
   Namespace& ns = namespaces_[index];
   if (ns.opens != 0 || ns.num_nodes != 0 || index == 0) return;
   if (ns.generation == UINT32_MAX) return;  // ids are never reused: this index is retired
-  ns.hash_next = unused_;
-  unused_ = static_cast<int32_t>(index);
+  ns.waits_for = events_->next_sequence();
+  ns.hash_next = -1;
+  (unused_ < 0 ? unused_ : namespaces_[static_cast<size_t>(last_unused_)].hash_next) =
+      static_cast<int32_t>(index);
+  last_unused_ = static_cast<int32_t>(index);
 }
 
 }  // namespace kvc

@@ -4,7 +4,9 @@
 // LRU list. Index 0 is the default namespace, which always exists.
 //
 // Resetting all namespaces increments one number: counts of an older global epoch read as 0. The index of a
-// closed namespace is reused once it has no node left. Not thread-safe.
+// closed namespace is reused once it has no node left, and the events before that have left the ring: they
+// are told with its id and digest. If there is no other index, the oldest events are dropped. Not
+// thread-safe.
 #pragma once
 #include <kvcache.h>
 
@@ -12,6 +14,7 @@
 #include "base/handle.h"
 #include "base/ids.h"
 #include "base/sha256.h"
+#include "observe/event_ring.h"
 
 namespace kvc {
 
@@ -27,7 +30,8 @@ struct Namespace {
   uint64_t identity_hash;
   char* identity;  // framed, in the arena
   uint64_t identity_size;
-  Digest256 digest;  // SHA-256 of the framed identity
+  uint64_t waits_for;  // in the list of unused indices: the event before which it must wait
+  Digest256 digest;    // SHA-256 of the framed identity
 };
 
 class NamespaceTable {
@@ -36,7 +40,7 @@ class NamespaceTable {
   static constexpr uint64_t kMaxResets = uint64_t{1} << 47;
 
   // Ids get the tag and generations above the one given.
-  [[nodiscard]] bool create(Memory& memory, Arena& arena, size_t num_pools, uint32_t tag,
+  [[nodiscard]] bool create(Memory& memory, Arena& arena, EventRing& events, size_t num_pools, uint32_t tag,
                             uint32_t generation = 0);
 
   Namespace& operator[](uint32_t index) { return namespaces_[index]; }
@@ -81,10 +85,14 @@ class NamespaceTable {
   friend class ManagerPeer;  // tests
   static constexpr size_t kBuckets = 4096;
   void refresh(uint32_t index);
+  bool may_reuse(int32_t index) const {
+    return index >= 0 && namespaces_[static_cast<size_t>(index)].waits_for <= events_->oldest();
+  }
   int32_t* bucket(uint64_t hash) { return &buckets_[hash % kBuckets]; }
 
   Memory* memory_ = nullptr;
   Arena* arena_ = nullptr;
+  EventRing* events_ = nullptr;
   Array<Namespace> namespaces_;
   Array<uint64_t> cached_;  // [indices][pools]
   Array<int32_t> buckets_;  // identity hash -> index, -1 = none
@@ -92,9 +100,9 @@ class NamespaceTable {
   uint32_t tag_ = 0;
   uint32_t first_generation_ = 0;
   uint64_t global_resets_ = 0;
-  uint64_t most_resets_ = 0;  // of one namespace
-  uint32_t used_ = 0;         // indices ever used
-  int32_t unused_ = -1;       // list of closed and empty indices
+  uint64_t most_resets_ = 0;                // of one namespace
+  uint32_t used_ = 0;                       // indices ever used
+  int32_t unused_ = -1, last_unused_ = -1;  // list of closed and empty indices, oldest first
 };
 
 }  // namespace kvc

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/prefix_tree.h"
 
+#include <limits>
+
 #include "base/copy.h"
 
 namespace kvc {
@@ -27,23 +29,28 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask, uint64_t secret) {
+                        uint64_t hash_mask, uint64_t secret, size_t history) {
   block_size_ = block_size;
   num_groups_ = num_groups;
+  max_nodes_ = max_nodes;
+  const size_t most = std::numeric_limits<int32_t>::max() - max_nodes;
+  const size_t places = max_nodes + (events_.capacity() < most ? events_.capacity() : most);
   const size_t buckets = next_power_of_two(2 * max_nodes);
   bucket_shift_ = 64 - __builtin_ctzll(buckets);
   spread_ = secret | 1;
   hash_mask_ = hash_mask;
   size_t row_tokens;
-  if (!checked_mul(max_nodes, block_size, &row_tokens)) return false;
-  if (!nodes_.create(memory, max_nodes) || !rows_.create(memory, row_tokens) ||
+  if (!checked_mul(places, block_size, &row_tokens)) return false;
+  if (!nodes_.create(memory, places) || !rows_.create(memory, row_tokens) ||
       !buckets_.create(memory, buckets) || !copy_before_.create(memory, pool_.num_ids())) {
     return false;
   }
-  if (num_groups > 1 && !more_.create(memory, max_nodes * (num_groups - 1))) return false;
-  if (events_.enabled() && !identities_.create(memory, max_nodes, block_size)) return false;
+  if (num_groups > 1 && !more_.create(memory, places * (num_groups - 1))) return false;
+  if (events_.enabled() && (!identities_.create(memory, places, block_size) || !dead_.create(memory, places)))
+    return false;
+  if (!uses_.create(memory, places, history, secret)) return false;
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
-  for (size_t i = max_nodes; i-- > 0;) {
+  for (size_t i = places; i-- > 0;) {
     nodes_[i].hash_next = free_;
     free_ = NodeId{static_cast<int32_t>(i)};
   }
@@ -116,7 +123,8 @@ inline void PrefixTree::write_row(NodeId id, const int32_t* tokens) {
 
 size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens,
                                  const BlockId* blocks, size_t count, uint32_t ns, uint64_t epoch) {
-  if (num_groups_ != 1 || is_node(orphans_) || is_node(first_child(parent))) return 0;
+  if (num_groups_ != 1 || is_node(orphans_) || is_node(first_child(parent)) || !has_room()) return 0;
+  if (count > free_nodes()) count = free_nodes();
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   Node* const nodes = nodes_.data();
   int32_t* const buckets = buckets_.data();
@@ -165,7 +173,12 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   for (size_t j = 0; j < i && events_.enabled(); ++j) {
     const NodeId made = pool_[blocks[j]].node;
     identities_.begin(made);
-    identities_.tell(KVC_EVENT_STORED, made, 0, blocks[j]);
+    events_.add(KVC_EVENT_STORED, epoch, made, 0, blocks[j]);
+  }
+  for (size_t j = 0; j < i && uses_.on(); ++j) {
+    const NodeId made = pool_[blocks[j]].node;
+    uses_.begin(made, use_key((*this)[made]));
+    use(made);
   }
   parent = last;
   return i;
@@ -212,6 +225,24 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   return id;
 }
 
+void PrefixTree::use(NodeId id) {
+  const Node& node = (*this)[id];
+  if (node.resident == 0) return;
+  const bool nested = is_node(node.parent) && (*this)[node.parent].resident != 0;
+  uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);
+}
+
+// What is stale never comes back.
+void PrefixTree::end_uses(NodeId id) {
+  const Node& node = (*this)[id];
+  if (stale(node)) return uses_.end_stale(id);
+  DigestHash tag;
+  tag.add(node.depth);
+  tag.add(node.ns);
+  tag.add_bytes(tokens(id), block_size_ * sizeof(int32_t));
+  uses_.end(id, use_key(node), static_cast<uint32_t>(tag.value()));
+}
+
 void PrefixTree::bury(NodeId id) {
   for (int climbed = 0; climbed < kClimb; ++climbed) {
     take_from_table(id);
@@ -235,7 +266,6 @@ inline void PrefixTree::take_from_table(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
   node.listed = 0;
-  if (events_.enabled()) identities_.end(id);
   if (readers_ != nullptr) [[unlikely]]
     fall_back(id);
   int32_t& bucket = buckets_[bucket_of(node.key)];
@@ -246,6 +276,13 @@ inline void PrefixTree::take_from_table(NodeId id) {
   int32_t before = bucket;
   while (nodes[before].hash_next != id) before = raw(nodes[before].hash_next);
   nodes[before].hash_next = node.hash_next;
+}
+
+inline void PrefixTree::release_extra(Node& node) {
+  if (node.extra != nullptr) [[unlikely]] {
+    arena_.release(node.extra, ExtraRecord::bytes(node.extra->count));
+    node.extra = nullptr;
+  }
 }
 
 inline NodeId PrefixTree::free_node(NodeId id) {
@@ -260,16 +297,19 @@ inline NodeId PrefixTree::free_node(NodeId id) {
   } else {
     namespaces_[node.ns].first_child = node.sibling_next;
   }
-  if (node.extra != nullptr) [[unlikely]] {
-    arena_.release(node.extra, ExtraRecord::bytes(node.extra->count));
-    node.extra = nullptr;
+  if (events_.enabled()) {
+    node.key = events_.next_sequence();
+    const size_t end = first_dead_ + num_dead_++;
+    dead_[end < dead_.size() ? end : end - dead_.size()] = id;
+  } else {
+    release_extra(node);
+    node.hash_next = free_;
+    free_ = id;
+    NodeId& earlier =
+        recently_freed_[num_freed_++ % kRecent];  // will be taken kRecent calls after this one: a hint
+    node.key = static_cast<uint64_t>(raw(earlier));
+    earlier = id;
   }
-  node.hash_next = free_;
-  free_ = id;
-  NodeId& earlier =
-      recently_freed_[num_freed_++ % kRecent];  // will be taken kRecent calls after this one: a hint
-  node.key = static_cast<uint64_t>(raw(earlier));
-  earlier = id;
   --counters_.nodes_used;
   if (--namespaces_[node.ns].num_nodes == 0) namespaces_.free_if_unused(node.ns);
   return parent;
@@ -281,7 +321,31 @@ bool PrefixTree::reclaim() {
     orphans_ = (*this)[id].hash_next;
     if (const NodeId parent = free_node(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
-  return is_node(free_);
+  if (free_nodes() == 0) return false;
+  if (!is_node(free_)) reuse_dead();
+  return true;
+}
+
+// Some of the dead become free nodes. There are no others.
+void PrefixTree::reuse_dead() {
+  constexpr size_t kAtOnce = 64, kAhead = 8;
+  events_.drop_before((*this)[dead_[first_dead_]].key);  // changes something only if positions told no event
+  NodeId* link = &free_;
+  for (size_t i = 0; i < kAtOnce && num_dead_ != 0; ++i) {
+    const NodeId id = dead_[first_dead_],
+                 later = dead_[first_dead_ + kAhead < dead_.size() ? first_dead_ + kAhead : 0];
+    prefetch_node(later);
+    identities_.prefetch(later);
+    Node& node = (*this)[id];
+    if (node.key > events_.oldest()) break;
+    release_extra(node);
+    node.key = static_cast<uint64_t>(raw(later));  // a hint, as free_node() leaves it
+    *link = id;
+    link = &node.hash_next;
+    if (++first_dead_ == dead_.size()) first_dead_ = 0;
+    --num_dead_;
+  }
+  *link = kNoNode;
 }
 
 // Counts one more dead child of a node and returns whether the node is dead with it. Until count_dead() ends,

@@ -4,6 +4,12 @@
 // has no block in any group, no child and no holder. So the parent of a living node never changes its
 // identity, and a match is exact by induction.
 //
+// With events, a dead node keeps its place, parent and content until the events before its death have left
+// the ring: they are told from there. The dead wait in line, children before their parents. There are as many
+// more places as the ring holds events, so that max_nodes can live: whoever lived when the first in line died
+// is one of max_nodes, and who was born since told an event. Should positions without a block use up the
+// places, the oldest events are dropped.
+//
 // Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
 // `resident` has a bit per group with a block; block_of() is the lowest id of the copies, which form a ring
 // (copies.cc). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out of
@@ -16,13 +22,14 @@
 #include "prefix/extra_keys.h"
 #include "prefix/identities.h"
 #include "prefix/namespace_table.h"
+#include "prefix/uses.h"
 
 namespace kvc {
 
 constexpr uint64_t kEpochMask = (uint64_t{1} << 48) - 1;  // NamespaceTable ends resets long before
 
 struct Node {
-  uint64_t key;        // chain hash
+  uint64_t key;        // chain hash; of a dead node that waits: the event before which it must wait
   ExtraRecord* extra;  // nullptr = none
   NodeId parent;       // a node, or the root of the namespace
   NodeId hash_next;    // bucket chain; also the free and the orphan list
@@ -69,13 +76,14 @@ class PrefixTree {
   PrefixTree(BlockPool& pool, NamespaceTable& namespaces, Arena& arena, EventRing& events, Counters& counters)
       : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
+  // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted.
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                            uint64_t hash_mask, uint64_t secret);
+                            uint64_t hash_mask, uint64_t secret, size_t history = 0);
 
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
-  size_t max_nodes() const { return nodes_.size(); }
+  size_t num_places() const { return nodes_.size(); }  // ids are below
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
@@ -118,9 +126,7 @@ class PrefixTree {
   // While it lives, token rows are written past the caches if there are many.
   class Bulk {
    public:
-    Bulk(PrefixTree& tree, size_t count) : tree_(tree) {
-      tree.stream_ = count >= 8 && !tree.events_.enabled();  // events read them again
-    }
+    Bulk(PrefixTree& tree, size_t count) : tree_(tree) { tree.stream_ = count >= 8; }
     ~Bulk();
     Bulk(const Bulk&) = delete;
     Bulk& operator=(const Bulk&) = delete;
@@ -128,7 +134,7 @@ class PrefixTree {
    private:
     PrefixTree& tree_;
   };
-  size_t free_nodes() const { return nodes_.size() - counters_.nodes_used; }
+  size_t free_nodes() const { return max_nodes_ - counters_.nodes_used; }
 
   // Publishes a held block at a position.
   void attach(NodeId id, size_t group, BlockId block) {
@@ -138,13 +144,15 @@ class PrefixTree {
       attach_copy(id, group, block);
       return;
     }
+    if (node.resident == 0 && uses_.on()) [[unlikely]]
+      uses_.begin(id, use_key(node));
     node.resident |= bit;
     Block& record = pool_[block];
     record.node = id;
     record.next_copy = block;
     set_block(id, group, block);
     ++counters_.published_blocks;
-    if (events_.enabled()) identities_.tell(KVC_EVENT_STORED, id, group, block);
+    tell(KVC_EVENT_STORED, id, group, block);
   }
   // Takes a block from its position; the position may die.
   void detach(BlockId id) {
@@ -156,9 +164,11 @@ class PrefixTree {
     const NodeId position = std::exchange(block.node, kNoNode);
     Node& node = (*this)[position];
     const size_t group = block.group;
-    if (events_.enabled() && !stale(node)) identities_.tell(KVC_EVENT_REMOVED, position, group, id);
+    if (!stale(node)) tell(KVC_EVENT_REMOVED, position, group, id);
     set_block(position, group, kNoBlock);
     node.resident &= ~(1u << group);
+    if (node.resident == 0 && uses_.on()) [[unlikely]]
+      end_uses(position);
     if (unused(node)) bury(position);
   }
   // `to`, a lower id that is not published, takes the place of a published block; the caller moves the
@@ -171,6 +181,12 @@ class PrefixTree {
   // Whether the ring of copies is intact at the block.
   bool in_ring(BlockId block) const;
   size_t num_copies(BlockId block) const;
+
+  // Uses, for policies that ask for them. A position has at most those of the position before it, unless that
+  // has no block: so it does not stay longer.
+  const Uses& uses() const { return uses_; }
+  bool counts_uses() const { return uses_.on(); }
+  void use(NodeId id);
 
   void hold(NodeId id) {
     if (is_node(id)) ++(*this)[id].holds;
@@ -190,10 +206,6 @@ class PrefixTree {
 
   // For loops over many positions: each call reads what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
-  void prefetch_removal(NodeId id) const {  // what its event reads
-    __builtin_prefetch(tokens(id));
-    identities_.prefetch(id);
-  }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
   // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {
@@ -217,11 +229,19 @@ class PrefixTree {
   bool unused(const Node& node) const {
     return node.resident == 0 && node.holds == 0 && !is_node(node.first_child);
   }
+  void tell(uint32_t kind, NodeId id, size_t group, BlockId block) {
+    if (events_.enabled()) events_.add(kind, (*this)[id].epoch, id, group, block);
+  }
+  // Epochs are told apart; the key tells namespaces and contents apart.
+  static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
+  void end_uses(NodeId id);
   void bury(NodeId id);  // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
   // Also reclaims orphans: doing so once for each new node keeps up with them.
-  bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
+  bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
   bool reclaim();
+  void reuse_dead();
+  void release_extra(Node& node);
   void attach_copy(NodeId id, size_t group, BlockId block);
   BlockId copy_before(BlockId block) const;
   void join(BlockId block, BlockId next);
@@ -254,11 +274,15 @@ class PrefixTree {
   Array<int32_t> buckets_;      // first node, -1 = none
   Array<BlockId> copy_before_;  // ring of copies, backwards; of blocks that have others
   Identities identities_{*this, namespaces_, events_};  // only with events
-  uint64_t spread_ = 1;                                 // odd
+  Array<NodeId> dead_;  // the dead that wait: num_dead_ from first_dead_ on, in a ring
+  size_t first_dead_ = 0, num_dead_ = 0;
+  Uses uses_;
+  uint64_t spread_ = 1;  // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
+  size_t max_nodes_ = 0;  // that are in use at a time
   static constexpr uint32_t kRecent = 8;
   NodeId free_ = kNoNode;
   NodeId recently_freed_[kRecent] = {};

@@ -211,6 +211,13 @@ Storage::Scratch::Scratch(Storage& storage, size_t bytes) : storage_(storage) {
   }
 }
 
+size_t Storage::trim() {
+  const std::lock_guard lock(scratch_mutex_);
+  Array<char> gone;
+  gone.swap(spare_);
+  return gone.size();
+}
+
 Storage::Scratch::~Scratch() {
   const std::lock_guard lock(storage_.scratch_mutex_);
   if (buffer_.size() > storage_.spare_.size()) buffer_.swap(storage_.spare_);

@@ -61,6 +61,7 @@ class Storage {
     Storage& storage_;
     Array<char> buffer_;
   };
+  size_t trim();  // releases the scratch that is kept; returns its bytes
 
  private:
   Storage(const Layout& layout, const Env& env, const kvc_backend_memory& slab)

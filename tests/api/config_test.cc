@@ -3,6 +3,7 @@
 // accepted, and defaults are those of the manual.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -34,6 +35,10 @@ struct Config {
     manager.pools = pools;
     manager.num_pools = count;
   }
+  void use_policy(uint32_t policy, double weight) {
+    manager.policy = policy;
+    manager.policy_weight = weight;
+  }
   kvc_status create(kvc_manager** m) const { return create_manager(&manager, default_env(), m); }
 
   kvc_manager_config manager = {};
@@ -58,7 +63,17 @@ TEST(Config, ABadFieldIsNamed) {
       {"num_blocks", kInvalid, [](Config& c) { c.use_pools(1), c.manager.num_blocks = 8; }},
       {"block_size", kInvalid, [](Config& c) { c.manager.block_size = 1025; }},
       {"vocab_size", kInvalid, [](Config& c) { c.manager.vocab_size = (1u << 31) + 1; }},
-      {"policy", kUnsupported, [](Config& c) { c.manager.policy = 1; }},
+      {"policy", kUnsupported, [](Config& c) { c.manager.policy = 3; }},
+      {"policy_weight", kInvalid, [](Config& c) { c.manager.policy_weight = 1; }},
+      {"policy_weight", kInvalid, [](Config& c) { c.manager.policy_weight = std::nan(""); }},
+      {"policy_weight", kInvalid, [](Config& c) { c.use_policy(KVC_POLICY_FREQUENCY, -0.5); }},
+      {"policy_weight", kInvalid, [](Config& c) { c.use_policy(KVC_POLICY_FREQUENCY, 1000.5); }},
+      {"policy_weight", kInvalid, [](Config& c) { c.use_policy(KVC_POLICY_FREQUENCY, INFINITY); }},
+      {"policy_weight", kInvalid, [](Config& c) { c.use_policy(KVC_POLICY_FREQUENCY, std::nan("")); }},
+      {"policy_weight", kInvalid, [](Config& c) { c.use_policy(KVC_POLICY_FRAGMENTATION, 1.5); }},
+      {"policy_history", kInvalid, [](Config& c) { c.manager.policy_history = 1; }},
+      {"policy_history", kInvalid,
+       [](Config& c) { c.use_policy(KVC_POLICY_FREQUENCY, 0), c.manager.policy_history = 1u << 31; }},
       {"flags", kUnsupported, [](Config& c) { c.manager.flags = 1u << 1; }},
       {"flags", kUnsupported, [](Config& c) { c.manager.flags = 1u << 31; }},
       {"max_nodes", kInvalid, [](Config& c) { c.manager.max_nodes = uint64_t{1} << 31; }},

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/storage.h"
+#include "seed.h"
 
 namespace kvc::test {
 
@@ -77,8 +78,7 @@ inline float key_at(kvc_storage* s, int64_t slot) {
   return one.k[0];
 }
 
-// Graphs and kernels draw their orders from a fresh seed in every test; it is printed when the test fails,
-// and KVC_TEST_SEED gives it again.
+// Graphs and kernels draw their orders by the seed of tests, which is printed when one fails.
 class OnEmulatedDevices : public testing::Test {
  protected:
   OnEmulatedDevices() : trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {}
@@ -98,12 +98,7 @@ class OnEmulatedDevices : public testing::Test {
   }
 
  private:
-  static uint32_t fresh_seed() {
-    const char* fixed = std::getenv("KVC_TEST_SEED");
-    return fixed != nullptr ? static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10))
-                            : std::random_device()();
-  }
-  const uint32_t seed_ = fresh_seed();
+  const uint32_t seed_ = static_cast<uint32_t>(test_seed());
   testing::ScopedTrace trace_;
 };
 

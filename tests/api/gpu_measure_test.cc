@@ -78,7 +78,7 @@ class GpuMeasure : public OnEmulatedDevices {
     return true;
   }
 
-  std::mt19937 random_{std::random_device{}()};
+  std::mt19937 random_{static_cast<uint32_t>(test_seed())};
 };
 
 TEST_F(GpuMeasure, GivesWhatTheCpuGives) {

@@ -42,6 +42,13 @@ TEST(HppStorage, IsWhatItWasMadeAs) {
   EXPECT_GE(view.data, info.data);
 }
 
+TEST(HppStorage, Trims) {
+  kvc::Storage s(config());
+  EXPECT_EQ(s.trim(), 0u) << "no call has left anything";
+  const kvc::Storage none = std::move(s);
+  expect_error(KVC_ERROR_INVALID_ARGUMENT, "storage is NULL", [&] { s.trim(); });
+}
+
 TEST(HppStorage, MovesAndEndsOnce) {
   kvc::Storage first(config());
   fill(first, 2, 5);

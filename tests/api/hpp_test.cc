@@ -38,6 +38,11 @@ kvc_status status_of(Function&& function) {
   return KVC_OK;
 }
 
+TEST(Hpp, AsksForScalarsToo) {
+  EXPECT_EQ(kvc::ask<uint32_t>(kvc_dtype_bits, KVC_BFLOAT16), 16u);
+  EXPECT_EQ(status_of([] { kvc::ask<uint32_t>(kvc_dtype_bits, 99); }), KVC_ERROR_INVALID_ARGUMENT);
+}
+
 TEST(Hpp, RequestFreesItselfAndStaysCached) {
   kvc::Manager m(8, 4);
   const std::vector<int32_t> prompt = numbers(0, 9);
@@ -254,6 +259,15 @@ TEST(Hpp, StepThroughTypedArrays) {
   EXPECT_EQ(step.array<int64_t>(KVC_STEP_SLOTS)[0], 6);
   step->retired_step = 99;
   EXPECT_EQ(status_of([&] { step.run(); }), KVC_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(Hpp, ABudgetSizesAManager) {
+  auto model = kvc::make<kvc_model>();
+  kvc::check(kvc_model_find("llama-3.1-8b", &model));
+  auto memory = kvc::make<kvc_memory_query>();
+  memory.model = &model, memory.dtype = KVC_BFLOAT16, memory.budget_bytes = uint64_t{8} << 30;
+  const kvc::Manager m(memory);
+  EXPECT_EQ(m.pool().num_blocks, 4096u);
 }
 
 }  // namespace

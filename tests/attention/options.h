@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention problem of a test is like, in words for failures, and the seed of all randomness.
+// What the attention problem of a test is like, in words for failures.
 #pragma once
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "attention/attention.h"
+#include "seed.h"
 
 namespace kvc::test {
 
@@ -74,17 +72,6 @@ inline std::string describe(const Options& o) {
   if (o.q_rows != Rows::kContiguous) text += std::string(", q ") + kRows[static_cast<int>(o.q_rows)];
   if (o.out_rows != Rows::kContiguous) text += std::string(", out ") + kRows[static_cast<int>(o.out_rows)];
   return text;
-}
-
-// Random, printed once; KVC_TEST_SEED sets it.
-inline uint64_t test_seed() {
-  static const uint64_t seed = [] {
-    const char* given = std::getenv("KVC_TEST_SEED");
-    const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
-    std::cout << "KVC_TEST_SEED=" << value << std::endl;
-    return value;
-  }();
-  return seed;
 }
 
 }  // namespace kvc::test

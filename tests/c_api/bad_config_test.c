@@ -35,7 +35,14 @@ static void test_numbers(void) {
   c = good, c.max_nodes = UINT64_MAX, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "18446744073709551615", "");
   c = good, c.block_size = 1025, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "1025", "1024");
   c = good, c.block_size = UINT32_MAX, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "4294967295", "1024");
-  c = good, c.policy = 1, refuse(&c, KVC_ERROR_UNSUPPORTED, "1", "");
+  c = good, c.policy = 3, refuse(&c, KVC_ERROR_UNSUPPORTED, "3", "2");
+  c = good, c.policy_weight = 0.5, refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "0.5", "lru");
+  c = good, c.policy = KVC_POLICY_FREQUENCY, c.policy_weight = 2000;
+  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "2000", "1000");
+  c = good, c.policy = KVC_POLICY_FRAGMENTATION, c.policy_history = 7;
+  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "7", "fragmentation");
+  c = good, c.policy = KVC_POLICY_FREQUENCY, c.policy_history = UINT64_MAX;
+  refuse(&c, KVC_ERROR_INVALID_ARGUMENT, "18446744073709551615", "2147483646");
   c = good, c.policy = UINT32_MAX, refuse(&c, KVC_ERROR_UNSUPPORTED, "4294967295", "");
   c = good, c.flags = 1u << 1, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x2", "");
   c = good, c.flags = 1u << 2, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x4", "");

@@ -148,8 +148,16 @@ static void test_chain_and_tokens(void) {
   const uint64_t newest_node = e[0].node;
   OK(poll_events(m, &second, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 0 && second == 3);
-  OK(poll_events(m, &first, NULL, sizeof *e, 0, &count, NULL, 0));
-  CHECK(count == 0 && first == 3);
+  second = 1; /* room for no event is refused, and the cursor stays */
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, poll_events(m, &second, NULL, sizeof *e, 0, &count, NULL, 0),
+                 "capacity is 0", "1 event");
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, poll_events(m, &second, e, sizeof *e, 8, &count, read, 3),
+                 "token_capacity is 3", "4 tokens");
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, poll_events(m, &second, e, sizeof *e, 8, &count, read, 0),
+                 "token_capacity is 0", "NULL");
+  CHECK_EQ(second, 1);
+  OK(poll_events(m, &second, e, sizeof *e, 8, &count, read, 4));
+  CHECK(count == 1 && second == 2);
   OK(kvc_manager_reset(m, 0));
   OK(poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 1 && e[0].kind == KVC_EVENT_CLEARED && e[0].namespace_id == 0);
@@ -198,8 +206,14 @@ static void test_lost_events(void) {
   } while (at != 0);
   CHECK(listed == 10 && events == 10);
   kvc_event_batch none = {.struct_size = sizeof none, .event_size = sizeof *e};
-  REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_list_prefixes(m, &at, &events, &none));
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_list_prefixes(m, &at, &events, &none),
+                 "capacity is 0", "1 event");
   none.events = e, none.capacity = 16;
+  int32_t few[3];
+  none.tokens = few, none.token_capacity = 3;
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_list_prefixes(m, &at, &events, &none),
+                 "token_capacity is 3", "4 tokens");
+  none.tokens = NULL;
   at = UINT64_MAX;
   REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_list_prefixes(m, &at, &events, &none),
                  "18446744073709551615", "begin with 0");

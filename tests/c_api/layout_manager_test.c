@@ -23,7 +23,7 @@ AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
 
-SIZE(kvc_manager_config, 136);
+SIZE(kvc_manager_config, 160);
 AT(kvc_manager_config, struct_size, 0);
 AT(kvc_manager_config, num_blocks, 8);
 AT(kvc_manager_config, max_nodes, 16);
@@ -43,8 +43,11 @@ AT(kvc_manager_config, num_pools, 104);
 AT(kvc_manager_config, allocator, 112);
 AT(kvc_manager_config, log, 120);
 AT(kvc_manager_config, log_user_data, 128);
+AT(kvc_manager_config, memory, 136);
+AT(kvc_manager_config, policy_weight, 144);
+AT(kvc_manager_config, policy_history, 152);
 
-SIZE(kvc_properties, 80);
+SIZE(kvc_properties, 96);
 AT(kvc_properties, struct_size, 0);
 AT(kvc_properties, num_blocks, 8);
 AT(kvc_properties, max_nodes, 16);
@@ -58,6 +61,8 @@ AT(kvc_properties, policy, 64);
 AT(kvc_properties, flags, 68);
 AT(kvc_properties, num_groups, 72);
 AT(kvc_properties, num_pools, 76);
+AT(kvc_properties, policy_weight, 80);
+AT(kvc_properties, policy_history, 88);
 
 SIZE(kvc_namespace_config, 56);
 AT(kvc_namespace_config, struct_size, 0);

@@ -44,7 +44,7 @@ AT(kvc_model, rope_low_rotations, 224);
 AT(kvc_model, rope_high_rotations, 232);
 AT(kvc_model, rope_attention_factor, 240);
 
-SIZE(kvc_memory_query, 80);
+SIZE(kvc_memory_query, 88);
 AT(kvc_memory_query, struct_size, 0);
 AT(kvc_memory_query, model, 8);
 AT(kvc_memory_query, tokens, 16);
@@ -58,9 +58,10 @@ AT(kvc_memory_query, asymmetric, 60);
 AT(kvc_memory_query, tensor_scales, 64);
 AT(kvc_memory_query, channel_keys, 68);
 AT(kvc_memory_query, channel_tokens, 72);
-AT(kvc_memory_query, reserved, 76);
+AT(kvc_memory_query, memory_fraction, 76);
+AT(kvc_memory_query, device, 80);
 
-SIZE(kvc_memory_estimate, 96);
+SIZE(kvc_memory_estimate, 120);
 AT(kvc_memory_estimate, struct_size, 0);
 AT(kvc_memory_estimate, bytes_per_token, 8);
 AT(kvc_memory_estimate, full_block_bytes, 16);
@@ -74,6 +75,9 @@ AT(kvc_memory_estimate, max_sequences, 72);
 AT(kvc_memory_estimate, num_full_layers, 80);
 AT(kvc_memory_estimate, num_window_layers, 84);
 AT(kvc_memory_estimate, residual_bytes, 88);
+AT(kvc_memory_estimate, budget_bytes, 96);
+AT(kvc_memory_estimate, pool_blocks, 104);
+AT(kvc_memory_estimate, window_pool_blocks, 112);
 
 int main(void) {
   puts("the layout is as frozen");

@@ -60,7 +60,9 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_SLIDING_WINDOW));
   OK(kvc_supports(KVC_FEATURE_SEVERAL_POOLS));
   OK(kvc_supports(KVC_FEATURE_EVENTS));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(5));
+  OK(kvc_supports(KVC_FEATURE_FREQUENCY));
+  OK(kvc_supports(KVC_FEATURE_FRAGMENTATION));
+  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(7));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }

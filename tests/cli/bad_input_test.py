@@ -72,15 +72,18 @@ class BadInput(command.CommandTest):
             self.assert_refused(command.run(*arguments))
         for option, value in (("--policy", "random"), ("--block-size", 0), ("--block-size", 1025), ("--num-blocks", 0),
                               ("--num-blocks", 2**31 - 1), ("--concurrency", 0), ("--requests", 0), ("--requests", -3),
-                              ("--requests", 1000001)):
+                              ("--requests", 1000001), ("--policy-weight", 1)):
             self.assert_refused(command.run("replay", "--generate", option, value))
+        for policy, weight, limit in (("frequency", -1, "1000"), ("frequency", 1001, "1000"), ("frequency", "nan", "1000"),
+                                      ("fragmentation", 1.5, "0 to 1"), ("fragmentation", "inf", "0 to 1"), ("lru", 0.5, "lru")):
+            self.assert_refused(command.run("replay", "--generate", "--policy", policy, "--policy-weight", weight), "--policy-weight is", limit)
         self.assert_refused(command.run("bench", "attention", "--queries", 17, "--context", 16), "--queries")
 
     def test_help_is_no_error(self):
         code, out, err = command.run("replay", "--help")
         self.assertEqual((code, err), (0, ""))
         for option in ("--requests", "--block-size", "--num-blocks", "--concurrency", "--commit-late",
-                       "--json", "--verify", "--generate", "--seed"):
+                       "--json", "--verify", "--generate", "--seed", "--policy", "--policy-weight", "--optimal"):
             self.assertIn(option, out)
 
 

@@ -65,12 +65,24 @@ class BenchTest(command.CommandTest):
         self.assertNotIn("check", json.loads(out))  # its rows are no multiple of 16 bytes
         found = self.measure("copy")
         self.assertAlmostEqual(found["traffic_gb_per_s"] / found["gb_per_s"], 2, places=6)
-        for wrong, text in (("step --queries 2", "one query"), ("gather --rope", "store and step"), ("store --rope --head-dim 7", "even --head-dim"),
-                            ("attention --latent", "--kv-heads 1"), ("store --latent --kv-heads 1 --rope", "--latent"),
-                            ("attention --check --heads 2 --kv-heads 2 --head-dim 3", "16 bytes")):
-            code, _, err = command.run("bench", *wrong.split(), "--context", 40, "--layers", 2)
-            self.assertEqual(code, 2, err)
-            self.assertIn(text, err)
+
+    def test_wrong_options(self):
+        for wrong, text in (("attention --heads 7", "--heads is 7; it must be a multiple of --kv-heads, 8: give 8"),
+                            ("attention --queries 50", "--queries is 50; at most --context, 40"),
+                            ("step --queries 2", "--queries is 2; a step has one query of each request: leave it out, or measure attention"),
+                            ("gather --rope", "--rope is for store and step, which write keys, and not for gather; leave it out"),
+                            ("store --rope --head-dim 7", "--head-dim is 7; --rope needs an even one: give 8"),
+                            ("attention --latent", "--kv-heads is 8; a latent row is of all heads: give --kv-heads 1"),
+                            ("store --latent --kv-heads 1 --rope", "--rope excludes --latent: only a part of a latent row rotates; leave one out"),
+                            ("store --latent --kv-heads 1 --v-head-dim 200",
+                             "--v-head-dim is 200; values are a part of the latent row: at most --head-dim, 128"),
+                            ("copy --batch 65536 --context 4194304",
+                             "--batch is 65536, which takes 17179869184 blocks; a storage has at most 2147483647: give a smaller --batch or --context"),
+                            ("copy --device cpu", "--device is cpu, but names a GPU, such as cuda:0; leave it out for the CPU"),
+                            ("attention --check --heads 2 --kv-heads 2 --head-dim 3",
+                             "--check needs tokens whose rows are a multiple of 16 bytes, and these have 24: give another --head-dim, or leave --check out")):
+            context = () if "--context" in wrong else ("--context", 40)
+            self.assertEqual(command.run("bench", *wrong.split(), *context, "--layers", 2), (2, "", f"kvcache: {text}\n"), wrong)
 
     def setUp(self):
         super().setUp()

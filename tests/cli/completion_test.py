@@ -108,6 +108,16 @@ class ManualPage(unittest.TestCase):
                          for word in re.findall(r"(?<![-\w])-[-\w]+", line)}
             self.assertEqual(described, options(help_of(name)) - {"-h", "--help"}, name)
 
+    def test_the_synopsis_names_every_option_or_says_options(self):
+        with open(os.path.join(SOURCE, "docs", "kvcache.1"), encoding="utf-8") as file:
+            page = file.read().replace("\\-", "-")
+        lines = re.search(r"^\.SH SYNOPSIS\n(.*?)^\.SH", page, re.M | re.S)[1].split(".br\n")
+        commands = {match[1]: line for line in lines if (match := re.match(r"\.B kvcache (\w+)\n", line))}
+        self.assertEqual(sorted(commands), sorted(subcommands()))
+        for name, line in commands.items():
+            if ".RI [ options ]" not in line:
+                self.assertEqual(set(re.findall(r"--\w+", line)), {word for word in options(help_of(name)) if word.startswith("--")} - {"--help"}, name)
+
 
 if __name__ == "__main__":
     command.main()

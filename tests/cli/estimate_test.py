@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The commands estimate and models: known numbers, the inverse, config.json files, wrong usage."""
+import itertools
 import json
 import os
+import random
 import tempfile
 
 import command
@@ -47,7 +49,7 @@ class Estimate(command.CommandTest):
         self.assertEqual(answer["residual_bytes_per_sequence"], 32 * 8 * 64 * 128 * 2)
         self.assertEqual(answer["total_bytes"], 2 * 32 * 8 * (keys + values) + answer["residual_bytes_per_sequence"])
         self.assertEqual(estimate("llama-3.1-8b", "--dtype", "int8", "--tensor-scales")["bytes_per_token"], 65536)
-        self.assert_refused(command.run("estimate", "llama-3.1-8b", "--channel-keys"), "channel_keys")
+        self.assert_refused(command.run("estimate", "llama-3.1-8b", "--channel-keys"), "--channel-keys")
         code, out, err = command.run("estimate", "llama-3.1-8b", "--dtype", "int4", "--channel-keys")
         self.assertEqual(code, 0, err)
         self.assertIn("one sequence, residual", out)
@@ -91,7 +93,7 @@ class Estimate(command.CommandTest):
     def test_bad_config_files(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.json")
-            for content, words in ((b"", ["not JSON"]), (b"[" * 2**20, ["nested deeper"]), (os.urandom(2**20), ["config.json"]),
+            for content, words in ((b"", ["not JSON"]), (b"[" * 2**20, ["nested deeper"]), (random.Random(1).randbytes(2**20), ["config.json"]),
                                    (json.dumps(LLAMA | {"num_hidden_layers": -3}).encode(), ["num_hidden_layers", "-3", "1 to 512"]),
                                    (b" " * (2**24 + 1), ["16 MiB"])):
                 with open(path, "wb") as file:
@@ -111,6 +113,30 @@ class Estimate(command.CommandTest):
                               ("--chunk", 0), ("--batch", 2**41)):
             self.assert_refused(command.run("estimate", "phi-4", option, value))
         self.assert_refused(command.run("estimate", "phi-4", "--batch", 2**40, "--context", 2**40), "2^64")
+
+    def test_texts_speak_of_options(self):
+        for words, text in (("--scale-group 64", "--scale-group is 64, but fp16 has no scales; give --dtype int8, int4 or fp8, or leave it out"),
+                            ("--dtype int8 --tensor-scales --channel-keys", "--channel-keys is given; --tensor-scales leaves no other scales: leave one out"),
+                            ("--channel-keys --dtype fp8", "--channel-keys is given, but fp8 has no scales of channels; give --dtype int8 or int4, or leave it out"),
+                            ("--dtype int8 --channel-keys --channel-tokens 5", "--channel-tokens is 5; it must divide --block-size, 16"),
+                            ("--channel-tokens 4", "--channel-tokens is 4; it is a part of --channel-keys: give both or neither"),
+                            ("--dtype fp8 --asymmetric", "--asymmetric is given, but fp8 has scales in blocks only with --scale-group; give both or neither")):
+            self.assertEqual(command.run("estimate", "phi-4", *words.split()), (2, "", f"kvcache: {text}\n"))
+
+    def test_no_text_names_a_field_of_the_library(self):
+        """Every combination of the options of types and scales."""
+        parts = (("fp16", "fp8", "int8"), ((), ("--scale-group", 64)), ((), ("--asymmetric",)), ((), ("--tensor-scales",)), ((), ("--channel-keys",)),
+                 ((), ("--channel-tokens", 8), ("--channel-tokens", 7)))
+        codes = set()
+        for model, (dtype, *rest) in itertools.product(("phi-4", "deepseek-v3"), itertools.product(*parts)):
+            options = [word for words in rest for word in words]
+            code, _, err = command.run("estimate", model, "--dtype", dtype, *options)
+            self.assertIn(code, (0, 2))
+            self.assertNotRegex(err, r"_|query\.|set ", options)
+            codes.add(code)
+        self.assertEqual(codes, {0, 2})
+        self.assertEqual(command.run("estimate", "z" * 9)[2],
+                         f"kvcache: no preset \"{'z' * 9}\"; list all with `kvcache models`, or give the path of a config.json\n")
 
     def test_models_lists_every_preset(self):
         code, out, err = command.run("models", "--json")

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Replays of small traces: hits against a count made from the trace alone, pools that are too small, every report."""
+import collections
 import json
+import re
 import unittest
 
 import command
@@ -15,6 +17,34 @@ TIMES = ("manager_seconds", "prompt_seconds", "decode_seconds", "release_seconds
 
 def counts(report):
     return {key: value for key, value in report.items() if key not in TIMES}
+
+
+def optimal_hit_rate(requests, num_blocks, block_size):
+    """Belady's algorithm as its definition says it: of all blocks that are asked for again, those that are needed soonest stay."""
+    accesses = []
+    for request in requests:
+        length = request["input_length"]
+        if -(-(length + max(1, request["output_length"])) // block_size) > num_blocks:
+            continue
+        ids = request["hash_ids"]
+        accesses += [(tuple(ids[:-(-end // 512)]), end) for end in range(block_size, length, block_size)]
+    coming = collections.defaultdict(collections.deque)
+    for time, block in enumerate(accesses):
+        coming[block].append(time)
+    cached, hits = set(), 0
+    for block in accesses:
+        hits += block in cached
+        cached.discard(block)
+        coming[block].popleft()
+        if not coming[block]:
+            continue
+        if len(cached) == num_blocks:
+            worst = max(cached, key=lambda other: coming[other][0])
+            if coming[worst][0] < coming[block][0]:
+                continue
+            cached.discard(worst)
+        cached.add(block)
+    return hits * block_size / sum(request["input_length"] for request in requests)
 
 
 class Replay(unittest.TestCase):
@@ -71,6 +101,34 @@ class Replay(unittest.TestCase):
             self.assertGreater(report["block_hits"], 0, mode)
             self.assertEqual(report["output_tokens"], sum(max(1, r["output_length"]) for r in self.requests), mode)
 
+    def test_policies_change_hits_and_nothing_else(self):
+        options = ["--verify", "--num-blocks", 30_000, "--concurrency", 1]
+        lru = self.replay(*options)
+        frequency = self.replay(*options, "--policy", "frequency")
+        self.assertEqual((lru["policy"], lru["policy_weight"]), ("lru", 0))
+        self.assertEqual((frequency["policy"], frequency["policy_weight"]), ("frequency", 1))
+        self.assertEqual(frequency["wrong_hits"] + frequency["wrong_writes"], 0)
+        self.assertNotEqual(frequency["block_hits"], lru["block_hits"])
+        for key in ("prompt_tokens", "output_tokens", "block_queries", "rejected", "preemptions"):
+            self.assertEqual(frequency[key], lru[key], key)
+        same = counts(self.replay(*options, "--policy", "frequency", "--policy-weight", 1))
+        self.assertEqual(same, counts(frequency))
+        for weight in (0, 0.5, 1):  # one group has no fragments
+            report = counts(self.replay(*options, "--policy", "fragmentation", "--policy-weight", weight))
+            self.assertEqual({**report, "policy": "lru", "policy_weight": 0}, counts(lru))
+
+    def test_no_policy_exceeds_the_optimum(self):
+        self.assertNotIn("optimal_hit_rate", self.replay())
+        for block_size, num_blocks in ((64, 400), (48, 600), (512, 100), (1000, 50)):
+            optimum = optimal_hit_rate(self.requests[:60], num_blocks, block_size)
+            self.assertGreater(optimum, 0)
+            for policy in ("lru", "frequency"):
+                report = self.replay("--optimal", "--requests", 60, "--block-size", block_size, "--num-blocks", num_blocks, "--policy", policy)
+                self.assertAlmostEqual(report["optimal_hit_rate"], optimum)
+                self.assertLessEqual(report["hit_rate"], optimum)
+        without_eviction = self.replay("--optimal", "--num-blocks", 400_000, "--concurrency", 1)
+        self.assertAlmostEqual(without_eviction["optimal_hit_rate"], without_eviction["hit_rate"])
+
     def test_preemption_loses_and_doubles_no_token(self):
         num_blocks = 3000
         fitting = [r for r in self.requests
@@ -122,6 +180,14 @@ class Replay(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         for word in ("hit rate", "rejected", "preemptions", "evicted", "Time inside the library", "wrong hits"):
             self.assertIn(word, out)
+
+    def test_the_hit_rate_follows_from_the_rows_of_the_table(self):
+        code, out, err = command.run("replay", "-", "--num-blocks", 3000, stdin=self.trace)
+        self.assertEqual((code, err), (0, ""))
+        rows = {name: int(value.replace(",", "")) for name, value in re.findall(r"^  (\S.*?)  +([\d,]+)(?:   .*)?$", out, re.M)}
+        self.assertGreater(rows["rejected prompts"], 0)
+        self.assertEqual(rows["prompt"] + rows["rejected prompts"], sum(r["input_length"] for r in self.requests))
+        self.assertIn(f"hit rate {rows['cached'] / (rows['prompt'] + rows['rejected prompts']):.4f}", out)
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ TEST(Eviction, AFixedTraceHasItsVictims) {  // C28, the policy that exists
 
 TEST(Eviction, AnUnknownPolicyIsRefused) {  // C28
   kvc_manager_config config = shape(4);
-  config.policy = 1;
+  config.policy = 3;
   kvc_manager* m = nullptr;
   EXPECT_EQ(kvc_manager_create(&config, &m), KVC_ERROR_UNSUPPORTED);
   EXPECT_EQ(m, nullptr);

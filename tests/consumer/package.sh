@@ -42,7 +42,7 @@ for file in "$libdir/libkvcache.so.0" "$libdir/libkvcache.a" "$prefix/include/kv
   "$prefix/share/fish/vendor_completions.d/kvcache.fish"; do
   [ -e "$file" ] || fail "$file is missing"
 done
-for file in README.md docs/FAQ.md docs/SEMANTICS.md examples/03_engine_step.c; do
+for file in README.md docs/FAQ.md docs/SEMANTICS.md $(cd "$here/../.." && ls examples/[0-9]*); do
   [ -n "$(find "$prefix/share/doc" -path "*/$file")" ] || fail "no $file below $prefix/share/doc"
 done
 if readelf -S --wide "$libdir/libkvcache.so.0" | grep -q '\.symtab'; then fail "libkvcache.so.0 is not stripped"; fi

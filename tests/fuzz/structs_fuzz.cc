@@ -55,6 +55,7 @@ kvc_status manager_config(Claimed& s) {
   s.set(&C::log, decltype(C::log){nullptr});
   s.set(&C::allocator, &kAllocator);
   s.point(&C::groups), s.point(&C::pools);
+  s.set(&C::memory, static_cast<const kvc_memory_query*>(nullptr));
   s.cut(&C::num_groups, 40), s.cut(&C::num_pools, 40);
   kvc_manager* made = nullptr;
   const kvc_status status = kvc_manager_create(s.as<C>(), &made);
@@ -189,6 +190,7 @@ kvc_status memory_query(Claimed& s) {
     return found;
   }();
   s.set(&kvc_memory_query::model, static_cast<const kvc_model*>(&known));
+  s.set(&kvc_memory_query::device, static_cast<const char*>(nullptr));
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
   return kvc_estimate_memory(s.as<kvc_memory_query>(), &estimate);

@@ -46,7 +46,7 @@ class DeviceArray {
   T* data_;
 };
 
-// Fresh numbers in every run; the seed is printed when a test fails, and KVC_TEST_SEED gives it again.
+// Numbers drawn by the seed of tests, which is printed when one fails.
 class KernelTest : public ::testing::Test {
  protected:
   KernelTest();

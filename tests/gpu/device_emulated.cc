@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device.h"
+#include "seed.h"
 
 namespace kvc::gpu::test {
 
@@ -18,17 +19,9 @@ void copy_out(void* host, const void* device, size_t bytes) {
 }
 void synchronize() {}
 
-namespace {
-
-uint32_t fresh_seed() {
-  const char* fixed = std::getenv("KVC_TEST_SEED");
-  return fixed != nullptr ? static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10)) : std::random_device()();
-}
-
-}  // namespace
-
 KernelTest::KernelTest()
-    : seed_(fresh_seed()), trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {
+    : seed_(static_cast<uint32_t>(kvc::test::test_seed())),
+      trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {
   random.seed(seed_);
   emulator::set_seed(seed_);
 }

@@ -71,7 +71,7 @@ TEST_F(GraphTest, WhatHasNoOrderRunsSideBySide) {
   std::atomic<int> inside{0}, met{0};
   const host::Work meet = [&] {
     ++inside;
-    for (int i = 0; i < 10000 && inside != 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 60000 && inside != 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (inside == 2) ++met;
   };
   graph.add(meet, {});

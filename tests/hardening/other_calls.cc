@@ -11,6 +11,7 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_status_name, KVC_ERROR_BUSY));
   calls.push_back(KVC_CALL(kvc_last_error));
   calls.push_back(KVC_CALL(kvc_supports, KVC_FEATURE_LRU));
+  calls.push_back(KVC_CALL(kvc_dtype_bits, KVC_BFLOAT16, &s.dtype_bits));
   calls.push_back(
       KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));
   calls.push_back(
@@ -25,10 +26,18 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_model_count));
   calls.push_back(KVC_CALL(kvc_model_get, 0u, &s.found));
   calls.push_back(KVC_CALL(kvc_model_find, "gemma-3-4b", &s.found));
+  calls.push_back(KVC_CALL(kvc_model_register, &s.named_model));
   static constexpr char kConfig[] =
       R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 100, "max_position_embeddings": 64})";
   calls.push_back(KVC_CALL(kvc_model_from_config, kConfig, sizeof kConfig - 1, &s.found).allocating());
+  static constexpr char kPages[] =
+      R"({"max_seq_len": 64, "transformer_block_count": 2, "attn_head_dim": 8, "paged_kv_cache":
+      {"block_seq_stride": 4, "attention_head_count_kv": 2, "device_block_count": 8}})";
+  calls.push_back(KVC_CALL(kvc_config_from_shortfin, kPages, sizeof kPages - 1, 0u, &s.read_manager,
+                           &s.read_storage, &s.num_devices)
+                      .allocating()
+                      .may_be_null({3, 4, 5}));
   calls.push_back(KVC_CALL(kvc_estimate_memory, &s.query, &s.estimate));
   calls.push_back(KVC_CALL(kvc_model_rope, &s.model, 0u, 0u, nullptr, s.factors_out.data(),
                            s.factors_out.size(), &s.factor)

@@ -129,6 +129,9 @@ void Scene::make_storage_inputs() {
   choice.block_mask = bits.data(), choice.block_mask_stride = 8;
   format.dtype = KVC_INT8;
   require(kvc_model_find("llama-3.1-8b", &model), "a model");
+  named_model = model;
+  set_sizes(read_manager, read_storage);
+  std::strcpy(named_model.name, "hardening/model");
   query.model = &model;
   rope.x = out.data(), rope.num_tokens = 4, rope.num_heads = 1, rope.head_dim = kDim;
   rope.table = k.data(), rope.table_rows = kTokens;

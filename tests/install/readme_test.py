@@ -41,6 +41,11 @@ class Readme(unittest.TestCase):
     def test_python(self):
         self.expect(sys.executable, "-c", block("python"), PYTHONPATH=str(PYTHON))
 
+    def test_a_prefix_is_named_to_builds_and_to_programs(self):
+        text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        for word in ("--prefix DIR", "PKG_CONFIG_PATH=DIR/lib/pkgconfig", "-DCMAKE_PREFIX_PATH=DIR", "LD_LIBRARY_PATH=DIR/lib", "ldconfig"):
+            self.assertIn(word, text)
+
     def test_links_lead_somewhere(self):
         for link in re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
             self.assertTrue((ROOT / link).exists(), link)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers of events beside a busy writer: what a batch has is without gaps and true, however fast the ring is
-// overwritten while digests are worked out without the lock.
+// overwritten while digests are worked out without the lock, and however long the chains are.
 #include <atomic>
 #include <map>
 #include <thread>
@@ -12,6 +12,24 @@
 namespace kvc {
 namespace {
 
+// Digests of the positions of a text, as kvcache.h defines them, in the default namespace.
+std::vector<Digest256> digests_of(const std::vector<int32_t>& tokens, uint32_t block_size) {
+  const Digest256 none = {};
+  const char label[] = "kvcache namespace 1", absent[27] = {};
+  Sha256 sha;
+  sha.update(label, sizeof label);
+  sha.update(absent, sizeof absent);
+  std::vector<Digest256> digests = {sha.finish()};
+  for (size_t i = 0; i + block_size <= tokens.size(); i += block_size) {
+    sha.update(digests.back().bytes, 32);
+    sha.update(none.bytes, 32);
+    sha.update(&block_size, 4);
+    sha.update(&tokens[i], block_size * 4);
+    digests.push_back(sha.finish());
+  }
+  return digests;
+}
+
 class EventReaders : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(EventReaders, SeeWholeEventsInOrder) {
@@ -22,6 +40,9 @@ TEST_P(EventReaders, SeeWholeEventsInOrder) {
   config.block_size = kBlockSize;
   config.event_capacity = GetParam();
   const ManagerOf manager(config);
+  std::vector<std::vector<Digest256>> digests;
+  for (int32_t i = 0; i < 7; ++i)
+    digests.push_back(digests_of(tokens_from(1000 * i, 40 * kBlockSize), kBlockSize));
   std::atomic<bool> ends{false};
   std::thread writer([&] {
     for (int32_t i = 0; !ends; ++i) {
@@ -48,14 +69,12 @@ TEST_P(EventReaders, SeeWholeEventsInOrder) {
       for (size_t j = 0; j < count; ++j) {
         ASSERT_GE(events[j].sequence, from);
         ASSERT_EQ(events[j].sequence, events[0].sequence + j) << "a gap inside a batch";
-        const Digest256 none = {};
-        Sha256 sha;
-        sha.update(events[j].parent_digest, 32);
-        sha.update(none.bytes, 32);
-        sha.update(&kBlockSize, 4);
-        sha.update(&tokens[j * kBlockSize], kBlockSize * 4);
-        const Digest256 digest = sha.finish();
-        ASSERT_EQ(std::memcmp(digest.bytes, events[j].digest, 32), 0);
+        const int32_t token = tokens[j * kBlockSize];
+        const size_t depth = events[j].token_offset / kBlockSize;
+        ASSERT_EQ(token % 1000, static_cast<int32_t>(events[j].token_offset));
+        const std::vector<Digest256>& known = digests[static_cast<size_t>(token / 1000)];
+        ASSERT_EQ(std::memcmp(known[depth].bytes, events[j].parent_digest, 32), 0);
+        ASSERT_EQ(std::memcmp(known[depth + 1].bytes, events[j].digest, 32), 0);
       }
       if (count != 0) {
         ASSERT_EQ(cursor, events[count - 1].sequence + 1);
@@ -67,6 +86,78 @@ TEST_P(EventReaders, SeeWholeEventsInOrder) {
   other.join();
   ends = true;
   writer.join();
+}
+
+// Chains of thousands of positions, most of them never read, that die from any end and whose places are used
+// again, beside two readers and a list.
+TEST(EventReadersOfLongChains, SeeTrueDigests) {
+#ifdef __SANITIZE_THREAD__
+  constexpr int kRounds = 12;
+#else
+  constexpr int kRounds = 60;
+#endif
+  constexpr int32_t kFamilies = 3, kLength = 6000;
+  kvc_manager_config config = {};
+  config.num_blocks = 2 * kLength;
+  config.block_size = 1;
+  config.event_capacity = 300;
+  const ManagerOf manager(config);
+  std::vector<std::vector<Digest256>> digests;
+  for (int32_t i = 0; i < kFamilies; ++i) digests.push_back(digests_of(tokens_from(kLength * i, kLength), 1));
+  const auto expect_true = [&](const kvc_event& event, int32_t token) {
+    const auto depth = static_cast<size_t>(event.token_offset);
+    const std::vector<Digest256>& known = digests.at(static_cast<size_t>(token / kLength));
+    ASSERT_EQ(static_cast<size_t>(token % kLength), depth);
+    ASSERT_EQ(std::memcmp(known[depth].bytes, event.parent_digest, 32), 0);
+    ASSERT_EQ(std::memcmp(known[depth + 1].bytes, event.digest, 32), 0);
+  };
+  std::atomic<bool> ends{false};
+  std::atomic<uint64_t> seen{0}, listed{0};
+  const auto read = [&] {
+    std::vector<kvc_event> events(50);
+    std::vector<int32_t> tokens(events.size());
+    for (uint64_t cursor = 0; !ends;) {
+      size_t count = 0;
+      ASSERT_EQ(poll_events(manager.m, &cursor, events.data(), sizeof(kvc_event), events.size(), &count,
+                            tokens.data(), tokens.size()),
+                KVC_OK);
+      for (size_t i = 0; i < count; ++i) expect_true(events[i], tokens[i]);
+      seen += count;
+    }
+  };
+  const auto list = [&] {
+    std::vector<kvc_event> events(1000);
+    std::vector<int32_t> tokens(events.size());
+    for (uint64_t cursor = 0, at = 0; !ends;) {
+      kvc_event_batch batch = {sizeof batch,  events.data(), sizeof(kvc_event), events.size(), 0,
+                               tokens.data(), tokens.size()};
+      ASSERT_EQ(kvc_manager_list_prefixes(manager.m, &cursor, &at, &batch), KVC_OK);
+      for (size_t i = 0; i < batch.count; ++i) expect_true(events[i], tokens[i]);
+      listed += batch.count;
+    }
+  };
+  std::thread threads[] = {std::thread(read), std::thread(read), std::thread(list)};
+  uint64_t seed = 1;
+  for (int i = 0; i < kRounds || ((seen == 0 || listed == 0) && !testing::Test::HasFailure()); ++i) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    const auto length = static_cast<size_t>(kLength / 2 + static_cast<int32_t>(seed >> 33) % (kLength / 2));
+    const std::vector<int32_t> tokens = tokens_from(kLength * (i % kFamilies), length);
+    uint64_t request = 0, count = 0;
+    ASSERT_EQ(kvc_manager_allocate_request(manager.m, PROMPT(0, tokens.data(), length, nullptr, 0), nullptr,
+                                           &request, nullptr),
+              KVC_OK);
+    ASSERT_EQ(kvc_manager_commit_tokens(manager.m, request, length), KVC_OK);
+    ASSERT_EQ(kvc_manager_free_request(manager.m, request), KVC_OK);
+    for (int32_t block = static_cast<int32_t>(seed >> 40) % 7; i % 3 == 1 && block < 2 * kLength; block += 7)
+      ASSERT_EQ(kvc_manager_unpublish_blocks(manager.m, &block, 1, &count), KVC_OK);
+    size_t evicted = 0;
+    if (i % 5 == 4) {
+      ASSERT_EQ(kvc_manager_evict_blocks(manager.m, -1, length, &evicted), KVC_OK);
+    }
+  }
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
 }
 
 // A list of what is cached, taken beside the writer, and the events since its first part are the state.

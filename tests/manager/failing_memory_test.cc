@@ -100,6 +100,7 @@ struct Workload {
     config.max_requests = 8;
     config.max_request_tokens = 40000;
     config.event_capacity = 16;
+    config.policy = KVC_POLICY_FREQUENCY;  // which takes the most memory
     config.seed = 1;
     kvc_status status = create_manager(&config, heap.env(), &m);
     if (status != KVC_OK) {

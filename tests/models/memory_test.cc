@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -278,6 +279,56 @@ bool within(kvc_memory_query query, uint64_t budget) {
   return kvc_estimate_memory(&query, &out) == KVC_OK && out.total_bytes <= budget;
 }
 
+// The pools take all that the budget leaves for blocks, up to less than one block, and not more.
+void expect_pools_fill_the_budget(const kvc_memory_estimate& answer, uint64_t num_sequences) {
+  const uint64_t full = answer.full_block_bytes, window = answer.window_block_bytes;
+  const uint64_t residual = num_sequences * answer.residual_bytes;
+  const uint64_t bytes = answer.budget_bytes - std::min(answer.budget_bytes, residual);
+  if (full == 0 || window == 0 || full == window) {
+    ASSERT_EQ(answer.pool_blocks, bytes / std::max(full, window));
+    ASSERT_EQ(answer.window_pool_blocks, 0u);
+  } else if (bytes < full + window) {
+    ASSERT_EQ(answer.pool_blocks + answer.window_pool_blocks, 0u);
+  } else {
+    ASSERT_NE(answer.pool_blocks, 0u);
+    ASSERT_NE(answer.window_pool_blocks, 0u);
+    const uint64_t used = answer.pool_blocks * full + answer.window_pool_blocks * window;
+    ASSERT_LE(used, bytes);
+    ASSERT_LT(bytes - used, full);
+  }
+}
+
+// Gemma 3 4B: 5 layers with full attention, 29 with a window of 1024 tokens.
+TEST(MemoryEstimate, ABudgetIsDividedAsASequenceNeedsIt) {
+  kvc_model model = {};
+  model.struct_size = sizeof model;
+  ASSERT_EQ(kvc_model_find("gemma-3-4b", &model), KVC_OK);
+  kvc_memory_query query = question(model);
+  query.tokens = 32'768;
+  query.budget_bytes = uint64_t{8} << 30;
+  const kvc_memory_estimate answer = estimate(query);
+  ASSERT_NE(answer.full_block_bytes, answer.window_block_bytes);
+  const uint64_t fit = answer.max_sequences;  // as many find room in each pool
+  EXPECT_GT(fit, 5u);
+  EXPECT_GE(answer.pool_blocks, fit * answer.full_blocks);
+  EXPECT_LT(answer.pool_blocks, (fit + 1) * answer.full_blocks);
+  EXPECT_GE(answer.window_pool_blocks, fit * answer.window_blocks);
+  EXPECT_LT(answer.window_pool_blocks, (fit + 1) * answer.window_blocks);
+}
+
+TEST(MemoryEstimate, AFractionIsOfTheFreeMemory) {
+  const kvc_model model = grouped(32, 8, 128);
+  kvc_memory_query query = question(model);
+  query.memory_fraction = 0.5f;
+  const kvc_memory_estimate half = estimate(query);
+  kvc_device_info device = {};
+  device.struct_size = sizeof device;
+  ASSERT_EQ(kvc_device_properties("cpu", &device), KVC_OK);
+  EXPECT_GT(half.budget_bytes, 0u);
+  EXPECT_LT(half.budget_bytes, device.memory_bytes);
+  EXPECT_EQ(half.pool_blocks, half.budget_bytes / half.full_block_bytes);
+}
+
 TEST(MemoryEstimate, TheInverseIsTheLargestThatFits) {
   std::mt19937_64 random(20240607);
   const auto up_to = [&](uint64_t most) { return 1 + random() % most; };
@@ -325,6 +376,9 @@ TEST(MemoryEstimate, TheInverseIsTheLargestThatFits) {
       ASSERT_FALSE(within(inverse, query.budget_bytes)) << "round " << round;
       ASSERT_EQ(answer.max_tokens % query.block_size, 0u);
     }
+
+    ASSERT_EQ(answer.budget_bytes, query.budget_bytes);
+    expect_pools_fill_the_budget(answer, query.num_sequences);
 
     inverse = query;
     inverse.num_sequences = answer.max_sequences;
@@ -393,7 +447,11 @@ TEST_F(Refused, FieldsOutOfRange) {
   query_.asymmetric = 1, expect_refused("query.asymmetric is 1");
   query_.asymmetric = 2, expect_refused("query.asymmetric is 2");
   query_.dtype = KVC_FLOAT8_E4M3, query_.asymmetric = 1, expect_refused("set scale_group");
-  query_.reserved = 1, expect_refused("reserved is 1", KVC_ERROR_UNSUPPORTED);
+  query_.memory_fraction = -0.5f, expect_refused("query.memory_fraction is -0.5; above 0 and at most 1");
+  query_.memory_fraction = 1.5f, expect_refused("query.memory_fraction is 1.5");
+  query_.memory_fraction = std::nanf(""), expect_refused("query.memory_fraction is nan");
+  query_.memory_fraction = 0.5f, query_.budget_bytes = 7, expect_refused("0.5 and query.budget_bytes 7");
+  query_.memory_fraction = 0.5f, query_.device = "cpu:7", expect_refused("cpu:7", KVC_ERROR_NOT_FOUND);
   query_.tensor_scales = 2, expect_refused("query.tensor_scales is 2");
   query_.tensor_scales = 1, expect_refused("query.tensor_scales is 1");
   query_.dtype = KVC_INT8, query_.tensor_scales = 1, query_.scale_group = 8,

@@ -111,13 +111,13 @@ TEST(Presets, EachTakesTheBytesPerTokenAndHasTheWindowsWrittenHere) {
       EXPECT_EQ(estimate.num_full_layers + estimate.num_window_layers, model.num_layers);
     }
   }
-  for (size_t i = 0; i < kvc_model_count(); ++i)
+  for (size_t i = 0; i < preset_count(); ++i)
     EXPECT_EQ(written.count(model_at(i).name), 1u) << model_at(i).name << " has no line in this test";
-  EXPECT_EQ(kvc_model_count(), written.size());
+  EXPECT_EQ(preset_count(), written.size());
 }
 
 TEST(Presets, HaveEveryFieldInRange) {
-  for (size_t i = 0; i < kvc_model_count(); ++i) {
+  for (size_t i = 0; i < preset_count(); ++i) {
     kvc_model model = {};
     model.struct_size = sizeof model;
     ASSERT_EQ(kvc_model_get(i, &model), KVC_OK);
@@ -185,9 +185,9 @@ TEST(Presets, WindowPatternsPutFullAttentionAtTheEndOfEachPeriod) {
 TEST(Presets, NamesAndSourcesAreUnique) {
   std::set<std::string> names;
   std::set<std::string_view> sources;
-  for (size_t i = 0; i < model_count(); ++i) {
+  for (size_t i = 0; i < preset_count(); ++i) {
     EXPECT_TRUE(names.insert(model_at(i).name).second) << model_at(i).name;
-    EXPECT_TRUE(sources.insert(model_source(i)).second) << model_source(i);
+    EXPECT_TRUE(sources.insert(preset_source(i)).second) << preset_source(i);
     EXPECT_EQ(find_model(model_at(i).name), i);
   }
 }

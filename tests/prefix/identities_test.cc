@@ -1,152 +1,241 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of positions: nothing is hashed until somebody asks; what dies before that is completed in time;
-// readers work digests out in parts, while positions die and their places are used again.
+// Digests of positions: only readers hash, in parts; what dies keeps its place until its events have left the
+// ring; a long chain that nobody has read takes a bounded part of the work per call and no more calls than
+// that asks for, with one reader or two.
 #include "prefix/identities.h"
 
-#include "prefix/tree_world.h"
+#include "prefix/identities_world.h"
 
 namespace kvc {
 namespace {
 
-struct Told {
-  uint32_t kind;
-  Digest256 digest, parent;
-  int32_t token;
-};
-
 class IdentitiesTest : public ::testing::Test {
  protected:
   Identities& identities() { return w_.tree.identities(); }
-  // What can be read now.
-  std::vector<Told> read() {
-    std::vector<kvc_event> events(4096);
-    std::vector<int32_t> tokens(4096 * kBlockSize);
-    size_t used = 0;
-    const size_t count = w_.ring.read(&cursor_, events.data(), sizeof(kvc_event), events.size(),
-                                      tokens.data(), tokens.size(), &used);
-    std::vector<Told> told(count);
-    for (size_t i = 0; i < count; ++i) {
-      told[i].kind = events[i].kind;
-      std::memcpy(told[i].digest.bytes, events[i].digest, 32);
-      std::memcpy(told[i].parent.bytes, events[i].parent_digest, 32);
-      told[i].token = tokens[i * kBlockSize];
-    }
-    return told;
-  }
-  // As a reader does.
-  std::vector<Told> work_and_read() {
-    std::vector<Told> all = read();
-    while (w_.ring.holds(cursor_)) {
-      identities().gather_events(cursor_, &work_);
-      work_.compute();
-      identities().learn(&work_);
-      ++rounds_;
-      for (const Told& told : read()) all.push_back(told);
-    }
-    return all;
-  }
-  static Digest256 below(const Digest256& parent, int32_t token) {
-    const int32_t tokens[kBlockSize] = {token, token + 1};
-    const Digest256 no_keys = {};
-    Sha256 sha;
-    sha.update(parent.bytes, 32);
-    sha.update(no_keys.bytes, 32);
-    sha.update(&kBlockSize, 4);
-    sha.update(tokens, sizeof tokens);
-    return sha.finish();
-  }
   Digest256 root() const { return w_.namespaces[kRoot].digest; }
 
   World w_{4096, 1, ~uint64_t{0}, 4096, 4096};
-  Identities::Work work_;
-  uint64_t cursor_ = 0;
-  size_t rounds_ = 0;
 };
 
 TEST_F(IdentitiesTest, NothingIsHashedBeforeAReaderComes) {
   w_.chain(root_of(kRoot), 100);
-  EXPECT_TRUE(read().empty());
-  EXPECT_TRUE(w_.ring.waits(0));
-  const std::vector<Told> told = work_and_read();
-  ASSERT_EQ(told.size(), 100u);
+  EventReader reader(w_);
+  EXPECT_TRUE(reader.read().empty());
+  const std::vector<kvc_event> events = reader.work_and_read();
+  ASSERT_EQ(events.size(), 100u);
   Digest256 parent = root();
-  for (size_t i = 0; i < told.size(); ++i) {
-    EXPECT_EQ(told[i].parent, parent);
-    EXPECT_EQ(told[i].digest, parent = below(parent, static_cast<int32_t>(i))) << i;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(digest_of(events[i].parent_digest), parent);
+    EXPECT_EQ(digest_of(events[i].digest), parent = below(parent, static_cast<int32_t>(i))) << i;
   }
 }
 
-TEST_F(IdentitiesTest, WhatDiesCompletesItsEvents) {
-  const NodeId a = w_.publish(root_of(kRoot), 1), b = w_.publish(a, 5);
-  const BlockId of_a = w_.attach(a), of_b = w_.attach(b);
-  w_.tree.detach(of_a);  // the position lives on below another
-  EXPECT_TRUE(read().empty());
-  w_.tree.detach(of_b);  // both die
-  const NodeId other = w_.publish(root_of(kRoot), 9);
-  EXPECT_TRUE(other == a || other == b);
-  w_.attach(other);
-  const std::vector<Told> told = read();
-  ASSERT_EQ(told.size(), 4u) << "all but the last";
-  const Digest256 first = below(root(), 1);
-  EXPECT_EQ(told[0].digest, first);
-  EXPECT_EQ(told[1].digest, below(first, 5));
-  EXPECT_EQ(told[1].parent, first);
-  EXPECT_EQ(told[2].digest, first);
-  EXPECT_EQ(told[3].digest, below(first, 5));
-  EXPECT_EQ(told[3].kind, static_cast<uint32_t>(KVC_EVENT_REMOVED));
-  const std::vector<Told> last = work_and_read();
-  ASSERT_EQ(last.size(), 1u);
-  EXPECT_EQ(last[0].digest, below(root(), 9));
-}
-
-TEST_F(IdentitiesTest, WhatNoEventInTheRingNeedsIsNotHashedAtAll) {
-  World small(16, 1, ~uint64_t{0}, 16, 2);  // a ring for two events
-  const NodeId a = small.publish(root_of(kRoot), 1), b = small.publish(root_of(kRoot), 5);
+TEST_F(IdentitiesTest, WhatDiesIsNotHashedAndKeepsItsPlaceUntilItsEventsHaveLeft) {
+  World small(16, 1, ~uint64_t{0}, 64, 6);
+  EventReader reader(small);
+  const NodeId a = small.publish(root_of(kRoot), 1), b = small.publish(a, 5);
   const BlockId of_a = small.attach(a), of_b = small.attach(b);
-  small.attach(small.publish(root_of(kRoot), 9));  // takes the place of the event of a
-  small.namespaces.reset_all();                    // no more events of these
-  small.tree.detach(of_a);
-  small.tree.detach(of_b);
+  small.tree.detach(of_a);  // the position lives on below another
+  small.tree.detach(of_b);  // both die
+  EXPECT_EQ(small.counters.nodes_used, 0u);
   EXPECT_FALSE(small.tree.identities().known(a));
-  EXPECT_TRUE(small.tree.identities().known(b));
+  EXPECT_FALSE(small.tree.identities().known(b));
+  std::vector<NodeId> others;
+  for (int32_t i = 0; i < 2; ++i) {
+    others.push_back(small.publish(root_of(kRoot), 100 + i));
+    small.attach(others.back());
+    EXPECT_TRUE(others.back() != a && others.back() != b);
+  }
+  const std::vector<kvc_event> events = reader.work_and_read();
+  ASSERT_EQ(events.size(), 6u);
+  const Digest256 first = below(root(), 1), second = below(first, 5);
+  EXPECT_EQ(digest_of(events[0].digest), first);
+  EXPECT_EQ(digest_of(events[1].digest), second);
+  EXPECT_EQ(digest_of(events[2].digest), first);
+  EXPECT_EQ(digest_of(events[3].digest), second);
+  EXPECT_EQ(digest_of(events[3].parent_digest), first);
+  EXPECT_EQ(events[3].kind, static_cast<uint32_t>(KVC_EVENT_REMOVED));
+  EXPECT_EQ(digest_of(events[5].digest), below(root(), 101));
+  for (int32_t i = 0; i < 14; ++i) {  // the ring wraps, and all 16 positions live
+    others.push_back(small.publish(root_of(kRoot), 200 + i));
+    small.attach(others.back());
+  }
+  EXPECT_EQ(small.counters.nodes_used, 16u);
+  EXPECT_EQ(raw(small.publish(root_of(kRoot), 999)), raw(kNoNode)) << "more places do not raise max_nodes";
+  small.tree.detach(BlockId{raw(small.tree.block_of(others[0], 0))});
+  EXPECT_TRUE(is_node(small.publish(root_of(kRoot), 999)));
 }
 
-TEST_F(IdentitiesTest, ALongChainThatNobodyHasReadTakesFewRounds) {
-  World small(4096, 1, ~uint64_t{0}, 4096, 1);  // a ring for one event
-  small.chain(root_of(kRoot), 4000);
-  Identities::Work work;
-  kvc_event event;
-  uint64_t cursor = 0;
-  size_t used = 0, rounds = 0;
-  while (small.ring.read(&cursor, &event, sizeof event, 1, nullptr, 0, &used) == 0) {
-    small.tree.identities().gather_events(cursor, &work);
-    work.compute();
-    small.tree.identities().learn(&work);
-    ASSERT_LT(++rounds, 8u);
+// However the positions die: everyone can live, and no event leaves the ring early.
+TEST_F(IdentitiesTest, TheDeadTakeNoPlaceFromTheLivingAndNoEventFromTheRing) {
+  constexpr size_t kNodes = 40, kEvents = 24;
+  World small(kNodes, 1, ~uint64_t{0}, 4096, kEvents);
+  std::vector<NodeId> alive;
+  std::vector<BlockId> blocks;
+  uint64_t seed = 1;
+  const auto random = [&seed](size_t below) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<size_t>(seed >> 33) % below;
+  };
+  for (int32_t i = 0; i < 20000; ++i) {
+    const size_t wanted = i % 1000 < 500 ? kNodes : random(kNodes);
+    while (blocks.size() > wanted) {  // in no order: positions without a block live on below others
+      const size_t which = random(blocks.size());
+      const BlockId block = blocks[which];
+      blocks[which] = blocks.back();
+      blocks.pop_back();
+      small.tree.detach(block);
+      small.pool.push_free(block);
+    }
+    const NodeId parent =
+        random(3) == 0 || blocks.empty() ? root_of(kRoot) : small.pool[blocks[random(blocks.size())]].node;
+    const size_t before = small.counters.nodes_used;
+    const NodeId made = small.publish(parent, 10 * i);
+    ASSERT_EQ(is_node(made), before < kNodes);
+    if (is_node(made)) blocks.push_back(small.attach(made));
+    const uint64_t next = small.ring.next_sequence();
+    ASSERT_EQ(small.ring.oldest(), next > kEvents ? next - kEvents : 0);
   }
-  Digest256 digest = root();
-  for (int32_t i = 0; i < 4000; ++i) digest = below(digest, i);
-  EXPECT_EQ(std::memcmp(event.digest, digest.bytes, 32), 0);
+}
+
+TEST_F(IdentitiesTest, PositionsThatTellNoEventMayCostTheOldest) {
+  World small(8, 1, ~uint64_t{0}, 64, 4);
+  EventReader reader(small);
+  for (int32_t i = 0; i < 4; ++i) small.attach(small.publish(root_of(kRoot), i));
+  for (int32_t i = 0; i < 100; ++i) {  // die at once, without a block
+    const NodeId silent = small.publish(root_of(kRoot), 100 + i);
+    ASSERT_TRUE(is_node(silent));
+    small.tree.hold(silent);
+    small.tree.release(silent);
+  }
+  EXPECT_EQ(small.ring.oldest(), 4u);
+  EXPECT_EQ(small.ring.dropped(), 4u);
+  small.attach(small.publish(root_of(kRoot), 50));
+  const std::vector<kvc_event> events = reader.work_and_read();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].sequence, 4u);
+  EXPECT_EQ(digest_of(events[0].digest), below(root(), 50));
+}
+
+// The work of one call is bounded, and all calls together walk the chain once.
+TEST_F(IdentitiesTest, ALongChainThatNobodyHasReadIsClimbedOnceInParts) {
+  constexpr size_t kLength = 40000, kPart = 64;
+  World large(kLength, 1, ~uint64_t{0}, kLength, 1);  // a ring for one event
+  large.chain(root_of(kRoot), kLength);
+  EventReader reader(large);
+  const std::vector<kvc_event> events = reader.work_and_read();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(digest_of(events[0].digest), chain_end(root(), kLength));
+  EXPECT_GE(reader.rounds(), kLength / Identities::kSteps + kLength / kPart);
+  EXPECT_LE(reader.rounds(), kLength / Identities::kSteps + kLength / kPart + 2);
+  EXPECT_LE(reader.most(), kPart);
+}
+
+// As a list of prefixes does: the deepest first.
+TEST_F(IdentitiesTest, ALongChainFromItsEndTakesAsManyParts) {
+  constexpr size_t kLength = 20000;
+  World large(kLength, 1, ~uint64_t{0}, kLength, 1);
+  std::vector<NodeId> path;
+  for (const BlockId block : large.chain(root_of(kRoot), kLength)) path.push_back(large.pool[block].node);
+  Identities& identities = large.tree.identities();
+  Identities::Work work;
+  size_t rounds = 0;
+  for (size_t i = kLength; i-- > 0;) {
+    while (!identities.known(path[i])) {
+      identities.gather(path[i], &work);
+      work.compute();
+      identities.learn(&work);
+      ++rounds;
+    }
+  }
+  EXPECT_LE(rounds, kLength / Identities::kSteps + kLength / 64 + 2);
+}
+
+TEST_F(IdentitiesTest, TwoReadersOfOneChainDoNotSendEachOtherBack) {
+  constexpr size_t kLength = 50000;
+  World large(kLength, 1, ~uint64_t{0}, kLength, 1);
+  large.chain(root_of(kRoot), kLength);
+  for (const size_t lead : {0, 1, 30, 700}) {
+    World again(kLength, 1, ~uint64_t{0}, kLength, 1);
+    again.chain(root_of(kRoot), kLength);
+    EventReader one(again), two(again);
+    for (size_t i = 0; i < lead; ++i) one.round();
+    while (one.events().empty() || two.events().empty()) {
+      one.round();
+      two.round();
+    }
+    const Digest256 wanted = chain_end(root(), kLength);
+    EXPECT_EQ(digest_of(one.events()[0].digest), wanted);
+    EXPECT_EQ(digest_of(two.events()[0].digest), wanted);
+    EXPECT_LE(one.rounds(), kLength / Identities::kSteps + kLength / 64 + 4) << lead;
+  }
+}
+
+// Two readers on their way to the ends of two branches meet on the stem.
+TEST_F(IdentitiesTest, TwoReadersOfTwoBranchesBothArrive) {
+  constexpr size_t kStem = 20000, kBranch = 5000;
+  for (const size_t lead : {0, 5, 30, 200}) {
+    World large(kStem + 2 * kBranch, 1, ~uint64_t{0}, kStem + 2 * kBranch, 1);
+    const NodeId fork = large.pool[large.chain(root_of(kRoot), kStem).back()].node;
+    NodeId ends[2];
+    Digest256 wanted[2];
+    for (int32_t branch = 0; branch < 2; ++branch) {
+      NodeId at = fork;
+      wanted[branch] = chain_end(root(), kStem);
+      for (int32_t i = 0; i < static_cast<int32_t>(kBranch); ++i) {
+        at = large.publish(at, 2 * i + branch);
+        large.attach(at);
+        wanted[branch] = below(wanted[branch], 2 * i + branch);
+      }
+      ends[branch] = at;
+    }
+    Identities& identities = large.tree.identities();
+    Identities::Work works[2];
+    size_t rounds[2] = {};
+    const auto round = [&](size_t r) {
+      if (identities.known(ends[r])) return;
+      identities.learn(&works[r]);
+      identities.gather(ends[r], &works[r]);
+      works[r].compute();
+      ++rounds[r];
+    };
+    for (size_t i = 0; i < lead; ++i) round(0);
+    while (!identities.known(ends[0]) || !identities.known(ends[1])) round(0), round(1);
+    for (size_t r = 0; r < 2; ++r) {
+      kvc_event event;
+      identities.describe({0, 0, ends[r], BlockId{0}, KVC_EVENT_STORED, 0}, &event);
+      EXPECT_EQ(digest_of(event.digest), wanted[r]);
+      EXPECT_LE(rounds[r], 2 * (kStem + 2 * kBranch) / Identities::kSteps + (kStem + 2 * kBranch) / 64 + 4);
+    }
+  }
 }
 
 TEST_F(IdentitiesTest, PlacesThatAreUsedAgainMeanwhileKeepTheirOwnDigests) {
-  const NodeId a = w_.publish(root_of(kRoot), 1), b = w_.publish(a, 5);
-  const BlockId of_a = w_.attach(a), of_b = w_.attach(b);
-  identities().gather_events(0, &work_);
-  work_.compute();
-  w_.tree.detach(of_b);
-  w_.tree.detach(of_a);
-  const NodeId c = w_.publish(root_of(kRoot), 20), d = w_.publish(c, 30);
-  EXPECT_TRUE((c == a && d == b) || (c == b && d == a));
-  w_.attach(c);
-  w_.attach(d);
-  identities().learn(&work_);  // of positions that are gone
-  EXPECT_FALSE(identities().known(c));
-  EXPECT_FALSE(identities().known(d));
-  const std::vector<Told> told = work_and_read();
-  ASSERT_EQ(told.size(), 6u);
-  EXPECT_EQ(told[4].digest, below(root(), 20));
-  EXPECT_EQ(told[5].digest, below(below(root(), 20), 30));
+  World small(2, 1, ~uint64_t{0}, 4096, 2);
+  EventReader reader(small);
+  const NodeId a = small.publish(root_of(kRoot), 1), b = small.publish(a, 5);
+  const BlockId of_a = small.attach(a), of_b = small.attach(b);
+  reader.gather();
+  small.tree.detach(of_b);
+  small.tree.detach(of_a);
+  NodeId c = kNoNode, d = kNoNode;
+  for (int32_t i = 20; (c != a || d != b) && i < 1000; i += 10) {  // places go round
+    c = small.publish(root_of(kRoot), i), d = small.publish(c, i + 5);
+    const BlockId of_c = small.attach(c), of_d = small.attach(d);
+    if (c == a && d == b) break;
+    small.tree.detach(of_d);
+    small.tree.detach(of_c);
+  }
+  ASSERT_EQ(c, a);
+  ASSERT_EQ(d, b);
+  reader.learn();  // of positions that are gone
+  EXPECT_FALSE(small.tree.identities().known(c));
+  EXPECT_FALSE(small.tree.identities().known(d));
+  const int32_t token = small.tree.tokens(c)[0];
+  const std::vector<kvc_event> events = reader.work_and_read();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(digest_of(events[0].digest), below(root(), token));
+  EXPECT_EQ(digest_of(events[1].digest), below(below(root(), token), small.tree.tokens(d)[0]));
 }
 
 }  // namespace

@@ -31,6 +31,39 @@ TEST_F(NamespaceTableTest, ASlotWithNodesIsNotUsedAgain) {
   EXPECT_EQ(open({"b", {}, {}}), index);
 }
 
+// Events are told with the id and the digest of their namespace.
+TEST_F(NamespaceTableTest, ASlotIsUsedAgainWhenTheEventsBeforeItsEndHaveLeftTheRing) {
+  ASSERT_TRUE(ring_.create(memory_, heap_.env(), 2));
+  const auto tell = [&] { ring_.add(KVC_EVENT_CLEARED, 0, kNoNode, 0, kNoBlock); };
+  const uint32_t first = open({"a", {}, {}});
+  const uint64_t id = table_.id(first);
+  const Digest256 digest = table_[first].digest;
+  tell();
+  close(first);
+  tell();
+  const uint32_t second = open({"b", {}, {}});
+  EXPECT_NE(second, first);
+  EXPECT_EQ(table_.id(first), id);
+  EXPECT_EQ(table_[first].digest, digest);
+  tell();  // the event before the end is gone
+  EXPECT_EQ(open({"c", {}, {}}), first);
+  EXPECT_NE(table_.id(first), id);
+}
+
+TEST_F(NamespaceTableTest, EventsNeverKeepNamespacesFromBeingOpened) {
+  constexpr uint32_t kEvents = 1 << 20;
+  ASSERT_TRUE(ring_.create(memory_, heap_.env(), kEvents));
+  for (size_t i = 0; i < 2 * NamespaceTable::kMaxNamespaces; ++i) {
+    const uint32_t index = open_number(i);
+    ASSERT_LT(index, NamespaceTable::kMaxNamespaces) << i;
+    ring_.add(KVC_EVENT_CLEARED, 0, root_of(index), 0, kNoBlock);
+    close(index);
+  }
+  EXPECT_LE(ring_.next_sequence() - ring_.oldest(), NamespaceTable::kMaxNamespaces);
+  heap_.fail_after(0);
+  EXPECT_LT(open_number(0), NamespaceTable::kMaxNamespaces);
+}
+
 TEST_F(NamespaceTableTest, TheDefaultNamespaceIsNeverGivenAway) {
   table_.free_if_unused(0);
   for (size_t i = 0; i < 40; ++i) EXPECT_NE(open_number(i), 0u);

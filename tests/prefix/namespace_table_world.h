@@ -18,7 +18,7 @@ struct Identity {
 
 class NamespaceTableTest : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(table_.create(memory_, arena_, 2, 5)); }
+  void SetUp() override { ASSERT_TRUE(table_.create(memory_, arena_, ring_, 2, 5)); }
 
   static kvc_status open_in(NamespaceTable& table, const Identity& identity, uint32_t* index) {
     kvc_namespace_config config = {};
@@ -49,6 +49,7 @@ class NamespaceTableTest : public ::testing::Test {
   CountingHeap heap_;
   Memory memory_{heap_.env()};
   Arena arena_{memory_};
+  EventRing ring_;
   NamespaceTable table_;
 };
 

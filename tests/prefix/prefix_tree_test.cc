@@ -2,7 +2,7 @@
 // The prefix tree: a match compares parent, tokens, epoch and extra keys whatever the hash says; copies form
 // a ring with the lowest in front; walks stop where nothing may be used; events tell of first and last
 // copies.
-#include "prefix/tree_world.h"
+#include "prefix/identities_world.h"
 
 namespace kvc {
 namespace {
@@ -183,11 +183,9 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   w.tree.detach(below);
   EXPECT_EQ(w.ring.next_sequence(), 3u) << "nor do stale ones";
 
-  kvc_event events[4];
-  int32_t tokens[8];
-  uint64_t cursor = 0;
-  size_t used = 0;
-  ASSERT_EQ(w.ring.read(&cursor, events, sizeof events[0], 4, tokens, 8, &used), 3u);
+  EventReader reader(w);
+  const std::vector<kvc_event> events = reader.work_and_read();
+  ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].kind, static_cast<uint32_t>(KVC_EVENT_STORED));
   EXPECT_EQ(events[0].block, raw(first));
   EXPECT_EQ(events[0].parent_node, 0u);
@@ -197,7 +195,7 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   EXPECT_EQ(events[2].kind, static_cast<uint32_t>(KVC_EVENT_REMOVED));
   EXPECT_EQ(events[2].block, raw(copy));
   EXPECT_EQ(std::memcmp(events[2].digest, events[0].digest, 32), 0);
-  EXPECT_EQ(tokens[2], 5);
+  EXPECT_EQ(w.tree.tokens(w.ring[1].position)[0], 5) << "of a dead position";
 
   const kvc_extra_key key = image(9, 1, 4);
   const ExtraSpan span = ExtraView(&key, 1, 0, kBlockSize).span(0);

@@ -19,9 +19,9 @@ inline constexpr uint32_t kRoot = 0;  // the default namespace
 // Everything that a tree stands on.
 struct World {
   World(size_t max_nodes, size_t num_groups, uint64_t mask, uint64_t blocks = 2048, size_t events = 0) {
-    EXPECT_TRUE(ring.create(memory, heap.env(), events, kBlockSize));
+    EXPECT_TRUE(ring.create(memory, heap.env(), events));
     EXPECT_TRUE(pool.create(memory, &blocks, 1, false));
-    EXPECT_TRUE(namespaces.create(memory, arena, 1, 3));
+    EXPECT_TRUE(namespaces.create(memory, arena, ring, 1, 3));
     EXPECT_TRUE(tree.create(memory, max_nodes, kBlockSize, num_groups, mask, 1));
     hash.init(1);
   }

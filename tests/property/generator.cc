@@ -16,6 +16,20 @@ model::Group window(Random& random, uint64_t B, bool sinks) {
   return g;
 }
 
+void random_policy(Random& random, model::Config& c) {
+  c.policy = static_cast<uint32_t>(random.below(3));
+  if (c.policy == KVC_POLICY_FREQUENCY) {
+    static const double kWeights[] = {0.1, 0.5, 1, 3, 1000};
+    c.weight = kWeights[random.below(5)];
+    c.history = random.chance(30) ? random.between(1, 8) : 64;
+  } else if (c.policy == KVC_POLICY_FRAGMENTATION) {
+    static const double kWeights[] = {0, 0.3, 0.9, 1};
+    c.weight = kWeights[random.below(4)];
+    if (c.groups.size() == 2 && c.pools.size() == 1 && random.chance(70))  // a pool each: fragments are born
+      c.pools.push_back(random.between(4, 16)), c.groups[1].pool = 1;
+  }
+}
+
 }  // namespace
 
 Setup random_setup(Random& random) {
@@ -62,6 +76,7 @@ Setup random_setup(Random& random) {
   c.vocab = random.chance(50) ? 32 : 0;
   setup.event_capacity = random.chance(75) ? 8192 : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
+  random_policy(random, c);
   return setup;
 }
 

@@ -47,6 +47,7 @@ class Model : public Rules {
     if (kvc_status status = fits(need, table, any ? config_.watermark : 0)) return ++stats.refusals, status;
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(table, &Block::requests);
+    for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     for (size_t g = 0; g < table.size(); ++g)
       while (table[g].size() < up(capacity))
         table[g].push_back({take(g, int64_t(o.ns)), true}), ++blocks_[table[g].back().block].requests;
@@ -103,10 +104,12 @@ class Model : public Rules {
         if (r->table[g][j].block >= 0 && c > r->committed) blocks_[r->table[g][j].block].written = true;
     const bool writes =
         !(r->options.flags & KVC_REQUEST_NO_WRITE) && r->epoch == epochs[r->options.ns] && !config_.no_cache;
-    for (uint64_t j = r->committed / B; writes && (j + 1) * B <= c; r->published = ++j)
+    for (uint64_t j = r->committed / B; writes && (j + 1) * B <= c; r->published = ++j) {
+      const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (r->table[g][j].block >= 0)
-          stats.duplicates += attach(r->table[g][j].block, g, key(r->options.ns, r->text, j + 1));
+        if (r->table[g][j].block >= 0) stats.duplicates += attach(r->table[g][j].block, g, k);
+      policies_.use(positions, k);
+    }
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
       for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
@@ -243,8 +246,8 @@ class Model : public Rules {
     for (size_t p = 0; p < pools.size(); ++p)
       for (Pool& pool = pools[p];
            (index >= pools.size() || p == index) && *evicted < most && !pool.lru.empty();) {
-        const int b = pool.lru.front();
-        pool.lru.erase(pool.lru.begin()), pool.free.push_back(b), changed();
+        const int b = policies_.victim(pool, blocks_);
+        remove(pool.lru, b), pool.free.push_back(b), changed();
         if (findable(b)) ++*evicted, ++stats.evictions;
         detach(b);
       }
@@ -285,6 +288,7 @@ class Model : public Rules {
     if (*count > room) return KVC_ERROR_BUFFER_TOO_SMALL;
     for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
     hold(hit.table, &Block::external);
+    for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j)), changed();
     return KVC_OK;
   }
   kvc_status publish(uint64_t ns, size_t group, const Text& text, const std::vector<int>& ids) {
@@ -310,6 +314,7 @@ class Model : public Rules {
         detach(id), blocks_[id].written = true, blocks_[id].group = int(group);
         blocks_[id].owner = int64_t(ns);
         stats.duplicates += attach(id, group, wanted[id]), changed();
+        policies_.use(positions, wanted[id]);
       }
     return KVC_OK;
   }

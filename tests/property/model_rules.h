@@ -6,15 +6,16 @@
 
 #include <algorithm>
 
-#include "property/model_types.h"
+#include "property/model_policy.h"
 
 namespace model {
 
 class Rules {
  public:
-  explicit Rules(Config config) : config_(within_requests(std::move(config))), B(config_.block_size) {
+  explicit Rules(Config config)
+      : config_(within_requests(std::move(config))), B(config_.block_size), policies_(config_) {
     for (uint64_t count : config_.pools) {
-      Pool pool{int(blocks_.size()), count, {}, {}, {}};
+      Pool pool{int(blocks_.size()), count, {}, {}, {}, 0};
       blocks_.resize(blocks_.size() + count, Block{.pool = pools.size(), .at = positions.end()});
       const int lowest = pool.first + (config_.null_block && pools.empty() ? 1 : 0);
       pool.count = blocks_.size() - lowest;
@@ -183,8 +184,8 @@ class Rules {
   int take(size_t group, int64_t owner, bool copied = false) {
     Pool& pool = pools[config_.groups[group].pool];
     const bool fresh = !pool.free.empty();
-    const int id = fresh ? pool.free.back() : pool.lru.front();
-    fresh ? pool.free.pop_back() : void(pool.lru.erase(pool.lru.begin()));
+    const int id = fresh ? pool.free.back() : policies_.victim(pool, blocks_);
+    fresh ? pool.free.pop_back() : void(remove(pool.lru, id));
     stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
     detach(id);
     const int64_t before = blocks_[id].owner;
@@ -223,7 +224,14 @@ class Rules {
     for (int other : std::set<int>(blocks_[id].at->second[blocks_[id].group]))
       if (remove(pool.lru, other))
         keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
-    pool.lru.push_back(keep);
+    pool.lru.push_back(keep), blocks_[keep].came = pool.clock++;
+    blocks_[keep].shelf = policies_.shelf(blocks_[keep].at->first, missing(blocks_[keep].at) > 0);
+  }
+  int missing(Positions::const_iterator at) const {  // full groups without a block there
+    int count = 0;
+    for (size_t g = 0; g < config_.groups.size(); ++g)
+      count += !config_.groups[g].window && at->second[g].empty();
+    return count;
   }
   bool movable(int id) const {
     const Block& b = blocks_[id];
@@ -243,7 +251,8 @@ class Rules {
     b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
   }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
-    auto at = positions.try_emplace(k, config_.groups.size()).first;
+    const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
+    if (is_new) policies_.begin(k);
     const bool again = !at->second[g].empty();
     at->second[g].insert(id), blocks_[id].published = true, blocks_[id].at = at;
     if (!again) note(KVC_EVENT_STORED, id, g, at);
@@ -254,8 +263,16 @@ class Rules {
     if (!b.published) return;
     b.published = false, b.at->second[b.group].erase(id);
     if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
-    if (std::all_of(b.at->second.begin(), b.at->second.end(), [](auto& copies) { return copies.empty(); }))
+    if (policies_.wants_fragments() && !config_.groups[b.group].window && b.at->second[b.group].empty() &&
+        missing(b.at) == 1)
+      for (auto& copies : b.at->second)
+        for (int other : copies)
+          if (auto& lru = pools[blocks_[other].pool].lru; remove(lru, other))
+            lru.push_back(other), blocks_[other].shelf = policies_.shelf(b.at->first, true);
+    if (std::all_of(b.at->second.begin(), b.at->second.end(), [](auto& copies) { return copies.empty(); })) {
+      policies_.end(b.at->first, !current(b.at->first));
       positions.erase(b.at);
+    }
   }
   void note(uint32_t kind, int id, size_t g, Positions::iterator at) {
     events.push_back({kind, at->first.ns, int(g), id, at->first.prefix.size() - B, at->first});
@@ -314,6 +331,7 @@ class Rules {
 
   const Config config_;
   const uint64_t B;
+  Policies policies_;
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;

@@ -23,6 +23,9 @@ struct Group {
 };
 struct Config {
   uint64_t block_size = 16, watermark = 0, max_requests = 1024, max_tokens = 1 << 24, vocab = 0;
+  uint32_t policy = KVC_POLICY_LRU;
+  double weight = 0;     // with the default filled in
+  uint64_t history = 0;  // FREQUENCY: positions that are remembered
   bool null_block = false, no_cache = false, zero_cross_namespace = false, zero_always = false;
   std::vector<uint64_t> pools;
   std::vector<Group> groups;
@@ -59,13 +62,16 @@ struct Block {
   Positions::iterator at;
   uint64_t released = 0;    // newest step when a request, a copy or an external hold ended
   int64_t owner = kNobody;  // whose content it has: a namespace, kExternal, or nobody's
+  uint64_t came = 0;        // to lru: the pool's clock then
+  int shelf = 0;            // of the policy, in lru
 };
 struct Pool {
   int first = 0;
   uint64_t count = 0;
   std::vector<int> free, lru;
   std::vector<std::pair<int, uint64_t>> fenced;
-};  // top of free: back
+  uint64_t clock = 0;  // blocks that came to lru
+};                     // top of free: back
 struct Cell {
   int block = -1;
   bool own = true;

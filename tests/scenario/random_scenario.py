@@ -15,6 +15,7 @@ def arrivals(rng):
 def scenario(seed, operations):
     rng = random.Random(seed)
     window = rng.choice([(), (), (8, 2), (5, 0), (1, 0), (1, 5), (3, 1), (1 << 40, 0)])
+    yield rng.choice([("policy", 0, 0, 0), ("policy", 1, rng.choice([0, 10, 100, 300]), rng.choice([0, 3, 20])), ("policy", 2, rng.choice([0, 50, 100]), 0)])
     yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
     yield ("open", 1, 65)
     yield ("open", 2, 66)

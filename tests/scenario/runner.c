@@ -24,6 +24,8 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
+static int64_t policy[3];
+
 static kvc_status make_manager(size_t count) {
   const kvc_group_config groups[2] = {{.struct_size = sizeof groups[0]},
                                       {.struct_size = sizeof groups[0],
@@ -36,7 +38,10 @@ static kvc_status make_manager(size_t count) {
                                      .event_capacity = (uint64_t)a[2],
                                      .max_requests = (uint64_t)a[3],
                                      .groups = groups,
-                                     .num_groups = count > 4 ? 2 : 1};
+                                     .num_groups = count > 4 ? 2 : 1,
+                                     .policy = (uint32_t)policy[0],
+                                     .policy_weight = (double)policy[1] / 100,
+                                     .policy_history = (uint64_t)policy[2]};
   kvc_step_destroy(step);
   kvc_manager_destroy(m);
   m = NULL, step = NULL, cursor = 0;
@@ -151,6 +156,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   kvc_status status = KVC_ERROR_INTERNAL;
   *printed = 0;
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
+  if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
   if (IS("manager")) return make_manager(count);
   if (IS("open")) {
     const char model = (char)a[1];

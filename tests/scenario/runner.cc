@@ -53,6 +53,8 @@ class Runner {
     config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
     config.groups = groups.data(), config.num_groups = groups.size();
+    config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
+    config.policy_history = static_cast<uint64_t>(policy_[2]);
     step_.reset();
     m_.reset();
     requests_.clear(), namespaces_.clear(), cursor_ = 0;
@@ -194,9 +196,11 @@ class Runner {
     kvc::check(status);
     return "";
   }
+  Numbers policy_ = {0, 0, 0};
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
   std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
+      {"policy", [this](const Numbers& a) { return policy_ = a, ""; }},
       {"manager", [this](const Numbers& a) { return make_manager(a); }},
       {"open", [this](const Numbers& a) { return open(a); }},
       {"close",

@@ -20,9 +20,12 @@ from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layo
                         StorageFlags)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
                      LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
+from .events import Event, EventReader, Prefixes
 from .manager import Group, Manager, PendingWork
-from .models import Model, find_model, models
+from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
+from .records import (AttentionInfo, BackendInfo, BlockInfo, DeviceInfo, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics, RequestInfo,
+                      Stats)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
@@ -61,15 +64,17 @@ if not TYPE_CHECKING:
         return getattr(_replay, name)
 
 
-def __dir__() -> "list[str]":
+def __dir__() -> list[str]:
     return [*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"]
 
 
 __all__ = [
-    "AgainError", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags",
-    "EventKind", "ExtraKey", "Feature", "Group", "InternalError", "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager",
-    "MemoryKind", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane",
-    "ReplayResult", "Request", "RequestFlags", "RequestOptions", "RopeScaling", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent",
-    "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors", "find_model", "merge_attention", "models", "open_backend",
-    "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports", "tree_mask",
+    "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE",
+    "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
+    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
+    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
+    "Properties", "QuantMetrics", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Stats", "Status",
+    "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors",
+    "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports",
+    "tree_mask",
 ]

@@ -1,27 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m kvcache info | replay | estimate | plot. Results go to standard output, progress to standard error."""
+"""python -m kvcache info | models | estimate | replay | plot. Results go to standard output, progress to standard error."""
 
 from __future__ import annotations
 
 import argparse
+import fractions
 import json
 import os
+import re
 import sys
 import time
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import kvcache
-from kvcache._replay import ReplayResult, replay
+from kvcache._replay import MAX_BLOCKS, MAX_CONCURRENCY, ReplayResult, replay
 from kvcache.trace import read_trace
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    """For an option: reads a whole number of this range."""
+
+    def read(text: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,30}", text) and low <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text:.40} is no whole number from {low} to {high}")
+
+    return read
 
 
 def _bytes(text: str) -> int:
     """A number of bytes: 24GiB, 512MiB, 80GB or digits."""
-    for power, unit in enumerate(("K", "M", "G", "T"), 1):
-        for suffix, base in ((unit + "iB", 1024), (unit + "B", 1000)):
-            if text.endswith(suffix):
-                return int(float(text[: -len(suffix)]) * base**power)
-    return int(text)
+    parts = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?([KMGT]?)(i?)B?", text)
+    if parts:
+        number, power, binary = parts[1], " KMGT".index(parts[2] or " "), parts[3]
+        size = int(fractions.Fraction(number) * (1024 if binary else 1000) ** power)
+        if 0 < size < 1 << 64 and not (binary and not power):
+            return size
+    raise argparse.ArgumentTypeError(f"{text:.40} is no amount of memory; give one such as 24GiB, 1.5TB or 65536")
 
 
 class _Progress:
@@ -46,7 +61,7 @@ class _Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(values: "dict[str, Any]", as_json: bool) -> None:
+def _print(values: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(values, indent=2))
         return
@@ -60,14 +75,35 @@ def _info(args: argparse.Namespace) -> None:
     _print({"version": kvcache.__version__, "build": kvcache.build_info(), "features": " ".join(features)}, args.json)
 
 
+_COLUMNS = (("name", "model"), ("num_layers", "layers"), ("num_kv_heads", "KV heads"), ("head_dim", "head dim"), ("latent_dim", "latent"),
+            ("window_tokens", "window"), ("num_window_layers", "in layers"), ("max_context", "context"), ("bytes_per_token", "bytes a token"))
+
+
+def _models(args: argparse.Namespace) -> None:
+    rows = []
+    for model in kvcache.models():
+        answer = model.estimate()
+        rows.append({"name": model.name, "num_layers": model.num_layers, "num_q_heads": model.num_q_heads, "num_kv_heads": model.num_kv_heads,
+                     "head_dim": model.head_dim, "v_head_dim": model.v_head_dim, "latent_dim": model.latent_dim, "vocab_size": model.vocab_size,
+                     "window_tokens": model.window_tokens, "num_window_layers": answer.num_window_layers, "max_context": model.max_context,
+                     "bytes_per_token": answer.bytes_per_token})
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{_COLUMNS[0][1]:<18}" + "".join(f"{title:>{len(title) + 3}}" for _, title in _COLUMNS[1:]))
+    for row in rows:
+        print(f"{row['name']:<18}" + "".join(f"{row[key] or '-':>{len(title) + 3}}" for key, title in _COLUMNS[1:]))
+    print("\nBytes of one token in all layers in fp16 or bf16.")
+
+
 def _estimate(args: argparse.Namespace) -> None:
     model = kvcache.Model.from_config(args.model) if os.path.exists(args.model) else kvcache.find_model(args.model)
-    answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=_bytes(args.budget),
+    answer = model.estimate(args.dtype, tokens=args.context, num_sequences=args.batch, budget_bytes=args.budget,
                             block_size=args.block_size)
     _print({"model": model.name, **answer._asdict()}, args.json)
 
 
-def _run(trace: "list[Any]", num_blocks: int, args: argparse.Namespace) -> ReplayResult:
+def _run(trace: list[Any], num_blocks: int, args: argparse.Namespace) -> ReplayResult:
     progress = _Progress(len(trace), f"{num_blocks:,} blocks")
     try:
         return replay(trace, num_blocks, block_size=args.block_size, concurrency=args.concurrency, progress=progress)
@@ -110,6 +146,7 @@ def _plot(args: argparse.Namespace) -> None:
     latency.set(title="Time of a call from Python", xlabel="percentile", ylabel="microseconds", yscale="log")
     latency.legend()
     figure.savefig(args.output, dpi=120)
+    print(f"kvcache: wrote {args.output}", file=sys.stderr)
     _print({str(r.num_blocks): round(r.hit_rate, 4) for r in results}, args.json)
 
 
@@ -124,23 +161,26 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     command("info", _info, "version, build and features of the library")
+    command("models", _models, "the models that estimate knows")
     estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
     estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b, or the path of a Hugging Face config.json or its folder")
     estimate.add_argument("--dtype", default="float16", help="how keys and values are stored [float16]")
-    estimate.add_argument("--context", type=int, default=0, help="tokens of each sequence [the model's context]")
-    estimate.add_argument("--batch", type=int, default=1, help="sequences, sharing nothing [1]")
-    estimate.add_argument("--budget", default="0", help="bytes, or 24GiB, 80GB: also say what fits")
-    estimate.add_argument("--block-size", type=int, default=16, help="tokens per block [16]")
+    estimate.add_argument("--context", type=_number(1, 1 << 40), default=0, help="tokens of each sequence [the model's context]")
+    estimate.add_argument("--batch", type=_number(1, 1 << 40), default=1, help="sequences, sharing nothing [1]")
+    estimate.add_argument("--budget", type=_bytes, default=0, help="memory for blocks, such as 24GiB or 80GB; also says what fits")
+    estimate.add_argument("--block-size", type=_number(1, 1024), default=16, help="tokens per block [16]")
     for name, function, help, many in (("replay", _replay, "drive the library with a trace, and count", False),
                                        ("plot", _plot, "replay with several capacities, and draw a PNG", True)):
         sub = command(name, function, help)
         sub.add_argument("trace", help="Mooncake JSONL file")
-        sub.add_argument("--requests", type=int, default=0, help="replay the first so many [all]")
-        sub.add_argument("--num-blocks", type=int, nargs="+" if many else None, default=[1000, 10000, 100000] if many else 100000)
-        sub.add_argument("--block-size", type=int, default=16)
-        sub.add_argument("--concurrency", type=int, default=16, help="live requests at most [16]")
+        sub.add_argument("--requests", type=_number(1, 0xFFFFFFFF), default=0, help="replay only the first so many requests [all]")
+        sub.add_argument("--num-blocks", type=_number(1, MAX_BLOCKS), nargs="+" if many else None,
+                         default=[1000, 10000, 100000] if many else 100000,
+                         help="blocks of the pool, one number for each replay [1000 10000 100000]" if many else "blocks of the pool [100000]")
+        sub.add_argument("--block-size", type=_number(1, 1024), default=16, help="tokens per block [16]")
+        sub.add_argument("--concurrency", type=_number(1, MAX_CONCURRENCY), default=16, help="most requests at a time [16]")
         if many:
-            sub.add_argument("-o", "--output", default="kvcache.png")
+            sub.add_argument("-o", "--output", default="kvcache.png", help="file to write [kvcache.png]")
     return parser
 
 
@@ -148,7 +188,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     args = _parser().parse_args(arguments)
     try:
         args.function(args)
-    except (kvcache.KvCacheError, ValueError, OSError) as error:
+    except (kvcache.KvCacheError, ValueError, OverflowError, OSError) as error:
         print(f"kvcache: {error}", file=sys.stderr)
         return 2
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Unio
 from . import _native
 
 
-__all__ = ["as_bytes", "float_type", "np", "row_strides", "same_type", "take", "view", "whole"]
+__all__ = ["as_bytes", "at_least_0", "float_type", "np", "row_strides", "same_type", "take", "view", "whole"]
 
 
 class _LazyNumpy:
@@ -44,13 +44,13 @@ class _Memory:
 
     __slots__ = ("__array_interface__", "owner")
 
-    def __init__(self, view: "View", owner: object):
+    def __init__(self, view: View, owner: object):
         address, dtype, shape, strides = view
         self.owner = owner
         self.__array_interface__ = {"version": 3, "data": (address, False), "typestr": _TYPES[dtype], "shape": shape, "strides": strides}
 
 
-def view(described: "View", owner: object) -> "np.ndarray":
+def view(described: View, owner: object) -> np.ndarray:
     """Returns an array in place over a kvc_view. `owner` lives as long as the array."""
     if 0 in described[2]:
         return np.empty(described[2], _TYPES[described[1]])
@@ -65,8 +65,8 @@ class Rule(NamedTuple):
     of another number type, or one that is not contiguous, is copied if no value changes; only for arrays that are read before the call returns.
     apart: rows (the last dimension) may have gaps between them; see row_strides()."""
 
-    types: "tuple[str, ...]"
-    dims: "tuple[str, ...]"
+    types: tuple[str, ...]
+    dims: tuple[str, ...]
     converts: bool = False
     apart: bool = False
 
@@ -110,20 +110,22 @@ class _Compiled:
         self.rule, self.label, self.bfloat16 = rule, name.rpartition(".")[2], "bfloat16" in rule.types
         self.optional = rule.dims[0].endswith("?")
         self.star = next((i for i, dim in enumerate(rule.dims) if dim.startswith("*")), -1)
-        self.dims: "tuple[str | int, ...]" = tuple(int(dim) if dim.isdigit() else dim.rstrip("?") for dim in rule.dims)
-        self.types: "Optional[frozenset[np.dtype[Any]]]" = None  # made when first needed: they need NumPy
+        self.dims: tuple[str | int, ...] = tuple(int(dim) if dim.isdigit() else dim.rstrip("?") for dim in rule.dims)
+        self.types: Optional[frozenset[np.dtype[Any]]] = None  # made when first needed: they need NumPy
 
-    def has_type(self, dtype: "np.dtype[Any]") -> bool:
+    def has_type(self, dtype: np.dtype[Any]) -> bool:
         """Whether the rule allows the type. A type in another byte order is another type."""
         if self.types is None:
             self.types = frozenset(np.dtype(name) for name in self.rule.types if name != "bfloat16")
         return dtype in self.types or self.bfloat16 and dtype.name == "bfloat16" and dtype.itemsize == 2 and dtype.isnative
 
 
+# The arrays that are looked at first, which set sizes for the others.
+_SOURCES = {"tokens": "slots", "requests": "kv_lens", "q_heads": "q", "queries": "q", "partials": "outs", "layers": "k"}
 _COMPILED = {name: _Compiled(name, rule) for name, rule in TABLE.items()}
 
 
-def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: bool = False) -> "np.ndarray":
+def take(name: str, value: Any, sizes: Optional[Sizes] = None, *, written: bool = False) -> np.ndarray:
     """Returns the array of an argument as TABLE requires: C-contiguous, aligned, with a type and the dimensions of its rule. It is the caller's
     memory itself; only a sequence of integers that is not written is copied. `sizes` holds the known sizes of dimensions; those of this array are
     added. Raises TypeError and ValueError, whose text says what the array is, what it must be, and what to pass."""
@@ -138,7 +140,7 @@ def take(name: str, value: Any, sizes: "Optional[Sizes]" = None, *, written: boo
     return array if array.flags.carray else _in_place(label, rule, array, written)
 
 
-def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.ndarray":
+def _in_place(name: str, rule: Rule, array: np.ndarray, written: bool) -> np.ndarray:
     """Handles an array that is not C-contiguous, aligned and writable: returns it if the rule allows that, or a copy if the rule converts;
     otherwise raises ValueError."""
     if array.size and not (array.flags.aligned and (array.flags.c_contiguous or rule.apart and _has_rows(array))):
@@ -154,14 +156,14 @@ def _in_place(name: str, rule: Rule, array: "np.ndarray", written: bool) -> "np.
     return array
 
 
-def _has_rows(array: "np.ndarray") -> bool:
+def _has_rows(array: np.ndarray) -> bool:
     """Whether the last dimension is contiguous, and the other strides are positive and whole elements."""
     *strides, last = ((size, stride) for size, stride in zip(array.shape, array.strides))
     unit = array.itemsize
     return (last[0] == 1 or last[1] == unit) and all(size == 1 or stride > 0 and stride % unit == 0 for size, stride in strides)
 
 
-def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, list[int]]":
+def row_strides(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """For an array whose rows may have gaps, returns its memory as one dimension from the first element to the last, and the strides of all
     dimensions but the last, in elements; 0 = contiguous, or a dimension of one entry."""
     shape, unit = array.shape, array.itemsize
@@ -172,7 +174,7 @@ def row_strides(array: "np.ndarray") -> "tuple[np.ndarray, list[int]]":
     return np.lib.stride_tricks.as_strided(array, (extent,), (unit,)), strides
 
 
-def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.ndarray, bool]":
+def _as_array(name: str, rule: Rule, value: Any, written: bool) -> tuple[np.ndarray, bool]:
     """Returns the array of `value`, and whether it is the memory of `value` itself and not a copy."""
     if isinstance(value, np.ndarray):
         return np.asarray(value), True  # a derived class may override anything
@@ -185,19 +187,19 @@ def _as_array(name: str, rule: Rule, value: Any, written: bool) -> "tuple[np.nda
     return made, False
 
 
-def _made(rule: Rule, value: Any) -> "Optional[np.ndarray]":
+def _made(rule: Rule, value: Any) -> Optional[np.ndarray]:
     """Makes an array from a sequence, or by the __array__ method of `value`."""
     is_number = rule.types[0].startswith("float")
     if not (hasattr(value, "__array__") or isinstance(value, (list, tuple, range)) and (rule.converts or not is_number)):
         return None
     try:
-        made: "np.ndarray" = np.asarray(value)
+        made: np.ndarray = np.asarray(value)
     except (TypeError, ValueError, OverflowError):
         return None
     return made if made.size or isinstance(value, np.ndarray) else made.astype(rule.types[0])
 
 
-def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refused: bool) -> "np.ndarray":
+def _converted(name: str, rule: Rule, array: np.ndarray, written: bool, refused: bool) -> np.ndarray:
     wanted = np.dtype(rule.types[0])
     if not refused and wanted.kind == "f" and array.dtype.kind in "iuf" and np.can_cast(array.dtype, wanted, "safe"):
         return array.astype(wanted)
@@ -212,10 +214,10 @@ def _converted(name: str, rule: Rule, array: "np.ndarray", written: bool, refuse
     raise TypeError(f"{name} is {_said(array)}; it must be {_wanted(rule, {})}: {remedy}")
 
 
-def _bind(compiled: _Compiled, array: "np.ndarray", sizes: "Sizes") -> None:
+def _bind(compiled: _Compiled, array: np.ndarray, sizes: Sizes) -> None:
     """Compares the shape with the rule and the known sizes, and adds the sizes that were not known."""
-    shape: "tuple[Any, ...]" = array.shape
-    dims, star = compiled.dims, compiled.star
+    shape: tuple[Any, ...] = array.shape
+    dims, star, known = compiled.dims, compiled.star, len(sizes)
     if compiled.optional and len(shape) < len(dims):
         shape = (1, *shape)
     if 0 <= star <= len(shape) - len(dims) + 1 + star:
@@ -227,20 +229,40 @@ def _bind(compiled: _Compiled, array: "np.ndarray", sizes: "Sizes") -> None:
                 break
         else:
             return
-    raise ValueError(f"{compiled.label} is {_said(array)}; it must be {_wanted(compiled.rule, sizes)}")
+    sizes = dict(list(sizes.items())[:known])  # without those of this array
+    raise ValueError(f"{compiled.label} is {_said(array)}; it must be {_wanted(compiled.rule, sizes)}{_remedy(compiled, array, sizes)}")
 
 
-def _said(array: "np.ndarray") -> str:
+def _remedy(compiled: _Compiled, array: np.ndarray, sizes: Sizes) -> str:
+    """For an array of the wrong shape: says which array its sizes come from, and what to pass if two dimensions are exchanged."""
+    dims = compiled.dims[1:] if compiled.optional and array.ndim < len(compiled.dims) else compiled.dims
+    wanted = [dim if isinstance(dim, int) else sizes.get(dim) for dim in dims]
+    if compiled.star >= 0 or array.ndim != len(dims):
+        return ""
+    for i in range(len(dims)):
+        for j in range(i + 1, len(dims)):
+            shape = list(array.shape)
+            shape[i], shape[j] = shape[j], shape[i]
+            if shape != list(array.shape) and all(size in (None, given) for size, given in zip(wanted, shape)) and wanted[i] != wanted[j]:
+                return f"; {dims[i]} and {dims[j]} are exchanged: pass {compiled.label}.swapaxes({i}, {j})"
+    for dim, size, given in zip(dims, wanted, array.shape):
+        source = "x" if compiled.label == "rows" else _SOURCES.get(str(dim))
+        if source and source != compiled.label and size not in (None, given):
+            return f"; {source} has {dim} = {size}: make both equal"
+    return ""
+
+
+def _said(array: np.ndarray) -> str:
     order = "" if array.dtype.isnative else " in another byte order"
     return f"{array.dtype.name}{order} {list(array.shape)}"
 
 
-def _wanted(rule: Rule, sizes: "Sizes") -> str:
+def _wanted(rule: Rule, sizes: Sizes) -> str:
     types = " or ".join(rule.types) or "a C-contiguous array"
     return f"{types} [{', '.join(_wanted_dim(dim, sizes) for dim in rule.dims)}]"
 
 
-def _wanted_dim(dim: str, sizes: "Sizes") -> str:
+def _wanted_dim(dim: str, sizes: Sizes) -> str:
     if dim.startswith("*"):
         return "..."
     name = dim.rstrip("?")
@@ -248,17 +270,17 @@ def _wanted_dim(dim: str, sizes: "Sizes") -> str:
     return name + ("" if size is None else f" = {size}") + (" (optional)" if dim != name else "")
 
 
-def same_type(name: str, array: "np.ndarray", other_name: str, other: "np.ndarray") -> None:
+def same_type(name: str, array: np.ndarray, other_name: str, other: np.ndarray) -> None:
     if array.dtype != other.dtype:
         raise TypeError(f"{name} is {array.dtype.name} and {other_name} {other.dtype.name}; they must be of one type")
 
 
-def float_type(array: "np.ndarray") -> int:
+def float_type(array: np.ndarray) -> int:
     """Returns the KVC_* type of an array that take() has checked: float32, float16, or bfloat16 (uint16 bits, or the type of ml_dtypes)."""
-    return {"float32": _native.KVC_FLOAT32, "float16": _native.KVC_FLOAT16}.get(array.dtype.name, _native.KVC_BFLOAT16)
+    return {"f": _native.KVC_FLOAT32, "e": _native.KVC_FLOAT16}.get(array.dtype.char, _native.KVC_BFLOAT16)
 
 
-def as_bytes(array: "Optional[np.ndarray]") -> "Optional[np.ndarray]":
+def as_bytes(array: Optional[np.ndarray]) -> Optional[np.ndarray]:
     """Returns an array that take() has checked; as bytes if the buffer protocol has no format for its element type."""
     return array if array is None or array.dtype.char in "fedBbHhIiLlQq" else array.reshape(-1).view(np.uint8)
 
@@ -266,3 +288,9 @@ def as_bytes(array: "Optional[np.ndarray]") -> "Optional[np.ndarray]":
 def whole(number: SupportsIndex) -> int:
     """Returns a plain int, which is the same each time it is read."""
     return int.__add__(operator.index(number), 0)
+
+
+def at_least_0(name: str, count: int) -> None:
+    """Checks a number of entries of an array to make."""
+    if count < 0:
+        raise ValueError(f"{name} is {count}; it must be at least 0")

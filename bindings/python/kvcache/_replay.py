@@ -19,6 +19,9 @@ from .request import Request
 from .step import Step
 from .trace import VOCAB_SIZE, TraceRequest, longest, output_tokens, prompt_tokens, read_trace
 
+MAX_BLOCKS = (1 << 31) - 66  # of a manager
+MAX_CONCURRENCY = (1 << 18) - 2  # a manager's most requests, less one that waits
+
 
 @dataclass
 class ReplayResult:
@@ -39,9 +42,9 @@ class ReplayResult:
     failed_allocations: int = 0
     num_blocks: int = 0
     block_size: int = 0
-    occupancy: "list[tuple[int, int, int]]" = field(default_factory=list)  # (steps so far, held blocks, cached blocks)
-    step_ns: "list[int]" = field(default_factory=list)
-    admit_ns: "list[int]" = field(default_factory=list)
+    occupancy: list[tuple[int, int, int]] = field(default_factory=list)  # (steps so far, held blocks, cached blocks)
+    step_ns: list[int] = field(default_factory=list)
+    admit_ns: list[int] = field(default_factory=list)
 
     @property
     def hit_rate(self) -> float:
@@ -54,7 +57,7 @@ class ReplayResult:
         times = self.step_ns if which == "step" else self.admit_ns
         return float(np.percentile(times, percent)) / 1000 if times else 0.0
 
-    def summary(self) -> "dict[str, Any]":
+    def summary(self) -> dict[str, Any]:
         """All counts and some percentiles."""
         counts = {name: value for name, value in asdict(self).items() if not isinstance(value, list)}
         times = {f"{which}_us_p{percent}": round(self.percentile_us(which, percent), 2) for which in ("admit", "step") for percent in (50, 95, 99)}
@@ -69,15 +72,17 @@ class _Live:
 
 
 class _Replay:
-    def __init__(self, trace: "Sequence[TraceRequest]", num_blocks: int, block_size: int, concurrency: int, sample_steps: int):
+    def __init__(self, trace: Sequence[TraceRequest], num_blocks: int, block_size: int, concurrency: int, sample_steps: int,
+                 policy: str, policy_weight: float):
         self.trace, self.num_blocks, self.block_size, self.concurrency = trace, num_blocks, block_size, concurrency
         self.sample_steps = sample_steps
-        self.manager = Manager(num_blocks, block_size, max_requests=concurrency + 1, max_request_tokens=longest(trace), vocab_size=VOCAB_SIZE)
+        self.manager = Manager(num_blocks, block_size, max_requests=concurrency + 1, max_request_tokens=longest(trace), vocab_size=VOCAB_SIZE,
+                               policy=policy, policy_weight=policy_weight)
         self.step = Step(self.manager, concurrency, concurrency, 0, max_frees=concurrency)
         self.step.use(block_tables=False, slots=False)
         self.step.extend_offsets[:] = np.arange(concurrency + 1)
-        self.live: "list[_Live]" = []
-        self.queue: "collections.deque[list[Any]]" = collections.deque()  # [index, produced, waiting Request or None]
+        self.live: list[_Live] = []
+        self.queue: collections.deque[list[Any]] = collections.deque()  # [index, produced, waiting Request or None]
         self.next = 0
         self.any_finished = self.any_block_filled = False
         self.result = ReplayResult(requests=len(trace), num_blocks=num_blocks, block_size=block_size)
@@ -100,7 +105,7 @@ class _Replay:
         self.result.evictions = self.manager.stats.evictions
         return self.result
 
-    def head(self) -> "Optional[list[Any]]":
+    def head(self) -> Optional[list[Any]]:
         """The next request to admit. Skips requests that can never fit."""
         while not self.queue and self.next < len(self.trace):
             request = self.trace[self.next]
@@ -112,7 +117,7 @@ class _Replay:
             self.next += 1
         return self.queue[0] if self.queue else None
 
-    def admit(self, head: "list[Any]") -> bool:
+    def admit(self, head: list[Any]) -> bool:
         index, produced, waiting = head
         request = self.trace[index]
         outputs = output_tokens(index, request)
@@ -140,7 +145,7 @@ class _Replay:
             self.result.block_hits += cached // self.block_size
         return True
 
-    def call(self, items: "list[_Live]", frees: "list[Request]", extending: bool) -> "list[_Live]":
+    def call(self, items: list[_Live], frees: list[Request], extending: bool) -> list[_Live]:
         """Runs a step that commits the items' tokens, frees and extends. Returns the items without space."""
         step = self.step
         step.num_frees, step.num_requests = len(frees), len(items)
@@ -161,7 +166,7 @@ class _Replay:
         short = []
         for i in np.flatnonzero(status):
             if status[i] != _native.KVC_ERROR_NO_SPACE or i < len(frees):
-                raise RuntimeError(f"an item of a step got status {status[i]}")
+                raise step.error or RuntimeError(f"an item of a step got status {status[i]}")
             short.append(items[i - len(frees)])
         self.result.failed_allocations += len(short)
         return short
@@ -193,14 +198,20 @@ class _Replay:
         self.any_finished = self.any_block_filled = False
 
 
-def replay(trace: "str | os.PathLike[str] | Sequence[TraceRequest]", num_blocks: int, *, block_size: int = 16, concurrency: int = 16,
-           max_requests: int = 0, sample_steps: int = 64, progress: "Optional[Callable[[int], Any]]" = None) -> ReplayResult:
+def replay(trace: str | os.PathLike[str] | Sequence[TraceRequest], num_blocks: int, *, block_size: int = 16, concurrency: int = 16,
+           max_requests: int = 0, sample_steps: int = 64, policy: str = "lru", policy_weight: float = 0,
+           progress: Optional[Callable[[int], Any]] = None) -> ReplayResult:
     """Replays a trace as an engine would, and counts what it hits, evicts and preempts.
 
-    trace: path of a Mooncake JSONL file, or kvcache.trace.TraceRequest objects. num_blocks, block_size: the pool. concurrency: most live requests.
-    max_requests: replay only so many; 0 = all. sample_steps: steps between two samples of the occupancy. progress: called with the number of
-    requests taken so far. Raises ValueError, with file and line, for a bad trace."""
+    trace: path of a Mooncake JSONL file, or kvcache.trace.TraceRequest objects. num_blocks, block_size: the pool. concurrency: most requests at a time.
+    max_requests: replay only so many; 0 = all. sample_steps: steps between two samples of the occupancy. policy, policy_weight: as of
+    Manager. progress: called with the number of requests taken so far. Raises ValueError for a number out of range, and, with file and line, for a bad trace."""
+    for name, value, low, high in (("num_blocks", num_blocks, 1, MAX_BLOCKS), ("block_size", block_size, 1, 1024),
+                                   ("concurrency", concurrency, 1, MAX_CONCURRENCY), ("max_requests", max_requests, 0, 0xFFFFFFFF),
+                                   ("sample_steps", sample_steps, 1, 0xFFFFFFFF)):
+        if not low <= value <= high:
+            raise ValueError(f"{name} is {value}; it must be from {low} to {high}")
     requests = read_trace(trace, max_requests) if isinstance(trace, (str, os.PathLike)) else list(trace[: max_requests or None])
-    engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps)
+    engine = _Replay(requests, num_blocks, block_size, concurrency, sample_steps, policy, policy_weight)
     with engine.manager:
         return engine.run(progress or (lambda done: None))

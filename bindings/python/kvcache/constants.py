@@ -7,7 +7,11 @@ from . import _native
 
 
 class Status(IntEnum):
-    """Result of a call, or of one item of a step."""
+    """Result of a call, or of one item of a step.
+
+    Each but OK and SKIPPED is raised as an exception of its own: NO_SPACE as kvcache.NoSpaceError, and so on, whose help() says what it means.
+    SKIPPED: an admission of a step before it was refused. OK, INVALID_ARGUMENT, OUT_OF_MEMORY, NOT_FOUND, BUSY, LIMIT, BUFFER_TOO_SMALL,
+    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE."""
 
     OK = _native.KVC_OK
     INVALID_ARGUMENT = _native.KVC_ERROR_INVALID_ARGUMENT
@@ -27,16 +31,24 @@ class Status(IntEnum):
 
 
 class Feature(IntEnum):
-    """Questions for kvcache.supports()."""
+    """Questions for kvcache.supports().
+
+    LRU: eviction of what was used least recently. SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one pool. EVENTS:
+    Manager.events()."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
     SEVERAL_POOLS = _native.KVC_FEATURE_SEVERAL_POOLS
     EVENTS = _native.KVC_FEATURE_EVENTS
+    FREQUENCY = _native.KVC_FEATURE_FREQUENCY
+    FRAGMENTATION = _native.KVC_FEATURE_FRAGMENTATION
 
 
 class BlockState(IntEnum):
-    """State of a block."""
+    """State of a block: the first of these that applies.
+
+    FENCED: released, but a step in flight may still write to it. FILLING: reserved, does not occur yet. LIVE: held by a request or an external
+    hold, with a committed token. RESERVED: held, nothing committed. PINNED: held only by pins. CACHED: not held, can be found. FREE."""
 
     FREE = _native.KVC_BLOCK_FREE
     CACHED = _native.KVC_BLOCK_CACHED
@@ -48,7 +60,9 @@ class BlockState(IntEnum):
 
 
 class EventKind(IntEnum):
-    """Kind of an event."""
+    """Kind of an event.
+
+    STORED: a prefix position can be found from now on. REMOVED: it cannot. CLEARED: all content of a namespace cannot."""
 
     STORED = _native.KVC_EVENT_STORED
     REMOVED = _native.KVC_EVENT_REMOVED
@@ -56,7 +70,9 @@ class EventKind(IntEnum):
 
 
 class Layout(IntEnum):
-    """Order of the dimensions of a storage, outermost first: L layer, B block, H head, N token, C content of a row."""
+    """Order of the dimensions of a storage, outermost first: L layer, B block, H head, N token, C content of a row.
+
+    LBHNC, LBNHC, BLHNC, BLNHC, BHLNC. With heads before tokens (LBHNC, BLHNC, BHLNC) attention on CPUs reads memory in order."""
 
     LBHNC = _native.KVC_LAYOUT_LBHNC
     LBNHC = _native.KVC_LAYOUT_LBNHC
@@ -66,7 +82,10 @@ class Layout(IntEnum):
 
 
 class DeviceFlags(IntFlag):
-    """What a device can do, and what is known about it: device_info().flags."""
+    """What a device can do, and what is known about it: device_info().flags.
+
+    READS_HOST: its kernels read host memory. MANAGED: it has memory that moves between host and device. SWAP_MEASURED: the limits for swaps are
+    measured, not estimated."""
 
     READS_HOST = _native.KVC_DEVICE_READS_HOST
     MANAGED = _native.KVC_DEVICE_MANAGED
@@ -74,9 +93,13 @@ class DeviceFlags(IntFlag):
 
 
 class MemoryKind(IntEnum):
-    """Kind of memory of a storage."""
+    """Kind of memory of a storage.
 
-    DEFAULT = _native.KVC_MEMORY_DEFAULT  # what suits the device; on the CPU host memory, in huge pages if it is large
+    DEFAULT: what suits the device; on the CPU host memory, in huge pages if it is large. HOST: host memory. HOST_HUGE: host memory in huge pages.
+    PINNED: host memory that a GPU reads directly. DEVICE: memory of a GPU. EXTERNAL: memory of the caller. MANAGED: memory that moves between host
+    and GPU."""
+
+    DEFAULT = _native.KVC_MEMORY_DEFAULT
     HOST = _native.KVC_MEMORY_HOST
     HOST_HUGE = _native.KVC_MEMORY_HOST_HUGE
     PINNED = _native.KVC_MEMORY_PINNED
@@ -86,7 +109,9 @@ class MemoryKind(IntEnum):
 
 
 class Plane(IntEnum):
-    """A plane of a storage: the rows of one kind."""
+    """A plane of a storage: the rows of one kind.
+
+    K: keys. V: values. K_SCALE, V_SCALE: their scales, if they are in the blocks."""
 
     K = _native.KVC_PLANE_K
     V = _native.KVC_PLANE_V
@@ -95,7 +120,9 @@ class Plane(IntEnum):
 
 
 class RopeScaling(IntEnum):
-    """How a model extends its rotary embedding past its trained context."""
+    """How a model extends its rotary embedding past its trained context.
+
+    NONE, LINEAR, DYNAMIC, YARN, LLAMA3, LONGROPE, as rope_type of a config.json."""
 
     NONE = _native.KVC_ROPE_NONE
     LINEAR = _native.KVC_ROPE_LINEAR
@@ -106,7 +133,10 @@ class RopeScaling(IntEnum):
 
 
 class RequestFlags(IntFlag):
-    """Flags of a request."""
+    """Flags of a request.
+
+    NO_READ: it takes no hit. NO_WRITE: its blocks are not published. FULL_MUST_FIT: it is admitted only if all of its tokens fit, not only the
+    first chunk. RESUMED: it counts as a readmission in the statistics."""
 
     NO_READ = _native.KVC_REQUEST_NO_READ
     NO_WRITE = _native.KVC_REQUEST_NO_WRITE
@@ -115,7 +145,11 @@ class RequestFlags(IntFlag):
 
 
 class StorageFlags(IntFlag):
-    """Flags of a storage."""
+    """Flags of a storage.
+
+    LATENT: rows of latent attention, keys alone. TILED_KEYS: keys in tiles, which decode on CPUs reads faster. ASYMMETRIC: int8 and int4 with an
+    offset beside each scale. NOT_ZEROED: new memory is not cleared. CHANNEL_KEYS: int8 and int4 keys with a scale for each channel. HADAMARD:
+    rows are rotated before they are quantized."""
 
     LATENT = _native.KVC_STORAGE_LATENT
     TILED_KEYS = _native.KVC_STORAGE_TILED_KEYS
@@ -126,7 +160,10 @@ class StorageFlags(IntFlag):
 
 
 class DType(IntEnum):
-    """Element types of arrays, views and stored keys and values."""
+    """Element types of arrays, views and stored keys and values.
+
+    Arrays and views: INT8, UINT8, INT32, INT64, UINT64, FLOAT32, FLOAT16, BFLOAT16. Stored: FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3,
+    FLOAT8_E5M2, INT8, INT4."""
 
     INT8 = _native.KVC_INT8
     UINT8 = _native.KVC_UINT8
@@ -140,18 +177,30 @@ class DType(IntEnum):
     FLOAT8_E5M2 = _native.KVC_FLOAT8_E5M2
     INT4 = _native.KVC_INT4
 
+    @property
+    def bits(self) -> int:
+        """Bits of one element, without scales: 4 for INT4, 16 for FLOAT16 and BFLOAT16."""
+        return _native.kvc_dtype_bits(self)
+
     @classmethod
     def parse(cls, value: "DType | int | str") -> "DType":
         """Returns the member for a member, a number, or a name such as "bf16", "bfloat16", "fp8_e4m3", "int8".
 
-        Raises ValueError for an unknown name or number."""
+        Raises ValueError for an unknown name or number, TypeError for anything else."""
         if not isinstance(value, str):
-            return cls(value)
+            try:
+                return cls(value)
+            except ValueError:
+                error = ValueError if hasattr(value, "__index__") else TypeError
+                raise error(f"dtype is {value!r:.100}; it must be a kvcache.DType, or one of the names {cls._known()}") from None
         name = value.lower().replace("-", "_")
         name = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3", "fp8_e4m3": "float8_e4m3",
                 "fp8_e5m2": "float8_e5m2"}.get(name, name)
         try:
             return cls[name.upper()]
         except KeyError:
-            known = ", ".join(member.name.lower() for member in cls)
-            raise ValueError(f"dtype {value!r} is not known; one of {known}") from None
+            raise ValueError(f"dtype {value!r} is not known; one of {cls._known()}") from None
+
+    @classmethod
+    def _known(cls) -> str:
+        return ", ".join(member.name.lower() for member in cls)

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions, one class for each Status. The text says what was wrong, the value, the limit and the fix."""
 
+from __future__ import annotations
+
 import re
+from typing import Optional
 
 from . import _native
 
 
 class KvCacheError(Exception):
-    """A failed call, which changed nothing. `status` is its Status, as a number."""
+    """A failed call, which changed nothing. `status` is its Status, as a number. `item` is (name of the array, index) for a failed item of a Step
+    (Step.errors), otherwise None."""
 
     status: int = 0
+    item: Optional[tuple[str, int]] = None
 
 
 class InvalidArgumentError(KvCacheError, ValueError):
@@ -64,7 +69,7 @@ class DeviceError(KvCacheError):
     """The device failed. The text has the message of its runtime. The results may be partly written."""
 
 
-_CLASSES: "dict[int, type[KvCacheError]]" = {
+_CLASSES: dict[int, type[KvCacheError]] = {
     _native.KVC_ERROR_INVALID_ARGUMENT: InvalidArgumentError,
     _native.KVC_ERROR_OUT_OF_MEMORY: OutOfMemoryError,
     _native.KVC_ERROR_NO_SPACE: NoSpaceError,
@@ -90,6 +95,11 @@ _CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from
           "kvc_model_rope": "rope_frequencies()",
           "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()",
           "kvc_supports": "supports()"}
+# Fields of C that are no parameters here: what a text says instead.
+_FIELDS = [(re.compile(text), instead) for text, instead in (
+    (r" \((?:table_stride|block_mask_stride)\)", ""), (r"\(slot_capacity\)", "(max_tokens)"), (r"\bchange_capacity\b", "max_changes"),
+    (r"\bnum_q_heads is (\S+); it must be a multiple of the storage", r"q has \1 heads; they must be a multiple of the storage"),
+    (r"\b(?:query\.)?dtype is \S+ \((\S+)\)", r"dtype is \1"))]
 _CLASS_NAMES = {"manager": "Manager", "storage": "Storage", "stream": "Stream"}
 
 
@@ -103,6 +113,8 @@ def in_python(text: str) -> str:
     if "KVC_" in text:
         text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned")
         text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
+    for pattern, instead in _FIELDS:
+        text = pattern.sub(instead, text)
     return text
 
 
@@ -111,3 +123,10 @@ def from_status(status: int, text: str) -> KvCacheError:
     error = _CLASSES.get(status, KvCacheError)(in_python(text))
     error.status = status
     return error
+
+
+def meaning(status: int) -> str:
+    """Returns what a status means, for an item of a step that has no text of its own."""
+    if status == _native.KVC_ERROR_SKIPPED:
+        return "An admission before it was refused. Admit it again in a later step."
+    return _CLASSES.get(status, KvCacheError).__doc__ or ""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 from . import _native
 from ._arrays import np
@@ -20,11 +20,11 @@ _NUMBERS = [
 _DIGESTS = [("digest", "V32"), ("parent_digest", "V32"), ("extra_digest", "V32")]
 
 
-def _room(batch: int) -> "tuple[numpy.ndarray, numpy.ndarray]":
+def _room(batch: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     return np.zeros(batch, np.dtype([*_NUMBERS, *_DIGESTS])), np.empty(batch * 1024, np.int32)  # of the largest blocks
 
 
-def _events(records: "numpy.ndarray", tokens: "numpy.ndarray") -> "Iterator[Event]":
+def _events(records: numpy.ndarray, tokens: numpy.ndarray) -> Iterator[Event]:
     first = 0
     for record in records:
         last = first + int(record["num_tokens"])
@@ -33,9 +33,25 @@ def _events(records: "numpy.ndarray", tokens: "numpy.ndarray") -> "Iterator[Even
 
 
 class Event:
-    """A change of what can be found. digest, parent_digest, extra_digest: 32 bytes. tokens: int32 [num_tokens]."""
+    """A change of what can be found: a block of a prefix was published or dropped, or a namespace was cleared."""
 
-    __slots__ = (*(name for name, _ in [*_NUMBERS, *_DIGESTS]), "tokens")
+    __slots__ = {
+        "sequence": "Number of the event in its manager: 0, 1, 2, ...",
+        "time_ns": "Wall clock of the call, nanoseconds since 1970.",
+        "epoch": "Epoch of the namespace, which grows with each reset.",
+        "namespace_id": "Id of the namespace; 0 = the default one. CLEARED: 0 = all, DEFAULT_NAMESPACE = the default one alone.",
+        "node": "Number of the prefix position, never used again; 0 for CLEARED.",
+        "parent_node": "Number of the position before it; 0 = there is none.",
+        "token_offset": "Position of the first of `tokens` in the prompt.",
+        "kind": "EventKind: STORED, REMOVED or CLEARED.",
+        "group": "Index of the group in which the block was stored or removed.",
+        "num_tokens": "Number of `tokens`: block_size; 0 for CLEARED.",
+        "block": "Block id; for REMOVED the block that held it; -1 for CLEARED.",
+        "digest": "32 bytes: identity of all tokens up to the end of the block.",
+        "parent_digest": "The digest of the position before it.",
+        "extra_digest": "32 bytes: SHA-256 over the extra keys in the block; zeros if there are none.",
+        "tokens": "int32 [num_tokens]: the tokens of the block.",
+    }
     sequence: int
     time_ns: int
     epoch: int
@@ -50,9 +66,9 @@ class Event:
     digest: bytes
     parent_digest: bytes
     extra_digest: bytes
-    tokens: "numpy.ndarray"
+    tokens: numpy.ndarray
 
-    def __init__(self, record: Any, tokens: "numpy.ndarray"):
+    def __init__(self, record: Any, tokens: numpy.ndarray):
         for name, value in zip(record.dtype.names, record.item()):
             setattr(self, name, value)
         self.kind = EventKind(self.kind)
@@ -69,14 +85,23 @@ class Prefixes:
     def __init__(self, manager: Owner, batch: int = 256):
         self._manager = manager
         self._batch = batch
-        self.event_cursor = 0  # for Manager.events, once the iteration has begun
+        self._event_cursor: Optional[int] = None
+
+    @property
+    def event_cursor(self) -> int:
+        """Where Manager.events() goes on from. Raises ValueError before the iteration has begun, as the cursor is of that moment."""
+        if self._event_cursor is None:
+            raise ValueError("event_cursor is not known before the iteration has begun; iterate first, then pass it to Manager.events()")
+        return self._event_cursor
 
     def __iter__(self) -> Iterator[Event]:
         events, tokens = _room(self._batch)
         cursor = None
         while cursor != 0:
+            begin = cursor is None
             cursor, event_cursor, count = _native.kvc_manager_list_prefixes(self._manager._m, cursor or 0, events, tokens)
-            self.event_cursor = event_cursor or self.event_cursor
+            if begin:
+                self._event_cursor = event_cursor
             yield from _events(events[:count].copy(), tokens)
 
 
@@ -91,7 +116,7 @@ class EventReader:
         self.cursor = cursor
         self.lost = 0
 
-    def poll(self) -> "tuple[numpy.ndarray, numpy.ndarray]":
+    def poll(self) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Returns the next events as columns, some hundreds at a time; none after the last one so far. A structured array [n] with the fields
         of an Event, and the tokens of all of them in order, int32 [sum of num_tokens]. For many events this is faster than iterating."""
         asked = self.cursor

@@ -11,7 +11,8 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
-from ._arrays import np, take, whole
+from ._arrays import at_least_0, np, take, whole
+from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
@@ -23,13 +24,20 @@ if TYPE_CHECKING:
 
     from ._arrays import Sizes
     from .constants import RequestFlags
+    from .models import Memory
     from .request import Tokens
 
 
+@described
 class Group(NamedTuple):
-    """A group of layers with one block table per request. window_tokens 0: full attention. Otherwise a query reads the last window_tokens
-    tokens, itself included, and the first num_sink_tokens. retention_tokens: with a window, also keep the window before every multiple of this
-    many tokens, itself a multiple of block_size; 0 = only before the ends of the prompt and the request. pool: index of its pool."""
+    """A group of layers with one block table per request.
+
+    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention.
+    num_sink_tokens: with a window, the first tokens that a query reads besides.
+    retention_tokens: with a window, also keep the window before every multiple of this many tokens, itself a multiple of block_size; 0 = only
+        before the ends of the prompt and the request.
+    pool: index of the pool that the group takes its blocks from.
+    """
 
     window_tokens: int = 0
     num_sink_tokens: int = 0
@@ -37,21 +45,27 @@ class Group(NamedTuple):
     pool: int = 0
 
 
+@described
 class PendingWork(NamedTuple):
-    """Copies and clears that the engine must execute. copies: int32 [n, 2] of (source, destination), in order. zero_blocks: int32 ids of
-    blocks to clear, each once."""
+    """Copies and clears that the engine must execute.
 
-    copies: "numpy.ndarray"
-    zero_blocks: "numpy.ndarray"
+    copies: int32 [n, 2] of (source, destination), in order.
+    zero_blocks: int32 ids of blocks to clear, each once.
+    """
+
+    copies: numpy.ndarray
+    zero_blocks: numpy.ndarray
 
 
+_POLICIES = {"lru": _native.KVC_POLICY_LRU, "frequency": _native.KVC_POLICY_FREQUENCY, "fragmentation": _native.KVC_POLICY_FRAGMENTATION}
 _ZERO = {"never": 0, "cross_namespace": _native.KVC_MANAGER_ZERO_CROSS_NAMESPACE, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
 
 
 class Manager:
     """The block manager: it decides which block holds which tokens, what requests share, and what is evicted.
 
-    num_blocks: blocks of the only pool, or a sequence with the blocks of each pool. block_size: tokens per block. groups: Group objects;
+    num_blocks: blocks of the only pool, or a sequence with the blocks of each pool. memory: instead of num_blocks and groups, the blocks and groups
+    that a model has within a budget: Model.memory(). block_size: tokens per block; default: that of `memory`, or 16. groups: Group objects;
     default: one with full attention. null_block: block id 0 is reserved for the engine. prefix_cache: publish blocks. zero: the blocks that
     take_pending() lists to clear: "never", "cross_namespace" (blocks that move from one namespace to another) or "always".
 
@@ -60,19 +74,33 @@ class Manager:
     that an admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed:
     secret of the hash; 0 = random; it never changes a result.
 
+    policy: which cached block is evicted first. "lru": the least recently released one. "frequency": the one with the least last use + A *
+    log2(uses), for prompts that come back after others; A is policy_weight (0 .. 1000, 0 = 1) times the blocks of the pool, and uses of
+    policy_history evicted blocks are remembered (0 = 4 * blocks). "fragmentation": blocks that no hit can use, since another group with full
+    attention lost its block, go first; policy_weight 0 = as "lru" .. 1 = all of them first.
+
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
-    def __init__(self, num_blocks: "int | Sequence[int]", block_size: int = 16, *, groups: "Sequence[Group]" = (), null_block: bool = False,
+    def __init__(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
+                 groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
-                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0):
+                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
+                 policy_weight: float = 0, policy_history: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
+        if policy not in _POLICIES:
+            raise ValueError(f"policy is {policy!r}; it must be one of {', '.join(map(repr, _POLICIES))}")
+        config.policy, config.policy_weight, config.policy_history = _POLICIES[policy], policy_weight, policy_history
         if zero not in _ZERO:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
+        if memory is not None:
+            config.set_memory(memory._model._model, memory._query)
         config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
         pools, group_array = None, None
+        if isinstance(groups, Group) or not hasattr(groups, "__iter__"):
+            raise TypeError(f"groups is {groups!r:.100}; it must be a sequence of kvcache.Group: pass groups=[kvcache.Group(...)]")
         groups = tuple(groups)
         if hasattr(num_blocks, "__index__"):
             config.num_blocks = whole(num_blocks)
@@ -90,7 +118,7 @@ class Manager:
             group_array = _native.new_kvc_group_configs(len(groups))
             config.groups, config.num_groups = group_array, len(groups)
             for i, group in enumerate(groups):
-                _native.kvc_group_configs_setitem(group_array, i, _group_config(group))
+                _native.kvc_group_configs_setitem(group_array, i, _group_config(i, group))
         try:
             self._m: Any = _native.kvc_manager_create(config)
         finally:
@@ -98,13 +126,13 @@ class Manager:
                 _native.delete_kvc_pool_configs(pools)
             if group_array:
                 _native.delete_kvc_group_configs(group_array)
-        self._dropped: "collections.deque[Any]" = collections.deque()
+        self._dropped: collections.deque[Any] = collections.deque()
 
     def close(self) -> None:
         """Closes the manager. Later calls raise ValueError; closing again does nothing."""
         self._m = None
 
-    def __enter__(self) -> "Manager":
+    def __enter__(self) -> Manager:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -128,9 +156,9 @@ class Manager:
 
     # ---- requests
 
-    def allocate(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, *, lookahead: int = 0,
+    def allocate(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                  slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-                 flags: "RequestFlags | int" = 0) -> Request:
+                 flags: RequestFlags | int = 0) -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
@@ -144,37 +172,42 @@ class Manager:
         config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
-    def create(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0, *, lookahead: int = 0,
+    def create(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-               flags: "RequestFlags | int" = 0) -> Request:
+               flags: RequestFlags | int = 0) -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
         config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:
-        """Returns a Request for an id, such as one of Step.admitted. Only free() frees it."""
-        return Request(self, int(id), owned=False)
+        """Returns a Request for an id, such as one of Step.admitted. Only free() frees it. Raises NotFoundError if there is no such request."""
+        if isinstance(id, Request):
+            raise TypeError(f"id is {id!r}; it must be an int: use the Request itself, or pass its id")
+        request = Request(self, id, owned=False)
+        request.num_cached = request.info.num_cached
+        request.id = whole(id)  # a plain int, whatever type of number it came as
+        return request
 
-    def requests(self) -> "list[int]":
+    def requests(self) -> list[int]:
         """Returns the ids of all requests."""
-        ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
+        ids: list[int] = self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
         return ids
 
-    def pins(self) -> "list[int]":
+    def pins(self) -> list[int]:
         """Returns the ids of all pins."""
-        ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_pins(self._m, room), np.uint64).tolist()
+        ids: list[int] = self._grown(lambda room: _native.kvc_manager_list_pins(self._m, room), np.uint64).tolist()
         return ids
 
-    def namespaces(self) -> "list[int]":
+    def namespaces(self) -> list[int]:
         """Returns the ids of the open namespaces besides the default one."""
-        ids: "list[int]" = self._grown(lambda room: _native.kvc_manager_list_namespaces(self._m, room), np.uint64).tolist()
+        ids: list[int] = self._grown(lambda room: _native.kvc_manager_list_namespaces(self._m, room), np.uint64).tolist()
         return ids
 
-    def block_tables(self, requests: "numpy.ndarray", out: "numpy.ndarray", group: int = 0, fill_id: int = -1) -> "numpy.ndarray":
+    def block_tables(self, requests: numpy.ndarray, out: numpy.ndarray, group: int = 0, fill_id: int = -1) -> numpy.ndarray:
         """Writes whole block tables, and returns `out`. requests: uint64 [n] ids of admitted requests. out: int32 [n, entries]. An entry
         without a block is fill_id. Raises BufferTooSmallError if a table has more entries."""
-        sizes: "Sizes" = {}
+        sizes: Sizes = {}
         requests = take("requests", requests, sizes)
         written = take("block_tables.out", out, sizes, written=True)
         _native.kvc_manager_export_tables(self._m, requests, group, fill_id, written.reshape(-1))
@@ -194,14 +227,15 @@ class Manager:
             else:
                 return PendingWork(copies[:num_copies], zero_blocks[:num_zero_blocks])
 
-    def compact(self, pool: int = 0, max_moves: int = 4096) -> "numpy.ndarray":
+    def compact(self, pool: int = 0, max_moves: int = 4096) -> numpy.ndarray:
         """Moves contents from the highest blocks of a pool to its lowest free ones. Returns the moves: int32 [n, 2] of (source, destination).
         Execute them before any block is read or written. If n is max_moves, another call may find more. Raises BusyError while a step is
         in flight or work is pending."""
+        at_least_0("max_moves", max_moves)
         moves = np.empty((max_moves, 2), np.int32)
         return moves[: _native.kvc_manager_compact(self._m, pool, moves)]
 
-    def _grown(self, call: "Callable[[numpy.ndarray], int]", dtype: "numpy.typing.DTypeLike", size: int = 64) -> "numpy.ndarray":
+    def _grown(self, call: Callable[[numpy.ndarray], int], dtype: numpy.typing.DTypeLike, size: int = 64) -> numpy.ndarray:
         while True:
             room = np.empty(size, dtype)
             try:
@@ -215,28 +249,28 @@ class Manager:
         """Opens the namespace with this identity. A part that is None is absent; b"" is present and empty, which is different."""
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
-    def reset(self, namespace: "Namespace | int" = 0) -> None:
+    def reset(self, namespace: Namespace | int = 0) -> None:
         """Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests keep
         their blocks and finish."""
         _native.kvc_manager_reset(self._m, namespace_id(namespace))
 
-    def probe(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> ProbeInfo:
+    def probe(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> ProbeInfo:
         """Asks whether a prompt would fit, and how much of it is cached. Changes nothing."""
         struct = _native.kvc_probe_info()
         _native.kvc_manager_probe(self._m, namespace_id(namespace), tokens, pack_keys(keys), struct)
         return ProbeInfo.read(struct)
 
-    def probe_request(self, request: "Request | int") -> ProbeInfo:
+    def probe_request(self, request: Request | int) -> ProbeInfo:
         """Asks what the admission of a waiting request would find, with its options. Changes nothing. Raises BusyError if it is admitted."""
         struct = _native.kvc_probe_info()
         _native.kvc_manager_probe_request(self._m, request.id if isinstance(request, Request) else request, struct)
         return ProbeInfo.read(struct)
 
-    def pin(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> Pin:
+    def pin(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> Pin:
         """Protects the cached part of a prefix from eviction. Raises NotFoundError if no block is cached."""
         return Pin(self, *_native.kvc_manager_pin_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys)))
 
-    def drop(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0) -> int:
+    def drop(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> int:
         """Drops the cached blocks of these tokens that nobody holds. Returns their number."""
         return _native.kvc_manager_drop_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys))
 
@@ -247,29 +281,30 @@ class Manager:
 
     # ---- external holds, for engines with their own block tables
 
-    def acquire_blocks(self, num_blocks: int, group: int = 0) -> "numpy.ndarray":
+    def acquire_blocks(self, num_blocks: int, group: int = 0) -> numpy.ndarray:
         """Takes blocks of a group's pool, all or nothing: int32 [num_blocks]. Each gets one external hold. Raises NoSpaceError, AgainError."""
+        at_least_0("num_blocks", num_blocks)
         out = np.empty(num_blocks, np.int32)
         _native.kvc_manager_acquire_blocks(self._m, group, out)
         return out
 
-    def acquire_prefix(self, tokens: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
-                       group: int = 0) -> "numpy.ndarray":
+    def acquire_prefix(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0,
+                       group: int = 0) -> numpy.ndarray:
         """Takes an external hold on each cached block of a prefix: int32 [positions], -1 where a window does not need the block."""
         packed, id = pack_keys(keys), namespace_id(namespace)
         return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, tokens, packed, group, room), np.int32)
 
-    def publish_blocks(self, tokens: "Tokens", blocks: "Tokens", keys: Optional[Iterable[ExtraKey]] = None, namespace: "Namespace | int" = 0,
+    def publish_blocks(self, tokens: Tokens, blocks: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0,
                        group: int = 0) -> None:
         """Publishes externally held blocks as the KV of the first len(blocks) * block_size tokens, which must be written. Raises
         NotHeldError for a block without an external hold."""
         _native.kvc_manager_publish_blocks(self._m, namespace_id(namespace), tokens, pack_keys(keys), group, blocks)
 
-    def release_blocks(self, blocks: "Tokens") -> None:
+    def release_blocks(self, blocks: Tokens) -> None:
         """Releases one external hold per entry, all or nothing. Raises NotHeldError."""
         _native.kvc_manager_release_blocks(self._m, blocks)
 
-    def unpublish_blocks(self, blocks: "Tokens") -> int:
+    def unpublish_blocks(self, blocks: Tokens) -> int:
         """Makes blocks (int32 ids) unfindable because their bytes are wrong, for example after a failed load. Returns how many were
         published. Cached blocks become free; held blocks stay with their holders."""
         return _native.kvc_manager_unpublish_blocks(self._m, blocks)
@@ -330,9 +365,9 @@ class Manager:
         return Prefixes(self)
 
 
-def _group_config(group: Group) -> "_native.kvc_group_config":
+def _group_config(index: int, group: Group) -> _native.kvc_group_config:
     if not isinstance(group, Group):
-        raise TypeError(f"a group is {type(group).__name__}; it must be a kvcache.Group")
+        raise TypeError(f"groups[{index}] is {group!r:.100}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
     config.kind = _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_FULL
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-from operator import attrgetter
 from typing import TYPE_CHECKING, Iterator, Optional
 
 from . import _native
+from ._docs import add_properties
 from .constants import DType, RopeScaling
 from .errors import InvalidArgumentError
 from .records import MemoryEstimate
@@ -47,12 +47,14 @@ class Model:
         rope_high_rotations: float
         rope_attention_factor: float
 
-    def __init__(self, window_layers: "tuple[int, ...]" = (), *, name: str = "", num_layers: int = 0, num_q_heads: int = 0,
+    def __init__(self, window_layers: tuple[int, ...] = (), *, name: str = "", num_layers: int = 0, num_q_heads: int = 0,
                  num_kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, latent_dim: int = 0, rope_dim: int = 0, vocab_size: int = 0,
                  max_context: int = 0, window_tokens: int = 0, rope_theta: float = 0.0, rope_local_theta: float = 0.0, rope_factor: float = 0.0,
                  rope_original_context: int = 0, rope_scaling: RopeScaling = RopeScaling.NONE, rope_flags: int = 0,
                  rope_low_rotations: float = 0.0, rope_high_rotations: float = 0.0, rope_attention_factor: float = 0.0):
         self._model = _native.kvc_model()
+        if not isinstance(name, str):
+            raise TypeError(f"name is {name!r:.80}; it must be a str")
         if len(name.encode()) > 63:
             raise ValueError(f"name is {name!r:.80}; it must have at most 63 bytes")
         for field, value in zip(_FIELDS, (name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim, vocab_size,
@@ -63,7 +65,7 @@ class Model:
             self._model.set_window(layer)
 
     @classmethod
-    def from_config(cls, path: "str | os.PathLike[str]") -> "Model":
+    def from_config(cls, path: str | os.PathLike[str]) -> Model:
         """Reads a Hugging Face config.json, given its path or its folder. InvalidArgumentError names the file, the field, its value and the fix."""
         source = os.path.join(path, "config.json") if os.path.isdir(path) else os.fspath(path)
         with open(source, "rb") as file:
@@ -75,27 +77,48 @@ class Model:
             raise InvalidArgumentError(f"{source}: {error}") from None
         return model
 
+    def register(self, name: "Optional[str]" = None) -> "Model":
+        """Registers a copy of the model under this name (None = its own), and returns it: find_model() and models() know it from now on, in the
+        whole process. It replaces the registered model of that name. InvalidArgumentError for the name of a preset, a name that is not 1 to 63
+        printable ASCII characters without spaces, and fields out of range; LimitError if 256 others are registered."""
+        fields = {field: getattr(self, field) for field in _FIELDS}
+        copy = Model(tuple(self.window_layers), **{**fields, **({} if name is None else {"name": name})})
+        _native.kvc_model_register(copy._model)
+        return copy
+
     @property
-    def window_layers(self) -> "list[int]":
+    def window_layers(self) -> list[int]:
         """The layers with the window."""
         return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
 
-    def estimate(self, dtype: "DType | str" = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
+    def estimate(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                  block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
-                 channel_keys: bool = False, channel_tokens: int = 0) -> MemoryEstimate:
-        """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With budget_bytes it
-        also computes what fits: max_tokens and max_sequences. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales:
-        int8 and int4 with k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a
-        Storage."""
-        query, answer = _native.kvc_memory_query(), _native.kvc_memory_estimate()
+                 channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None) -> MemoryEstimate:
+        """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With a budget, which is
+        budget_bytes or memory_fraction of the free memory of `device` (None = the CPU), it also computes what fits: max_tokens, max_sequences, and
+        the blocks of a manager's pools. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales: int8 and int4 with
+        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage."""
+        return self.memory(dtype, tokens=tokens, num_sequences=num_sequences, budget_bytes=budget_bytes, block_size=block_size,
+                           chunk_tokens=chunk_tokens, scale_group=scale_group, asymmetric=asymmetric, tensor_scales=tensor_scales,
+                           channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device).estimate()
+
+    def memory(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
+               block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
+               channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None) -> Memory:
+        """Returns the memory of a manager: as many blocks of this model as the budget pays for. Parameters as in estimate().
+
+        Manager(memory=find_model("llama-3.1-8b").memory("bf16", budget_bytes=8 << 30))"""
+        query = _native.kvc_memory_query()
         query.dtype = DType.parse(dtype)
         query.tokens, query.num_sequences, query.budget_bytes = tokens, num_sequences, budget_bytes
         query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
         query.tensor_scales, query.channel_keys, query.channel_tokens = int(tensor_scales), int(channel_keys), channel_tokens
-        _native.kvc_estimate_memory(self._model, query, answer)
-        return MemoryEstimate.read(answer)
+        query.memory_fraction = memory_fraction
+        if device is not None:
+            query.device = device
+        return Memory(self, query)
 
-    def rope(self, layer: int = 0, length: int = 0, factors: "Optional[numpy.ndarray]" = None) -> "tuple[numpy.ndarray, float]":
+    def rope(self, layer: int = 0, length: int = 0, factors: Optional[numpy.ndarray] = None) -> tuple[numpy.ndarray, float]:
         """Returns (frequencies, attention factor) of a layer's rotary embedding: see kvcache.rope_frequencies."""
         return rope_frequencies(self, layer, length, factors)
 
@@ -103,23 +126,53 @@ class Model:
         return f"<kvcache.Model {self.name or 'by hand'}: {self.num_layers} layers, {self.num_kv_heads} KV heads of {self.head_dim}>"
 
 
-_FIELDS = ("name", "num_layers", "num_q_heads", "num_kv_heads", "head_dim", "v_head_dim", "latent_dim", "rope_dim", "vocab_size",
-           "max_context", "window_tokens", "rope_theta", "rope_local_theta", "rope_factor", "rope_original_context", "rope_scaling",
-           "rope_flags", "rope_low_rotations", "rope_high_rotations", "rope_attention_factor")
-for _name in _FIELDS:
-    setattr(Model, _name, property(attrgetter("_model." + _name)))
-setattr(Model, "rope_scaling", property(lambda self: RopeScaling(self._model.rope_scaling)))
+class Memory:
+    """A model and a budget, from Model.memory(): for Manager(memory=...), which then has the blocks and groups of that model."""
+
+    def __init__(self, model: Model, query: _native.kvc_memory_query):
+        self._model, self._query = model, query
+
+    def estimate(self) -> MemoryEstimate:
+        """What it holds: as Model.estimate()."""
+        answer = _native.kvc_memory_estimate()
+        _native.kvc_estimate_memory(self._model._model, self._query, answer)
+        return MemoryEstimate.read(answer)
+
+
+_FIELDS = {
+    "name": "Name of a preset, or of your choice: at most 63 bytes.",
+    "num_layers": "Layers with a KV cache, 1 to 512.",
+    "num_q_heads": "Query heads, a multiple of num_kv_heads; 0 = unknown.",
+    "num_kv_heads": "KV heads of a layer.",
+    "head_dim": "Elements of a key.",
+    "v_head_dim": "Elements of a value; 0 = head_dim.",
+    "latent_dim": "Latent attention: elements stored per layer and token; 0 = keys and values are stored.",
+    "rope_dim": "Elements of a key that rotate; 0 = head_dim.",
+    "vocab_size": "Upper bound of token ids.",
+    "max_context": "Tokens of the longest sequence that the configuration of the model allows.",
+    "window_tokens": "Tokens that a query of a layer with a window reads; 0 = no layer has one.",
+    "rope_theta": "Base of the rotary embedding.",
+    "rope_local_theta": "Base in the layers with a window; 0 = rope_theta.",
+    "rope_factor": "Factor of rope_scaling; 0 without one.",
+    "rope_original_context": "Tokens of the trained context before its extension, if rope_scaling uses them; otherwise 0.",
+    "rope_scaling": "How the model extends its context, a RopeScaling.",
+    "rope_flags": "Bits of the rotary embedding, from the configuration of the model; 0 = none.",
+    "rope_low_rotations": "LLAMA3, YARN: pairs with fewer rotations within rope_original_context are divided by rope_factor; 0 = 1.",
+    "rope_high_rotations": "LLAMA3, YARN: pairs with more rotations are unchanged; 0 = 4 for LLAMA3, 32 for YARN.",
+    "rope_attention_factor": "Factor of cosines and sines; 0 = that of rope_scaling.",
+}
+add_properties(Model, "_model", _FIELDS, {"rope_scaling": RopeScaling})
 
 
 def find_model(name: str) -> Model:
-    """Returns the preset with this name, alias or repository. NotFoundError names the nearest presets."""
+    """Returns the preset with this name, alias or repository, or the registered model of this name. NotFoundError has the nearest names."""
     model = Model()
     _native.kvc_model_find(name, model._model)
     return model
 
 
 def models() -> Iterator[Model]:
-    """Yields all presets."""
+    """Yields all presets, and then the registered models."""
     for index in range(_native.kvc_model_count()):
         model = Model()
         _native.kvc_model_get(index, model._model)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import numpy
 
 
-def quantize(values: "numpy.ndarray", dtype: "DType | str", *, group: int = 0, asymmetric: bool = False, channels: bool = False,
-             scale: float = 0.0) -> "tuple[numpy.ndarray, Optional[numpy.ndarray]]":
+def quantize(values: numpy.ndarray, dtype: DType | str, *, group: int = 0, asymmetric: bool = False, channels: bool = False,
+             scale: float = 0.0) -> tuple[numpy.ndarray, Optional[numpy.ndarray]]:
     """Returns (codes, scales) of rows of floats.
 
     values: float32 [rows, dim]. dtype: "int8", "int4", "float8_e4m3" or "float8_e5m2". group: elements of a row that share a scale; 0 = the
@@ -32,8 +32,8 @@ def quantize(values: "numpy.ndarray", dtype: "DType | str", *, group: int = 0, a
     return codes, scales
 
 
-def dequantize(codes: "numpy.ndarray", scales: "Optional[numpy.ndarray]", dim: int, dtype: "DType | str", *, group: int = 0,
-               asymmetric: bool = False, channels: bool = False, scale: float = 0.0) -> "numpy.ndarray":
+def dequantize(codes: numpy.ndarray, scales: Optional[numpy.ndarray], dim: int, dtype: DType | str, *, group: int = 0,
+               asymmetric: bool = False, channels: bool = False, scale: float = 0.0) -> numpy.ndarray:
     """Reverses quantize(), with the same options. Returns float32 [rows, dim]."""
     dim, group, asymmetric, channels, scale = whole(dim), whole(group), bool(asymmetric), bool(channels), float(scale)
     struct = _format(dtype, group, asymmetric, channels, scale)
@@ -46,7 +46,7 @@ def dequantize(codes: "numpy.ndarray", scales: "Optional[numpy.ndarray]", dim: i
     return values
 
 
-def _format(dtype: "DType | str", group: int, asymmetric: bool, channels: bool, scale: float) -> "_native.kvc_quant_format":
+def _format(dtype: DType | str, group: int, asymmetric: bool, channels: bool, scale: float) -> _native.kvc_quant_format:
     struct = _native.kvc_quant_format()
     struct.dtype, struct.group, struct.scale = DType.parse(dtype), group, scale
     struct.flags = (_native.KVC_QUANT_ASYMMETRIC if asymmetric else 0) | (_native.KVC_QUANT_CHANNELS if channels else 0)
@@ -57,6 +57,6 @@ def _row_bytes(dtype: int, dim: int) -> int:
     return -(-dim // 2) if dtype == DType.INT4 else dim
 
 
-def _scale_shape(rows: int, dim: int, group: int, asymmetric: bool, channels: bool) -> "tuple[int, ...]":
+def _scale_shape(rows: int, dim: int, group: int, asymmetric: bool, channels: bool) -> tuple[int, ...]:
     shape = (dim,) if channels else (rows, -(-dim // (group or max(dim, 1))))
     return (*shape, 2) if asymmetric else shape

@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import _native
+from ._docs import described
 from .constants import BlockState
 
 
+@described
 class Stats(NamedTuple):
     """Counters since creation and gauges.
 
@@ -69,6 +71,7 @@ class Stats(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
+        """Reads the struct of the native layer."""
         return cls(filled.epoch, filled.blocks_total, filled.blocks_free, filled.blocks_cached, filled.blocks_live,
                    filled.blocks_reserved, filled.blocks_filling, filled.blocks_fenced, filled.blocks_pinned,
                    filled.live_requests, filled.waiting_requests, filled.admissions, filled.prompt_tokens,
@@ -78,6 +81,7 @@ class Stats(NamedTuple):
                    filled.nodes_used, filled.metadata_bytes, filled.events_dropped)
 
 
+@described
 class ProbeInfo(NamedTuple):
     """What would hit, and whether the prompt fits.
 
@@ -86,21 +90,23 @@ class ProbeInfo(NamedTuple):
         not. Use `fits` to decide.
     blocks_available: Free and evictable blocks of that pool.
     lost_reuse_tokens: As in RequestInfo.
-    fits: 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE or AGAIN.
+    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE or AGAIN.
     """
 
     num_cached: int
     blocks_needed: int
     blocks_available: int
     lost_reuse_tokens: int
-    fits: int
+    fits: bool
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
+        """Reads the struct of the native layer."""
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
-                   filled.fits)
+                   bool(filled.fits))
 
 
+@described
 class PoolInfo(NamedTuple):
     """Blocks of a pool by state; the states sum to num_blocks.
 
@@ -121,10 +127,12 @@ class PoolInfo(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_pool_info) -> PoolInfo:
+        """Reads the struct of the native layer."""
         return cls(filled.first_block, filled.num_blocks, filled.free, filled.cached, filled.live, filled.reserved,
                    filled.filling, filled.fenced, filled.pinned)
 
 
+@described
 class BlockInfo(NamedTuple):
     """State of one block.
 
@@ -134,7 +142,7 @@ class BlockInfo(NamedTuple):
     requests: References of requests.
     external_holds: Holds of Manager.acquire_blocks() and Manager.acquire_prefix().
     pins: Holds of Manager.pin().
-    published: 1 = attached to a prefix position.
+    published: True = attached to a prefix position.
     num_copies: Published blocks with the same identity and group, itself included; 0 if not published.
     group: Group of its present content; -1 if never used.
     """
@@ -145,22 +153,26 @@ class BlockInfo(NamedTuple):
     requests: int
     external_holds: int
     pins: int
-    published: int
+    published: bool
     num_copies: int
     group: int
 
     @classmethod
     def read(cls, filled: _native.kvc_block_info) -> BlockInfo:
+        """Reads the struct of the native layer."""
         return cls(filled.token_offset, BlockState(filled.state), filled.pool, filled.requests, filled.external_holds,
-                   filled.pins, filled.published, filled.num_copies, filled.group)
+                   filled.pins, bool(filled.published), filled.num_copies, filled.group)
 
 
+@described
 class Properties(NamedTuple):
     """Configuration of a manager, with defaults filled in.
 
     num_blocks: Blocks of all pools, null block included.
     max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks: As configured.
     block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
+    policy_weight: As configured. Since 0.3.
+    policy_history: As configured. Since 0.3.
     """
 
     num_blocks: int
@@ -175,14 +187,18 @@ class Properties(NamedTuple):
     flags: int
     num_groups: int
     num_pools: int
+    policy_weight: float
+    policy_history: int
 
     @classmethod
     def read(cls, filled: _native.kvc_properties) -> Properties:
+        """Reads the struct of the native layer."""
         return cls(filled.num_blocks, filled.max_nodes, filled.max_requests, filled.max_request_tokens,
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
-                   filled.flags, filled.num_groups, filled.num_pools)
+                   filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history)
 
 
+@described
 class RequestInfo(NamedTuple):
     """State of a request.
 
@@ -196,7 +212,7 @@ class RequestInfo(NamedTuple):
     lost_reuse_tokens: Tokens that one group had cached and another had not, at the last admission.
     min_truncate_tokens: Smallest non-zero length that Request.truncate() can restore. Without sink tokens it can restore every greater length
         too; with them it may refuse lengths between the sinks and the present window.
-    admitted: 1 = holds blocks, 0 = waiting.
+    admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
     """
 
@@ -209,16 +225,18 @@ class RequestInfo(NamedTuple):
     num_blocks: int
     lost_reuse_tokens: int
     min_truncate_tokens: int
-    admitted: int
+    admitted: bool
     flags: int
 
     @classmethod
     def read(cls, filled: _native.kvc_request_info) -> RequestInfo:
+        """Reads the struct of the native layer."""
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
-                   filled.admitted, filled.flags)
+                   bool(filled.admitted), filled.flags)
 
 
+@described
 class QuantMetrics(NamedTuple):
     """Measured cost and error of stored rows.
 
@@ -241,10 +259,12 @@ class QuantMetrics(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_quant_metrics) -> QuantMetrics:
+        """Reads the struct of the native layer."""
         return cls(filled.elements, filled.bytes, filled.fp16_bytes, filled.ratio, filled.mse, filled.snr_db,
                    filled.max_error)
 
 
+@described
 class AttentionInfo(NamedTuple):
     """How attention would be computed.
 
@@ -253,7 +273,7 @@ class AttentionInfo(NamedTuple):
     keys: How the kernels read keys: "tiles", "rows", or "converted" to float32 first.
     values: The same for values; "keys" = latent rows that are read once for both.
     num_workers: Threads or multiprocessors that take part.
-    sparse: 1 = a block mask hides some blocks.
+    sparse: True = a block mask hides some blocks.
     num_pieces: Units of work (a request, some KV heads, some queries); 0 = decided on the device.
     num_splits: Parts of the context after splitting the units, at least num_pieces; 0 = decided on the device.
     scratch_bytes: Memory that the call takes and the storage keeps for the next one; less with Launch.plan.
@@ -267,7 +287,7 @@ class AttentionInfo(NamedTuple):
     keys: str
     values: str
     num_workers: int
-    sparse: int
+    sparse: bool
     num_pieces: int
     num_splits: int
     scratch_bytes: int
@@ -278,11 +298,13 @@ class AttentionInfo(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_attention_info) -> AttentionInfo:
-        return cls(filled.kernels, filled.keys, filled.values, filled.num_workers, filled.sparse, filled.num_pieces,
-                   filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.plan_bytes,
+        """Reads the struct of the native layer."""
+        return cls(filled.kernels, filled.keys, filled.values, filled.num_workers, bool(filled.sparse),
+                   filled.num_pieces, filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.plan_bytes,
                    filled.workspace_bytes, filled.selection_bytes)
 
 
+@described
 class DeviceInfo(NamedTuple):
     """Properties of a device.
 
@@ -312,11 +334,13 @@ class DeviceInfo(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_device_info) -> DeviceInfo:
+        """Reads the struct of the native layer."""
         return cls(filled.memory_bytes, filled.memory_kinds, filled.num_processors, filled.free_bytes, filled.name,
                    filled.architecture, filled.dlpack_device, filled.flags, filled.swap_out_kernel_bytes,
                    filled.swap_in_kernel_bytes)
 
 
+@described
 class BackendInfo(NamedTuple):
     """Properties of a backend.
 
@@ -333,9 +357,11 @@ class BackendInfo(NamedTuple):
 
     @classmethod
     def read(cls, filled: _native.kvc_backend_info) -> BackendInfo:
+        """Reads the struct of the native layer."""
         return cls(filled.path, filled.architectures, filled.remark, filled.num_devices)
 
 
+@described
 class MemoryEstimate(NamedTuple):
     """Memory in bytes and blocks.
 
@@ -353,6 +379,12 @@ class MemoryEstimate(NamedTuple):
     num_full_layers: Layers of the full group.
     num_window_layers: Layers of the window group.
     residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0.
+    budget_bytes: The budget: that of the query, or memory_fraction of the free memory.
+    pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the only pool, or of the full group's. A
+        manager gets as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they
+        divide the budget as a sequence of `tokens` tokens does: window_blocks * window_block_bytes for the window group, the rest for the full
+        group. 0 = the budget is below one block of each group.
+    window_pool_blocks: Blocks of the window group's own pool; 0 = there is one pool.
     """
 
     bytes_per_token: int
@@ -367,9 +399,14 @@ class MemoryEstimate(NamedTuple):
     num_full_layers: int
     num_window_layers: int
     residual_bytes: int
+    budget_bytes: int
+    pool_blocks: int
+    window_pool_blocks: int
 
     @classmethod
     def read(cls, filled: _native.kvc_memory_estimate) -> MemoryEstimate:
+        """Reads the struct of the native layer."""
         return cls(filled.bytes_per_token, filled.full_block_bytes, filled.window_block_bytes, filled.full_blocks,
                    filled.window_blocks, filled.sequence_bytes, filled.total_bytes, filled.max_tokens,
-                   filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes)
+                   filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes,
+                   filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks)

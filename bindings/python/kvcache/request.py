@@ -7,7 +7,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional, Protocol, Sequence, TypeVar, Union
 
 from . import _native
-from ._arrays import np, take, whole
+from ._arrays import at_least_0, np, take, whole
+from ._docs import described
 from .errors import NotFoundError
 from .records import RequestInfo
 
@@ -23,11 +24,17 @@ class Owner(Protocol):
     """What objects of this module need of their Manager: its native object, and a queue of (close function, id) that it frees."""
 
     _m: Any
-    _dropped: "collections.deque[Any]"
+    _dropped: collections.deque[Any]
 
 
+@described
 class ExtraKey(NamedTuple):
-    """Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an image. digest: 32 bytes."""
+    """Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an image.
+
+    first_token: position of the first token of the span.
+    num_tokens: tokens of the span.
+    digest: 32 bytes that identify what the tokens stand for, such as the SHA-256 of the image.
+    """
 
     first_token: int
     num_tokens: int
@@ -50,10 +57,22 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
     return packed
 
 
+@described
 class RequestOptions(NamedTuple):
-    """Options of a new request of a Step: those of Manager.allocate(), which describes them."""
+    """Options of a new request of a Step: those of Manager.allocate().
 
-    namespace: "Namespace | int" = 0
+    namespace: a Namespace or its id; 0 = the default one.
+    lookahead: slots to reserve past the known tokens, for drafts.
+    slots: tokens after the hit that get slots now, such as the first chunk of a prefill; 0 = all.
+    external_tokens: tokens after the hit that a transfer will fill; they get slots besides.
+    max_cached_tokens: upper bound of the hit, in tokens; 0 = none.
+    drop_tail_blocks: blocks by which a hit is shortened, for draft heads that need hidden states.
+    user_data: number that Request.info returns.
+    flags: RequestFlags.
+    keys: ExtraKey objects of the prompt.
+    """
+
+    namespace: Namespace | int = 0
     lookahead: int = 0
     slots: int = 0
     external_tokens: int = 0
@@ -61,13 +80,13 @@ class RequestOptions(NamedTuple):
     drop_tail_blocks: int = 0
     user_data: int = 0
     flags: int = 0
-    keys: "Sequence[ExtraKey]" = ()
+    keys: Sequence[ExtraKey] = ()
 
 
 DEFAULT_NAMESPACE = 2**64 - 1  # for Manager.reset and in events: the default namespace alone
 
 
-def namespace_id(namespace: "Namespace | int") -> int:
+def namespace_id(namespace: Namespace | int) -> int:
     if isinstance(namespace, int):
         return namespace
     if isinstance(namespace, Namespace):
@@ -79,7 +98,7 @@ def namespace_id(namespace: "Namespace | int") -> int:
 
 
 def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_tokens: int, drop_tail_blocks: int, user_data: int,
-                   flags: int) -> "Optional[_native.kvc_request_config]":
+                   flags: int) -> Optional[_native.kvc_request_config]:
     """Returns the options of a request for the native layer; None = all defaults."""
     if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags) == (0, 0, 0, 0, 0, 0, 0):
         return None
@@ -96,7 +115,7 @@ class _Owned:
     """An id of a manager. close() and leaving a `with` block give it back. If the object is garbage collected instead, the id
     waits for the manager's next admission, so that garbage collection never changes the manager's state."""
 
-    __slots__ = ("_manager", "_owned", "id", "__weakref__")
+    __slots__ = {"_manager": None, "_owned": None, "id": "Number of the object in its manager, as the arrays of a Step take it.", "__weakref__": None}
     _close: Any = None
 
     def __init__(self, manager: Owner, id: int, owned: bool = True):
@@ -114,7 +133,7 @@ class _Owned:
         """States that somebody else gives the id back, such as a Step that frees the request. close() then does nothing."""
         self._owned = False
 
-    def __enter__(self: "_Self") -> "_Self":
+    def __enter__(self: _Self) -> _Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -135,7 +154,7 @@ class _Owned:
 class Pin(_Owned):
     """Protects a prefix from eviction until it is closed. num_pinned: tokens of the prefix."""
 
-    __slots__ = ("num_pinned",)
+    __slots__ = {"num_pinned": "Tokens of the prefix that the pin protects."}
     _close = staticmethod(_native.kvc_manager_unpin_prefix)
 
     def __init__(self, manager: Owner, id: int, num_pinned: int):
@@ -157,12 +176,12 @@ class Request(_Owned):
     """A sequence of tokens and its blocks. The arrays of a Step take its `id`. len() is the number of its known tokens. Leaving a `with` block
     frees the request, unless it comes from Manager.request()."""
 
-    __slots__ = ("num_cached",)
+    __slots__ = {"num_cached": "Tokens of the hit at the last admission: their KV exists, the model computes the rest."}
     _close = staticmethod(_native.kvc_manager_free_request)
 
     def __init__(self, manager: Owner, id: int, num_cached: int = 0, owned: bool = True):
         super().__init__(manager, id, owned)
-        self.num_cached = num_cached  # tokens of the hit at the last admission by this object
+        self.num_cached = num_cached
 
     def admit(self) -> int:
         """Admits a waiting request: finds its longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens
@@ -170,7 +189,7 @@ class Request(_Owned):
         self.num_cached = _native.kvc_manager_admit_request(self._manager._m, self.id)
         return self.num_cached
 
-    def append(self, tokens: "Tokens | int") -> None:
+    def append(self, tokens: Tokens | int) -> None:
         """Appends known tokens (int32 [n], or one int). An admitted request gets slots for them. Raises NoSpaceError, AgainError."""
         _native.kvc_manager_append_tokens(self._manager._m, self.id, tokens)
 
@@ -195,7 +214,7 @@ class Request(_Owned):
         _native.kvc_manager_free_request(self._manager._m, self.id)
         self._owned = False
 
-    def fork(self) -> "Request":
+    def fork(self) -> Request:
         """Creates a request with the committed tokens of this one; they share all blocks."""
         return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
 
@@ -227,7 +246,7 @@ class Request(_Owned):
         _native.kvc_manager_request_info(self._manager._m, self.id, struct)
         return RequestInfo.read(struct)
 
-    def block_table(self, group: int = 0, fill_id: int = -1, out: "Optional[numpy.ndarray]" = None) -> "numpy.ndarray":
+    def block_table(self, group: int = 0, fill_id: int = -1, out: Optional[numpy.ndarray] = None) -> numpy.ndarray:
         """Returns the block ids of a group: int32 [blocks of the table]. With `out`, writes all of its entries and returns it. An entry
         without a block is fill_id. Raises BufferTooSmallError if `out` is too short."""
         if out is not None:
@@ -241,9 +260,10 @@ class Request(_Owned):
         _native.kvc_manager_export_tables(self._manager._m, (self.id,), group, fill_id, out)
         return out
 
-    def slots(self, first_token: int, num_tokens: int, group: int = 0) -> "numpy.ndarray":
+    def slots(self, first_token: int, num_tokens: int, group: int = 0) -> numpy.ndarray:
         """Returns the slots (block id * block_size + offset) of tokens first_token .. first_token + num_tokens - 1: int64 [num_tokens],
         -1 for tokens that left the window."""
+        at_least_0("num_tokens", num_tokens)
         out = np.empty(num_tokens, np.int64)
         _native.kvc_manager_export_slots(self._manager._m, self.id, group, first_token, out)
         return out

@@ -22,7 +22,7 @@ class HasRope(Protocol):
     head_dim: int
 
 
-def rope_frequencies(model: HasRope, layer: int = 0, length: int = 0, factors: "Optional[numpy.ndarray]" = None) -> "tuple[numpy.ndarray, float]":
+def rope_frequencies(model: HasRope, layer: int = 0, length: int = 0, factors: Optional[numpy.ndarray] = None) -> tuple[numpy.ndarray, float]:
     """Returns (frequencies, attention factor) of a layer. frequencies: float64 [rope_dim / 2], radians per position of each pair.
 
     length: tokens of the sequence, for dynamic scaling. factors: float64 [rope_dim / 2] from the model's config.json, for LongRoPE.
@@ -35,7 +35,7 @@ def rope_frequencies(model: HasRope, layer: int = 0, length: int = 0, factors: "
     return frequencies, float(attention_factor[0])
 
 
-def rope_table(frequencies: "numpy.ndarray", positions: "numpy.ndarray | int", attention_factor: float = 1.0) -> "numpy.ndarray":
+def rope_table(frequencies: numpy.ndarray, positions: numpy.ndarray | int, attention_factor: float = 1.0) -> numpy.ndarray:
     """Returns cosines and sines for apply_rope() and Storage.store(): float32 [positions, 2, pairs].
 
     positions: int64 [n], or a number n for positions 0 .. n - 1."""
@@ -46,20 +46,20 @@ def rope_table(frequencies: "numpy.ndarray", positions: "numpy.ndarray | int", a
     return table
 
 
-def take_table(name: str, table: Any, rows_name: str, rows: Any, sizes: "Sizes") -> "tuple[numpy.ndarray, Optional[numpy.ndarray]]":
+def take_table(name: str, table: Any, rows_name: str, rows: Any, sizes: Sizes) -> tuple[numpy.ndarray, Optional[numpy.ndarray]]:
     """Returns a table, and the rows of it by which the tokens in `sizes` are rotated."""
     return take(name, table), None if rows is None else take(rows_name, rows, sizes)
 
 
-def apply_rope(x: "numpy.ndarray", table: "numpy.ndarray", rows: "Optional[numpy.ndarray]" = None, *, first_element: int = 0,
-               interleaved: bool = False) -> "numpy.ndarray":
+def apply_rope(x: numpy.ndarray, table: numpy.ndarray, rows: Optional[numpy.ndarray] = None, *, first_element: int = 0,
+               interleaved: bool = False) -> numpy.ndarray:
     """Rotates queries or keys in place, and returns them.
 
     x: [tokens, heads, head_dim], float32, float16, or bfloat16 as uint16 bits. It may be a part of a larger array if its last dimension is
     contiguous and its other strides are positive. table: from rope_table(). rows: int64 [tokens], row of the table for each token; None = row t
     for token t. Elements first_element .. first_element + 2 * pairs - 1 of each head rotate. Elements i and i + pairs form a pair; with
     interleaved, elements 2 i and 2 i + 1. Raises InvalidArgumentError for a row outside the table; then nothing is changed."""
-    sizes: "Sizes" = {}
+    sizes: Sizes = {}
     rotated = take("x", x, sizes, written=True)
     table, rows = take_table("table", table, "rows", rows, sizes)
     struct = _native.kvc_rope_rows()

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _native
-from ._arrays import as_bytes, float_type, np, row_strides, same_type, take, view
+from ._arrays import as_bytes, at_least_0, float_type, np, row_strides, same_type, take, view
+from ._docs import add_properties, described
 from .constants import DType, Layout, MemoryKind, Plane, StorageFlags
 from .errors import BufferTooSmallError, KvCacheError
 from .records import AttentionInfo, QuantMetrics
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
                     Optional[_native.kvc_attention_launch], Maybe, Maybe]  # of an attention, in the order of C
 
 
+@described
 class Launch(NamedTuple):
     """How a GPU runs attention. The CPU ignores it. Both arrays are uint8 in memory of the device.
 
-    plan: [explain().plan_bytes]. The first of several layers with the same lengths writes its plan, the partition of the work, into it. The other
-    layers reuse it with planned=True. workspace: [explain().workspace_bytes] (for select_blocks: selection_bytes), for intermediate results;
-    None = memory of the library."""
+    plan: [explain().plan_bytes]. The first of several layers with the same lengths writes its plan, the partition of the work, into it.
+    planned: True = the plan is that of another layer with the same lengths; reuse it.
+    workspace: [explain().workspace_bytes] (for select_blocks: selection_bytes), for intermediate results; None = memory of the library.
+    """
 
-    plan: "Maybe" = None
+    plan: Maybe = None
     planned: bool = False
-    workspace: "Maybe" = None
+    workspace: Maybe = None
 
 
 class Storage:
@@ -55,28 +57,34 @@ class Storage:
 
     A call with a stream (Stream) enqueues its work there and returns. Without a stream the work is done on return."""
 
-    def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
+    def __init__(self, num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: DType | str = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), v_head_dim: int = 0, block_size: int = 0, num_threads: int = 0,
                  alignment: int = 0, scale_group: int = 0, k_scale: float = 0.0, v_scale: float = 0.0, channel_tokens: int = 0,
                  residual_blocks: int = 0, device: Optional[str] = None, memory_kind: MemoryKind = MemoryKind.DEFAULT,
                  memory_fraction: float = 0.0, memory: Any = None):
         config = _config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, v_head_dim, block_size, num_threads, alignment,
                          scale_group, k_scale, v_scale, channel_tokens, residual_blocks, device, memory_kind, memory_fraction)
+        self._device = device or "cpu"
         self._memory = None if memory is None else take("memory", memory, written=True)
         self._s: Any = _native.kvc_storage_create(config) if memory is None else _native.kvc_storage_adopt(config, as_bytes(self._memory))
         self._info = _native.kvc_storage_info()
         _native.kvc_storage_properties(self._s, self._info)
-        self._shape: "Sizes" = {name: getattr(self._info, name) for name in ("num_blocks", "num_heads", "head_dim", "v_head_dim")}
+        self._shape: Sizes = {name: getattr(self._info, name) for name in ("num_blocks", "num_heads", "head_dim", "v_head_dim")}
 
     def close(self) -> None:
         """Closes the storage. Later calls raise ValueError."""
         self._s = self._memory = None
 
-    def __enter__(self) -> "Storage":
+    def __enter__(self) -> Storage:
         return self
 
     def __exit__(self, *unused: object) -> None:
         self.close()
+
+    @property
+    def device(self) -> str:
+        """Device of the memory and the work: "cpu", "cuda:0" and so on, as given."""
+        return self._device
 
     if TYPE_CHECKING:  # properties, made below: the configuration with defaults filled in, and sizes in bytes
         num_blocks: int
@@ -106,16 +114,16 @@ class Storage:
         return (f"<kvcache.Storage: {self.num_blocks} blocks of {self.block_size} tokens, {self.num_layers} layers, {self.num_heads} KV heads of "
                 f"{self.head_dim}, {self.dtype.name.lower()}, {self.layout.name}, {self.slab_bytes} bytes>")
 
-    def view(self, plane: Plane, layer: int = 0) -> "Array":
+    def view(self, plane: Plane, layer: int = 0) -> Array:
         """Returns a plane of one layer as an array in place: [num_blocks, num_heads, block_size, elements]. bfloat16 comes as uint16 bits,
         float8 and int4 as uint8. Raises UnsupportedError for tiled keys, NotFoundError if there is no such plane."""
         return view(_native.kvc_storage_view(self._s, plane, layer), (self._s, self._memory))
 
-    def dlpack(self, plane: Plane, layer: int = 0) -> "DLPack":
+    def dlpack(self, plane: Plane, layer: int = 0) -> DLPack:
         """Returns a plane of one layer for torch.from_dlpack() and others, in its own element type. It keeps the memory past close()."""
         return DLPack(self._s, plane, layer, self._memory)
 
-    def runs(self, block: int) -> "Array":
+    def runs(self, block: int) -> Array:
         """Lists the bytes of a block in the slab as runs: uint64 [n, 2] of (offset, bytes), ascending."""
         size = 64
         while True:
@@ -125,9 +133,9 @@ class Storage:
             except BufferTooSmallError:
                 size *= 4
 
-    def store(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0, *, rope_table: "Optional[Array]" = None,
-              rope_rows: "Optional[Array]" = None, rope_first_element: int = 0, rope_interleaved: bool = False,
-              stream: "Optional[Stream]" = None) -> None:
+    def store(self, k: Array, v: Optional[Array], slots: Array, first_layer: int = 0, *, rope_table: Optional[Array] = None,
+              rope_rows: Optional[Array] = None, rope_first_element: int = 0, rope_interleaved: bool = False,
+              stream: Optional[Stream] = None) -> None:
         """Writes keys [layers, tokens, num_heads, head_dim] and values [layers, tokens, num_heads, v_head_dim] to their slots, int64 [tokens];
         -1 skips a token. Without the first dimension it is one layer. v is None for latent attention. k and v are float32, float16, or
         bfloat16 as uint16 bits, and are converted to the stored type. They may be parts of larger arrays, as in attend(). Writes all
@@ -148,8 +156,8 @@ class Storage:
             raise ValueError("rope_rows without rope_table")
         self._do(stream, (k, v, rope_table), _native.kvc_storage_store, rows, *arrays, slots, None, as_bytes(rope_table), rope_rows)
 
-    def gather(self, slots: "Array", num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32",
-               out: "Optional[tuple[Array, Maybe]]" = None, *, stream: "Optional[Stream]" = None) -> "tuple[Array, Maybe]":
+    def gather(self, slots: Array, num_layers: int = 0, first_layer: int = 0, dtype: Any = "float32",
+               out: Optional[tuple[Array, Maybe]] = None, *, stream: Optional[Stream] = None) -> tuple[Array, Maybe]:
         """Reads tokens from their slots. Returns keys [layers, tokens, num_heads, head_dim] and values (None for latent attention) in `dtype`.
         num_layers 0 = all from first_layer on. With `out`, two arrays (k, v), writes into them and returns them; they may be parts of larger
         arrays. The rows of tokens with slot -1 stay unchanged (zeros in new arrays)."""
@@ -157,6 +165,7 @@ class Storage:
         slots = take("slots", slots, sizes)
         if out is None:
             layers = num_layers or info.num_layers - first_layer
+            at_least_0("num_layers", layers)
             k = np.zeros((layers, len(slots), info.num_heads, info.head_dim), dtype)
             latent = info.flags & StorageFlags.LATENT
             out = k, None if latent else np.zeros((layers, len(slots), info.num_heads, info.v_head_dim), dtype)
@@ -166,7 +175,7 @@ class Storage:
         self._do(stream, (k, v), _native.kvc_storage_gather, *self._rows(k, v, first_layer, sizes, written=True), slots, None)
         return k, v
 
-    def measure(self, k: "Array", v: "Optional[Array]", slots: "Array", first_layer: int = 0) -> "tuple[QuantMetrics, Optional[QuantMetrics]]":
+    def measure(self, k: Array, v: Optional[Array], slots: Array, first_layer: int = 0) -> tuple[QuantMetrics, Optional[QuantMetrics]]:
         """Measures the error of quantization: compares keys and values, as store() takes them, with the stored ones. Returns QuantMetrics
         of the keys and of the values (None for latent attention)."""
         keys, values = _native.kvc_quant_metrics(), None if v is None else _native.kvc_quant_metrics()
@@ -175,11 +184,18 @@ class Storage:
         _native.kvc_storage_measure(self._s, *self._rows(k, v, first_layer, sizes), slots, None, keys, values)
         return QuantMetrics.read(keys), None if values is None else QuantMetrics.read(values)
 
-    def quantize_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
+    def quantize_blocks(self, blocks: Array, *, stream: Optional[Stream] = None) -> None:
         """With StorageFlags.CHANNEL_KEYS: quantizes the residual blocks among these (int32 ids). Call it before their bytes leave the slab."""
         self._do(stream, None, _native.kvc_storage_quantize_blocks, take("blocks", blocks))
 
-    def _rows(self, k: Any, v: Any, first_layer: int, sizes: "Sizes", *, written: bool = False) -> "tuple[_native.kvc_rows, int, Maybe, Maybe]":
+    def trim(self) -> tuple[int, int]:
+        """Gives back memory that calls have left for later calls: scratch memory on the CPU; on a GPU the idle pieces of workspace, and of pinned
+        memory for copies of index arrays. Returns the bytes of device memory and of host memory. Blocks stay as they are, and so does what
+        captured graphs use. If there is device memory to free, it waits for all work on the device."""
+        device_bytes, host_bytes = _native.kvc_storage_trim(self._s)
+        return device_bytes, host_bytes
+
+    def _rows(self, k: Any, v: Any, first_layer: int, sizes: Sizes, *, written: bool = False) -> tuple[_native.kvc_rows, int, Maybe, Maybe]:
         """Returns the struct for the tokens in `sizes`, and the arguments that follow it in native calls."""
         rows = _native.kvc_rows()
         k = take("k", k, sizes, written=written)
@@ -197,26 +213,26 @@ class Storage:
             rows.v_layer_stride, rows.v_token_stride, rows.v_head_stride = [0, *strides][-3:]
         return rows, tokens, as_bytes(k), as_bytes(v)
 
-    def copy_blocks(self, copies: "Array", *, stream: "Optional[Stream]" = None) -> None:
+    def copy_blocks(self, copies: Array, *, stream: Optional[Stream] = None) -> None:
         """Copies blocks in all layers, in array order. copies: int32 [n, 2] of (source, destination), as Step.copies."""
         self._do(stream, None, _native.kvc_storage_copy_blocks, as_bytes(take("copies", copies)))
 
-    def swap_out(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+    def swap_out(self, copies: Array, pages: Array, page_bytes: int = 0, *, stream: Optional[Stream] = None) -> None:
         """Copies blocks to pages of host memory. A page holds all layers of a block. copies: int32 [n, 2] of (block, page). Page p begins at
         byte p * page_bytes (0 = block_bytes) of `pages`, a C-contiguous array aligned to 16; for a storage on a GPU it is in pinned memory."""
         pages = take("pages", pages, written=True)
         self._do(stream, pages, _native.kvc_storage_swap_out, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
 
-    def swap_in(self, copies: "Array", pages: "Array", page_bytes: int = 0, *, stream: "Optional[Stream]" = None) -> None:
+    def swap_in(self, copies: Array, pages: Array, page_bytes: int = 0, *, stream: Optional[Stream] = None) -> None:
         """Copies pages of swap_out() to any blocks of a storage of the same configuration. copies: int32 [n, 2] of (page, block)."""
         pages = take("pages", pages)
         self._do(stream, pages, _native.kvc_storage_swap_in, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
 
-    def zero_blocks(self, blocks: "Array", *, stream: "Optional[Stream]" = None) -> None:
+    def zero_blocks(self, blocks: Array, *, stream: Optional[Stream] = None) -> None:
         """Clears blocks (int32 ids) in all layers, scales included."""
         self._do(stream, None, _native.kvc_storage_zero_blocks, take("blocks", blocks))
 
-    def _do(self, stream: "Optional[Stream]", arrays: Any, function: Any, *arguments: Any) -> None:
+    def _do(self, stream: Optional[Stream], arrays: Any, function: Any, *arguments: Any) -> None:
         """Runs a call, or enqueues it on a stream. The stream keeps all arrays of the call, their copies and the memory of the storage alive
         until the work is done."""
         if stream is None:
@@ -233,11 +249,11 @@ class Storage:
             if kept is not None:
                 stream._keep(kept)
 
-    def attend(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *, out: "Maybe" = None,
-               lse: "Maybe" = None, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True, scale: float = 0.0,
-               soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None, sink_logits: "Maybe" = None,
-               mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None, block_mask: "Maybe" = None, shared_tokens: int = 0,
-               allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> "Array":
+    def attend(self, q: Array, q_offsets: Array, kv_lens: Array, block_tables: Array, layer: int = 0, *, out: Maybe = None,
+               lse: Maybe = None, stream: Optional[Stream] = None, q_starts: Maybe = None, causal: bool = True, scale: float = 0.0,
+               soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Maybe = None, sink_logits: Maybe = None,
+               mask: Maybe = None, mask_offsets: Maybe = None, mask_starts: Maybe = None, block_mask: Maybe = None, shared_tokens: int = 0,
+               allow_bf16: bool = False, launch: Optional[Launch] = None) -> Array:
         """Computes paged attention: prefill and decode, any mix of requests. Returns `out` [queries, q heads, v_head_dim].
 
         q: [queries, q heads, head_dim], float32, float16, or bfloat16 as uint16 bits. q_offsets: uint64 [requests + 1]; request r has queries
@@ -264,10 +280,10 @@ class Storage:
         self._do(stream, (q, out, lse), _native.kvc_storage_attend, attention, *arrays)
         return out
 
-    def explain(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", layer: int = 0, *, q_starts: "Maybe" = None,
-                causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None,
-                sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None,
-                block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> AttentionInfo:
+    def explain(self, q: Array, q_offsets: Array, kv_lens: Array, block_tables: Array, layer: int = 0, *, q_starts: Maybe = None,
+                causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Maybe = None,
+                sink_logits: Maybe = None, mask: Maybe = None, mask_offsets: Maybe = None, mask_starts: Maybe = None,
+                block_mask: Maybe = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: Optional[Launch] = None) -> AttentionInfo:
         """Describes how attend() would run this call, and runs nothing. Parameters as for attend()."""
         info = _native.kvc_attention_info()
         attention, arrays = self._attention(q, q_offsets, kv_lens, block_tables, layer, None, None, q_starts, causal, scale, soft_cap, window,
@@ -276,7 +292,7 @@ class Storage:
         _native.kvc_storage_explain(self._s, attention, *arrays, info)
         return AttentionInfo.read(info)
 
-    def key_bounds(self, blocks: "Array", layer: int = 0, out: "Optional[Array]" = None, *, stream: "Optional[Stream]" = None) -> "Array":
+    def key_bounds(self, blocks: Array, layer: int = 0, out: Optional[Array] = None, *, stream: Optional[Stream] = None) -> Array:
         """Computes the largest and smallest value of each element over the keys of full blocks (int32 ids). Returns float16 [num_blocks,
         num_heads, 2, head_dim], of which only the entries of `blocks` are written."""
         info = self._info
@@ -286,11 +302,12 @@ class Storage:
         self._do(stream, out, _native.kvc_storage_key_bounds, layer, take("blocks", blocks), written)
         return out
 
-    def select_blocks(self, q: "Array", q_offsets: "Array", kv_lens: "Array", block_tables: "Array", bounds: "Array", top_k: int = 0, layer: int = 0, *,
-                      ratio: float = 0.0, threshold: float = 0.0, sink_blocks: int = 0, recent_blocks: int = 0, stream: "Optional[Stream]" = None, q_starts: "Maybe" = None, causal: bool = True,
-                      scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: "Maybe" = None,
-                      sink_logits: "Maybe" = None, mask: "Maybe" = None, mask_offsets: "Maybe" = None, mask_starts: "Maybe" = None,
-                      block_mask: "Maybe" = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: "Optional[Launch]" = None) -> "Array":
+    def select_blocks(self, q: Array, q_offsets: Array, kv_lens: Array, block_tables: Array, bounds: Array, top_k: int = 0, layer: int = 0, *,
+                      ratio: float = 0.0, threshold: float = 0.0, sink_blocks: int = 0, recent_blocks: int = 0, stream: Optional[Stream] = None,
+                      q_starts: Maybe = None, causal: bool = True,
+                      scale: float = 0.0, soft_cap: float = 0.0, window: int = 0, sinks: int = 0, alibi_slopes: Maybe = None,
+                      sink_logits: Maybe = None, mask: Maybe = None, mask_offsets: Maybe = None, mask_starts: Maybe = None,
+                      block_mask: Maybe = None, shared_tokens: int = 0, allow_bf16: bool = False, launch: Optional[Launch] = None) -> Array:
         """Picks blocks of each request and KV head by their bounds (from key_bounds()), and always the first sink_blocks and the last
         recent_blocks. Give one of: top_k blocks; the ratio (0 to 1) of the blocks that a query can see; all whose bound is at most threshold
         below the largest one of some query, in logits (natural logarithms of weights). Returns a block_mask for attend(). Other parameters as
@@ -310,11 +327,11 @@ class Storage:
     def _attention(self, q: Any, q_offsets: Any, kv_lens: Any, block_tables: Any, layer: int, out: Any, lse: Any, q_starts: Any, causal: bool,
                    scale: float, soft_cap: float, window: int, sinks: int, alibi_slopes: Any, sink_logits: Any, mask: Any, mask_offsets: Any,
                    mask_starts: Any, block_mask: Any, shared_tokens: int, allow_bf16: bool,
-                   launch: Optional[Launch]) -> "tuple[_native.kvc_attention, _Arrays]":
+                   launch: Optional[Launch]) -> tuple[_native.kvc_attention, _Arrays]:
         """Returns the struct and its arrays, which have the shapes that the struct says."""
         attention, sizes = _native.kvc_attention(), dict(self._shape)
 
-        def optional(name: str, array: Any, written: bool = False) -> "Maybe":
+        def optional(name: str, array: Any, written: bool = False) -> Maybe:
             return None if array is None else take(name, array, sizes, written=written)
 
         kv_lens = take("kv_lens", kv_lens, sizes)
@@ -358,18 +375,18 @@ class DLPack:
     def __dlpack__(self, **unused: Any) -> Any:
         return _native.kvc_storage_export_dlpack(*self._arguments)
 
-    def __dlpack_device__(self) -> "tuple[int, int]":
+    def __dlpack_device__(self) -> tuple[int, int]:
         storage, plane, layer, _ = self._arguments
         return _native.kvc_storage_dlpack_device(storage, plane, layer)
 
 
-def _counts(array: "Array") -> "list[int]":
+def _counts(array: Array) -> list[int]:
     """Returns the numbers as the library reads them: negative ones are near 2^64."""
-    counts: "list[int]" = array.view(np.uint64).tolist()
+    counts: list[int] = array.view(np.uint64).tolist()
     return counts
 
 
-def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "Maybe", mask_starts: "Maybe") -> None:
+def _check_mask(bits: int, q_offsets: Array, kv_lens: Array, mask_offsets: Maybe, mask_starts: Maybe) -> None:
     """Checks the length of the mask, which the library does not know, in Python integers, which do not overflow."""
     if mask_offsets is None:
         raise ValueError("mask needs mask_offsets, the first bit of each request")
@@ -380,18 +397,18 @@ def _check_mask(bits: int, q_offsets: "Array", kv_lens: "Array", mask_offsets: "
             raise ValueError(f"mask has {bits} bits; request {r} has its bits from mask_offsets[{r}] = {first_bits[r]} to {end}")
 
 
-def merge_attention(outs: "Array", lses: "Array") -> "tuple[Array, Array]":
+def merge_attention(outs: Array, lses: Array) -> tuple[Array, Array]:
     """Merges partial results of the same queries over disjoint sets of keys, and returns (out, lse) over all keys.
 
     outs: [partials, rows..., v_dim]. lses: float32 [partials, rows...]."""
-    sizes: "Sizes" = {}
+    sizes: Sizes = {}
     outs, lses = take("outs", outs, sizes), take("lses", lses, sizes)
     out, lse = np.empty(outs.shape[1:], outs.dtype), np.empty(lses.shape[1:], np.float32)
     _native.kvc_attention_merge(as_bytes(outs), as_bytes(lses), len(outs), lse.size, outs.shape[-1], float_type(outs), as_bytes(out), as_bytes(lse))
     return out, lse
 
 
-def tree_mask(parents: "Array") -> "tuple[Array, Array]":
+def tree_mask(parents: Array) -> tuple[Array, Array]:
     """Returns (mask, depths) for a tree of draft tokens: the bits for attend(mask=...), with mask_starts at the tree's first position, and the
     depth of each node. parents: int32 [n], each less than its node; -1 = the last token before the tree."""
     parents = take("parents", parents)
@@ -400,9 +417,9 @@ def tree_mask(parents: "Array") -> "tuple[Array, Array]":
     return mask, depths
 
 
-def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: "DType | str", layout: int, flags: int,
+def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dtype: DType | str, layout: int, flags: int,
             v_head_dim: int, block_size: int, num_threads: int, alignment: int, scale_group: int, k_scale: float, v_scale: float, channel_tokens: int,
-            residual_blocks: int, device: Optional[str], memory_kind: int, memory_fraction: float) -> "_native.kvc_storage_config":
+            residual_blocks: int, device: Optional[str], memory_kind: int, memory_fraction: float) -> _native.kvc_storage_config:
     config = _native.kvc_storage_config()
     config.num_blocks, config.num_layers, config.num_heads, config.head_dim = num_blocks, num_layers, num_heads, head_dim
     config.dtype, config.layout, config.flags = DType.parse(dtype), layout, flags
@@ -415,19 +432,34 @@ def _config(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, dty
     return config
 
 
-def storage_size(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: "DType | str" = DType.BFLOAT16,
+def storage_size(num_blocks: int, num_layers: int, num_heads: int, head_dim: int, *, dtype: DType | str = DType.BFLOAT16,
                  layout: Layout = Layout.LBHNC, flags: StorageFlags = StorageFlags(0), v_head_dim: int = 0, block_size: int = 0, num_threads: int = 0,
                  alignment: int = 0, scale_group: int = 0, k_scale: float = 0.0, v_scale: float = 0.0, channel_tokens: int = 0,
-                 residual_blocks: int = 0, device: Optional[str] = None, memory_kind: MemoryKind = MemoryKind.DEFAULT) -> "tuple[int, int]":
+                 residual_blocks: int = 0, device: Optional[str] = None, memory_kind: MemoryKind = MemoryKind.DEFAULT) -> tuple[int, int]:
     """Returns the bytes of one block, and of all blocks, of a Storage with these options."""
     return _native.kvc_storage_size(_config(num_blocks, num_layers, num_heads, head_dim, dtype, layout, flags, v_head_dim, block_size, num_threads,
                                             alignment, scale_group, k_scale, v_scale, channel_tokens, residual_blocks, device, memory_kind, 0.0))
 
 
-for _name in ("num_blocks", "num_layers", "num_heads", "head_dim", "v_head_dim", "block_size", "scale_group", "alignment", "k_scale", "v_scale",
-              "channel_tokens", "residual_blocks", "slab_bytes", "block_bytes", "token_bytes", "residual_bytes"):
-    setattr(Storage, _name, property(attrgetter("_info." + _name)))
-setattr(Storage, "dtype", property(lambda self: DType(self._info.dtype)))
-setattr(Storage, "layout", property(lambda self: Layout(self._info.layout)))
-setattr(Storage, "flags", property(lambda self: StorageFlags(self._info.flags)))
-setattr(Storage, "memory_kind", property(lambda self: MemoryKind(self._info.memory_kind)))
+add_properties(Storage, "_info", {
+    "num_blocks": "Blocks of the storage.",
+    "num_layers": "Layers of the model, each with its keys and values.",
+    "num_heads": "KV heads of a layer.",
+    "head_dim": "Elements of a key.",
+    "v_head_dim": "Elements of a value.",
+    "block_size": "Tokens of a block.",
+    "dtype": "Stored type, a DType.",
+    "layout": "Order of the dimensions, a Layout.",
+    "flags": "StorageFlags.",
+    "scale_group": "Elements of a row that share a scale; 0 = the whole row, or no scales.",
+    "alignment": "Bytes that the address of each block is a multiple of.",
+    "memory_kind": "Kind of the memory, a MemoryKind; never DEFAULT.",
+    "k_scale": "Scale of all keys; 0 = the scales are in the blocks, or there are none.",
+    "v_scale": "Scale of all values; 0 = the scales are in the blocks, or there are none.",
+    "channel_tokens": "With StorageFlags.CHANNEL_KEYS: tokens that share the scale of a channel.",
+    "residual_blocks": "With StorageFlags.CHANNEL_KEYS: blocks of each layer that are not yet quantized.",
+    "slab_bytes": "Bytes of all blocks.",
+    "block_bytes": "Bytes of one block in all layers, with scales and padding.",
+    "token_bytes": "Bytes of one token in all layers, with scales, without padding.",
+    "residual_bytes": "Bytes beside the slab for the keys of residual blocks.",
+}, {"dtype": DType, "layout": Layout, "flags": StorageFlags, "memory_kind": MemoryKind})

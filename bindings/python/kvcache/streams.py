@@ -35,7 +35,7 @@ class StreamEvent:
     def __init__(self, device: Optional[str] = None):
         self._e: Any = _native.kvc_stream_event_create(device)
 
-    def record(self, stream: "Stream") -> None:
+    def record(self, stream: Stream) -> None:
         """Moves the event to the present end of the stream."""
         _native.kvc_stream_event_record(self._e, stream._s)
 
@@ -61,8 +61,8 @@ class Stream:
 
     def __init__(self, device: Optional[str] = None, *, handle: Optional[int] = None):
         self._lock = threading.RLock()
-        self._kept: "list[Any]" = []
-        self._batches: "collections.deque[tuple[StreamEvent, list[Any]]]" = collections.deque()
+        self._kept: list[Any] = []
+        self._batches: collections.deque[tuple[StreamEvent, list[Any]]] = collections.deque()
         self._device = device
         if handle is None:
             self._s: Any = _native.kvc_stream_create(device)
@@ -77,7 +77,7 @@ class Stream:
 
     __del__ = close  # the arrays are released after the stream
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> Stream:
         return self
 
     def __exit__(self, *unused: object) -> None:

@@ -21,23 +21,26 @@ class TraceRequest:
 
     input_length: int
     output_length: int
-    hash_ids: "tuple[int, ...]"
+    hash_ids: tuple[int, ...]
 
     @property
     def num_outputs(self) -> int:
+        """Tokens that an engine produces: output_length, at least 1."""
         return max(1, self.output_length)
 
 
-def _whole(line: "dict[str, Any]", key: str, where: str, low: int, high: int) -> int:
+def _whole(line: dict[str, Any], key: str, where: str, low: int, high: int) -> int:
     value = line.get(key)
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"{where}: {key} is {value!r:.40}; give a whole number from {low} to {high}")
     return value
 
 
-def read_trace(path: "str | os.PathLike[str]", max_requests: int = 0) -> "list[TraceRequest]":
+def read_trace(path: str | os.PathLike[str], max_requests: int = 0) -> list[TraceRequest]:
     """Reads up to max_requests requests (0 = all). Raises ValueError with file and line."""
-    requests: "list[TraceRequest]" = []
+    if max_requests < 0:
+        raise ValueError(f"max_requests is {max_requests}; it must be at least 0")
+    requests: list[TraceRequest] = []
     with open(path, encoding="utf-8") as file:
         for number, text in enumerate(file, 1):
             if max_requests and len(requests) == max_requests:
@@ -63,25 +66,25 @@ def read_trace(path: "str | os.PathLike[str]", max_requests: int = 0) -> "list[T
     return requests
 
 
-def _splitmix64(x: "np.ndarray") -> "np.ndarray":
+def _splitmix64(x: np.ndarray) -> np.ndarray:
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: "np.ndarray" = x ^ (x >> np.uint64(31))
+    mixed: np.ndarray = x ^ (x >> np.uint64(31))
     return mixed
 
 
-def _tokens(seeds: "np.ndarray") -> "np.ndarray":
+def _tokens(seeds: np.ndarray) -> np.ndarray:
     return (_splitmix64(seeds) % np.uint64(VOCAB_SIZE)).astype(np.int32)
 
 
-def prompt_tokens(request: TraceRequest) -> "np.ndarray":
+def prompt_tokens(request: TraceRequest) -> np.ndarray:
     """int32 [input_length]."""
     bases = np.array(request.hash_ids, np.uint64)[:, None] * np.uint64(TOKENS_PER_HASH_ID)
     return _tokens((bases + np.arange(TOKENS_PER_HASH_ID, dtype=np.uint64)).reshape(-1)[: request.input_length])
 
 
-def output_tokens(index: int, request: TraceRequest) -> "np.ndarray":
+def output_tokens(index: int, request: TraceRequest) -> np.ndarray:
     """int32 [num_outputs] of request number `index` of the trace."""
     return _tokens(np.uint64((1 << 40) + (index << 20)) + np.arange(request.num_outputs, dtype=np.uint64))
 

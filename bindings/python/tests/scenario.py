@@ -7,9 +7,14 @@ import kvcache
 
 
 class Runner:
+    policy = {}
+
+    def line_policy(self, number, percent, history):
+        self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
+
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, **self.policy)
         self.step = kvcache.Step(self.m, 8, 8, 16, max_rows=8, max_admissions=4, max_prompt_tokens=160)
         self.requests, self.namespaces, self.pins, self.reader = {}, {}, {}, self.m.events()
 

@@ -90,9 +90,10 @@ def parameters(function):
 
 
 @pytest.mark.parametrize("function, struct, elsewhere", [
-    (kvcache.Manager, "kvc_manager_config", {"policy", "flags", "num_groups", "pools", "num_pools"}),
+    (kvcache.Manager, "kvc_manager_config", {"flags", "num_groups", "pools", "num_pools"}),
     (kvcache.Manager.allocate, "kvc_request_config", set()), (kvcache.Manager.create, "kvc_request_config", set()),
     (kvcache.Storage, "kvc_storage_config", set()), (kvcache.Model, "kvc_model", set()), (kvcache.Model.estimate, "kvc_memory_query", set()),
+    (kvcache.Model.memory, "kvc_memory_query", set()),
     (kvcache.Storage.attend, "kvc_attention", {"num_requests", "table_stride", "num_q_heads", "dtype", "flags", "block_mask_stride", "q_token_stride",
                                                "q_head_stride", "out_token_stride", "out_head_stride"}),
     (kvcache.Step, "kvc_step_limits", set()),
@@ -158,13 +159,13 @@ def test_texts_of_the_library_are_in_the_words_of_python():
     (lambda m: m.allocate("words"), TypeError, r"tokens\[0\] is 'w'; it must be an int"),
     (lambda m: m.allocate(np.arange(3.0)), TypeError, r"tokens is float64; it must be int32: pass x.astype\(np.int32\)"),
     (lambda m: m.allocate(np.arange(3, dtype=np.uint8)), TypeError, r"tokens is uint8; it must be int32: pass x.astype\(np.int32\)"),
-    (lambda m: m.allocate([1, 2**70]), OverflowError, r"tokens\[1\] is 1180591620717411303424, which is no int32"),
+    (lambda m: m.allocate([1, 2**70]), OverflowError, r"tokens\[1\] is 1180591620717411303424; it must be from 0 to 2147483647"),
     (lambda m: m.allocate([1], keys=[3]), TypeError, r"keys\[0\] is 3; it must be an ExtraKey\("),
     (lambda m: m.allocate([1], namespace="x"), TypeError, "namespace is 'x'; it must be a kvcache.Namespace or its id"),
     (lambda m: m.allocate([1], slots=None), TypeError, "slots is None; it must be an int"),
     (lambda m: m.namespace("x"), TypeError, r"model is str; it must be bytes: pass x.encode\(\)"),
     (lambda m: kvcache.Manager("8"), TypeError, "num_blocks is '8'; it must be an int, or a sequence"),
-    (lambda m: kvcache.Manager(8, block_size=-1), OverflowError, "block_size is -1; it must be from 0 to 4294967295"),
+    (lambda m: kvcache.Manager(8, block_size=-1), OverflowError, "block_size is -1; it must be from 0 to 1024"),
     (lambda m: kvcache.Manager(8, seed="x"), TypeError, "seed is 'x'; it must be an int"),
     (lambda m: kvcache.Step(None, 1, 1, 1), TypeError, "manager is NoneType; it must be a kvcache.Manager"),
     (lambda m: kvcache.Storage(8, 1, 1, 8, k_scale="x"), TypeError, "k_scale is 'x'; it must be a float"),
@@ -172,7 +173,7 @@ def test_texts_of_the_library_are_in_the_words_of_python():
     (lambda m: kvcache.Storage(8, 1, 1, 8, device=3), TypeError, "device is 3; it must be a str"),
     (lambda m: kvcache.find_model(3), TypeError, "name is 3; it must be a str"),
     (lambda m: kvcache.Model(name="x" * 64), ValueError, "name is .* at most 63 bytes"),
-    (lambda m: kvcache.Storage(8, 1, 1, 8).view("K"), TypeError, "plane is 'K'; it must be an int"),
+    (lambda m: kvcache.Storage(8, 1, 1, 8).view("K"), TypeError, "plane is 'K'; it must be a kvcache.Plane, such as kvcache.Plane.K"),
 ])
 def test_errors_name_the_argument_its_value_and_the_fix(m, call, error, text):
     before = m.digest()

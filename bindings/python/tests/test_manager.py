@@ -274,6 +274,8 @@ def test_events_chain_and_count_what_was_lost():
                 r.commit(5)
         kinds = [event.kind for event in reader]
         assert len(kinds) == 4 and reader.lost == 1
+        with pytest.raises(ValueError, match="capacity is 0; make room for 1 event"):
+            kvcache.events.EventReader(m, batch=0).poll()
     with Manager(8) as m, pytest.raises(kvcache.UnsupportedError):
         list(m.events())
 

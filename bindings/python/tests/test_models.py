@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -26,6 +27,25 @@ def test_windows_are_said_layer_by_layer():
     assert copy.estimate() == gemma.estimate()
 
 
+def test_a_budget_sizes_a_manager():
+    model = kvcache.find_model("llama-3.1-8b")
+    with kvcache.Manager(memory=model.memory("bf16", budget_bytes=8 << 30)) as manager:
+        assert manager.properties.num_blocks == 4096 and manager.properties.block_size == 16
+    with kvcache.Manager(block_size=32, memory=model.memory("bf16", budget_bytes=8 << 30)) as manager:
+        assert manager.properties.num_blocks == 2048
+    gemma = kvcache.find_model("gemma-3-4b").memory("bf16", budget_bytes=8 << 30)
+    with kvcache.Manager(memory=gemma) as manager:
+        assert [manager.pool_info(pool).num_blocks for pool in (0, 1)] == [gemma.estimate().pool_blocks, gemma.estimate().window_pool_blocks]
+    with kvcache.Manager(memory=model.memory(memory_fraction=0.25, device="cpu")) as manager:
+        assert manager.properties.num_blocks > 0
+    with pytest.raises(kvcache.InvalidArgumentError, match="the budget is 5 bytes.*raise the budget"):
+        kvcache.Manager(memory=model.memory(budget_bytes=5))
+    with pytest.raises(kvcache.InvalidArgumentError, match="memory is set beside num_blocks 8"):
+        kvcache.Manager(8, memory=model.memory(budget_bytes=8 << 30))
+    with pytest.raises(kvcache.InvalidArgumentError, match="set num_blocks, pools, or memory"):
+        kvcache.Manager()
+
+
 def test_unknown_names_are_an_error():
     with pytest.raises(kvcache.NotFoundError, match="lama"):
         kvcache.find_model("lama")
@@ -43,11 +63,11 @@ def test_estimates_leave_no_memory_behind():
             return int(file.read().split()[1]) * 4096
 
     before = 0
-    for i in range(40_000):
+    for i in range(500_000):
         kvcache.find_model("llama-3.1-8b").estimate()
         if i == 1000:
             before = resident()
-    assert resident() - before < 1 << 20
+    assert resident() - before < 8 << 20  # what is lost in each would be 32 bytes at least, 15 MiB in all
 
 
 @pytest.mark.skipif("KVC_COMMAND" not in os.environ, reason="KVC_COMMAND does not name the kvcache command")
@@ -58,3 +78,46 @@ def test_all_presets_estimate_as_the_command_does():
         said = json.loads(out.stdout)
         own = model.estimate("int8", tokens=5000)
         assert said["total_bytes"] == own.total_bytes and said["bytes_per_token"] == own.bytes_per_token
+
+
+REGISTER = """
+import kvcache
+gemma = kvcache.find_model("gemma-3-1b")
+own = gemma.register("own/gemma")
+assert own.name == "own/gemma" and gemma.name == "gemma-3-1b" and [m.name for m in kvcache.models()][-1] == "own/gemma"
+found = kvcache.find_model("OWN/Gemma")
+assert found.estimate() == gemma.estimate() and found.window_layers == gemma.window_layers and found.rope()[0].tolist() == gemma.rope()[0].tolist()
+kvcache.Model(name="own/gemma", num_layers=1, num_kv_heads=1, head_dim=64, max_context=100).register()
+assert kvcache.find_model("own/gemma").num_layers == 1 and sum(m.name == "own/gemma" for m in kvcache.models()) == 1
+for wrong, text in ((lambda: gemma.register(), "means the preset gemma-3-1b"), (lambda: gemma.register("google/gemma-3-1b-it"), "another name"),
+                    (lambda: gemma.register("a b"), "without spaces"), (lambda: gemma.register("\u00e9"), "ASCII"), (lambda: gemma.register(""), "0 bytes"),
+                    (lambda: gemma.register("x" * 64), "63 bytes"), (lambda: kvcache.Model(name="own/none").register(), "num_layers is 0")):
+    try:
+        wrong()
+    except (kvcache.InvalidArgumentError, ValueError) as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(text)
+print(len(list(kvcache.models())))
+"""
+
+
+def test_registered_models_are_found():  # in a process of its own: a model is never removed
+    presets = len(list(kvcache.models()))
+    out = subprocess.run([sys.executable, "-c", REGISTER], check=True, capture_output=True, text=True)
+    assert int(out.stdout) == presets + 1
+
+
+def test_the_package_lists_the_models_like_the_command():
+    listed = subprocess.run([sys.executable, "-m", "kvcache", "models"], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert [line.split()[0] for line in listed[1:-2]] == [model.name for model in kvcache.models()]
+    if "KVC_COMMAND" not in os.environ:
+        pytest.skip("KVC_COMMAND does not name the kvcache command")
+    lists = [json.loads(subprocess.run([*command, "models", "--json"], check=True, capture_output=True, text=True).stdout)
+             for command in ([sys.executable, "-m", "kvcache"], [os.environ["KVC_COMMAND"]])]
+    assert lists[0] == lists[1]
+
+
+def test_bits_of_types():
+    bits = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8, "int4": 4, "uint8": 8, "int32": 32, "int64": 64, "uint64": 64}
+    assert {kvcache.DType.parse(name): wanted for name, wanted in bits.items()} == {dtype: dtype.bits for dtype in kvcache.DType}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The replay in Python counts what the C++ program counts."""
 
-import contextlib
+import io
+import itertools
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -12,6 +12,8 @@ import sys
 import pytest
 
 import kvcache
+from kvcache.__main__ import main
+from kvcache._replay import MAX_BLOCKS, MAX_CONCURRENCY
 from kvcache.trace import TraceRequest, read_trace
 
 COMMAND = os.environ.get("KVC_COMMAND")
@@ -47,12 +49,54 @@ def test_the_command_line(trace, tmp_path):
     replayed = run("replay", str(trace), "--num-blocks", "9000", "--json")
     assert json.loads(replayed.stdout)["requests"] == 120
     assert "1,073,741,824" in run("estimate", "llama-3.1-8b", "--context", "8192").stdout
+    assert json.loads(run("estimate", "llama-3.1-8b", "--context", "8192", "--budget", "1.5GiB", "--json").stdout)["max_sequences"] == 1
     bad = run("estimate", "no such model")
     assert bad.returncode == 2 and "no such model" in bad.stderr
     pytest.importorskip("matplotlib")
     png = tmp_path / "x.png"
-    run("plot", str(trace), "--requests", "30", "--num-blocks", "5000", "20000", "-o", str(png))
-    assert png.read_bytes()[:4] == b"\x89PNG"
+    plotted = run("plot", str(trace), "--requests", "30", "--num-blocks", "5000", "20000", "-o", str(png), "--json")
+    assert png.read_bytes()[:4] == b"\x89PNG" and plotted.stderr == f"kvcache: wrote {png}\n"
+    assert list(json.loads(plotted.stdout)) == ["5000", "20000"]
+
+
+@pytest.mark.parametrize("command, option, value, says", [
+    ("replay", "--num-blocks", "-4", "from 1 to 2147483582"), ("replay", "--num-blocks", "2147483583", "from 1 to 2147483582"),
+    ("replay", "--block-size", "0", "from 1 to 1024"), ("replay", "--concurrency", "0", "from 1 to 262142"), ("replay", "--requests", "-1", "from 1 to"),
+    ("plot", "--num-blocks", "x", "from 1 to"), ("estimate", "--context", "-1", "from 1 to"), ("estimate", "--batch", "9" * 40, "from 1 to"),
+    ("estimate", "--block-size", "1025", "from 1 to 1024"), ("estimate", "--budget", "-1", "such as 24GiB"), ("estimate", "--budget", "16EiB", "such as 24GiB"),
+    ("estimate", "--budget", "99999999TiB", "such as 24GiB")])
+def test_numbers_out_of_range_are_refused(command, option, value, says, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "trace.jsonl", f"{option}={value}"])
+    said = capsys.readouterr()
+    assert end.value.code == 2 and not said.out and f"argument {option}: {value[:40]} is no " in said.err and says in said.err
+
+
+def test_every_option_has_a_help(capsys):
+    for command in ("info", "estimate", "replay", "plot"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        for line in re.sub(r"\n {10,}", "  ", capsys.readouterr().out.split("options:")[-1]).splitlines()[1:]:
+            assert re.search(r"\S  +\S", line.strip()), line
+
+
+@pytest.mark.parametrize("name, value", [("num_blocks", -4), ("num_blocks", 0), ("block_size", 0), ("block_size", 1025), ("concurrency", 0),
+                                         ("concurrency", 1 << 18), ("max_requests", -1), ("sample_steps", 0)])
+def test_the_call_refuses_numbers_out_of_range(name, value):
+    with pytest.raises(ValueError, match=f"^{name} is {value}; it must be from "):
+        kvcache.replay([TraceRequest(5, 1, (1,))], **{"num_blocks": 10, name: value})
+
+
+def test_the_limits_of_the_commands_are_those_of_the_library():
+    with pytest.raises(kvcache.InvalidArgumentError, match=f"at most {MAX_BLOCKS}$"):
+        kvcache.Manager(MAX_BLOCKS + 1)
+    with pytest.raises(kvcache.InvalidArgumentError, match=f"at most {MAX_CONCURRENCY + 1}$"):
+        kvcache.Manager(10, max_requests=MAX_CONCURRENCY + 2)
+    if not COMMAND:
+        pytest.skip("KVC_COMMAND does not name the kvcache command")
+    for option, limit in (("--num-blocks", MAX_BLOCKS), ("--concurrency", MAX_CONCURRENCY)):
+        said = subprocess.run([COMMAND, "replay", "--generate", option, str(limit + 1)], capture_output=True, text=True).stderr
+        assert f"it must be from 1 to {limit}\n" in said
 
 
 def test_prompts_that_do_not_fit_count_as_not_cached():
@@ -75,18 +119,22 @@ def test_plot_says_what_to_install(tmp_path):
     assert said.returncode == 2 and said.stderr == "kvcache: plot needs matplotlib (it is not there): pip install 'kvcache[plot]'\n"
 
 
-def test_a_terminal_shows_how_long_a_replay_takes(tmp_path):
+def test_a_terminal_shows_how_long_a_replay_takes(tmp_path, monkeypatch, capsys):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
     path = tmp_path / "trace.jsonl"
-    path.write_text('{"input_length": 4000, "output_length": 40, "hash_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n' * 2000)
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", "kvcache", "replay", str(path), "--num-blocks", "9000"], stdout=subprocess.DEVNULL, stderr=theirs) as process:
-        os.close(theirs)
-        text = b""
-        with contextlib.suppress(OSError):  # the other end is closed
-            while piece := os.read(ours, 65536):
-                text += piece
-    os.close(ours)
-    assert process.returncode == 0 and re.search(rb"9,000 blocks: [\d,]+ of 2,000 requests, \d+:\d\d left", text) and text.endswith(b"\r\033[K"), text[-300:]
+    path.write_text('{"input_length": 40, "output_length": 1, "hash_ids": [1]}\n' * 20)
+    clock = itertools.count()
+    monkeypatch.setattr("kvcache.__main__.time.monotonic", lambda: float(next(clock)))  # a second between two looks
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main(["replay", str(path), "--num-blocks", "9000", "--concurrency", "1"]) == 0
+    lines = sys.stderr.getvalue().split("\r\033[K")
+    assert lines[1] == "9,000 blocks: 1 of 20 requests, 0:19 left" and lines[10] == "9,000 blocks: 10 of 20 requests, 0:10 left" and lines[-1] == ""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    main(["replay", str(path), "--num-blocks", "9000"])
+    assert sys.stderr.getvalue() == ""
 
 
 @pytest.mark.parametrize("line, text", [("nonsense", "not JSON"), ("[1]", "not a JSON object"), ('{"input_length": 5}', "output_length is None"),

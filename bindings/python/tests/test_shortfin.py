@@ -1,13 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages in Shortfin's manner, and what went wrong with them elsewhere: pages shared without a hold, freed twice, lost on failure."""
 
+import json
 import random
 
 import pytest
 
+import kvcache
 from kvcache import BlockState
 from kvcache.errors import NotHeldError
-from kvcache.integrations.shortfin import AttnPageCache, InferenceExecRequest, InferencePhase
+from kvcache.integrations.shortfin import AttnPageCache, InferenceExecRequest, InferencePhase, read_config
+
+
+CONFIG = {  # as sharktank writes it for Llama 3.1 8B on two devices
+    "module_name": "module", "module_abi_version": 1, "max_seq_len": 131072, "attn_head_dim": 128, "prefill_batch_sizes": [1, 2], "decode_batch_sizes": [4],
+    "transformer_block_count": 32, "logits_normalization": "none", "top_k": None, "has_prefill_position": False,
+    "paged_kv_cache": {"attention_head_count_kv": 8, "block_seq_stride": 32, "device_block_count": 256, "kv_cache_dtype": "float16",
+                       "paged_kv_block_size_elements_per_device": [1310720, 786432]}}
+
+
+def test_a_config_gives_a_manager_and_a_storage_for_each_device(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    config = read_config(tmp_path)
+    assert config.manager == {"num_blocks": 256, "block_size": 32, "max_request_tokens": 131072} and [s["num_layers"] for s in config.storages] == [20, 12]
+    with kvcache.Manager(**config.manager) as manager:
+        assert manager.properties.max_request_tokens == 131072
+    for shape, elements in zip(config.storages, CONFIG["paged_kv_cache"]["paged_kv_block_size_elements_per_device"]):
+        with kvcache.Storage(**{**shape, "num_blocks": 2}) as storage:
+            assert storage.block_bytes == elements * 2 and storage.dtype == kvcache.DType.FLOAT16 and storage.block_size == 32
+    model = kvcache.Model.from_config(path)
+    assert model.num_layers == 32 and model.max_context == 131072 and model.estimate("fp16").bytes_per_token == 2 * sum(
+        CONFIG["paged_kv_cache"]["paged_kv_block_size_elements_per_device"]) // 32
+    path.write_text(json.dumps(CONFIG).replace('"float16"', '"float8_e4m3fnuz"'))
+    with pytest.raises(kvcache.InvalidArgumentError, match="config.json.*paged_kv_cache.kv_cache_dtype.*fnuz.*bfloat16"):
+        read_config(path)
+    path.write_text(json.dumps(CONFIG)[:-1])
+    with pytest.raises(kvcache.InvalidArgumentError, match="not JSON"):
+        read_config(path)
 
 
 def prefill(cache, tokens):

@@ -11,6 +11,8 @@ import pytest
 import kvcache
 from kvcache import Launch, Manager, Plane, Storage
 
+SEED = int(os.environ.get("KVC_TEST_SEED", "1"))
+
 
 def to_bfloat16(x):
     bits = x.astype(np.float32).view(np.uint32)
@@ -33,7 +35,7 @@ def attention(q, k, v):
 
 @pytest.mark.parametrize("layout", list(kvcache.Layout))
 def test_what_is_stored_comes_back(layout):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(8, 2, 3, 20, dtype="float32", block_size=4, layout=layout) as s:
         k, v = rng.standard_normal((2, 2, 9, 3, 20), np.float32)
         slots = rng.permutation(32)[:9]
@@ -51,7 +53,7 @@ def test_what_is_stored_comes_back(layout):
 
 
 def test_attention_over_a_manager_s_tables_equals_numpy():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Manager(16, 4) as m, Storage(16, 1, 2, 32, dtype="float32", block_size=4) as s:
         requests = [m.allocate(range(100 * i, 100 * i + n)) for i, n in enumerate((11, 6))]
         data = []
@@ -71,7 +73,7 @@ def test_attention_over_a_manager_s_tables_equals_numpy():
 
 
 def test_parts_of_a_context_merge_and_blocks_are_selected():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(8, 1, 2, 32, dtype="float32", block_size=4) as s:
         k, v = rng.standard_normal((2, 32, 2, 32), np.float32)
         s.store(k, v, np.arange(32))
@@ -108,7 +110,7 @@ def test_parts_of_a_context_merge_and_blocks_are_selected():
 
 
 def test_a_tree_of_drafts_sees_its_ancestors_alone():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 1, 16, dtype="float32", block_size=4) as s:
         k, v = rng.standard_normal((2, 9, 1, 16), np.float32)
         s.store(k, v, np.arange(9))
@@ -124,7 +126,7 @@ def test_a_tree_of_drafts_sees_its_ancestors_alone():
 
 
 def test_the_error_of_quantization_is_measured():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     x = rng.standard_normal((32, 2, 64), np.float32)
     slots = np.arange(32)
     with Storage(8, 1, 2, 64, dtype="int8", block_size=4) as int8, Storage(8, 1, 2, 64, dtype="float32", block_size=4) as exact:
@@ -145,7 +147,7 @@ def test_the_error_of_quantization_is_measured():
 
 def test_bfloat16_is_bits():
     with Storage(2, 1, 1, 8, block_size=4) as s:
-        x = to_bfloat16(np.random.default_rng().standard_normal((4, 1, 8)))
+        x = to_bfloat16(np.random.default_rng(SEED).standard_normal((4, 1, 8)))
         s.store(x, x, np.arange(4))
         assert (s.gather(np.arange(4), dtype=np.uint16)[0][0] == x).all()
         assert (s.gather(np.arange(4))[1][0] == from_bfloat16(x)).all()
@@ -185,7 +187,7 @@ def test_views_outlive_the_storage():
 
 @pytest.mark.parametrize("layout", list(kvcache.Layout))
 def test_blocks_go_to_pages_and_come_back(layout):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(8, 2, 3, 20, dtype="int8", block_size=4, layout=layout) as s, kvcache.Stream() as stream:
         slots = np.arange(32)
         s.store(*rng.standard_normal((2, 2, 32, 3, 20), np.float32), slots)
@@ -216,7 +218,7 @@ def test_bits_of_bfloat16_in_the_wrong_type_are_to_be_viewed():
 
 
 def test_requests_that_share_a_prefix_say_so():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         q, tables = rng.standard_normal((2, 4, 32), np.float32), np.array([[3, 0], [3, 1]], np.int32)
@@ -240,7 +242,7 @@ def apart(rng, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s, kvcache.Stream() as stream:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         arrays = np.array([0, 1, 3], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
@@ -264,7 +266,7 @@ def test_queries_and_results_may_be_parts_of_larger_arrays(dtype):
 
 
 def test_keys_and_values_may_be_parts_of_larger_arrays():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     flags, table = kvcache.StorageFlags(0), kvcache.rope_table(np.ones(16), 3)
     with Storage(4, 2, 4, 32, dtype="float32", block_size=4, flags=flags) as s, Storage(4, 2, 4, 32, dtype="float32", block_size=4) as plain:
         for _, k in apart(rng, np.float32):
@@ -311,7 +313,7 @@ def test_rows_that_the_library_cannot_reach_are_refused():
 
 
 def test_sink_logits_take_their_share_of_attention():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s, kvcache.Stream() as stream:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         q, arrays = rng.standard_normal((2, 4, 32), np.float32), (np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32))
@@ -332,7 +334,7 @@ def test_sink_logits_take_their_share_of_attention():
 
 
 def test_a_workspace_of_the_caller():
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     with Storage(4, 1, 2, 32, dtype="float32", block_size=4) as s:
         s.store(*rng.standard_normal((2, 16, 2, 32), np.float32), np.arange(16))
         arrays = rng.standard_normal((1, 4, 32), np.float32), np.array([0, 1], np.uint64), np.array([8], np.uint64), np.array([[3, 0]], np.int32)
@@ -353,7 +355,7 @@ EMULATED = pathlib.Path(os.environ.get("KVC_COMMAND", "")).parent.parent / "back
 def test_layers_share_a_plan():
     if EMULATED.exists():
         kvcache.open_backend("emulated", str(EMULATED))
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(SEED)
     rows, q = rng.standard_normal((2, 2, 16, 2, 32), np.float32), rng.standard_normal((2, 4, 32), np.float32)
     arrays = q, np.array([0, 1, 2], np.uint64), np.array([8, 7], np.uint64), np.array([[3, 0], [2, 1]], np.int32)
     for device in ("cpu", *(["emulated:0"] if EMULATED.exists() else [])):
@@ -403,3 +405,15 @@ def test_sizes_are_known_before():
     block, slab = kvcache.storage_size(100, 32, 8, 128, dtype="int8")
     with Storage(100, 32, 8, 128, dtype="int8") as s:
         assert (s.block_bytes, s.slab_bytes) == (block, slab)
+
+
+def test_trim_gives_back_scratch_memory():
+    with Storage(4, 1, 2, 8, dtype="float32") as s:
+        assert s.trim() == (0, 0)
+        q = np.ones((1, 2, 8), np.float32)
+        out = s.attend(q, np.array([0, 1], np.uint64), np.array([4], np.uint64), np.zeros((1, 1), np.int32))
+        device_bytes, host_bytes = s.trim()
+        assert device_bytes == 0 and host_bytes > 0 and s.trim() == (0, 0)
+        assert np.array_equal(s.attend(q, np.array([0, 1], np.uint64), np.array([4], np.uint64), np.zeros((1, 1), np.int32)), out)
+    with pytest.raises(ValueError, match="closed"):
+        s.trim()

@@ -2,6 +2,7 @@
 """Threads: closing under calls, calls side by side, and garbage collection under pressure."""
 
 import gc
+import sys
 import threading
 import time
 
@@ -51,24 +52,26 @@ def test_closing_while_other_threads_call_never_pulls_memory_away():
 
 
 def test_the_interpreter_runs_on_during_a_long_call():
-    tokens = np.arange(1 << 24, dtype=np.int32)
-    ticks, stop = [], threading.Event()
-
-    def tick():
-        while not stop.is_set():
-            ticks.append(time.perf_counter())
-
-    with Manager(1, max_request_tokens=1 << 24) as m:
-        thread = threading.Thread(target=tick)
-        thread.start()
-        time.sleep(0.05)
-        begin = time.perf_counter()
-        m.create(tokens).close()
-        end = time.perf_counter()
-        stop.set()
-        thread.join()
-    inside = [t for t in ticks if begin + (end - begin) * 0.25 < t < begin + (end - begin) * 0.75]
-    assert len(inside) > 10
+    """A thread that waits for the interpreter lock gets it inside of the call, if the call lets it go: nothing else does, with this switch interval.
+    Where the machine is so busy that the thread does not come in time, it is tried again."""
+    tokens, interval = np.arange(1 << 20, dtype=np.int32), sys.getswitchinterval()
+    sys.setswitchinterval(1e6)
+    try:
+        with Manager(1, max_request_tokens=len(tokens)) as m:
+            for _ in range(1000):
+                order, lock = [], threading.Lock()
+                lock.acquire()
+                thread = threading.Thread(target=lambda: (lock.acquire(), order.append("thread")))  # noqa: B023 - it ends in this round
+                thread.start()
+                lock.release()
+                m.create(tokens).close()
+                order.append("call")
+                thread.join()
+                if order == ["thread", "call"]:
+                    return
+    finally:
+        sys.setswitchinterval(interval)
+    assert False, "no thread ever ran beside the call"
 
 
 def test_many_threads_share_one_manager():
@@ -112,7 +115,7 @@ def test_a_million_requests_leave_the_process_as_small_as_before():
         before = resident()
         for _ in range(1_000_000):
             m.allocate(tokens).close()
-        assert resident() - before < 1 << 20
+        assert resident() - before < 16 << 20  # what is lost in each would be 32 bytes at least, 30 MiB in all
 
 
 def test_allocation_in_a_finalizer_during_collection_is_safe():

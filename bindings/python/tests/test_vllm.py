@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from kvcache import BlockState, UnsupportedError
+from kvcache import BlockState, UnsupportedError, _native
 from kvcache.integrations.vllm import KVCacheManager
 from vllm_doubles import CountedTokens, Request, config, decode, run
 
@@ -487,3 +487,68 @@ def test_blocks_add_and_are_cut():
     assert m.get_block_ids_for_computed_tokens("a", 5) == ([1, 2],)
     assert m.create_kv_cache_blocks(one.blocks).get_block_ids() == one.get_block_ids()
     assert [block.is_null for block in one.blocks[0]] == [False] * 3
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, 8)])
+def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_there_is_room(windows, monkeypatch):
+    m = make(num_blocks=1 + 24 * len(windows), windows=windows)
+    running, waiting, other = Request("a", range(100, 164)), Request("w", range(12, 60)), Request("o", range(40))
+    waiting.resumable = other.resumable = False
+    seen = Request("s", range(12, 21))
+    run(m, seen), m.free(seen)  # cached: 8 tokens of what waits
+    run(m, running)
+    calls = []
+    for name in ("kvc_manager_probe", "kvc_manager_allocate_request", "kvc_manager_create_request"):
+        monkeypatch.setattr(f"kvcache._native.{name}", lambda *arguments, call=getattr(_native, name): (calls.append(len(arguments[2])), call(*arguments))[1])
+    for _ in range(20):
+        assert run(m, waiting, full_sequence_must_fit=True) is None
+    most = 3 if windows == (0,) else 22  # a window's blocks that a hit needs are known by trying
+    assert calls.count(48) <= most and m.manager.stats.waiting_requests == 1
+    assert run(m, other, full_sequence_must_fit=True) is None and run(m, other, full_sequence_must_fit=True) is None
+    assert m.manager.stats.waiting_requests == 1  # the last one that was tried twice
+    m.reset_prefix_cache()
+    assert m.manager.stats.waiting_requests == 0
+    m.free(running)
+    assert run(m, waiting, full_sequence_must_fit=True) == 0 and m.manager.stats.waiting_requests == 0
+    m.free(waiting)
+    assert run(m, other, full_sequence_must_fit=True) == 0  # what it would have shared was forgotten
+    m.free(other)
+    assert m.manager.stats.waiting_requests == m.manager.stats.live_requests == 0
+    m.manager.check()
+
+
+def test_random_requests_that_wait_are_admitted_as_by_a_manager_that_tries_each_time():
+    """The shortcuts of waiting requests, beside a manager whose requests might change and are looked up anew each time."""
+    rng = random.Random(3)
+    managers = [make(num_blocks=40, max_model_len=100, watermark=0.1) for _ in range(2)]
+    running, queue, refused, hits = [], [], 0, 0
+    for number in range(2500):
+        if len(queue) < 3:
+            tokens = [rng.randrange(2) for _ in range(rng.randrange(1, 6) * 4)] + [number] * rng.randrange(1, 60)
+            queue.append([Request(str(number), tokens) for _ in managers])
+            queue[-1][0].resumable = False
+        pair, chunk, whole, reserved = queue[0], rng.choice([None, 4, 16]), rng.random() < 0.5, rng.choice([0, 0, 0, 4])
+        results = []
+        for m, request in zip(managers, pair):
+            blocks, hit, _ = m.get_computed_blocks(request)
+            new = m.allocate_slots(request, min(chunk or 1000, request.num_tokens - hit), hit, blocks, full_sequence_must_fit=whole, reserved_blocks=reserved)
+            results.append((hit, None if new is None else new.get_block_ids()))
+        assert results[0] == results[1]
+        refused, hits = refused + (results[0][1] is None), hits + (results[0][0] > 0)
+        if results[0][1] is None:
+            if rng.random() < 0.1:
+                rng.shuffle(queue)
+            if rng.random() < 0.05:
+                for m, request in zip(managers, queue.pop(0)):
+                    m.free(request)
+        else:
+            running.append(queue.pop(0))
+        if running and rng.random() < 0.2:
+            for m, request in zip(managers, running.pop(rng.randrange(len(running)))):
+                m.free(request)
+        if rng.random() < 0.01:
+            for m in managers:
+                m.reset_prefix_cache()
+    assert refused > 500 and hits > 300 and [m.manager.stats.evictions for m in managers][0] > 300
+    for m in managers:
+        m.manager.check()

@@ -3,17 +3,13 @@
 #include "gpu/device.h"
 
 #include "gpu/vendor/vendor.h"
+#include "seed.h"
 
 namespace kvc::gpu::test {
 namespace {
 
 void require(KVC_VENDOR(Error_t) error, const char* what) {
   if (error != KVC_VENDOR(Success)) ADD_FAILURE() << what << ": " << KVC_VENDOR(GetErrorString)(error);
-}
-
-uint32_t fresh_seed() {
-  const char* fixed = std::getenv("KVC_TEST_SEED");
-  return fixed != nullptr ? static_cast<uint32_t>(std::strtoul(fixed, nullptr, 10)) : std::random_device()();
 }
 
 }  // namespace
@@ -39,7 +35,8 @@ void copy_out(void* host, const void* device, size_t bytes) {
 void synchronize() { require(KVC_VENDOR(DeviceSynchronize)(), "DeviceSynchronize"); }
 
 KernelTest::KernelTest()
-    : seed_(fresh_seed()), trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {
+    : seed_(static_cast<uint32_t>(kvc::test::test_seed())),
+      trace_(__FILE__, __LINE__, "KVC_TEST_SEED=" + std::to_string(seed_)) {
   random.seed(seed_);
 }
 

@@ -19,6 +19,7 @@ type runner struct {
 	step                       *kvcache.Step
 	requests, namespaces, pins map[int]uint64
 	cursor                     uint64
+	policy                     [3]int // Number, weight in percent, history.
 }
 
 func sequence(first, count int) []int32 {
@@ -33,7 +34,8 @@ func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(
 func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
 func (r *runner) manager(a []int) (err error) {
-	config := kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3])}
+	config := kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2])}
 	if len(a) > 4 {
 		config.Groups = []kvcache.Group{{}, {WindowTokens: uint64(a[4]), NumSinkTokens: uint32(a[5])}}
 	}
@@ -152,6 +154,8 @@ func keep[T ~uint64](names map[int]uint64, name int, id T, err error) error {
 func (r *runner) execute(word string, a []int) (text string, err error) {
 	said := func(value any, err error) (string, error) { return fmt.Sprint(" ", value), err }
 	switch word {
+	case "policy":
+		copy(r.policy[:], a)
 	case "manager":
 		err = r.manager(a)
 	case "open":

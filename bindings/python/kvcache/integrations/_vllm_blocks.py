@@ -16,7 +16,7 @@ _FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
 _WINDOW = {"SlidingWindowSpec", "SlidingWindowMLASpec"}
 
 
-def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
+def groups_of(kv_cache_config: Any) -> tuple[list[Group], int]:
     """Returns the groups of a KVCacheConfig and their block size. Raises UnsupportedError for kinds of layers that the library does not have,
     and for several block sizes."""
     groups, sizes = [], set()
@@ -35,21 +35,21 @@ def groups_of(kv_cache_config: Any) -> "tuple[list[Group], int]":
     return groups, sizes.pop()
 
 
-def identity_keys(request: Any) -> "list[ExtraKey]":
+def identity_keys(request: Any) -> list[ExtraKey]:
     """Returns the extra keys of a request: adapter and salt, as a key of the first token, and multimodal spans."""
-    parts: "list[tuple[str, ...]]" = []
+    parts: list[tuple[str, ...]] = []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
         parts.append(("lora", lora.name, lora.path))  # a name may come to mean another adapter
     if salt:
         parts.append(("salt", salt))
-    spans: "list[tuple[int, int, tuple[str, ...]]]" = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
+    spans: list[tuple[int, int, tuple[str, ...]]] = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
     if parts and not (spans and spans[0][0] == 0):
         spans.insert(0, (0, 1, ()))
     return [ExtraKey(first, length, _digest((parts if first == 0 else []) + [media])) for first, length, media in spans]
 
 
-def _digest(parts: "Iterable[tuple[str, ...]]") -> bytes:
+def _digest(parts: Iterable[tuple[str, ...]]) -> bytes:
     # repr quotes strings, so no two lists of parts have one text.
     return hashlib.sha256(repr(list(parts)).encode()).digest()
 
@@ -70,24 +70,24 @@ class KVCacheBlocks:
 
     __slots__ = ("_ids",)
 
-    def __init__(self, ids: "Sequence[Sequence[int]] | Callable[[], Sequence[Sequence[int]]]"):
+    def __init__(self, ids: Sequence[Sequence[int]] | Callable[[], Sequence[Sequence[int]]]):
         self._ids = ids
 
-    def _found(self) -> "Sequence[Sequence[int]]":
+    def _found(self) -> Sequence[Sequence[int]]:
         if callable(self._ids):
             self._ids = self._ids()
         return self._ids
 
     @property
-    def blocks(self) -> "tuple[list[KVCacheBlock], ...]":
+    def blocks(self) -> tuple[list[KVCacheBlock], ...]:
         return tuple([KVCacheBlock(id) for id in group] for group in self._found())
 
     @overload
-    def get_block_ids(self, allow_none: Literal[False] = False, *, group_ids: "Optional[Sequence[int]]" = None) -> "tuple[list[int], ...]": ...
+    def get_block_ids(self, allow_none: Literal[False] = False, *, group_ids: Optional[Sequence[int]] = None) -> tuple[list[int], ...]: ...
     @overload
-    def get_block_ids(self, allow_none: bool, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]": ...
+    def get_block_ids(self, allow_none: bool, *, group_ids: Optional[Sequence[int]] = None) -> Optional[tuple[list[int], ...]]: ...
 
-    def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> "Optional[tuple[list[int], ...]]":
+    def get_block_ids(self, allow_none: bool = False, *, group_ids: Optional[Sequence[int]] = None) -> Optional[tuple[list[int], ...]]:
         """Returns the ids, a list per group (of group_ids, or of all). With allow_none, returns None if all are empty."""
         ids = self._found()
         if group_ids is not None:
@@ -96,10 +96,10 @@ class KVCacheBlocks:
             return None
         return tuple(list(group) for group in ids)
 
-    def __add__(self, other: "KVCacheBlocks") -> "KVCacheBlocks":
+    def __add__(self, other: KVCacheBlocks) -> KVCacheBlocks:
         return KVCacheBlocks([[*a, *b] for a, b in zip(self._found(), other._found())])
 
-    def new_empty(self) -> "KVCacheBlocks":
+    def new_empty(self) -> KVCacheBlocks:
         return KVCacheBlocks([[] for _ in self._found()])
 
     def __repr__(self) -> str:
@@ -114,5 +114,5 @@ class NoBlocks(KVCacheBlocks):
     def __init__(self, num_groups: int):
         super().__init__(((),) * num_groups)
 
-    def get_block_ids(self, allow_none: bool = False, *, group_ids: "Optional[Sequence[int]]" = None) -> Any:
+    def get_block_ids(self, allow_none: bool = False, *, group_ids: Optional[Sequence[int]] = None) -> Any:
         return None if allow_none else super().get_block_ids(group_ids=group_ids)

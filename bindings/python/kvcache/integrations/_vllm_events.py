@@ -28,7 +28,7 @@ class EventLog:
     """Reads the events of a manager for take_events(). The library does not know who stores a block, so the events of requests that are
     told apart are read right after their commits."""
 
-    def __init__(self, manager: "Manager", kv_cache_config: Any, block_size: int):
+    def __init__(self, manager: Manager, kv_cache_config: Any, block_size: int):
         import vllm.envs as envs
         from vllm.distributed import kv_events
         from vllm.v1.core import kv_cache_utils
@@ -36,7 +36,7 @@ class EventLog:
 
         self._reader = EventReader(manager, batch=4096)
         self._block_size = block_size
-        self._read: "list[tuple[numpy.ndarray, numpy.ndarray, Any]]" = []
+        self._read: list[tuple[numpy.ndarray, numpy.ndarray, Any]] = []
         self._vllm, self._utils, self._int_hashes = kv_events, kv_cache_utils, envs.VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self._of_group = [(i, get_kv_cache_spec_kind(spec).value, get_kv_cache_spec_sliding_window(spec)) for i, spec in enumerate(specs)]
@@ -49,21 +49,21 @@ class EventLog:
                 return
             self._read.append((records, tokens, request))
 
-    def take(self) -> "list[Any]":
+    def take(self) -> list[Any]:
         """Returns vLLM's events since the last call. Raises RuntimeError if some were lost."""
         self.read()
         parts, self._read = self._read, []
         lost, self._reader.lost = self._reader.lost, 0
         if lost:
             raise RuntimeError(f"{lost} events were lost; call take_events() every step")
-        events: "list[Any]" = []
+        events: list[Any] = []
         for _, group in itertools.groupby(parts, key=lambda part: id(part[2])):
             same = list(group)
             records, tokens = (np.concatenate([part[i] for part in same]) if len(same) > 1 else same[0][i] for i in (0, 1))
             events.extend(self._converted(records, tokens, same[0][2]))
         return events
 
-    def _converted(self, records: "numpy.ndarray", tokens: "numpy.ndarray", request: Any) -> "Iterator[Any]":
+    def _converted(self, records: numpy.ndarray, tokens: numpy.ndarray, request: Any) -> Iterator[Any]:
         """Yields the events of a request (or None). A chain of stored blocks becomes one BlockStored, and blocks that are removed one after
         the other one BlockRemoved."""
         kind, group, node, parent_node = (records[name] for name in ("kind", "group", "node", "parent_node"))
@@ -93,13 +93,13 @@ class EventLog:
             else:
                 yield self._vllm.AllBlocksCleared()
 
-    def _extra_keys(self, request: Any, offset: int, count: int) -> "list[Any]":
+    def _extra_keys(self, request: Any, offset: int, count: int) -> list[Any]:
         size, keys_of = self._block_size, self._utils.generate_block_hash_extra_keys
         starts = range(offset, offset + count * size, size)
-        keys: "list[Any]" = self._utils.to_event_extra_keys([keys_of(request, start, start + size, 0)[0] for start in starts])
+        keys: list[Any] = self._utils.to_event_extra_keys([keys_of(request, start, start + size, 0)[0] for start in starts])
         return keys
 
-    def _hashes(self, digests: "numpy.ndarray") -> "list[Any]":
+    def _hashes(self, digests: numpy.ndarray) -> list[Any]:
         """Digests as vLLM publishes hashes: 32 bytes, or with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES (its default) the last 8 as an int."""
-        hashes: "list[Any]" = np.frombuffer(digests.tobytes(), ">u8")[3::4].tolist() if self._int_hashes else digests.tolist()
+        hashes: list[Any] = np.frombuffer(digests.tobytes(), ">u8")[3::4].tolist() if self._int_hashes else digests.tolist()
         return hashes

@@ -47,7 +47,7 @@ class BlockSpaceManager:
                               max_requests=min(max(num_gpu_blocks + num_cpu_blocks, 1024), 262143))
         self.host = Manager(num_cpu_blocks, block_size, prefix_cache=False) if num_cpu_blocks else None
         self._window = bool(sliding_window)
-        self._sequences: "dict[int, _Sequence]" = {}
+        self._sequences: dict[int, _Sequence] = {}
 
     # ---- prompts
 
@@ -93,7 +93,7 @@ class BlockSpaceManager:
             needed += self._held(seq).request.info.capacity % self.block_size != 0 and self.device.block_info(table[-1]).requests > 1
         return needed <= self.get_num_free_gpu_blocks()
 
-    def append_slots(self, seq: Any, num_lookahead_slots: int = 0) -> "list[tuple[int, int]]":
+    def append_slots(self, seq: Any, num_lookahead_slots: int = 0) -> list[tuple[int, int]]:
         """Takes slots for the new tokens of the sequence, of which the last is not computed yet. Returns copies as (source, destination).
         Raises NoSpaceError; then nothing is changed."""
         held = self._held(seq)
@@ -114,9 +114,9 @@ class BlockSpaceManager:
         parent.request.commit(parent.computed)
         self._sequences[child_seq.seq_id] = _Sequence(parent.request.fork(), parent.computed, parent.computed)
 
-    def get_block_table(self, seq: Any) -> "list[int]":
+    def get_block_table(self, seq: Any) -> list[int]:
         """Returns the block ids; -1 for entries that left a window."""
-        ids: "list[int]" = self._held(seq).request.block_table().tolist()
+        ids: list[int] = self._held(seq).request.block_table().tolist()
         return ids
 
     def free(self, seq: Any) -> None:
@@ -134,7 +134,7 @@ class BlockSpaceManager:
         """Whether the host has room for the computed blocks of the group."""
         return sum(self._host_need(seq) for seq in self._on_device(seq_group)) <= self.get_num_free_cpu_blocks()
 
-    def swap_out(self, seq_group: Any) -> "list[tuple[int, int]]":
+    def swap_out(self, seq_group: Any) -> list[tuple[int, int]]:
         """Moves the group to the host. Returns the copies, (device block, host block). Raises NoSpaceError; then nothing is changed."""
         needed = sum(self._host_need(seq) for seq in self._on_device(seq_group))
         if needed > self.get_num_free_cpu_blocks():
@@ -156,7 +156,7 @@ class BlockSpaceManager:
             return AllocStatus.NEVER
         return AllocStatus.OK if needed + self.watermark_blocks <= self.get_num_free_gpu_blocks() else AllocStatus.LATER
 
-    def swap_in(self, seq_group: Any) -> "list[tuple[int, int]]":
+    def swap_in(self, seq_group: Any) -> list[tuple[int, int]]:
         """Moves the group back. Returns the copies, (host block, device block); blocks that are still cached on the device are not copied.
         Raises NoSpaceError; then nothing is changed."""
         needed = self._device_need(seq_group, 0)
@@ -202,10 +202,10 @@ class BlockSpaceManager:
             raise KeyError(f"sequence {seq.seq_id} has no blocks; allocate() or fork() it first")
         return held
 
-    def _on_device(self, seq_group: Any) -> "list[Any]":
+    def _on_device(self, seq_group: Any) -> list[Any]:
         return [seq for seq in seq_group.get_seqs() if seq.seq_id in self._sequences and self._held(seq).host_blocks is None]
 
-    def _swapped(self, seq_group: Any) -> "list[Any]":
+    def _swapped(self, seq_group: Any) -> list[Any]:
         return [seq for seq in seq_group.get_seqs() if seq.seq_id in self._sequences and self._held(seq).host_blocks is not None]
 
     def _computed_blocks(self, seq: Any) -> Any:
@@ -219,12 +219,12 @@ class BlockSpaceManager:
         return sum(-(-(self._held(seq).known + num_lookahead_slots) // self.block_size) for seq in self._swapped(seq_group))
 
 
-def _pairs(sources: Any, destinations: Any) -> "list[tuple[int, int]]":
+def _pairs(sources: Any, destinations: Any) -> list[tuple[int, int]]:
     return [(source, destination) for source, destination in zip(sources.tolist(), destinations.tolist()) if source >= 0 and destination >= 0]
 
 
-def _single(seq_group: Any) -> "list[Any]":
-    sequences: "list[Any]" = seq_group.get_seqs()
+def _single(seq_group: Any) -> list[Any]:
+    sequences: list[Any] = seq_group.get_seqs()
     if len(sequences) != 1:
         raise ValueError(f"the group has {len(sequences)} sequences; allocate the prompt with one and fork() the others")
     return sequences

@@ -18,14 +18,49 @@ to anybody else before it is released; releasing it twice is an error. A cache m
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence
 
-from ..constants import BlockState
-from ..errors import NoSpaceError
+from .. import _native
+from ..constants import BlockState, DType, Layout
+from ..errors import InvalidArgumentError, NoSpaceError
 from ..manager import Manager
 
 if TYPE_CHECKING:
     import numpy
+
+
+class CacheConfig(NamedTuple):
+    """What read_config() returns. One manager serves all devices: a page has the same id in each of their storages.
+
+    manager: arguments of kvcache.Manager. storages: for each device, arguments of kvcache.Storage, to which you add `device`."""
+
+    manager: "dict[str, Any]"
+    storages: "list[dict[str, Any]]"
+
+
+def read_config(path: "str | os.PathLike[str]") -> CacheConfig:
+    """Reads the config.json that sharktank exports for Shortfin, given its path or its folder.
+
+        config = read_config("config.json")
+        manager = kvcache.Manager(**config.manager)
+        storages = [kvcache.Storage(**shape, device=f"hip:{d}") for d, shape in enumerate(config.storages)]
+
+    Each device has some of the layers, in ascending order. Raises InvalidArgumentError, which names the file, the field, its value and the fix."""
+    source = os.path.join(path, "config.json") if os.path.isdir(path) else os.fspath(path)
+    with open(source, "rb") as file:
+        text = file.read()
+    manager, num_devices = _native.kvc_manager_config(), 1
+    storages: "list[dict[str, Any]]" = []
+    while len(storages) < num_devices:
+        shape = _native.kvc_storage_config()
+        try:
+            num_devices = _native.kvc_config_from_shortfin(text, len(storages), manager, shape)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{source}: {error}") from None
+        storages.append({"num_blocks": shape.num_blocks, "num_layers": shape.num_layers, "num_heads": shape.num_heads, "head_dim": shape.head_dim,
+                         "block_size": shape.block_size, "dtype": DType(shape.dtype), "layout": Layout(shape.layout)})
+    return CacheConfig({"num_blocks": manager.num_blocks, "block_size": manager.block_size, "max_request_tokens": manager.max_request_tokens}, storages)
 
 
 class InferencePhase(enum.Enum):
@@ -40,7 +75,7 @@ class AttnPageEntry:
 
     __slots__ = ("cache", "index")
 
-    def __init__(self, cache: "AttnPageCache", index: int):
+    def __init__(self, cache: AttnPageCache, index: int):
         self.cache, self.index = cache, index
 
     @property
@@ -70,25 +105,25 @@ class AttnPageCache:
         self.manager = Manager(num_pages, page_tokens, prefix_cache=prefix_sharing)
         self.page_tokens = page_tokens
 
-    def acquire_free_pages(self, count: int) -> "Optional[list[AttnPageEntry]]":
+    def acquire_free_pages(self, count: int) -> Optional[list[AttnPageEntry]]:
         """Takes `count` pages and returns them; None if there are too few. Evicts cached pages if needed."""
         try:
             return self._pages(self.manager.acquire_blocks(count)) if count else []
         except NoSpaceError:
             return None
 
-    def release_pages(self, pages: "Sequence[AttnPageEntry]") -> None:
+    def release_pages(self, pages: Sequence[AttnPageEntry]) -> None:
         """Releases one hold of each page, all or nothing. Published pages stay cached; the last is evicted first. Raises NotHeldError."""
         for page in pages:
             if page.cache is not self:
                 raise ValueError(f"page {page.index} is of another cache; release it there")
         self.manager.release_blocks([page.index for page in pages])
 
-    def lookup(self, tokens: Any) -> "list[AttnPageEntry]":
+    def lookup(self, tokens: Any) -> list[AttnPageEntry]:
         """Returns the pages of the longest published prefix, without the last token. They are held until they are released."""
         return self._pages(self.manager.acquire_prefix(tokens[: max(0, len(tokens) - 1)]))
 
-    def publish(self, tokens: Any, pages: "Sequence[AttnPageEntry]") -> int:
+    def publish(self, tokens: Any, pages: Sequence[AttnPageEntry]) -> int:
         """Publishes the full pages among `pages` as the KV of `tokens`. Returns their number. A page with the same tokens as a published one
         becomes a copy of it; no table changes."""
         full = min(len(tokens) // self.page_tokens, len(pages))
@@ -101,17 +136,17 @@ class AttnPageCache:
         info = self.manager.pool_info()
         return info.free + info.cached
 
-    def _pages(self, indices: "numpy.ndarray") -> "list[AttnPageEntry]":
+    def _pages(self, indices: numpy.ndarray) -> list[AttnPageEntry]:
         return [AttnPageEntry(self, index) for index in indices.tolist()]
 
 
 class InferenceExecRequest:
     """A request and its locked pages. tokens: the known tokens. start_position: the first token that the phase computes."""
 
-    def __init__(self, phase: InferencePhase, input_token_ids: "Sequence[int]", rid: Optional[str] = None):
+    def __init__(self, phase: InferencePhase, input_token_ids: Sequence[int], rid: Optional[str] = None):
         self.phase, self.rid = phase, rid
         self.input_token_ids = list(input_token_ids)
-        self.locked_pages: "Optional[list[AttnPageEntry]]" = None
+        self.locked_pages: Optional[list[AttnPageEntry]] = None
         self.num_cached_tokens = 0
         self._cache: Optional[AttnPageCache] = None
 
@@ -119,14 +154,14 @@ class InferenceExecRequest:
         """Begins the next phase. Locked pages stay."""
         self.phase = phase
 
-    def lock_initial_cache_pages(self, cache: AttnPageCache, pages: "Sequence[AttnPageEntry]") -> None:
+    def lock_initial_cache_pages(self, cache: AttnPageCache, pages: Sequence[AttnPageEntry]) -> None:
         """Locks the pages of lookup(), which hold the first tokens. Raises ValueError if pages are locked already."""
         if self.locked_pages is not None:
             raise ValueError(f"{len(self.locked_pages)} pages are locked already; call free_cache_pages() first")
         self._cache, self.locked_pages = cache, list(pages)
         self.num_cached_tokens = len(pages) * cache.page_tokens
 
-    def lock_new_cache_pages(self, cache: AttnPageCache, pages: "Sequence[AttnPageEntry]") -> None:
+    def lock_new_cache_pages(self, cache: AttnPageCache, pages: Sequence[AttnPageEntry]) -> None:
         """Locks pages of acquire_free_pages(), after the pages that are locked already."""
         if self.locked_pages is None or cache is not self._cache:
             raise ValueError("no pages of this cache are locked; call lock_initial_cache_pages() first, with [] if nothing was found")
@@ -143,7 +178,7 @@ class InferenceExecRequest:
         """Returns the number of pages that must still be locked before the phase can run."""
         return max(0, self.num_needed_pages() - len(self.locked_pages or ()))
 
-    def cache_page_indices(self, max_len: Optional[int] = None) -> "list[int]":
+    def cache_page_indices(self, max_len: Optional[int] = None) -> list[int]:
         """Returns the indices of the pages that the phase reads and writes, in order. Raises ValueError if pages are missing or exceed max_len."""
         needed = self.num_needed_pages()
         if self.num_missing_pages():

@@ -36,22 +36,22 @@ _NOT_INPUTS = {"input_ids", "attention_mask", "past_key_values", "use_cache", "l
 _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
 
 
-def _layer_windows(config: Any) -> "list[int]":
+def _layer_windows(config: Any) -> list[int]:
     """Returns the window of each layer; 0 = full attention."""
     window: int = getattr(config, "sliding_window", None) or 0
-    types: "list[str]" = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    types: list[str] = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
     if getattr(config, "num_kv_shared_layers", 0) or unknown:
         raise UnsupportedError(f"layers of kind {unknown or 'shared KV'} are not supported; use the model's own cache")
     return [window if kind == "sliding_attention" else 0 for kind in types]
 
 
-def _inputs_beside_ids(model: Any) -> "set[str]":
+def _inputs_beside_ids(model: Any) -> set[str]:
     """Returns the inputs of a model other than input_ids, their mask and a cache."""
     return set(inspect.signature(model.forward).parameters) - _NOT_INPUTS
 
 
-def _is_padded(input_ids: torch.Tensor, attention_mask: "Optional[torch.Tensor]", defaults: Any, options: "dict[str, Any]") -> bool:
+def _is_padded(input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor], defaults: Any, options: dict[str, Any]) -> bool:
     """Whether generate() treats tokens of the prompts as padding. Without a mask, every pad_token_id is padding, unless that id is also an
     end-of-sequence id. options and their generation_config take precedence over the defaults."""
     if attention_mask is not None:
@@ -73,7 +73,7 @@ class _GroupStore:
         self.index, self.window, self.storage = index, window, storage
         self.first_slot = manager.pool_info(index).first_block * storage.block_size
 
-    def slots(self, requests: "Sequence[Request]", first: int, last: int) -> Any:
+    def slots(self, requests: Sequence[Request], first: int, last: int) -> Any:
         """Returns the slots in the storage of tokens first .. last - 1 of each request: int64 [requests * tokens]."""
         slots = np.concatenate([request.slots(first, last - first, self.index) for request in requests])
         if (slots < 0).any():
@@ -88,7 +88,7 @@ class CachePool:
     kvcache.Storage; default: that of the configuration. retention_tokens: also keep the windows before every multiple of it reusable, besides
     those at the ends of prompts and sequences. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
 
-    def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: "Optional[str]" = None, retention_tokens: int = 0,
+    def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: Optional[str] = None, retention_tokens: int = 0,
                  **storage_options: Any):
         config = self._config = config.get_text_config(decoder=True)
         windows = _layer_windows(config)
@@ -108,22 +108,22 @@ class CachePool:
         self._places = [(self._groups[kinds.index(window)], windows[:layer].count(window)) for layer, window in enumerate(windows)]
 
     @property
-    def storages(self) -> "list[Storage]":
+    def storages(self) -> list[Storage]:
         """The storages, one per kind of layer; full attention first."""
         return [group.storage for group in self._groups]
 
-    def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> "PagedCache":
+    def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> PagedCache:
         """Returns a cache for prompts [batch, tokens]. It holds the longest prefix that is cached for all of them. Padded prompts share nothing:
         prompts whose mask has a 0 and, without a mask, prompts in which transformers finds padding (see generate()). Give the model the same
         mask, or none if there is none here. Raises NoSpaceError; then nothing is held."""
         return self._new_cache(input_ids, _is_padded(input_ids, attention_mask, self._config, {}), namespace)
 
-    def _new_cache(self, input_ids: torch.Tensor, padded: bool, namespace: Any) -> "PagedCache":
+    def _new_cache(self, input_ids: torch.Tensor, padded: bool, namespace: Any) -> PagedCache:
         prompts = [np.ascontiguousarray(row, np.int32) for row in input_ids.cpu().numpy()]
         hit = 0 if padded else min(self.manager.probe(prompt, namespace=namespace).num_cached for prompt in prompts)
         while True:
             flags = _UNSHARED if padded else RequestFlags(0) if hit else RequestFlags.NO_READ
-            requests: "list[Request]" = []
+            requests: list[Request] = []
             try:
                 for prompt in prompts:
                     requests.append(self.manager.allocate(prompt, namespace=namespace, max_cached_tokens=hit, flags=flags))
@@ -158,7 +158,7 @@ class CachePool:
 class PagedCache(Cache):
     """The cache of one call. Beam search and several sequences per prompt are not supported. Committed tokens stay cached after close()."""
 
-    def __init__(self, pool: CachePool, requests: "list[Request]", num_known: int, num_cached: int):
+    def __init__(self, pool: CachePool, requests: list[Request], num_known: int, num_cached: int):
         self._pool, self._requests = pool, requests
         self._known, self._committed, self._capacity = num_known, num_cached, num_known
         super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
@@ -168,7 +168,7 @@ class PagedCache(Cache):
         _close(self._requests)
         self._requests = []
 
-    def __enter__(self) -> "PagedCache":
+    def __enter__(self) -> PagedCache:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -237,7 +237,7 @@ class PagedLayer(CacheLayerMixin):
         self.length = length
         self._cache, self._group, self._index = cache, group, index
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> "tuple[torch.Tensor, torch.Tensor]":
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Stores keys and values [batch, heads, tokens, head_dim]. Returns those that the new tokens may see, as get_mask_sizes() says."""
         cache, group = self._cache, self._group
         batch, _, tokens, _ = key_states.shape
@@ -258,7 +258,7 @@ class PagedLayer(CacheLayerMixin):
         """Returns the number of stored tokens that the next token may see."""
         return min(self.length, self._group.window - 1) if self.is_sliding else self.length
 
-    def get_mask_sizes(self, query_length: int) -> "tuple[int, int]":
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         visible = self._num_visible()
         return visible + query_length, self.length - visible
 
@@ -300,7 +300,7 @@ def _states(rows: Any, batch: int, like: torch.Tensor) -> torch.Tensor:
     return states.reshape(batch, -1, *states.shape[2:]).transpose(1, 2)
 
 
-def _close(requests: "list[Request]") -> None:
+def _close(requests: list[Request]) -> None:
     for request in requests:
         request.close()
 

@@ -20,7 +20,7 @@ import functools
 import itertools
 import logging
 from types import SimpleNamespace
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterable, NamedTuple, Optional, Sequence
 
 from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
@@ -34,10 +34,25 @@ from .block_space import AllocStatus, BlockSpaceManager
 _log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and those below them log
 
 
-class _Prompt:
-    """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys."""
+class _Refusal(NamedTuple):
+    """An admission that found no space: its tokens with slots, hit, and blocks needed and available."""
 
-    __slots__ = ("request", "tokens", "keys", "shared", "lasts")
+    needed: int
+    hit: int
+    whole: bool
+    space: "tuple[int, int]"
+
+    def holds(self, needed: int, hit: int, whole: bool, space: "tuple[int, int]") -> bool:
+        """Whether there is no space now either. With full attention who holds a block of a hit holds all before it."""
+        return hit == self.hit and whole == self.whole and needed >= self.needed and space[0] >= self.space[0] and space[1] <= self.space[1]
+
+
+class _Prompt:
+    """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys. `id`: of the same as a waiting request of the
+    library, which hashes it once; 0 = none. `space`: blocks needed and available, if the whole prompt was looked up since the last try to admit it.
+    `refused`: a try that found no space."""
+
+    __slots__ = ("request", "tokens", "keys", "shared", "lasts", "id", "space", "refused")
 
     def __init__(self, request: Any):
         self.request = request
@@ -46,6 +61,9 @@ class _Prompt:
         self.keys = identity_keys(request)
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
         self.lasts = not getattr(request, "resumable", True)  # an update of a session changes tokens; otherwise they are only appended
+        self.id = 0
+        self.space: "Optional[tuple[int, int]]" = None
+        self.refused: "Optional[_Refusal]" = None
 
     def belongs_to(self, request: Any) -> bool:
         return self.request is request and len(self.tokens) == request.num_tokens
@@ -70,7 +88,7 @@ class KVCacheManager(_native.SlotAllocator):
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_cache_config, self.groups, self.num_kv_cache_groups = kv_cache_config, groups, len(groups)
         self.manager = Manager(
-            blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks, 262143),
+            blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks + 1, 262143),
             max_request_tokens=-(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
             event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
         self.empty_kv_cache_blocks = NoBlocks(len(groups))
@@ -78,11 +96,12 @@ class KVCacheManager(_native.SlotAllocator):
         self.coordinator = _Coordinator(self, max_in_flight_tokens or max_model_len)
         self.prefix_cache_stats = _new_stats() if log_stats else None
         self._windows = any(group.window_tokens for group in groups)
-        self._live: "dict[str, _native.Admitted]" = {}
-        self._prompts: "dict[str, _Prompt]" = {}
+        self._live: dict[str, _native.Admitted] = {}
+        self._prompts: dict[str, _Prompt] = {}
+        self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
         self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
-        self._new_ids: "list[int]" = []
+        self._new_ids: list[int] = []
         self._events = EventLog(self.manager, kv_cache_config, self.block_size) if enable_kv_cache_events else None
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
         super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
@@ -100,14 +119,18 @@ class KVCacheManager(_native.SlotAllocator):
     def prefix_cache_lookup_enabled(self, request: Any) -> bool:
         return self.enable_caching and not request.skip_reading_prefix_cache
 
-    def get_computed_blocks(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int]":
+    def get_computed_blocks(self, request: Any, max_cache_hit_length: Optional[int] = None) -> tuple[KVCacheBlocks, int, int]:
         """Returns the blocks of the longest cached prefix, its tokens, and the tokens that only some group could reuse (or 0). Holds nothing. It
         changes nothing until the ids of the blocks are read, which makes these blocks the most recently used."""
         prompt = self._prompts.get(request.request_id)
         if prompt is None or not prompt.lasts or not prompt.belongs_to(request):
+            self._forget(prompt)
             prompt = self._prompts[request.request_id] = _Prompt(request)
+        prompt.space = None
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
+        if prompt.refused is not None and not prompt.id:
+            self._let_wait(prompt)
         cached, lost = self._probe(prompt, max_cache_hit_length)
         if self.use_eagle and cached:  # the draft head needs the hidden states of the last block
             cached, lost = self._probe(prompt, cached - self.block_size)
@@ -116,14 +139,14 @@ class KVCacheManager(_native.SlotAllocator):
             return self.empty_kv_cache_blocks, 0, boundary
         return KVCacheBlocks(lambda: self._peek(prompt, cached)), cached, boundary
 
-    def get_computed_blocks_for_connector(self, request: Any, max_cache_hit_length: Optional[int] = None) -> "tuple[KVCacheBlocks, int, int, bool]":
+    def get_computed_blocks_for_connector(self, request: Any, max_cache_hit_length: Optional[int] = None) -> tuple[KVCacheBlocks, int, int, bool]:
         return *self.get_computed_blocks(request, max_cache_hit_length), False
 
     def _allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = 0,
-                        new_computed_blocks: "Optional[KVCacheBlocks]" = None, num_lookahead_tokens: int = 0,
+                        new_computed_blocks: Optional[KVCacheBlocks] = None, num_lookahead_tokens: int = 0,
                         num_external_computed_tokens: int = 0, delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
                         full_sequence_must_fit: bool = False, reserved_blocks: int = 0, has_scheduled_reqs: bool = True,
-                        skip_zeroing_group_ids: "tuple[int, ...]" = ()) -> "Optional[KVCacheBlocks]":
+                        skip_zeroing_group_ids: tuple[int, ...] = ()) -> Optional[KVCacheBlocks]:
         if num_new_tokens + num_new_computed_tokens + num_external_computed_tokens <= 0:
             raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
         if num_encoder_tokens:
@@ -131,7 +154,7 @@ class KVCacheManager(_native.SlotAllocator):
         end = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens + num_new_tokens
         needed = min(end + num_lookahead_tokens, self.max_model_len)
         live = self._live.get(request.request_id)
-        new: "Optional[KVCacheBlocks]" = self.empty_kv_cache_blocks
+        new: Optional[KVCacheBlocks] = self.empty_kv_cache_blocks
         if live is None:
             live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks)
             if live is None:
@@ -156,7 +179,7 @@ class KVCacheManager(_native.SlotAllocator):
             self._commit(live, request, end)
         return new
 
-    def _probe(self, prompt: _Prompt, limit: Optional[int]) -> "tuple[int, int]":
+    def _probe(self, prompt: _Prompt, limit: Optional[int]) -> tuple[int, int]:
         """Returns the cached tokens (at most `limit`, and at most all tokens but one), and the tokens that only some group has after them."""
         tokens, keys = prompt.tokens, prompt.keys
         if limit is not None and limit + 1 < len(tokens):
@@ -165,10 +188,27 @@ class KVCacheManager(_native.SlotAllocator):
                 if key.first_token < length < key.first_token + key.num_tokens:
                     length = key.first_token
             tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
-        _native.kvc_manager_probe(self.manager._m, 0, tokens, pack_keys(keys), self._info)
+        whole = len(tokens) == len(prompt.tokens)
+        if whole and prompt.id:
+            _native.kvc_manager_probe_request(self.manager._m, prompt.id, self._info)
+        else:
+            _native.kvc_manager_probe(self.manager._m, 0, tokens, pack_keys(keys), self._info)
+        if whole:
+            prompt.space = self._info.blocks_needed, self._info.blocks_available
         return self._info.num_cached, self._info.lost_reuse_tokens
 
-    def _peek(self, prompt: _Prompt, cached: int) -> "list[list[int]]":
+    def _let_wait(self, prompt: _Prompt) -> None:
+        """Makes a waiting request of the prompt. There is one at a time: the scheduler tries the first of its queue again and again."""
+        self._forget(self._waiting)
+        prompt.id = _native.kvc_manager_create_request(self.manager._m, 0, prompt.tokens, pack_keys(prompt.keys), None)
+        self._waiting = prompt
+
+    def _forget(self, prompt: Optional[_Prompt]) -> None:
+        if prompt is not None and prompt.id:
+            _native.kvc_manager_free_request(self.manager._m, prompt.id)
+            prompt.id, self._waiting = 0, None
+
+    def _peek(self, prompt: _Prompt, cached: int) -> list[list[int]]:
         ids = []
         for group in range(len(self.groups)):
             held = self.manager.acquire_prefix(prompt.tokens, prompt.keys, group=group)
@@ -176,13 +216,17 @@ class KVCacheManager(_native.SlotAllocator):
             ids.append([NULL_BLOCK if id < 0 else id for id in held[: cached // self.block_size].tolist()])
         return ids
 
-    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> "Optional[_native.Admitted]":
+    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_native.Admitted]:
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
+            self._forget(prompt)
             prompt = _Prompt(request)  # it was not looked up
         if prompt.lasts:  # if there is no space, it is looked up in the next step
             self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
+        space, prompt.space = prompt.space, None
+        if space is not None and prompt.refused is not None and not self._windows and self._live and prompt.refused.holds(needed, hit, whole, space):
+            return None
         if reserved:
             self._probe(prompt, None)
             blocks = len(self.groups) * -(-needed // self.block_size)
@@ -200,11 +244,12 @@ class KVCacheManager(_native.SlotAllocator):
         try:
             id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
         except NoSpaceError:
+            prompt.refused = None if space is None else _Refusal(needed, hit, whole, space)
             return None
         if cached != hit:
             _native.kvc_manager_free_request(m, id)
             return None
-        self._prompts.pop(request.request_id, None)
+        self._forget(self._prompts.pop(request.request_id, None))
         live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups))
         live.watched = self._events is not None and told_apart(request)
         return live
@@ -228,7 +273,7 @@ class KVCacheManager(_native.SlotAllocator):
         processed: int = request.num_computed_tokens - request.num_in_flight_tokens
         return processed
 
-    def _tables(self, live: _native.Admitted) -> "list[list[int]]":
+    def _tables(self, live: _native.Admitted) -> list[list[int]]:
         if self._windows:
             live.refresh()
         return live.ids()
@@ -247,7 +292,7 @@ class KVCacheManager(_native.SlotAllocator):
         if live is not None:
             _native.kvc_manager_free_request(self.manager._m, live.id)
 
-    def pop_blocks_for_free(self, request: Any) -> "list[KVCacheBlock]":
+    def pop_blocks_for_free(self, request: Any) -> list[KVCacheBlock]:
         """Ends a request and returns its blocks. They become free when the engine has passed all of them to block_pool.free_blocks()."""
         live = self._pop(request)
         if live is None:
@@ -258,8 +303,8 @@ class KVCacheManager(_native.SlotAllocator):
             _native.kvc_manager_free_request(self.manager._m, live.id)
         return blocks
 
-    def _pop(self, request: Any) -> "Optional[_native.Admitted]":
-        self._prompts.pop(request.request_id, None)
+    def _pop(self, request: Any) -> Optional[_native.Admitted]:
+        self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
         if live is not None and self._windows:
             self._commit(live, request, self._processed(request))
@@ -267,12 +312,13 @@ class KVCacheManager(_native.SlotAllocator):
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all cached content. Always succeeds: running requests keep their blocks and publish nothing more."""
+        self._forget(self._waiting)
         self.manager.reset()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
         return True
 
-    def evict_blocks(self, block_ids: "set[int]") -> None:
+    def evict_blocks(self, block_ids: set[int]) -> None:
         """Makes blocks unfindable by their ids, for example when a connector failed to load them."""
         self.manager.unpublish_blocks([id for id in sorted(block_ids) if id != NULL_BLOCK])
 
@@ -285,15 +331,15 @@ class KVCacheManager(_native.SlotAllocator):
             return self.empty_kv_cache_blocks
         return KVCacheBlocks(self._tables(live) if self._windows else functools.partial(live.ids, 0, live.num_blocks))
 
-    def get_block_ids(self, request_id: str) -> "tuple[list[int], ...]":
+    def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         live = self._live.get(request_id)
         return tuple(self._tables(live)) if live is not None else self.empty_kv_cache_blocks.get_block_ids()
 
-    def get_block_ids_for_computed_tokens(self, request_id: str, num_computed_tokens: int) -> "tuple[list[int], ...]":
+    def get_block_ids_for_computed_tokens(self, request_id: str, num_computed_tokens: int) -> tuple[list[int], ...]:
         blocks = -(-num_computed_tokens // self.block_size)
         return tuple(ids[:blocks] for ids in self.get_block_ids(request_id))
 
-    def get_num_common_prefix_blocks(self, running_request_id: str) -> "list[int]":
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Returns, per group, the number of first blocks of the table that every request holds (for cascade attention)."""
         common = []
         for ids in self.get_block_ids(running_request_id):
@@ -305,7 +351,7 @@ class KVCacheManager(_native.SlotAllocator):
         live = self._live.get(request.request_id)
         return live.committed - live.committed % self.block_size if live is not None else 0
 
-    def create_kv_cache_blocks(self, blocks: "tuple[list[KVCacheBlock], ...]") -> KVCacheBlocks:
+    def create_kv_cache_blocks(self, blocks: tuple[list[KVCacheBlock], ...]) -> KVCacheBlocks:
         return KVCacheBlocks([[block.block_id for block in group] for group in blocks])
 
     def truncate_computed_blocks(self, blocks: KVCacheBlocks, num_computed_tokens: int) -> KVCacheBlocks:
@@ -316,7 +362,7 @@ class KVCacheManager(_native.SlotAllocator):
 
     # ---- what the engine collects every step
 
-    def take_new_block_ids(self) -> "list[int]":
+    def take_new_block_ids(self) -> list[int]:
         """Returns the new blocks to clear before use, if the engine's configuration asks for it."""
         ids, self._new_ids = self._new_ids, []
         return ids
@@ -327,27 +373,27 @@ class KVCacheManager(_native.SlotAllocator):
         if self._zeroing:
             self._record_for_zeroing(live, start_token // self.block_size, 0, ())
 
-    def _record_for_zeroing(self, live: _native.Admitted, first: int, first_unloaded: int, loaded_groups: "Iterable[int]") -> None:
+    def _record_for_zeroing(self, live: _native.Admitted, first: int, first_unloaded: int, loaded_groups: Iterable[int]) -> None:
         for group, ids in enumerate(live.ids()):
             begin = max(first, first_unloaded) if group in loaded_groups else first
             self._new_ids += [id for id in ids[begin:] if id != NULL_BLOCK]
 
-    def take_kv_cache_block_copies(self) -> "tuple[list[Any], list[Any]]":
+    def take_kv_cache_block_copies(self) -> tuple[list[Any], list[Any]]:
         """Empty: without partial hits and forks no block is copied."""
         return [], []
 
-    def take_boundary_state_offloads(self) -> "dict[str, list[tuple[int, int, int]]]":
+    def take_boundary_state_offloads(self) -> dict[str, list[tuple[int, int, int]]]:
         """Empty: there are no Mamba states."""
         return {}
 
-    def finalize_partial_tail_offloads(self, request: Any) -> "list[tuple[int, int, int]]":
+    def finalize_partial_tail_offloads(self, request: Any) -> list[tuple[int, int, int]]:
         """Empty: there are no Mamba states."""
         return []
 
     def new_step_starts(self) -> None:
         """Does nothing: nothing is kept per step."""
 
-    def take_events(self) -> "list[Any]":
+    def take_events(self) -> list[Any]:
         """Returns vLLM's events since the last call. Raises RuntimeError if some were lost: consumers must then read the state anew."""
         return self._events.take() if self._events is not None else []
 
@@ -375,7 +421,7 @@ class _BlockPool:
     def get_usage(self) -> float:
         return self._manager.usage
 
-    def free_blocks(self, ordered_blocks: "Iterable[KVCacheBlock]") -> None:
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         """Frees blocks of pop_blocks_for_free()."""
         for block in ordered_blocks:
             live = block.owner
@@ -399,7 +445,7 @@ class _Coordinator:
             SimpleNamespace(kv_cache_group_id=i, block_size=owner.block_size, kv_cache_spec=entry.kv_cache_spec, retains_longer_hit=False)
             for i, entry in enumerate(owner.kv_cache_config.kv_cache_groups)]
 
-    def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int, new_computed_blocks: "Sequence[Sequence[KVCacheBlock]]",
+    def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
                                    num_encoder_tokens: int, total_computed_tokens: int, num_local_computed_tokens: int,
                                    num_tokens_main_model: int, apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
         """Returns the blocks that become unavailable when the request gets slots for num_tokens in all, of which new_computed_blocks are its
@@ -418,7 +464,7 @@ class _Coordinator:
         return blocks
 
 
-def _most_blocks(spec: Any, max_in_flight_tokens: int, max_model_len: int) -> "Optional[int]":
+def _most_blocks(spec: Any, max_in_flight_tokens: int, max_model_len: int) -> Optional[int]:
     most = getattr(spec, "max_admission_blocks_per_request", None)
     return None if most is None else int(most(max_in_flight_tokens, max_model_len))
 

@@ -41,10 +41,10 @@ def register() -> None:
     engine.EngineCore.preprocess_add_request = _without_hashes(engine.EngineCore.preprocess_add_request)
 
 
-def differences(theirs: type, ours: type) -> "list[str]":
+def differences(theirs: type, ours: type) -> list[str]:
     """Returns the public methods of `theirs` that `ours` lacks or has with other parameters."""
 
-    def parameters(kind: type, name: str) -> "list[str]":
+    def parameters(kind: type, name: str) -> list[str]:
         method = getattr(kind, name, None)
         return list(inspect.signature(method).parameters) if method else []
 

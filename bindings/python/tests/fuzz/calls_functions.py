@@ -51,6 +51,14 @@ def find_model(w):
     kvcache.find_model(w.rng.choice(("llama-3.1-8b", "", "x" * 300, None, 4)))
 
 
+@call("Model.register")
+def register(w):
+    model = w.rng.choice((kvcache.find_model("gemma-3-1b"), kvcache.Model(name="fuzz/own", num_layers=w.number(2), num_kv_heads=1, head_dim=8, max_context=64)))
+    name = w.rng.choice((None, "fuzz/model", "", "llama-3.1-8b", "x" * 300, 4))
+    copy = model.register(name)
+    need(repr(kvcache.find_model(copy.name)) == repr(copy), "another model than the one that was registered")
+
+
 @call("models")
 def models(w):
     need(len(list(kvcache.models())) > 3, "models are missing")

@@ -120,9 +120,18 @@ def namespaces(w):
 
 
 @call("Manager.prefixes")
+@call("Prefixes.__iter__")
 def prefixes(w):
     for event in w.m.prefixes():
         need(len(event.tokens) == event.num_tokens, "tokens are missing")
+
+
+@call("Prefixes.event_cursor")
+def event_cursor(w):
+    found = w.m.prefixes()
+    if w.rng.random() < 0.5:
+        list(found)
+    need(found.event_cursor >= 0, "a cursor")
 
 
 @call("Manager.pin")

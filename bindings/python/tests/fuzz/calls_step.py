@@ -4,7 +4,7 @@
 import numpy as np
 
 import kvcache
-from world import call
+from world import call, need
 
 
 @call("Step")
@@ -62,7 +62,7 @@ def run(w):
         w.requests = [known.get(id) or w.m.request(id) for id in now]
         for r in w.requests:
             r._owned = True
-    s.num_failed
+    s.num_failed, s.errors
 
 
 def array_of(s, name):
@@ -89,6 +89,14 @@ def num_failed(w):
     before = getattr(w.step, name)
     setattr(w.step, name, w.number(before))
     w.step.num_failed
+
+
+@call("Step.error")
+@call("Step.errors")
+def errors_of_items(w):
+    first, all_of_them = w.step.error, w.step.errors
+    need((first is None) == (not all_of_them), "errors of items")
+    need(first is None or [first.item for error in all_of_them if error.item == first.item] == [first.item] and ": " in str(first), "the first error")
 
 
 @call("Step.close")

@@ -42,6 +42,7 @@ def close_storage(w):
 
 
 @call("Storage.fields")
+@call("Storage.device")
 def fields(w):
     storage = w.storage()
     need(all(getattr(storage, name) is not None for name in dir(storage) if not name.startswith("_")), "a field")
@@ -127,6 +128,11 @@ def measure(w):
 @call("Storage.quantize_blocks")
 def quantize_blocks(w):
     w.storages[3].quantize_blocks(w.blocks(), stream=w.any_stream())
+
+
+@call("Storage.trim")
+def trim(w):
+    need(w.storage().trim()[0] == 0, "the CPU has no device memory")
 
 
 @call("Storage.zero_blocks")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.lang.ref.Reference;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Only the number of blocks has no default. See kvc_manager_config.
@@ -9,8 +11,22 @@ import java.util.List;
 public final class Config {
   long[] pools = {0};
   List<Group> groups = List.of();
+  Model model;
+  Model.Query memory;
   int blockSize, vocabSize, flags;
-  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks;
+  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory;
+  Policy policy = Policy.LRU;
+  double policyWeight;
+
+  /** Which cached block is evicted first. */
+  public enum Policy {
+    /** The least recently released one. */
+    LRU,
+    /** The one with the least last use + A * log2(uses): for prompts that come back after others. A is the weight times the blocks of the pool. */
+    FREQUENCY,
+    /** Those that no hit can use, because another group with full attention has no block at their position. */
+    FRAGMENTATION
+  }
 
   /**
    * A group of layers with one block table per request.
@@ -41,6 +57,16 @@ public final class Config {
       Sizes.count("numBlocks", count);
     }
     pools = blocks.clone();
+    return this;
+  }
+
+  /**
+   * Instead of numBlocks and groups: the blocks and groups that a model has within a budget, such as
+   * {@code new Config().memory(Model.find("llama-3.1-8b"), Model.Query.ofBudget(DType.BFLOAT16, 8L << 30))}.
+   */
+  public Config memory(Model of, Model.Query budget) {
+    model = Objects.requireNonNull(of, "model");
+    memory = Objects.requireNonNull(budget, "budget");
     return this;
   }
 
@@ -98,6 +124,24 @@ public final class Config {
     return this;
   }
 
+  /** {@link Policy#LRU} by default. */
+  public Config policy(Policy choice) {
+    policy = Objects.requireNonNull(choice, "policy");
+    return this;
+  }
+
+  /** FREQUENCY: what a doubling of the uses is worth, in pools, 0 to 1000; 0 = 1. FRAGMENTATION: 0 = as LRU .. 1 = all fragments leave first. */
+  public Config policyWeight(double weight) {
+    policyWeight = weight;
+    return this;
+  }
+
+  /** FREQUENCY: evicted positions whose uses are remembered; 0 = 4 times the blocks. */
+  public Config policyHistory(long positions) {
+    policyHistory = Sizes.count("policyHistory", positions);
+    return this;
+  }
+
   /** Reserves block id 0 for the engine. */
   public Config nullBlock() {
     flags |= Native.KVC_MANAGER_NULL_BLOCK;
@@ -126,6 +170,7 @@ public final class Config {
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
     kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
+    kvc_memory_query query = model == null ? null : Model.query(memory);
     try {
       config.setBlock_size(blockSize);
       config.setVocab_size(vocabSize);
@@ -136,6 +181,9 @@ public final class Config {
       config.setEvent_capacity(eventCapacity);
       config.setSeed(seed);
       config.setWatermark_blocks(watermarkBlocks);
+      config.setPolicy(policy.ordinal());
+      config.setPolicy_weight(policyWeight);
+      config.setPolicy_history(policyHistory);
       if (poolArray == null) {
         config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
       } else {
@@ -144,11 +192,18 @@ public final class Config {
       if (groupArray != null) {
         fill(config, groupArray);
       }
+      if (query != null) {
+        config.set_memory(model.c, query);
+      }
       long[] address = new long[1];
       Native.kvc_manager_create(config, address);
       return address[0];
     } finally {
       config.delete();
+      if (query != null) {
+        query.delete();
+        Reference.reachabilityFence(model);
+      }
       if (poolArray != null) {
         Native.delete_kvc_pool_configs(poolArray);
       }

@@ -20,6 +20,21 @@ public enum DType {
     this.bits = bits;
   }
 
+  /** The type with this code. */
+  static DType of(int code) {
+    for (DType type : values()) {
+      if (type.code == code) {
+        return type;
+      }
+    }
+    throw new IllegalArgumentException("no type has the code " + code);
+  }
+
+  /** Bits of one element, without scales: 4 for INT4. */
+  public int bits() {
+    return bits;
+  }
+
   /** Bytes of an element; 1 for INT4, of which there are no arrays. */
   int unit() {
     return Math.max(bits / 8, 1);

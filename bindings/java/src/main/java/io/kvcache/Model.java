@@ -10,7 +10,7 @@ import java.util.function.Function;
 
 /** What the KV cache of a model depends on: kvc_model. Use a preset ({@link #find}), or describe it. */
 public final class Model {
-  private final kvc_model c = new kvc_model();
+  final kvc_model c = new kvc_model();
 
   private Model() {
     kvc_model own = c;
@@ -45,11 +45,36 @@ public final class Model {
     return this;
   }
 
-  /** Returns the preset with this name, alias or repository. The message of a failure has the nearest names. */
+  /** Returns the preset with this name, alias or repository, or the registered model of this name. The message of a failure has the nearest names. */
   public static Model find(String name) throws KvCacheException {
     Model model = new Model();
     Native.kvc_model_find(name, model.c);
     return model;
+  }
+
+  /**
+   * Registers a copy of the model under a name: {@link #find} and {@link #all} know it from now on, in the whole process. It replaces the registered
+   * model of that name. A failure is a name of a preset, a name that is not 1 to 63 printable ASCII characters without spaces, a field out of range, or
+   * a 257th name.
+   *
+   * @return this model, which has the name now
+   */
+  public Model register(String name) throws KvCacheException {
+    int bytes = name.getBytes(StandardCharsets.UTF_8).length;
+    if (bytes > 63) {
+      throw Sizes.invalid("name has %d bytes; at most 63", bytes);
+    }
+    String before = name();
+    c.setName(name);
+    try {
+      Native.kvc_model_register(c);
+    } catch (KvCacheException refused) {
+      c.setName(before);
+      throw refused;
+    } finally {
+      Reference.reachabilityFence(this);
+    }
+    return this;
   }
 
   /** Reads the text of a Hugging Face config.json. The message of a failure names the field, its value and the fix. */
@@ -60,7 +85,7 @@ public final class Model {
     return model;
   }
 
-  /** Returns all presets. */
+  /** Returns all presets, and then the registered models. */
   public static List<Model> all() throws KvCacheException {
     List<Model> models = new ArrayList<>();
     for (long i = 0; i < Native.kvc_model_count(); ++i) {
@@ -120,32 +145,60 @@ public final class Model {
     return get(m -> m.has_window(layer)) != 0;
   }
 
-  /** Question of {@link #estimate}. 0 is the default of each number: the longest sequence, 1 sequence, no budget, 16 tokens per block. */
-  public record Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup) {
+  /** Question of {@link #estimate}. 0 is the default of each number: the longest sequence, 1 sequence, no budget, 16 tokens per block.
+   * device is that of memoryFraction; null = the CPU. */
+  public record Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup, float memoryFraction,
+      String device) {
     /** One sequence of this many tokens in a type. */
     public Query(DType dtype, long tokens) {
       this(dtype, tokens, 0, 0, 0, 0);
     }
+
+    /** Without a fraction of memory. */
+    public Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup) {
+      this(dtype, tokens, numSequences, budgetBytes, blockSize, scaleGroup, 0, null);
+    }
+
+    /** What fits into this many bytes. */
+    public static Query ofBudget(DType dtype, long bytes) {
+      return new Query(dtype, 0, 0, bytes, 0, 0);
+    }
+
+    /** What fits into a part of the free memory of a device: above 0 and at most 1; null = the CPU. */
+    public static Query ofFraction(DType dtype, float fraction, String device) {
+      return new Query(dtype, 0, 0, 0, 0, 0, fraction, device);
+    }
+  }
+
+  /** A query of C, which the caller deletes. */
+  static kvc_memory_query query(Query query) {
+    kvc_memory_query q = new kvc_memory_query();
+    q.setDtype(query.dtype.code);
+    q.setTokens(Sizes.count("tokens", query.tokens));
+    q.setNum_sequences(Sizes.count("numSequences", query.numSequences));
+    q.setBudget_bytes(Sizes.count("budgetBytes", query.budgetBytes));
+    q.setBlock_size(Sizes.count("blockSize", query.blockSize));
+    q.setScale_group(Sizes.count("scaleGroup", query.scaleGroup));
+    q.setMemory_fraction(query.memoryFraction);
+    if (query.device != null) {
+      q.setDevice(query.device);
+    }
+    return q;
   }
 
   /** Answer of {@link #estimate}, in bytes and blocks: kvc_memory_estimate. */
   public record Estimate(long bytesPerToken, long fullBlockBytes, long windowBlockBytes, long fullBlocks, long windowBlocks, long sequenceBytes,
-      long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers) {}
+      long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers, long poolBlocks, long windowPoolBlocks) {}
 
   /** Computes the memory of sequences and, with a budget, what fits. */
   public Estimate estimate(Query query) throws KvCacheException {
-    kvc_memory_query q = new kvc_memory_query();
+    kvc_memory_query q = query(query);
     kvc_memory_estimate e = new kvc_memory_estimate();
     try {
-      q.setDtype(query.dtype.code);
-      q.setTokens(Sizes.count("tokens", query.tokens));
-      q.setNum_sequences(Sizes.count("numSequences", query.numSequences));
-      q.setBudget_bytes(Sizes.count("budgetBytes", query.budgetBytes));
-      q.setBlock_size(Sizes.count("blockSize", query.blockSize));
-      q.setScale_group(Sizes.count("scaleGroup", query.scaleGroup));
       Native.kvc_estimate_memory(c, q, e);
       return new Estimate(e.getBytes_per_token(), e.getFull_block_bytes(), e.getWindow_block_bytes(), e.getFull_blocks(), e.getWindow_blocks(),
-          e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers());
+          e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers(),
+          e.getPool_blocks(), e.getWindow_pool_blocks());
     } finally {
       q.delete();
       e.delete();

@@ -181,6 +181,19 @@ public final class Storage implements AutoCloseable {
     run(stream, (s, q) -> Native.kvc_storage_zero_blocks(s, blocks, q));
   }
 
+  /** Bytes that {@link #trim} freed: of device memory and of host memory. */
+  public record Trimmed(long deviceBytes, long hostBytes) {}
+
+  /**
+   * Gives back memory that calls have left for later calls: scratch memory on the CPU; on a GPU the idle pieces of workspace, and of pinned memory for
+   * copies of index arrays. Blocks stay as they are, and so does what captured graphs use.
+   */
+  public Trimmed trim() throws KvCacheException {
+    long[] onDevice = {0}, onHost = {0};
+    run(null, (s, q) -> Native.kvc_storage_trim(s, onDevice, onHost));
+    return new Trimmed(onDevice[0], onHost[0]);
+  }
+
   /** Quantizes the residual blocks among these, with channel keys. Call it before their bytes leave the slab. */
   public void quantizeBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
     shape.apart(Buffers.readable(blocks));

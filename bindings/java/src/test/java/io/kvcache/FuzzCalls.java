@@ -18,6 +18,10 @@ final class FuzzCalls {
   private static final String CONFIG = "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"hidden_size\": 64, "
       + "\"vocab_size\": 100, \"max_position_embeddings\": 128}";
 
+  static final String SHORTFIN = "{\"module_name\": \"module\", \"max_seq_len\": 8192, \"attn_head_dim\": 64, \"transformer_block_count\": 6, \"top_k\": null, "
+      + "\"paged_kv_cache\": {\"attention_head_count_kv\": 4, \"block_seq_stride\": 16, \"device_block_count\": 128, \"kv_cache_dtype\": \"bfloat16\", "
+      + "\"paged_kv_block_size_elements_per_device\": [32768, 16384]}}";
+
   interface Call {
     void run() throws Exception;
   }
@@ -464,6 +468,7 @@ final class FuzzCalls {
     table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
+    table.put("Storage.trim", () -> s().trim());
     table.put("Storage.quantizeBlocks", () -> s().quantizeBlocks(blocks(), stream()));
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));
@@ -502,6 +507,12 @@ final class FuzzCalls {
     return h.rarely(2) ? model : model.rope(h.number(), h.integer()).window(h.number(), h.rarely(2) ? new int[0] : new int[] {(int) h.small(4)});
   }
 
+  private Model.Query budget() {
+    DType dtype = DType.values()[h.random.nextInt(7)];
+    return h.rarely(2) ? Model.Query.ofFraction(dtype, new float[] {1e-5f, -1, Float.NaN}[h.random.nextInt(3)], h.rarely(2) ? null : text("cpu"))
+        : Model.Query.ofBudget(dtype, h.oneOf(0, 5, 8 << 20, 16 << 20, -1));
+  }
+
   private void addFunctions() {
     table.put("Attention.treeMask", () -> {
       int[] node = {0};
@@ -530,6 +541,8 @@ final class FuzzCalls {
     table.put("Quantization.scaleBytes", () -> new Quantization(DType.INT8, (int) h.small(5), false, h.rarely(2), 0).scaleBytes(h.integer(), h.integer()));
     table.put("Model.new", () -> new Model(h.integer(), h.integer(), h.integer(), h.number()));
     table.put("Model.fromConfig", () -> Model.fromConfig(text(CONFIG)));
+    table.put("ShortfinConfig.read", () -> ShortfinConfig.read(text(SHORTFIN)));
+    table.put("Model.register", () -> model().register(text("fuzz/model")));
     table.put("Model.find", () -> Model.find(text("llama-3.1-8b")));
     table.put("Model.all", () -> Model.all());
     for (Method getter : Model.class.getDeclaredMethods()) {
@@ -540,6 +553,8 @@ final class FuzzCalls {
     table.put("Model.hasWindow", () -> model().hasWindow(h.integer()));
     table.put("Model.window", () -> model().window(h.number(), h.integer(), h.integer()));
     table.put("Model.rope", () -> model().rope(Double.longBitsToDouble(h.random.nextLong()), h.integer()));
+    table.put("Model$Query.ofBudget", this::budget);
+    table.put("Model$Query.ofFraction", this::budget);
     table.put("Model.estimate", () -> model().estimate(
         new Model.Query(DType.values()[h.random.nextInt(7)], h.number(), h.number(), h.number(), (int) h.small(20), 0)));
     table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
@@ -593,10 +608,11 @@ final class FuzzCalls {
       for (Method setter : type.getDeclaredMethods()) {
         if (Modifier.isPublic(setter.getModifiers()) && setter.getReturnType() == type) {
           table.put(type.getSimpleName() + "." + setter.getName(), () -> {
-            Object on = type == Config.class ? new Config().numBlocks(4) : type == StorageConfig.class ? storageConfig() : new RequestOptions();
+            Config config = setter.getName().equals("memory") ? new Config() : new Config().numBlocks(4);
+            Object on = type == Config.class ? config : type == StorageConfig.class ? storageConfig() : new RequestOptions();
             set(setter, on);
-            if (on instanceof StorageConfig config) {
-              new Storage(config).close();
+            if (on instanceof StorageConfig shape) {
+              new Storage(shape).close();
             } else if (on instanceof RequestOptions options) {
               keep(manager.allocate(prompt(), options));
             } else {
@@ -630,6 +646,10 @@ final class FuzzCalls {
         arguments[i] = number;
       } else if (type == float.class) {
         arguments[i] = new float[] {0, 1, Float.NaN, -1}[h.random.nextInt(4)];
+      } else if (type == double.class) {
+        arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
+      } else if (type == Config.Policy.class) {
+        arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {
@@ -640,6 +660,10 @@ final class FuzzCalls {
         arguments[i] = new Config.Group[] {new Config.Group(h.number(), h.integer(), h.number(), (int) h.small(2))};
       } else if (type == RequestOptions.ExtraKey[].class) {
         arguments[i] = keys();
+      } else if (type == Model.class) {
+        arguments[i] = model();
+      } else if (type == Model.Query.class) {
+        arguments[i] = budget();
       } else {
         throw new AssertionError("the fuzz has no value of " + type);
       }

@@ -54,6 +54,30 @@ class ManagerTest {
   }
 
   @Test
+  void aBudgetSizesAManager() throws Exception {
+    Model llama = Model.find("llama-3.1-8b");
+    Model.Query budget = Model.Query.ofBudget(DType.BFLOAT16, 8L << 30);
+    try (Manager m = new Manager(new Config().memory(llama, budget))) {
+      assertEquals(4096, m.stats().blocksTotal());
+    }
+    try (Manager m = new Manager(new Config().blockSize(32).memory(llama, budget))) {
+      assertEquals(2048, m.stats().blocksTotal());
+    }
+    Model gemma = Model.find("gemma-3-4b");
+    try (Manager m = new Manager(new Config().memory(gemma, budget))) {
+      Model.Estimate estimate = gemma.estimate(budget);
+      assertEquals(estimate.poolBlocks() + estimate.windowPoolBlocks(), m.stats().blocksTotal());
+    }
+    try (Manager m = new Manager(new Config().memory(llama, Model.Query.ofFraction(DType.BFLOAT16, 0.25f, "cpu")))) {
+      assertTrue(m.stats().blocksTotal() > 0);
+    }
+    KvCacheException small =
+        assertThrows(KvCacheException.class, () -> new Manager(new Config().memory(llama, Model.Query.ofBudget(DType.BFLOAT16, 5))));
+    assertTrue(small.getMessage().contains("the budget is 5 bytes"), small.getMessage());
+    assertThrows(KvCacheException.class, () -> new Manager(new Config().numBlocks(8).memory(llama, budget)));
+  }
+
+  @Test
   void failuresCarryStatusAndTextAndChangeNothing() throws Exception {
     try (Manager m = new Manager(new Config().numBlocks(4).vocabSize(100))) {
       Request r = m.allocate(sequence(0, 48));

@@ -41,8 +41,11 @@ final class Scenario {
     return IntStream.range(0, values.limit()).mapToObj(i -> " " + values.get(i)).collect(Collectors.joining());
   }
 
+  private long[] policy = {0, 0, 0};
+
   private void manager(long[] a) throws KvCacheException {
-    Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3]);
+    Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
+        .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2]);
     if (a.length > 4) {
       config.groups(new Config.Group(), new Config.Group(a[4], (int) a[5], 0, 0));
     }
@@ -126,6 +129,7 @@ final class Scenario {
   private String execute(String word, long[] numbers) throws KvCacheException {
     int[] a = Arrays.stream(numbers).mapToInt(number -> (int) number).toArray();
     switch (word) {
+      case "policy" -> policy = numbers;
       case "manager" -> manager(numbers); // a window may have 2^40 tokens
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
       case "close" -> m.closeNamespace(namespace(a[0]));

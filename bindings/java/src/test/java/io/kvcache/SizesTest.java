@@ -15,7 +15,8 @@ import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
-import java.util.function.BooleanSupplier;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
@@ -27,13 +28,15 @@ class SizesTest {
     }
   }
 
-  /** Runs the garbage collector until a condition holds; says whether it does. */
-  static boolean collect(BooleanSupplier condition) throws Exception {
-    for (int i = 0; i < 20 && !condition.getAsBoolean(); ++i) {
-      System.gc();
-      Thread.sleep(10);
+  /** Collects garbage until everything is cleaned up that was forgotten before. */
+  static void collect() throws Exception {
+    for (int i = 0; i < 2; ++i) { // what a collection finds is cleaned up in any order, but before what the next one finds
+      CountDownLatch cleaned = new CountDownLatch(1);
+      Manager.CLEANER.register(new Object(), cleaned::countDown);
+      do {
+        System.gc();
+      } while (!cleaned.await(10, TimeUnit.MILLISECONDS));
     }
-    return condition.getAsBoolean();
   }
 
   @Test
@@ -215,7 +218,8 @@ class SizesTest {
       assertTrue(end.done() || !gone, "a buffer is gone that a stream will write");
     }
     end.sync();
-    assertTrue(collect(() -> buffer.get() == null), "a buffer stays when all is done");
+    collect();
+    assertEquals(null, buffer.get(), "a buffer stays when all is done");
   }
 
   private WeakReference<ByteBuffer> forgotten(Storage s, StreamEvent end) throws KvCacheException {
@@ -268,18 +272,22 @@ class SizesTest {
 
   @Test
   void memoryOfForgottenObjectsLivesAsLongAsTheirBuffers() throws Exception {
-    collect(() -> false); // what other tests have forgotten
+    collect(); // what other tests have forgotten
     long alive = Handle.LIVE.get();
     ByteBuffer slab = slabOfAForgottenStorage().slice(0, 8); // a view keeps all
-    assertTrue(!collect(() -> Handle.LIVE.get() <= alive));
+    collect();
+    assertTrue(Handle.LIVE.get() > alive);
     slab.put(0, (byte) 1);
     slab = null;
-    assertTrue(collect(() -> Handle.LIVE.get() <= alive));
+    collect();
+    assertEquals(alive, Handle.LIVE.get());
     LongBuffer slots = bufferOfAForgottenStep();
-    assertTrue(!collect(() -> Handle.LIVE.get() <= alive));
+    collect();
+    assertTrue(Handle.LIVE.get() > alive);
     slots.put(0, 1);
     slots = null;
-    assertTrue(collect(() -> Handle.LIVE.get() <= alive));
+    collect();
+    assertEquals(alive, Handle.LIVE.get());
   }
 
   @Test

@@ -338,6 +338,32 @@ class StorageTest {
   }
 
   @Test
+  void aConfigOfShortfinGivesAManagerAndAStorageForEachDevice() throws Exception {
+    ShortfinConfig config = ShortfinConfig.read(FuzzCalls.SHORTFIN);
+    assertEquals(2, config.storages().size());
+    new Manager(config.manager()).close();
+    int[] layers = {4, 2};
+    for (int d = 0; d < 2; ++d) {
+      try (Storage storage = new Storage(config.storages().get(d))) {
+        assertEquals(new Storage.Trimmed(0, 0), storage.trim());
+        assertEquals(128L * layers[d] * 2 * 4 * 64 * 16 * 2, storage.slab().capacity());
+      }
+    }
+    assertTrue(assertThrows(KvCacheException.class, () -> ShortfinConfig.read(FuzzCalls.SHORTFIN.replace("bfloat16", "int3"))).getMessage()
+        .contains("kv_cache_dtype"));
+  }
+
+  @Test
+  void typesHaveTheBitsOfTheLibrary() throws Exception {
+    long[] bits = {0};
+    for (DType type : DType.values()) {
+      Native.kvc_dtype_bits(type.code, bits);
+      assertEquals(bits[0], type.bits(), type.name());
+    }
+    assertThrows(KvCacheException.class, () -> Native.kvc_dtype_bits(12, bits));
+  }
+
+  @Test
   void presetsEstimateAndRotate() throws Exception {
     assertTrue(Model.all().size() >= 40);
     Model llama = Model.find("meta-llama/Llama-3.1-8B");
@@ -349,6 +375,17 @@ class StorageTest {
     assertEquals(List.of("mine", 8, 128, 131072L), List.of(read.name(), read.numKvHeads(), read.headDim(), read.maxContext()));
     assertTrue(assertThrows(KvCacheException.class, () -> Model.fromConfig("{")).getMessage().contains("not JSON"));
     assertTrue(assertThrows(KvCacheException.class, () -> Model.find("llama-3.1-8c")).getMessage().contains("llama-3.1-8b"));
+    read.register("own/llama");
+    assertEquals(List.of("own/llama", 128), List.of(Model.find("OWN/llama").name(), Model.find("own/llama").headDim()));
+    List<Model> all = Model.all();
+    assertEquals("own/llama", all.get(all.size() - 1).name());
+    new Model(4, 1, 8, 64).register("own/llama");
+    assertEquals(4, Model.find("own/llama").numLayers());
+    assertEquals(all.size(), Model.all().size());
+    assertTrue(assertThrows(KvCacheException.class, () -> read.register("phi-4")).getMessage().contains("means the preset phi-4"));
+    assertTrue(assertThrows(KvCacheException.class, () -> read.register("a b")).getMessage().contains("spaces"));
+    assertTrue(assertThrows(IllegalArgumentException.class, () -> read.register("x".repeat(64))).getMessage().contains("at most 63"));
+    assertEquals("own/llama", read.name());
     Model own = new Model(4, 1, 4, 64).window(16, 1, 3).rope(100, 0);
     assertTrue(own.hasWindow(3) && !own.hasWindow(2));
     assertEquals(2, own.estimate(new Model.Query(DType.INT8, 32)).numWindowLayers());
@@ -422,7 +459,7 @@ class StorageTest {
       assertEquals(new Manager.BlockInfo(4, 0, 0, 4, 1, 0, 0, true, 1), m.blockInfo(table[1]));
       assertEquals(java.util.List.of(r.id()), m.requests());
       assertEquals(4, m.poolInfo(0).live() + m.poolInfo(0).reserved());
-      assertTrue(Manager.supports(1) && Manager.supports(4) && !Manager.supports(5) && Manager.version() >= 200);
+      assertTrue(Manager.supports(1) && Manager.supports(4) && Manager.supports(6) && !Manager.supports(99) && Manager.version() >= 200);
       assertTrue(Manager.device("cpu").numProcessors() > 0);
       assertEquals(1, m.unpublishBlocks(ManagerTest.direct(table[1], -1, table[3])));
       assertEquals(4, m.probe(0, ManagerTest.direct(ManagerTest.sequence(0, 13))));

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cached blocks on the shelves of a policy (src/pool/policy.h). Not used where one list is enough.
+#include "manager/blocks.h"
+
+namespace kvc {
+
+void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
+  const uint32_t pool = shape_.groups[group].pool;
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = pool_.victim(pool);
+    evict(out[i]);
+    pool_.take(out[i], static_cast<uint8_t>(group));
+  }
+}
+
+uint32_t Blocks::shelf_of(NodeId node) const {
+  return shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)});
+}
+
+void Blocks::shelve(BlockId id) { pool_.push_shelf(id, shelf_of(pool_[id].node)); }
+
+uint32_t Blocks::num_missing(NodeId node) const {
+  return static_cast<uint32_t>(__builtin_popcount(shape_.full_groups & ~tree_[node].resident));
+}
+
+// A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
+void Blocks::find_fragments(NodeId node, uint32_t group) {
+  const uint32_t bit = 1u << group;
+  if (!pool_.has_shelves() || (shape_.full_groups & bit) == 0) return;
+  if (!tree_.alive(node) || (tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    BlockId id = tree_.block_of(node, g);
+    if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
+    if (is_block(id)) pool_.reshelve(id, shelf_of(node));
+  }
+}
+
+}  // namespace kvc
